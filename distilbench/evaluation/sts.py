@@ -1,0 +1,71 @@
+"""Semantic textual similarity: Spearman's correlation of cosine with the gold scores, x 100."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from distilbench.data.corpus import Rows, StsSet
+from distilbench.records import Score
+
+Embed = Callable[[Rows], NDArray[np.float32]]
+"""Vectors of corpus rows, in the order asked."""
+
+
+def cosine(left_PD: NDArray[np.float32], right_PD: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Cosine of each pair of rows, in float64; 0 where a vector is zero."""
+    left, right = left_PD.astype(np.float64), right_PD.astype(np.float64)
+    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+    return np.divide((left * right).sum(axis=1), norms, out=np.zeros(len(left)), where=norms > 0)
+
+
+def spearman(similarity_P: NDArray[np.float64], score_P: NDArray[np.float64]) -> float:
+    """Spearman x 100; 0 when every similarity is the same (a collapsed encoder ranks nothing)."""
+    if np.ptp(similarity_P) == 0:
+        return 0.0
+    return 100 * float(spearmanr(similarity_P, score_P).statistic)
+
+
+def sts_similarities(embed: Embed, sets: Iterable[tuple[Rows, Rows]]) -> list[NDArray[np.float64]]:
+    """Cosines of the pairs of every set, each distinct row embedded once."""
+    pairs = list(sets)
+    rows, where = np.unique(np.concatenate([side for pair in pairs for side in pair]), return_inverse=True)
+    vectors = embed(rows)
+    parts = np.split(where, np.cumsum([len(side) for pair in pairs for side in pair])[:-1])
+    return [cosine(vectors[parts[2 * i]], vectors[parts[2 * i + 1]]) for i in range(len(pairs))]
+
+
+def sts_scores(embed: Embed, sets: Iterable[StsSet]) -> list[Score]:
+    """Per group and split: "all" (subsets concatenated), and where there are several subsets each one, "mean" and "wmean".
+
+    "wmean" weighs the subsets by their pairs (SentEval), as in table 2 of the MCR2 paper; the other papers report "all".
+    """
+    every = list(sets)
+    similarities = sts_similarities(embed, [(s.left_P, s.right_P) for s in every])
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for i, s in enumerate(every):
+        groups[s.group, s.split].append(i)
+    scores = []
+    for (group, split), members in groups.items():
+        gold = [every[i].score_P for i in members]
+        found = [similarities[i] for i in members]
+        sizes = [len(g) for g in gold]
+
+        def score(
+            variant: str, value: float, n: int = sum(sizes), group: str = group, split: str = split
+        ) -> Score:
+            return Score(
+                task="sts", set=group, split=split, metric="spearman", variant=variant, value=value, n=n  # type: ignore[arg-type]
+            )
+
+        scores.append(score("all", spearman(np.concatenate(found), np.concatenate(gold))))
+        if len(members) > 1:
+            single = [spearman(f, g) for f, g in zip(found, gold, strict=True)]
+            scores.append(score("mean", float(np.mean(single))))
+            scores.append(score("wmean", float(np.average(single, weights=sizes))))
+            scores += [score(every[i].subset, v, n) for i, v, n in zip(members, single, sizes, strict=True)]
+    return scores

@@ -1,0 +1,1 @@
+"""Stage 2: teacher work, done once and kept in the artifact store."""

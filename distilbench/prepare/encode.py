@@ -1,0 +1,123 @@
+"""Encode the distinct sentences of a corpus with an encoder, on Ray Data, into the artifact store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from distilbench.encoder import EncoderSpec, default_device, encode
+from distilbench.errors import InputError
+from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name, shard_ranges
+
+SHARD_ROWS = 512
+"""Sentences per shard: what a killed run loses per worker. Sorting by length inside 512 keeps padding under 10 %."""
+
+STEP_VERSION = 1
+"""Part of every fingerprint: raise it when the code below changes what it computes."""
+
+
+class ShardEncoder:
+    """A Ray Data actor: loads the encoder once, then turns one block of sentences into one float16 shard file."""
+
+    def __init__(self, spec: EncoderSpec, folder: Path, device: str, threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        self.spec, self.folder, self.model = spec, folder, spec.load(device)
+
+    def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, list[Any]]:
+        """Input columns `shard` (int), `sentences` (list of str); output `shard` and `count`."""
+        counts = []
+        for shard, sentences in zip(batch["shard"], batch["sentences"], strict=True):
+            vectors_ND = encode(self.model, list(sentences), prompt=self.spec.prompt)
+            save_array(self.folder / shard_name(int(shard)), vectors_ND.astype(np.float16))
+            counts.append(len(sentences))
+        return {"shard": list(batch["shard"]), "count": counts}
+
+
+def encode_corpus(
+    sentences: tuple[str, ...], sentences_fingerprint: str, spec: EncoderSpec, store: ArtifactStore, *, label: str
+) -> tuple[ShardedArray, int]:
+    """Vectors of `sentences` (rows in their order), and how many sentences had to be encoded for it (0: all found).
+
+    Needs `ray.init` only when something is missing. Shards on disk are float16.
+
+    Raises:
+        InputError: the encoder cannot be loaded.
+    """
+    device = default_device()
+    parts = {
+        "encoder": spec.identity(),
+        "sentences": sentences_fingerprint,
+        "precision": "bfloat16 forward" if device == "cuda" else "float32 forward",
+        "stored": "float16",
+        "shard_rows": SHARD_ROWS,
+        "step_version": STEP_VERSION,
+    }
+    ranges = shard_ranges(len(sentences), SHARD_ROWS)
+    names = [shard_name(i) for i in range(len(ranges))]
+    encoded = 0
+
+    def make(folder: Path, missing: list[str]) -> None:
+        nonlocal encoded
+        wanted = [(names.index(name), *ranges[names.index(name)]) for name in missing]
+        items = [{"shard": i, "sentences": list(sentences[start:stop])} for i, start, stop in wanted]
+        encoded = sum(stop - start for _, start, stop in wanted)
+        if encoded < len(sentences):
+            print(f"{label}: {len(sentences) - encoded} of {len(sentences)} sentences were encoded before the interruption")  # noqa: T201
+        _run(items, encoded, spec, folder, device, label)
+
+    path = store.build("embeddings", parts, names, make)
+    first = np.load(path / names[0], mmap_mode="r", allow_pickle=False)
+    return ShardedArray(path, len(sentences), first.shape[1], SHARD_ROWS), encoded
+
+
+def _run(items: list[dict[str, Any]], total: int, spec: EncoderSpec, folder: Path, device: str, label: str) -> None:
+    import ray
+    import ray.data
+
+    resources = ray.cluster_resources()
+    gpus = int(resources.get("GPU", 0)) if device == "cuda" else 0
+    workers = min(gpus or max(1, int(resources.get("CPU", 1))), len(items))
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False  # ours counts sentences, theirs counts blocks
+    dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+        ShardEncoder,
+        fn_constructor_kwargs={"spec": spec, "folder": folder, "device": device, "threads": 1},
+        compute=ray.data.ActorPoolStrategy(size=workers),
+        batch_size=1,
+        num_cpus=0 if gpus else 1,
+        num_gpus=1 if gpus else 0,
+    )
+    columns = (
+        TextColumn(label),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    try:
+        with Progress(*columns) as progress:
+            task = progress.add_task(label, total=total, rate="")
+            for row in dataset.iter_rows():
+                progress.advance(task, row["count"])
+                speed = progress.tasks[task].speed
+                progress.update(task, rate=f"{speed:,.0f} sentences/s" if speed else "")
+    except ray.exceptions.RayTaskError as error:
+        cause = _input_error(error)
+        if cause is not None:
+            raise cause from None
+        raise
+
+
+def _input_error(error: BaseException | None) -> InputError | None:
+    while error is not None:
+        if isinstance(error, InputError):
+            return error
+        error = getattr(error, "cause", None) or error.__cause__
+    return None

@@ -1,0 +1,163 @@
+"""Records: what a number on the leaderboard can be traced to. Append-only JSON lines with a schema version."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from distilbench.errors import InputError
+
+SCHEMA_VERSION = 1
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Provenance(_Record):
+    """Where a number comes from: code, data, machine."""
+
+    created_at: str
+    commit: str
+    """Git commit of the working copy, "+changes" appended when it had uncommitted ones, "" outside a checkout."""
+    versions: dict[str, str]
+    device: str
+    cpus: int
+
+
+class Rung(_Record):
+    """One report of a trial: dev metrics after `step` optimiser steps."""
+
+    rung: int
+    step: int
+    objective: float | None
+    metrics: dict[str, float | None]
+
+
+class TrialRecord(_Record):
+    """One finished trial of the study. `objective` is the last reported value, None when none was finite."""
+
+    kind: Literal["trial"] = "trial"
+    schema_version: Literal[1] = 1
+    run: str
+    number: int
+    state: Literal["COMPLETE", "PRUNED", "FAIL"]
+    reason: str
+    method: str
+    params: dict[str, Any]
+    seed: int
+    dim: int
+    objective: float | None
+    rungs: list[Rung]
+    provenance: Provenance
+
+
+class Score(_Record):
+    """One quality figure, x 100. `set` "STS12" or "quora", `variant` "all" | "wmean" | "mean" | a subset's name."""
+
+    task: Literal["sts", "retrieval"]
+    set: str
+    split: Literal["dev", "test"]
+    metric: Literal["spearman", "mrr@10", "recall@100"]
+    variant: str
+    value: float
+    n: int
+
+
+class IndexCost(_Record):
+    """One FAISS index over one retrieval set, measured on `threads` threads with all queries in one batch."""
+
+    set: str
+    split: Literal["dev", "test"]
+    kind: Literal["flat", "ivf"]
+    nlist: int | None
+    nprobe: int | None
+    documents: int
+    queries: int
+    build_s: float
+    bytes: int
+    ms_per_1000_queries: float
+    threads: int
+    mrr10: float
+    recall100: float
+    overlap10_with_flat: float
+    """Mean share (x 100) of the exact index's first 10 documents that this index also returns."""
+
+
+class ScoreRecord(_Record):
+    """One row of the leaderboard: an encoder, its scores, its index costs."""
+
+    kind: Literal["score"] = "score"
+    schema_version: Literal[1] = 1
+    record_id: str
+    run: str
+    label: str
+    role: Literal["teacher", "student", "baseline"]
+    method: str
+    dim: int
+    bytes_per_vector: int
+    teacher: str
+    start: str
+    """What the student's encoder started from ("teacher (frozen)", "teacher layers 1,3,5", a folder)."""
+    parameters: int
+    trial: int | None
+    hyperparameters: dict[str, Any]
+    seed: int
+    corpus: str
+    corpus_fingerprint: str
+    demonstration: bool
+    scores: list[Score]
+    indexes: list[IndexCost]
+    model: str
+    """Folder of the exported sentence-transformers model, relative to the run; "" when none is saved."""
+    provenance: Provenance
+
+
+Record = Annotated[TrialRecord | ScoreRecord, Field(discriminator="kind")]
+_adapter: TypeAdapter[TrialRecord | ScoreRecord] = TypeAdapter(Record)
+
+
+def append_records(path: Path, records: Iterable[TrialRecord | ScoreRecord]) -> None:
+    """Append whole lines to `path`. A torn last line left by a killed writer is cut off first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    payload = b"".join(record.model_dump_json().encode() + b"\n" for record in records)
+    with path.open("ab+") as file:
+        _cut_torn_line(file)
+        file.write(payload)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _cut_torn_line(file: Any) -> None:
+    size = file.seek(0, os.SEEK_END)
+    if size == 0:
+        return
+    file.seek(size - 1)
+    if file.read(1) != b"\n":
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+    file.seek(0, os.SEEK_END)
+
+
+def read_records(path: Path) -> Iterator[TrialRecord | ScoreRecord]:
+    """The records of `path` in order; nothing when it does not exist.
+
+    Raises:
+        InputError: a complete line that is not a record of this schema; it names file, row and field. A torn last
+            line (no newline: its writer was killed) is skipped, since its record is written again on resume.
+    """
+    if not path.exists():
+        return
+    for row, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            yield _adapter.validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"])
+            raise InputError(f"{path}, row {row}: {field}: {first['msg']} (got {first['input']!r:.80})") from None

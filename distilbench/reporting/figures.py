@@ -1,0 +1,424 @@
+"""The figures of a report: each is computed (a NamedTuple of what will be drawn), then drawn with Plotly."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+
+from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, Variant, finite, unique_trials
+
+MAX_TRIAL_MARKERS = 2000
+"""A browser draws this many SVG markers without a pause; beyond, every k-th trial is drawn."""
+
+
+class Palette(NamedTuple):
+    """Colours of one theme; `methods` are told apart by hue and, for those who cannot see it, by marker and dash."""
+
+    ink: str
+    muted: str
+    grid: str
+    surface: str
+    teacher: str
+    baseline: str
+    student: str
+    methods: tuple[str, ...]
+
+
+LIGHT = Palette(
+    ink="#1d2126",
+    muted="#626973",
+    grid="#e7e5df",
+    surface="#ffffff",
+    teacher="#3f3d8f",
+    baseline="#a8691a",
+    student="#0d746c",
+    methods=("#0d746c", "#b4502a", "#4760c4", "#8c3f86", "#71741c", "#2b7cb0", "#a03349", "#5d6470"),
+)
+DARK = Palette(
+    ink="#e9e7e2",
+    muted="#a0a6af",
+    grid="#2d3239",
+    surface="#1b1f24",
+    teacher="#aaa7f5",
+    baseline="#e0ad58",
+    student="#52c4b9",
+    methods=("#52c4b9", "#ee9468", "#94a6f7", "#d794d2", "#c3c567", "#74bcec", "#ef8c9f", "#aab1bb"),
+)
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "pentagon", "star")
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+
+class QualityPoint(NamedTuple):
+    """One encoder: `quality` x 100, `retention` in percent of its teacher's quality."""
+
+    label: str
+    role: str
+    method: str
+    dim: int
+    bytes_per_vector: int
+    quality: float
+    retention: float | None
+    pareto: bool
+
+
+class QualityBytes(NamedTuple):
+    """Quality against bytes per vector. `fronts`: one line (bytes, quality) per corpus, by rising bytes.
+
+    `sets` are the STS test sets that the quality is the mean of; `omitted` counts rows without that mean.
+    """
+
+    points: tuple[QualityPoint, ...]
+    fronts: tuple[tuple[tuple[int, float], ...], ...]
+    sets: tuple[str, ...]
+    variant: Variant
+    omitted: int
+
+
+class MethodLine(NamedTuple):
+    """All encoders of one method, and the line through the one of each dimension that was best on dev."""
+
+    method: str
+    role: str
+    points: tuple[QualityPoint, ...]
+    line: tuple[tuple[int, float], ...]
+
+
+class QualityDim(NamedTuple):
+    """Quality against dimension, one entry per method. `teachers`: label and quality, drawn as levels."""
+
+    methods: tuple[MethodLine, ...]
+    teachers: tuple[tuple[str, float], ...]
+    sets: tuple[str, ...]
+    variant: Variant
+
+
+class TrialPoint(NamedTuple):
+    """A trial: its own optimiser steps, the steps spent when it ended, and its last dev objective (None: no value)."""
+
+    number: int
+    method: str
+    state: str
+    steps: int
+    total_steps: int
+    objective: float | None
+
+
+class RunLearning(NamedTuple):
+    """One run. `best`: (total steps, best objective so far) at each complete trial that improved it, and at the end.
+
+    `drawn` of the `total` trials are in `points`.
+    """
+
+    run: str
+    points: tuple[TrialPoint, ...]
+    best: tuple[tuple[int, float], ...]
+    drawn: int
+    total: int
+
+
+class Learning(NamedTuple):
+    """Dev objective against optimiser steps spent, one entry per run."""
+
+    runs: tuple[RunLearning, ...]
+
+
+def compute_quality_bytes(board: Leaderboard, variant: Variant = "all") -> QualityBytes:
+    """Every row that has a test average, and the Pareto front of each corpus."""
+    placed = [(row, point) for row in board.rows if (point := _point(board, row, variant))]
+    fronts: dict[str, set[tuple[int, float]]] = {}
+    for row, point in placed:
+        if point.pareto:
+            corpus = fronts.setdefault(row.record.corpus_fingerprint, set())
+            corpus.add((point.bytes_per_vector, point.quality))
+    return QualityBytes(
+        points=tuple(point for _, point in placed),
+        fronts=tuple(tuple(sorted(front)) for front in fronts.values()),
+        sets=board.sts_sets,
+        variant=variant,
+        omitted=len(board.rows) - len(placed),
+    )
+
+
+def compute_quality_dim(board: Leaderboard, variant: Variant = "all") -> QualityDim:
+    """Every row that has a test average, by method; the teachers' rows become levels.
+
+    Where a method has several rows of one dimension its line passes through the one with the best dev score (the first
+    row where none has one): choosing by the test score would flatter methods with more rows.
+    """
+    teachers: dict[tuple[str, float], None] = {}
+    by_method: dict[tuple[str, str], list[tuple[float, QualityPoint]]] = {}
+    for row in board.rows:
+        point = _point(board, row, variant)
+        if point is None:
+            continue
+        if row.record.role == "teacher":
+            teachers[row.record.label, point.quality] = None
+            continue
+        dev = board.cell(row, DEV).value
+        by_method.setdefault((row.record.method, row.record.role), []).append(
+            (dev if dev is not None else float("-inf"), point)
+        )
+    methods = []
+    for (method, role), scored in sorted(by_method.items(), key=lambda item: item[0]):
+        chosen: dict[int, tuple[float, QualityPoint]] = {}
+        for dev, point in scored:
+            if point.dim not in chosen or dev > chosen[point.dim][0]:
+                chosen[point.dim] = (dev, point)
+        line = tuple((dim, chosen[dim][1].quality) for dim in sorted(chosen))
+        methods.append(MethodLine(method, role, tuple(point for _, point in scored), line))
+    return QualityDim(tuple(methods), tuple(teachers), board.sts_sets, variant)
+
+
+def compute_learning(records: Iterable[TrialRecord | ScoreRecord], limit: int = MAX_TRIAL_MARKERS) -> Learning:
+    """Per run, trials in order of their number, each adding the steps of its last rung to the total.
+
+    The objective is taken as "higher is better". Only complete trials move the best so far: a pruned trial's last value
+    belongs to an earlier rung. With more than `limit` trials in a run, every k-th is a point; `best` is always exact.
+
+    Raises:
+        ValueError: `limit` is below 1.
+    """
+    if limit < 1:
+        raise ValueError(f"limit is {limit}, expected 1 or more")
+    by_run: dict[str, list[TrialRecord]] = {}
+    for trial in unique_trials(records):
+        by_run.setdefault(trial.run, []).append(trial)
+    return Learning(tuple(_run_learning(run, trials, limit) for run, trials in by_run.items()))
+
+
+def draw_quality_bytes(data: QualityBytes, palette: Palette = LIGHT) -> go.Figure:
+    """Bytes on a logarithmic axis; teacher, baselines and students by colour and marker, the front as a line."""
+    figure = go.Figure()
+    for front in data.fronts:
+        figure.add_scatter(
+            x=[size for size, _ in front],
+            y=[quality for _, quality in front],
+            mode="lines",
+            line={"color": palette.muted, "width": 1.5, "dash": "dot"},
+            name="Pareto front",
+            legendgroup="front",
+            showlegend=front is data.fronts[0],
+            hoverinfo="skip",
+        )
+    looks = (
+        ("student", "Students", palette.student, "circle"),
+        ("baseline", "Baselines", palette.baseline, "square-open"),
+        ("teacher", "Teacher", palette.teacher, "diamond"),
+    )
+    for role, name, colour, symbol in looks:
+        points = [point for point in data.points if point.role == role]
+        if points:
+            figure.add_scatter(
+                x=[point.bytes_per_vector for point in points],
+                y=[point.quality for point in points],
+                mode="markers",
+                name=name,
+                marker={
+                    "color": colour,
+                    "symbol": symbol,
+                    "size": [12 if point.pareto else 9 for point in points],
+                    "opacity": [1.0 if point.pareto else 0.6 for point in points],
+                    "line": {"width": 2 if "open" in symbol else 0, "color": colour},
+                },
+                hovertext=[_hover(point) for point in points],
+                hoverinfo="text",
+            )
+    _frame(figure, palette, "Bytes per vector (log scale)", _quality_title(data.sets, data.variant))
+    _log_ticks(figure, [point.bytes_per_vector for point in data.points])
+    return figure
+
+
+def draw_quality_dim(data: QualityDim, palette: Palette = LIGHT) -> go.Figure:
+    """One line per method over the dimension (log scale), baselines dashed, each teacher a dotted level."""
+    figure = go.Figure()
+    for index, method in enumerate(data.methods):
+        colour = palette.methods[index % len(palette.methods)]
+        symbol = _SYMBOLS[index % len(_SYMBOLS)] + ("-open" if method.role == "baseline" else "")
+        name = _plain(method.method)
+        figure.add_scatter(
+            x=[dim for dim, _ in method.line],
+            y=[quality for _, quality in method.line],
+            mode="lines",
+            line={"color": colour, "width": 2, "dash": "dash" if method.role == "baseline" else "solid"},
+            legendgroup=str(index),
+            showlegend=False,
+            hoverinfo="skip",
+        )
+        figure.add_scatter(
+            x=[point.dim for point in method.points],
+            y=[point.quality for point in method.points],
+            mode="markers",
+            name=f"{name} (baseline)" if method.role == "baseline" else name,
+            legendgroup=str(index),
+            marker={"color": colour, "symbol": symbol, "size": 8, "line": {"width": 1.5, "color": colour}},
+            hovertext=[_hover(point) for point in method.points],
+            hoverinfo="text",
+        )
+    dims = [point.dim for method in data.methods for point in method.points]
+    for label, quality in data.teachers:
+        figure.add_scatter(
+            x=[min(dims), max(dims)] if dims else [1, 2],
+            y=[quality, quality],
+            mode="lines",
+            name=f"Teacher: {_plain(label)}",
+            line={"color": palette.teacher, "width": 1.5, "dash": "dot"},
+            hovertext=f"{_plain(label)}<br>{quality:.2f}",
+            hoverinfo="text",
+        )
+    _frame(figure, palette, "Dimension (log scale)", _quality_title(data.sets, data.variant))
+    _log_ticks(figure, dims)
+    return figure
+
+
+def draw_learning(data: Learning, palette: Palette = LIGHT) -> go.Figure:
+    """The best so far as steps per run; complete trials filled, pruned ones as crosses."""
+    figure = go.Figure()
+    several = len(data.runs) > 1
+    for index, run in enumerate(data.runs):
+        colour = palette.methods[index % len(palette.methods)]
+        suffix = f", {_plain(run.run)}" if several else ""
+        states = (
+            ("PRUNED", "Pruned (value at its last rung)", "x-thin", palette.muted),
+            ("COMPLETE", "Complete", _SYMBOLS[index % len(_SYMBOLS)], colour),
+        )
+        for state, name, symbol, shade in states:
+            points = [p for p in run.points if p.state == state and p.objective is not None]
+            if points:
+                figure.add_scatter(
+                    x=[point.total_steps for point in points],
+                    y=[point.objective for point in points],
+                    mode="markers",
+                    name=name + suffix,
+                    marker={
+                        "color": shade,
+                        "symbol": symbol,
+                        "size": 6,
+                        "opacity": 0.75,
+                        "line": {"width": 1.2 if state == "PRUNED" else 0, "color": shade},
+                    },
+                    hovertext=[_trial_hover(point) for point in points],
+                    hoverinfo="text",
+                )
+        if run.best:
+            figure.add_scatter(
+                x=[steps for steps, _ in run.best],
+                y=[objective for _, objective in run.best],
+                mode="lines",
+                name="Best so far" + suffix,
+                line={"color": colour, "width": 2.2, "shape": "hv"},
+                hoverinfo="skip",
+            )
+    _frame(figure, palette, "Optimiser steps spent, trials in order of number", "Dev objective (selection)")
+    figure.update_xaxes(rangemode="tozero")
+    return figure
+
+
+def _point(board: Leaderboard, row: Row, variant: Variant) -> QualityPoint | None:
+    cell, record = board.cell(row, AVERAGE, variant), row.record
+    if cell.value is None:
+        return None
+    return QualityPoint(
+        label=record.label,
+        role=record.role,
+        method=record.method,
+        dim=record.dim,
+        bytes_per_vector=record.bytes_per_vector,
+        quality=cell.value,
+        retention=cell.retention,
+        pareto=row.pareto[variant],
+    )
+
+
+def _run_learning(run: str, trials: Sequence[TrialRecord], limit: int) -> RunLearning:
+    points: list[TrialPoint] = []
+    best: list[tuple[int, float]] = []
+    spent = 0
+    for trial in trials:
+        steps = max((rung.step for rung in trial.rungs), default=0)
+        spent += steps
+        objective = finite(trial.objective)
+        points.append(TrialPoint(trial.number, trial.method, trial.state, steps, spent, objective))
+        if trial.state == "COMPLETE" and objective is not None and (not best or objective > best[-1][1]):
+            best.append((spent, objective))
+    if best and spent > best[-1][0]:
+        best.append((spent, best[-1][1]))
+    stride = -(-len(points) // limit)
+    drawn = points[:: max(stride, 1)]
+    return RunLearning(run, tuple(drawn), tuple(best), len(drawn), len(points))
+
+
+def _plain(text: str, longest: int = 60) -> str:
+    """`text` as Plotly shows it letter for letter: its labels are a small HTML of their own."""
+    cut = text if len(text) <= longest else text[: longest - 1] + "…"
+    return html.escape(cut, quote=False)
+
+
+def _hover(point: QualityPoint) -> str:
+    kept = "" if point.retention is None else f" ({point.retention:.1f} % of teacher)"
+    front = "<br>on the Pareto front" if point.pareto else ""
+    return (
+        f"<b>{_plain(point.label)}</b><br>{_plain(point.method)}, {point.role}<br>"
+        f"{point.quality:.2f}{kept}<br>{point.dim:,} dimensions, {point.bytes_per_vector:,} bytes{front}"
+    )
+
+
+def _trial_hover(point: TrialPoint) -> str:
+    return (
+        f"<b>Trial {point.number}</b>, {point.state.lower()}<br>{_plain(point.method)}<br>"
+        f"objective {point.objective:.4g}<br>{point.steps:,} steps"
+    )
+
+
+def _quality_title(sets: Sequence[str], variant: Variant) -> str:
+    """The axis names its sets while they fit; the page's caption always names them all."""
+    names = ", ".join(_plain(name, 12) for name in sets) if len(sets) <= 2 else f"average of {len(sets)} sets"
+    how = "" if variant == "all" else ", weighted over subsets"
+    return f"STS test: {names or 'none'}{how}"
+
+
+def _frame(figure: go.Figure, palette: Palette, x_title: str, y_title: str) -> None:
+    axis = {
+        "gridcolor": palette.grid,
+        "linecolor": palette.grid,
+        "zeroline": False,
+        "tickfont": {"color": palette.muted},
+        "automargin": True,
+    }
+    figure.update_layout(
+        template=None,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": _FONT, "size": 13, "color": palette.ink},
+        margin={"l": 12, "r": 12, "t": 8, "b": 8},
+        hovermode="closest",
+        hoverlabel={
+            "bgcolor": palette.surface,
+            "bordercolor": palette.grid,
+            "font": {"family": _FONT, "color": palette.ink},
+            "align": "left",
+        },
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "bgcolor": "rgba(0,0,0,0)",
+        },
+    )
+    small = {"size": 12, "color": palette.muted}
+    figure.update_xaxes(**axis, showgrid=False, title={"text": x_title, "font": small, "standoff": 12})
+    figure.update_yaxes(**axis, title={"text": y_title, "font": small, "standoff": 10})
+
+
+def _log_ticks(figure: go.Figure, values: Sequence[int]) -> None:
+    """A logarithmic x axis with ticks at the values themselves, thinned to neighbours at least 1.35 x apart."""
+    ticks: list[int] = []
+    for value in sorted({value for value in values if value > 0}):
+        if not ticks or value >= 1.35 * ticks[-1]:
+            ticks.append(value)
+    figure.update_xaxes(type="log", tickmode="array", tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks])

@@ -1,0 +1,1 @@
+"""Stage 5: search spaces, the Optuna-backed Tune searcher, the trial, the sweep."""

@@ -1,0 +1,203 @@
+"""Search spaces: YAML files, checked against the method's own hyper-parameter types before anything runs.
+
+    method: mcr2
+    budget: {trials: 24, steps: 600, rungs: 3, eta: 3}
+    parameters:
+      output_dim: {choices: [32, 64, 128]}
+      lambda: {low: 10, high: 5000, log: true, paper: 2000}
+    fixed: {batch_size: 256}
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import optuna
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from distilbench.errors import InputError
+from distilbench.methods.method import Params
+
+Value = bool | int | float | str
+
+
+class Range(BaseModel):
+    """One searched parameter: either `choices`, or `low` to `high`, on a logarithmic scale with `log`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    choices: tuple[Value, ...] | None = None
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    paper: Value | None = None
+    """The published setting: the first trial of every output dimension uses it."""
+
+
+class Budget(BaseModel):
+    """What a sweep may spend."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    trials: int = Field(ge=1)
+    steps: int = Field(ge=1)
+    """Optimiser steps of one trial at most."""
+    rungs: int = Field(default=3, ge=1, le=10)
+    eta: int = Field(default=3, ge=2)
+    """Of the trials of one output dimension that reach a rung, the best 1/eta go on to the next (ASHA)."""
+
+    def rung_steps(self, total: int) -> list[int]:
+        """Steps at which a trial of `total` steps reports: total / eta^(rungs-1), ..., total / eta, total."""
+        return sorted({max(1, total // self.eta**k) for k in range(self.rungs)})
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    method: str
+    budget: Budget
+    parameters: dict[str, Range]
+    fixed: dict[str, Any] = Field(default_factory=dict)
+
+
+class SearchSpace(BaseModel):
+    """A checked search space of `method`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    method: str
+    budget: Budget
+    parameters: dict[str, Range]
+    fixed: dict[str, Any]
+    """Every parameter that is not searched, the method's defaults included."""
+    integers: dict[str, bool]
+    """Which searched parameters are whole numbers."""
+
+    @property
+    def dimensions(self) -> list[int]:
+        """The output dimensions that are searched."""
+        if "output_dim" in self.fixed:
+            return [int(self.fixed["output_dim"])]
+        return sorted(int(c) for c in self.parameters["output_dim"].choices or ())
+
+    def possible(self, name: str) -> list[Any]:
+        """The values that parameter `name` can take; of a range its two ends."""
+        if name in self.fixed:
+            return [self.fixed[name]]
+        r = self.parameters[name]
+        return list(r.choices) if r.choices is not None else [r.low, r.high]
+
+    def paper_setting(self) -> dict[str, Value]:
+        """The published values of the searched parameters, without the output dimension."""
+        named = {n: r.paper for n, r in self.parameters.items() if n != "output_dim"}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def suggest(self, trial: optuna.Trial) -> dict[str, Any]:
+        """Hyper-parameters of `trial`: those it has keep their value, the others are drawn by the study's sampler."""
+        drawn: dict[str, Any] = dict(self.fixed)
+        for name, r in self.parameters.items():
+            if r.choices is not None:
+                drawn[name] = trial.suggest_categorical(name, r.choices)
+            elif self.integers[name]:
+                drawn[name] = trial.suggest_int(name, int(r.low or 0), int(r.high or 0), log=r.log)
+            else:
+                drawn[name] = trial.suggest_float(name, r.low or 0.0, r.high or 0.0, log=r.log)
+        return drawn
+
+
+
+def load_space(path: Path, method: str, params: type[Params]) -> SearchSpace:
+    """Read and check a search space.
+
+    Raises:
+        InputError: not readable, not YAML, of another method, or with a parameter that `method` does not have, an empty
+            range, a value of a wrong type or out of the parameter's own range, or low above high. The message names the
+            file, the parameter, the value and what was expected.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    try:
+        file = _File.model_validate(raw)
+    except ValidationError as error:
+        raise InputError(_first(path, error)) from None
+    if file.method != method:
+        raise InputError(f"{path}: method: it is a space of {file.method!r}; expected {method!r}")
+    fields = {field.alias or name: field for name, field in params.model_fields.items()}
+    for name in [*file.parameters, *file.fixed]:
+        if name not in fields:
+            raise InputError(f"{path}: {name}: {method} has no such parameter; it has {', '.join(sorted(fields))}")
+    both = sorted(file.parameters.keys() & file.fixed.keys())
+    if both:
+        raise InputError(f"{path}: {both[0]}: both searched and fixed; expected one of the two")
+    integers = {name: _check_range(path, name, r, fields[name]) for name, r in file.parameters.items()}
+    for name, value in file.fixed.items():
+        _check_value(path, name, "fixed", value, fields[name])
+    required = [n for n, f in fields.items() if f.is_required() and n not in file.parameters and n not in file.fixed]
+    if required:
+        raise InputError(f"{path}: {required[0]}: neither searched nor fixed; {method} needs it")
+    if "output_dim" in file.parameters and file.parameters["output_dim"].choices is None:
+        raise InputError(f"{path}: output_dim: low/high; expected choices, since the best student of each is reported")
+    defaults = {n: f.default for n, f in fields.items() if not f.is_required() and n not in file.parameters}
+    return SearchSpace(
+        method=method,
+        budget=file.budget,
+        parameters=file.parameters,
+        fixed=TypeAdapter(dict[str, Any]).dump_python({**defaults, **file.fixed}, mode="json"),
+        integers=integers,
+    )
+
+
+def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
+    if r.paper is not None:
+        _check_value(path, name, "paper", r.paper, field)
+    if r.choices is not None:
+        if r.low is not None or r.high is not None or r.log:
+            raise InputError(f"{path}: {name}: both choices and low/high/log; expected one of the two")
+        if not r.choices:
+            raise InputError(f"{path}: {name}: choices is []; expected at least one value")
+        if len(set(r.choices)) < len(r.choices):
+            raise InputError(f"{path}: {name}: choices is {list(r.choices)}; expected each value once")
+        for value in r.choices:
+            _check_value(path, name, "choices", value, field)
+        if r.paper is not None and name != "output_dim" and r.paper not in r.choices:
+            raise InputError(f"{path}: {name}: paper is {r.paper!r}; expected one of the choices {list(r.choices)}")
+        return False
+    if r.low is None or r.high is None:
+        raise InputError(f"{path}: {name}: neither choices nor both of low and high are given")
+    if r.low > r.high:
+        raise InputError(f"{path}: {name}: low is {r.low:g}, above high, {r.high:g}")
+    if r.low == r.high:
+        raise InputError(f"{path}: {name}: low and high are both {r.low:g}: an empty range; put a single value under fixed")
+    if r.log and r.low <= 0:
+        raise InputError(f"{path}: {name}: low is {r.low:g}; expected above 0 on a logarithmic scale")
+    integer = field.annotation is int
+    if not integer and field.annotation is not float:
+        raise InputError(f"{path}: {name}: low/high on a parameter that is not a number; expected choices")
+    for key, value in (("low", r.low), ("high", r.high)):
+        _check_value(path, name, key, int(value) if integer and value == int(value) else value, field)
+    if r.paper is not None and not r.low <= float(r.paper) <= r.high:
+        raise InputError(f"{path}: {name}: paper is {r.paper!r}; expected from {r.low:g} to {r.high:g}")
+    return integer
+
+
+def _check_value(path: Path, name: str, key: str, value: Any, field: FieldInfo) -> None:
+    # The method's own field, constraints included: one definition serves the method and its search space.
+    adapter: TypeAdapter[Any] = TypeAdapter(Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation)
+    try:
+        # From a file a number must be a number, but lists stand for tuples.
+        adapter.validate_python(tuple(value) if isinstance(value, list) else value, strict=True)
+    except ValidationError as error:
+        raise InputError(f"{path}: {name}: {key} is {value!r}: {error.errors()[0]['msg'].lower()}") from None
+
+
+def _first(path: Path, error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{path}: {where or 'the file'}: {first['msg'].lower()} (got {str(first['input'])[:80]!r})"

@@ -1,0 +1,221 @@
+"""The artifact store: files that are expensive to make, under names that tell everything they depend on.
+
+An artifact is a folder `KIND-FINGERPRINT/` with shard files and `manifest.json`. Shards are written to temporary names
+and renamed, the manifest comes last, and only then is the folder given its name: what carries the name is whole.
+A killed writer leaves `KIND-FINGERPRINT.partial/`, whose finished shards the next writer keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from distilbench.errors import InputError
+
+MANIFEST = "manifest.json"
+
+
+def default_store() -> Path:
+    """The user's cache folder: `$DISTILBENCH_STORE`, else `$XDG_CACHE_HOME/distilbench`, else `~/.cache/distilbench`."""
+    if chosen := os.environ.get("DISTILBENCH_STORE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "distilbench"
+
+
+def fingerprint(parts: Any) -> str:
+    """SHA-256 (64 hex digits) of JSON-able `parts` in canonical form."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` to write to; renamed to `path` when the block ends well, deleted otherwise."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        # mkstemp makes files for the owner alone; an artifact has the permissions of any new file.
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON, whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def save_array(path: Path, array: NDArray[Any]) -> str:
+    """Write `array` as a `.npy` file, whole or not at all; returns the file's SHA-256."""
+    with atomic_path(path) as temporary:
+        with temporary.open("wb") as file:
+            np.save(file, array, allow_pickle=False)
+        digest = file_sha256(temporary)
+    return digest
+
+
+def shard_ranges(rows: int, shard_rows: int) -> list[tuple[int, int]]:
+    """Row ranges [start, stop) of consecutive shards."""
+    return [(start, min(start + shard_rows, rows)) for start in range(0, rows, shard_rows)]
+
+
+def shard_name(index: int) -> str:
+    """File name of shard `index`."""
+    return f"shard-{index:05d}.npy"
+
+
+@dataclass(frozen=True)
+class ShardedArray:
+    """N rows in consecutive `.npy` shards of `shard_rows` rows (the last may be shorter), memory-mapped."""
+
+    folder: Path
+    rows: int
+    width: int
+    shard_rows: int
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The rows `index` (any order, repeats allowed) as float32, `len(index)` x width, in memory."""
+        out = np.empty((len(index), self.width), dtype=np.float32)
+        shard_of = index // self.shard_rows
+        for shard in np.unique(shard_of):
+            here = shard_of == shard
+            data = np.load(self.folder / shard_name(int(shard)), mmap_mode="r", allow_pickle=False)
+            out[here] = data[index[here] - shard * self.shard_rows]
+        return out
+
+
+@dataclass(frozen=True)
+class ArtifactStore:
+    """A folder of artifacts."""
+
+    root: Path
+
+    def path(self, kind: str, parts: dict[str, Any]) -> Path:
+        """Where the artifact of `kind` that depends on `parts` is, or will be."""
+        return self.root / f"{kind}-{fingerprint(parts)[:24]}"
+
+    def find(self, kind: str, parts: dict[str, Any]) -> Path | None:
+        """The finished artifact, its shards verified against the manifest; None when there is none.
+
+        A damaged shard is removed and the artifact demoted to `.partial`, so that only that shard is made again.
+        """
+        path = self.path(kind, parts)
+        manifest = path / MANIFEST
+        if not manifest.exists():
+            return None
+        checksums: dict[str, str] = json.loads(manifest.read_text())["shards"]
+        damaged = [n for n, digest in checksums.items() if not _intact(path / n, digest)]
+        if not damaged:
+            return path
+        with self._lock(path):
+            for name in damaged:
+                (path / name).unlink(missing_ok=True)
+            manifest.unlink()
+            path.rename(_partial(path))
+        return None
+
+    def build(
+        self, kind: str, parts: dict[str, Any], shards: Sequence[str], make: Callable[[Path, list[str]], None]
+    ) -> Path:
+        """Find the artifact or make it; `make(folder, names)` writes the shards `names` into `folder` with `save_array`.
+
+        Of an interrupted build only the missing shards are made. Another process that builds the same artifact is
+        waited for.
+
+        Raises:
+            RuntimeError: `make` returned without having written every shard.
+        """
+        if found := self.find(kind, parts):
+            return found
+        path = self.path(kind, parts)
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self._lock(path):
+            if (path / MANIFEST).exists():  # another process finished it while this one waited
+                return path
+            partial = _partial(path)
+            partial.mkdir(exist_ok=True)
+            for leftover in partial.glob(".*.tmp"):
+                leftover.unlink()
+            missing = [name for name in shards if not (partial / name).exists()]
+            if missing:
+                make(partial, missing)
+            absent = [name for name in shards if not (partial / name).exists()]
+            if absent:
+                raise RuntimeError(f"{path.name}: {len(absent)} of {len(shards)} shards were not made: {absent[:3]} ...")
+            checksums = {name: file_sha256(partial / name) for name in shards}
+            write_json(partial / MANIFEST, {"kind": kind, "parts": parts, "shards": checksums})
+            partial.rename(path)
+        return path
+
+    def _lock(self, path: Path) -> FileLock:
+        return FileLock(str(path) + ".lock")
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+def _intact(path: Path, digest: str) -> bool:
+    return path.exists() and file_sha256(path) == digest
+
+
+def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[str]) -> None:
+    """Bind `folder` to `config` (written as `config.json` on first use), or check that it is bound to the same.
+
+    Keys in `may_change` may differ between visits (they do not alter what the numbers mean); the file keeps the latest.
+
+    Raises:
+        InputError: the folder belongs to another configuration; the message lists every difference.
+    """
+    path = folder / "config.json"
+    if path.exists():
+        try:
+            bound = json.loads(path.read_text())
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}, row {error.lineno}: not JSON ({error.msg}): not a results folder of ours") from None
+        keys = sorted((set(bound) | set(config)) - may_change)
+        differences = [f"  {k}: {bound.get(k)!r} there, {config.get(k)!r} now" for k in keys if bound.get(k) != config.get(k)]
+        if differences:
+            raise InputError(
+                f"{folder}: these results belong to another configuration:\n"
+                + "\n".join(differences)
+                + "\nChoose another --name, or repeat the command that made them."
+            )
+    elif folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder}: the folder is not empty and holds no config.json, so it is not a results folder of ours")
+    write_json(path, config)
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder and what is in it; nothing when it does not exist."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Stage 4: one loop that trains any method."""

@@ -1,0 +1,186 @@
+"""Synthetic records: shapes of real ones, numbers from formulas. Nothing here was measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from distilbench.records import IndexCost, Provenance, Rung, Score, ScoreRecord, TrialRecord
+
+# Set, subsets (none: a single one), offset of its score from the row's quality.
+STS = (("STS12", 5, -8.0), ("STS13", 3, 1.0), ("STS14", 6, -2.0), ("STSB", 0, 3.0))
+
+
+def provenance(created_at: str = "2001-01-01T00:00:00Z") -> Provenance:
+    return Provenance(
+        created_at=created_at,
+        commit="0123abc+changes",
+        versions={"synthetic": "0.0"},
+        device="no device: synthetic",
+        cpus=1,
+    )
+
+
+def sts_scores(quality: float, skip: tuple[str, ...] = ()) -> list[Score]:
+    scores = []
+    for name, subsets, offset in STS:
+        if name in skip:
+            continue
+        common: dict[str, Any] = {"task": "sts", "set": name, "split": "test", "metric": "spearman"}
+        scores.append(Score(**common, variant="all", value=quality + offset, n=1000))
+        if subsets:
+            scores.append(Score(**common, variant="wmean", value=quality + offset + 1.5, n=1000))
+            scores += [
+                Score(**common, variant=f"subset {k}", value=quality + offset + k, n=1000 // subsets)
+                for k in range(subsets)
+            ]
+    scores.append(
+        Score(task="sts", set="STSB", split="dev", metric="spearman", variant="all", value=quality + 4, n=1500)
+    )
+    return scores
+
+
+def index_costs(dim: int, quality: float) -> list[IndexCost]:
+    common: dict[str, Any] = {"set": "quora", "split": "test", "documents": 20000, "queries": 5000, "threads": 1}
+    flat = IndexCost(
+        **common,
+        kind="flat",
+        nlist=None,
+        nprobe=None,
+        build_s=0.01,
+        bytes=dim * 4 * 20000,
+        ms_per_1000_queries=dim * 0.9,
+        mrr10=quality - 20,
+        recall100=quality + 10,
+        overlap10_with_flat=100.0,
+    )
+    ivf = IndexCost(
+        **common,
+        kind="ivf",
+        nlist=1024,
+        nprobe=5,
+        build_s=1.234,
+        bytes=dim * 4 * 20000 + 160000,
+        ms_per_1000_queries=dim * 0.07,
+        mrr10=quality - 23,
+        recall100=quality + 2,
+        overlap10_with_flat=82.0,
+    )
+    return [flat, ivf]
+
+
+def score_record(label: str = "student-64", quality: float = 75.0, **changes: Any) -> ScoreRecord:
+    dim = changes.get("dim", 64)
+    scores = sts_scores(quality, changes.pop("skip", ()))
+    scores.append(
+        Score(task="retrieval", set="quora", split="test", metric="mrr@10", variant="all", value=quality - 20, n=5000)
+    )
+    scores.append(
+        Score(
+            task="retrieval", set="quora", split="test", metric="recall@100", variant="all", value=quality + 10, n=5000
+        )
+    )
+    fields: dict[str, Any] = {
+        "record_id": f"id-{label}",
+        "run": "synthetic",
+        "label": label,
+        "role": "student",
+        "method": "hpd",
+        "dim": dim,
+        "bytes_per_vector": 4 * dim,
+        "teacher": "synthetic-teacher",
+        "start": "teacher layers 1,3,5",
+        "parameters": 17_000_000,
+        "trial": 3,
+        "hyperparameters": {"lr": 1e-4, "batch": 256, "activation": "identity"},
+        "seed": 0,
+        "corpus": "synthetic corpus",
+        "corpus_fingerprint": "f" * 64,
+        "demonstration": False,
+        "scores": scores,
+        "indexes": index_costs(dim, quality),
+        "model": f"students/{label}",
+        "provenance": provenance(),
+    }
+    return ScoreRecord(**(fields | changes))
+
+
+def trial_record(number: int = 0, **changes: Any) -> TrialRecord:
+    state = changes.pop("state", "COMPLETE")
+    steps = changes.pop("steps", 300 if state == "COMPLETE" else 100)
+    objective = changes.pop("objective", 70.0 + number % 7)
+    fields: dict[str, Any] = {
+        "run": "synthetic",
+        "number": number,
+        "state": state,
+        "reason": {"COMPLETE": "finished", "PRUNED": "stopped at rung 0", "FAIL": "loss was not finite"}[state],
+        "method": "hpd",
+        "params": {"lr": 1e-4 * (number + 1), "dim": 64},
+        "seed": 0,
+        "dim": 64,
+        "objective": objective,
+        "rungs": [Rung(rung=k, step=100 * (k + 1), objective=objective, metrics={}) for k in range(steps // 100)],
+        "provenance": provenance(),
+    }
+    return TrialRecord(**(fields | changes))
+
+
+def whole_study(trials: int = 40) -> list[TrialRecord | ScoreRecord]:
+    """A teacher of 384 dimensions, two baselines and two methods at four dimensions, and their trials."""
+    records: list[TrialRecord | ScoreRecord] = [
+        score_record(
+            "synthetic-teacher",
+            81.0,
+            role="teacher",
+            method="none",
+            dim=384,
+            start="as published",
+            trial=None,
+            hyperparameters={},
+            parameters=22_713_216,
+            model="",
+        )
+    ]
+    for dim in (32, 64, 128, 256):
+        loss = 120.0 / dim
+        for method, role, penalty in (
+            ("pca", "baseline", 1.2),
+            ("random-projection", "baseline", 4.5),
+            ("hpd", "student", 0.8),
+            ("mcr2", "student", 2.0 - dim / 128),
+        ):
+            records.append(
+                score_record(
+                    f"{method}-{dim}",
+                    80.5 - loss * penalty,
+                    role=role,
+                    method=method,
+                    dim=dim,
+                    trial=None if role == "baseline" else dim,
+                    start="teacher (frozen)" if role == "baseline" else "teacher layers 1,3,5",
+                )
+            )
+    for number in range(trials):
+        state = "FAIL" if number % 19 == 7 else "PRUNED" if number % 3 else "COMPLETE"
+        objective = None if state == "FAIL" else 79 - 14 / (number + 2) - (number * 7 % 11) / 2
+        records.append(trial_record(number, state=state, objective=objective))
+    return records
+
+
+@pytest.fixture
+def make_score():
+    """`score_record(label, quality, **changes)`: STS sets at fixed offsets from `quality`; `skip` leaves some out."""
+    return score_record
+
+
+@pytest.fixture
+def make_trial():
+    """`trial_record(number, state=..., steps=..., objective=..., **changes)`."""
+    return trial_record
+
+
+@pytest.fixture
+def make_study():
+    """`whole_study(trials)`: teacher, baselines, students and trials."""
+    return whole_study

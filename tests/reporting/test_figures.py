@@ -1,0 +1,113 @@
+"""The figures as data; drawing is checked for what could harm a page, not for looks."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from distilbench.reporting import figures
+from distilbench.reporting.table import leaderboard
+
+
+def test_quality_bytes_has_every_row_with_an_average_and_the_front(make_score):
+    board = leaderboard(
+        [
+            make_score("t", 80.0, role="teacher", dim=384),
+            make_score("small", 70.0, dim=32),
+            make_score("dominated", 69.0, dim=64),
+            make_score("no average", 90.0, skip=("STS12",)),
+        ]
+    )
+    data = figures.compute_quality_bytes(board)
+    assert [p.label for p in data.points] == ["t", "small", "dominated"]
+    assert data.omitted == 1 and data.sets == ("STS12", "STS13", "STS14", "STSB")
+    assert data.fronts == (((128, pytest.approx(68.5)), (1536, pytest.approx(78.5))),)
+
+
+def test_quality_bytes_draws_one_front_per_corpus(make_score):
+    board = leaderboard([make_score("a", 70.0), make_score("b", 60.0, corpus_fingerprint="e" * 64)])
+    assert sorted(figures.compute_quality_bytes(board).fronts) == [((256, 58.5),), ((256, 68.5),)]
+
+
+def test_quality_dim_line_is_chosen_on_dev_not_on_test(make_score):
+    lucky, sound = make_score("lucky on test", 76.0), make_score("sound", 75.0)
+    dev = [s.model_copy(update={"value": 99.0}) if s.split == "dev" else s for s in sound.scores]
+    data = figures.compute_quality_dim(leaderboard([lucky, sound.model_copy(update={"scores": dev})]))
+    (method,) = data.methods
+    assert len(method.points) == 2
+    assert method.line == ((64, pytest.approx(73.5)),)
+
+
+def test_quality_dim_has_one_line_per_method_and_the_teacher_as_level(make_study):
+    data = figures.compute_quality_dim(leaderboard(make_study()))
+    assert [(m.method, m.role) for m in data.methods] == [
+        ("hpd", "student"),
+        ("mcr2", "student"),
+        ("pca", "baseline"),
+        ("random-projection", "baseline"),
+    ]
+    assert all([dim for dim, _ in m.line] == [32, 64, 128, 256] for m in data.methods)
+    assert data.teachers == (("synthetic-teacher", pytest.approx(79.5)),)
+
+
+def test_learning_spends_the_steps_of_every_trial_but_only_complete_ones_set_the_best(make_trial):
+    trials = [
+        make_trial(2, objective=73.0),
+        make_trial(0, objective=71.0),
+        make_trial(1, state="PRUNED", objective=99.0),
+        make_trial(3, state="FAIL", objective=None, steps=200),
+        make_trial(4, objective=math.inf),
+        make_trial(0, run="another", objective=1.0),
+    ]
+    first, second = figures.compute_learning(trials).runs
+    assert [(p.number, p.total_steps) for p in first.points] == [(0, 300), (1, 400), (2, 700), (3, 900), (4, 1200)]
+    assert first.best == ((300, 71.0), (700, 73.0), (1200, 73.0))
+    assert first.points[4].objective is None
+    assert second.best == ((300, 1.0),)
+
+
+def test_learning_of_thousands_draws_some_but_keeps_the_best_exact(make_trial):
+    trials = [make_trial(n, objective=float(n == 777)) for n in range(1001)]
+    (run,) = figures.compute_learning(trials, limit=100).runs
+    assert (run.drawn, run.total, len(run.points)) == (91, 1001, 91)
+    assert run.best[1] == (778 * 300, 1.0)
+    with pytest.raises(ValueError, match="limit is 0"):
+        figures.compute_learning(trials, limit=0)
+
+
+@pytest.mark.parametrize("palette", [figures.LIGHT, figures.DARK])
+def test_drawings_are_valid_and_escape_twice(make_score, make_trial, palette):
+    # Once for JSON inside a script element, once for the small HTML that Plotly's own labels are.
+    hostile = "</script><b>&%{x}"
+    board = leaderboard(
+        [make_score(hostile, role="teacher", method=hostile), make_score(hostile, 70.0, record_id="s", method=hostile)]
+    )
+    drawn = [
+        figures.draw_quality_bytes(figures.compute_quality_bytes(board), palette),
+        figures.draw_quality_dim(figures.compute_quality_dim(board), palette),
+        figures.draw_learning(
+            figures.compute_learning([make_trial(0, run=hostile), make_trial(0, run="b", method=hostile)]), palette
+        ),
+    ]
+    for figure in drawn:
+        text = figure.to_json()
+        assert "<" not in text
+        names = json.dumps([[trace.get("name"), trace.get("hovertext")] for trace in json.loads(text)["data"]])
+        assert "&lt;/script&gt;" in names and "</script" not in names and "&%{x}" not in names
+
+
+def test_empty_data_can_be_drawn():
+    board = leaderboard([])
+    for figure in (
+        figures.draw_quality_bytes(figures.compute_quality_bytes(board)),
+        figures.draw_quality_dim(figures.compute_quality_dim(board)),
+        figures.draw_learning(figures.compute_learning([])),
+    ):
+        assert json.loads(figure.to_json())["data"] == []
+
+
+def test_a_long_label_is_cut(make_score):
+    data = figures.compute_quality_bytes(leaderboard([make_score("x" * 500)]))
+    assert "x" * 61 not in figures.draw_quality_bytes(data).to_json()
