@@ -64,7 +64,7 @@ class Score(_Record):
     split: Literal["dev", "test"]
     metric: Literal["spearman", "mrr@10", "recall@100"]
     variant: str
-    value: float
+    value: float = Field(allow_inf_nan=False)
     n: int
 
 
@@ -83,6 +83,7 @@ class IndexCost(_Record):
     ms_per_1000_queries: float
     threads: int
     mrr10: float
+    """x 100, as `recall100`."""
     recall100: float
     overlap10_with_flat: float
     """Mean share (x 100) of the exact index's first 10 documents that this index also returns."""

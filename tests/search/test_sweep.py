@@ -1,0 +1,196 @@
+"""Sweeps end to end on a small data folder, and what is left of them when something is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import optuna
+import psutil
+import pytest
+
+from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.search.study import sqlite_url
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SPACE = """
+method: mcr2
+budget: {{trials: 6, steps: {steps}, rungs: 3, eta: 2}}
+parameters:
+  output_dim: {{choices: [4, 8]}}
+  lambda: {{low: 1, high: 100, log: true, paper: 50}}
+  lr: {{low: 0.0001, high: 0.01, log: true}}
+fixed: {{batch_size: 16, clusters: 4}}
+"""
+
+
+class Sweep:
+    """The command of one sweep in a folder of its own, run as a user runs it."""
+
+    def __init__(self, folder: Path, data: Path, encoder: Path, steps: int, method: str = "mcr2") -> None:
+        self.folder, self.run = folder, folder / "runs" / "r"
+        (folder / "space.yaml").write_text(SPACE.format(steps=steps))
+        self.command = [sys.executable, "-m", "platform.sweep", "--method", method, "--name", "r", "--no-dashboard"]
+        self.command += ["--data", str(data), "--teacher", str(encoder), "--cpus", "2"]
+        self.command += ["--runs", str(folder / "runs"), "--reports", str(folder / "reports")]
+        self.command += ["--store", str(folder / "store"), "--space", str(folder / "space.yaml")]
+
+    def start(self, *more: str) -> subprocess.Popen[str]:
+        log = (self.folder / "log.txt").open("a")
+        return subprocess.Popen([*self.command, *more], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, text=True)
+
+    def finish(self, *more: str) -> str:
+        done = subprocess.run(
+            [*self.command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def study(self) -> optuna.Study:
+        return optuna.load_study(study_name="r", storage=sqlite_url(self.run / "study.db"))
+
+    def trials(self) -> list[TrialRecord]:
+        return [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
+
+    def scores(self) -> list[ScoreRecord]:
+        return [r for r in read_records(self.run / "scores.jsonl") if isinstance(r, ScoreRecord)]
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "what the test waits for did not happen"
+        time.sleep(0.05)
+
+
+def trial_workers(driver: int) -> list[psutil.Process]:
+    """Processes in which Ray runs a trial (they are named after the method), below `driver`."""
+    found = []
+    for process in psutil.Process(driver).children(recursive=True):
+        try:
+            if any("MCR2" in part for part in process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def assert_whole(sweep: Sweep, trials: int) -> None:
+    """Exactly `trials` finished trials, study and records agreeing, one row per encoder, nothing half-written."""
+    study = sweep.study()
+    assert [t.number for t in study.trials] == list(range(trials))
+    assert all(t.state.is_finished() for t in study.trials)
+    records = sweep.trials()
+    assert sorted(r.number for r in records) == list(range(trials))
+    for record in records:
+        trial = study.trials[record.number]
+        assert record.state == trial.state.name
+        assert {k: v for k, v in record.params.items() if k in trial.params} == trial.params
+        assert [r.rung for r in record.rungs] == sorted(trial.intermediate_values)
+    labels = [s.label for s in sweep.scores()]
+    assert len(labels) == len(set(labels)) == 7  # teacher; PCA, random projection and student at two dimensions
+    leftovers = [p for p in sweep.folder.rglob("*") if p.suffix == ".tmp" or ".partial" in p.name]
+    assert leftovers == []
+    assert (sweep.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
+
+
+@pytest.mark.timeout(600)
+def test_a_sweep_repeats_resumes_and_grows(tmp_path: Path, data_folder: Path, encoder_folder: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    from distilbench.data.folder import Limits, folder_corpus
+    from distilbench.evaluation.sts import sts_scores
+
+    sweep = Sweep(tmp_path, data_folder, encoder_folder, steps=40)
+    out = sweep.finish()
+    assert "not found  sts/STS13" in out and "sts/STS12.OnWN.tsv: 30 pairs (test)" in out
+    assert out.rstrip().endswith(str(tmp_path / "reports" / "r" / "index.html"))
+    assert_whole(sweep, 6)
+    states = {r.state for r in sweep.trials()}
+    assert "COMPLETE" in states and "PRUNED" in states
+    paper = [r for r in sweep.trials() if r.number < 2]
+    assert [(r.dim, r.params["lambda"]) for r in paper] == [(4, 50), (8, 50)]
+
+    # The saved student reproduces the reported score with sentence-transformers alone.
+    corpus = folder_corpus(data_folder, Limits())
+    for record in sweep.scores():
+        if record.role == "student":
+            model = SentenceTransformer(str(sweep.run / record.model), device="cpu")
+            outside = sts_scores(lambda rows, m=model: m.encode([corpus.sentences[i] for i in rows]), corpus.sts)
+            inside = [s for s in record.scores if s.task == "sts"]
+            assert [s.value for s in outside] == pytest.approx([s.value for s in inside], abs=0.6)
+
+    before = (sweep.run / "scores.jsonl").read_bytes(), (sweep.run / "trials.jsonl").read_bytes()
+    again = sweep.finish()
+    assert ": 0 of " in again and "encoded now" in again
+    assert before == ((sweep.run / "scores.jsonl").read_bytes(), (sweep.run / "trials.jsonl").read_bytes())
+
+    sweep.finish("--trials", "8")
+    assert len(sweep.trials()) == 8 and len(sweep.study().trials) == 8
+
+    other = subprocess.run([*sweep.command, "--seed", "1"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert other.returncode == 2
+    assert "seed: 0 there, 1 now" in other.stderr
+    assert len(sweep.trials()) == 8
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_driver_loses_and_repeats_nothing(tmp_path: Path, data_folder: Path, encoder_folder: Path) -> None:
+    sweep = Sweep(tmp_path, data_folder, encoder_folder, steps=900)
+    driver = sweep.start()
+    try:
+        wait_for(lambda: (sweep.run / "trials.jsonl").exists() and len(sweep.trials()) >= 2 or driver.poll() is not None)
+        # in the middle of a trial that has a checkpoint
+        wait_for(lambda: list(sweep.run.glob("trials/*/rung-1.safetensors")) or driver.poll() is not None)
+        assert driver.poll() is None, (tmp_path / "log.txt").read_text()
+        children = psutil.Process(driver.pid).children(recursive=True)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    finally:
+        driver.kill()
+    psutil.wait_procs(children, timeout=60)
+    finished = {r.number: r for r in sweep.trials()}
+    running = [t.number for t in sweep.study().trials if t.state.name == "RUNNING"]
+    assert 2 <= len(finished) < 6 and running
+    sweep.finish()
+    assert_whole(sweep, 6)
+    now = {r.number: r for r in sweep.trials()}
+    assert all(now[number] == record for number, record in finished.items())
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_worker_is_retried_from_its_checkpoint(tmp_path: Path, data_folder: Path, encoder_folder: Path) -> None:
+    sweep = Sweep(tmp_path, data_folder, encoder_folder, steps=900)
+    driver = sweep.start()
+    try:
+        wait_for(lambda: list(sweep.run.glob("trials/*/rung-1.safetensors")) or driver.poll() is not None)
+        victims = trial_workers(driver.pid)
+        assert victims, (tmp_path / "log.txt").read_text()
+        os.kill(victims[0].pid, signal.SIGKILL)
+        assert driver.wait(timeout=240) == 0, (tmp_path / "log.txt").read_text()
+    finally:
+        driver.kill()
+    assert_whole(sweep, 6)
+    assert {r.state for r in sweep.trials()} <= {"COMPLETE", "PRUNED"}
+
+
+@pytest.mark.timeout(300)
+def test_the_same_sweep_twice_at_once_is_refused(tmp_path: Path, data_folder: Path, encoder_folder: Path) -> None:
+    sweep = Sweep(tmp_path, data_folder, encoder_folder, steps=40)
+    driver = sweep.start()
+    try:
+        wait_for(lambda: (sweep.run / "config.json").exists() or driver.poll() is not None)
+        second = subprocess.run(sweep.command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert second.returncode == 2 and "another process is running this sweep" in second.stderr
+        assert driver.wait(timeout=240) == 0, (tmp_path / "log.txt").read_text()
+    finally:
+        driver.kill()
+    assert_whole(sweep, 6)
+    assert json.loads((sweep.run / "config.json").read_text())["trials"] == 6
