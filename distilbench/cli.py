@@ -27,13 +27,18 @@ def main() -> None:
 @app.command()
 def sweep(
     method: Annotated[str, typer.Option(help="The distillation method: mcr2 or hpd.")],
-    data: Annotated[Path | None, typer.Option(help="A data folder; without it the built-in demonstration corpus.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A data folder; without it the built-in demonstration corpus.")
+    ] = None,
     teacher: Annotated[str, typer.Option(help="An encoder's folder, hub id, or packaged name.")] = "all-MiniLM-L6-v2",
     revision: Annotated[str | None, typer.Option(help="The teacher's revision on the hub.")] = None,
     prompt: Annotated[str, typer.Option(help="Text that the teacher wants before every sentence.")] = "",
-    max_tokens: Annotated[int | None, typer.Option(min=3, help="Cut sentences here; default: the teacher's limit.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=3, help="Cut sentences here; default: the teacher's limit.")
+    ] = None,
     student: Annotated[
-        str, typer.Option(help="Where an encoder student starts: half, layers:0,2,4 (of the teacher), folder or hub id.")
+        str,
+        typer.Option(help="Where an encoder student starts: half, layers:0,2,4 (of the teacher), folder or hub id."),
     ] = "half",
     space: Annotated[Path | None, typer.Option(help="A search space; default: search_spaces/METHOD.yaml.")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Trials in all; default: the search space's.")] = None,
@@ -49,7 +54,9 @@ def sweep(
     address: Annotated[str | None, typer.Option(help="A running Ray cluster; default: Ray on this machine.")] = None,
     cpus: Annotated[int | None, typer.Option(min=1, help="CPUs of Ray on this machine; default: all.")] = None,
     dashboard: Annotated[bool, typer.Option(help="Start Ray's dashboard.")] = True,
-    gpus_per_trial: Annotated[float | None, typer.Option(min=0, help="Share of a GPU for a trial; default 0.25.")] = None,
+    gpus_per_trial: Annotated[
+        float | None, typer.Option(min=0, help="Share of a GPU for a trial; default 0.25.")
+    ] = None,
 ) -> None:
     """Sweep a method's hyper-parameters and publish the leaderboard. The same command again continues a sweep."""
     with input_errors():

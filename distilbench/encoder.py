@@ -75,7 +75,9 @@ class EncoderSpec:
         if folder is None:
             source = {"hub": self.name, "revision": self.revision or "main"}
         else:
-            files = sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix in _CONTENT and p.name != "README.md")
+            files = sorted(
+                p for p in folder.rglob("*") if p.is_file() and p.suffix in _CONTENT and p.name != "README.md"
+            )
             source = {str(p.relative_to(folder)): file_sha256(p) for p in files}
         return {"source": source, "prompt": self.prompt, "max_tokens": self.max_tokens}
 

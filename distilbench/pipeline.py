@@ -93,7 +93,9 @@ def space_path(settings: SweepSettings) -> Path:
     for place in places:
         if place.exists():
             return place
-    raise InputError(f"no search space: looked for {' and '.join(map(str, places))}; expected one there or --space FILE")
+    raise InputError(
+        f"no search space: looked for {' and '.join(map(str, places))}; expected one there or --space FILE"
+    )
 
 
 def load_corpus(settings: SweepSettings, console: Console) -> Corpus:
@@ -132,7 +134,9 @@ def check_inputs(settings: SweepSettings, space: SearchSpace, corpus: Corpus) ->
 
 def run_name(settings: SweepSettings, corpus: Corpus) -> str:
     """The run's folder name: the one given, or METHOD-CORPUS-TEACHER."""
-    name = settings.name or "-".join([settings.method, "builtin" if settings.data is None else corpus.name, settings.teacher.title])
+    name = settings.name or "-".join(
+        [settings.method, "builtin" if settings.data is None else corpus.name, settings.teacher.title]
+    )
     if name in ("", ".", "..") or any(c in name for c in "/\\\0"):
         raise InputError(f"--name {name!r}: expected a plain folder name")
     return name
@@ -166,5 +170,7 @@ def one_writer(run: Path) -> FileLock:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise InputError(f"{run}: another process is running this sweep; wait for it, or choose another --name") from None
+        raise InputError(
+            f"{run}: another process is running this sweep; wait for it, or choose another --name"
+        ) from None
     return lock

@@ -13,7 +13,17 @@ from pathlib import Path
 from distilbench.encoder import default_device
 from distilbench.records import Provenance
 
-PACKAGES = ("distilbench", "torch", "transformers", "sentence-transformers", "ray", "optuna", "numpy", "faiss-cpu", "faiss-gpu")
+PACKAGES = (
+    "distilbench",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "ray",
+    "optuna",
+    "numpy",
+    "faiss-cpu",
+    "faiss-gpu",
+)
 
 
 @functools.lru_cache(maxsize=1)

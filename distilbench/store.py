@@ -171,7 +171,9 @@ class ArtifactStore:
                 make(partial, missing)
             absent = [name for name in shards if not (partial / name).exists()]
             if absent:
-                raise RuntimeError(f"{path.name}: {len(absent)} of {len(shards)} shards were not made: {absent[:3]} ...")
+                raise RuntimeError(
+                    f"{path.name}: {len(absent)} of {len(shards)} shards were not made: {absent[:3]} ..."
+                )
             checksums = {name: file_sha256(partial / name) for name in shards}
             write_json(partial / MANIFEST, {"kind": kind, "parts": parts, "shards": checksums})
             partial.rename(path)
@@ -202,9 +204,13 @@ def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[
         try:
             bound = json.loads(path.read_text())
         except json.JSONDecodeError as error:
-            raise InputError(f"{path}, row {error.lineno}: not JSON ({error.msg}): not a results folder of ours") from None
+            raise InputError(
+                f"{path}, row {error.lineno}: not JSON ({error.msg}): not a results folder of ours"
+            ) from None
         keys = sorted((set(bound) | set(config)) - may_change)
-        differences = [f"  {k}: {bound.get(k)!r} there, {config.get(k)!r} now" for k in keys if bound.get(k) != config.get(k)]
+        differences = [
+            f"  {k}: {bound.get(k)!r} there, {config.get(k)!r} now" for k in keys if bound.get(k) != config.get(k)
+        ]
         if differences:
             raise InputError(
                 f"{folder}: these results belong to another configuration:\n"
@@ -212,7 +218,9 @@ def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[
                 + "\nChoose another --name, or repeat the command that made them."
             )
     elif folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder}: the folder is not empty and holds no config.json, so it is not a results folder of ours")
+        raise InputError(
+            f"{folder}: the folder is not empty and holds no config.json, so it is not a results folder of ours"
+        )
     write_json(path, config)
 
 

@@ -59,7 +59,9 @@ def check_student(student: str, teacher: EncoderSpec) -> None:
     if not _is_layers(student):
         EncoderSpec(student).folder()
     elif folder := teacher.folder():
-        _layers(student, json.loads((transformer_folder(folder) / "config.json").read_text()).get("num_hidden_layers", 0))
+        _layers(
+            student, json.loads((transformer_folder(folder) / "config.json").read_text()).get("num_hidden_layers", 0)
+        )
 
 
 def _layers(student: str, count: int) -> list[int]:
@@ -71,7 +73,9 @@ def _layers(student: str, count: int) -> list[int]:
         except ValueError:
             kept = []
     if not kept or any(not 0 <= i < count for i in kept) or sorted(set(kept)) != kept:
-        raise InputError(f"--student {student}: expected rising layer numbers from 0 to {count - 1}, such as layers:0,2,4")
+        raise InputError(
+            f"--student {student}: expected rising layer numbers from 0 to {count - 1}, such as layers:0,2,4"
+        )
     return kept
 
 
@@ -80,7 +84,9 @@ def _keep_layers(model: object, student: str) -> None:
 
     stack = getattr(getattr(model, "encoder", None), "layer", None)
     if not isinstance(stack, nn.ModuleList):
-        raise InputError(f"--student {student}: the teacher is a {type(model).__name__}, which has no encoder.layer list")
+        raise InputError(
+            f"--student {student}: the teacher is a {type(model).__name__}, which has no encoder.layer list"
+        )
     kept = _layers(student, len(stack))
     model.encoder.layer = nn.ModuleList(stack[i] for i in kept)  # type: ignore[attr-defined]
     model.config.num_hidden_layers = len(kept)  # type: ignore[attr-defined]

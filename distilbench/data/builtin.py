@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import combinations
 from random import Random
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
@@ -54,7 +55,7 @@ def assemble(size: int, seed: int) -> tuple[Corpus, dict[str, Meaning]]:
         for group, (frame, count) in _STS_PAIRS.items():
             _add_sts(builder, writer, group, split, frame, count, Random(f"{seed} {group} {split}"))
         _add_questions(builder, writer, split, Random(f"{seed} questions {split}"))
-    builder.found.append(f"{NAME}: {size} similar training pairs, generated with seed {seed}; not a published benchmark")
+    builder.found.append(f"{NAME}: {size} similar training pairs, seed {seed}; generated text, no published benchmark")
     corpus = builder.build()
     return corpus, {sentence: writer.meaning_of[sentence] for sentence in corpus.sentences}
 
@@ -124,7 +125,7 @@ def _add_training(builder: CorpusBuilder, writer: _Writer, size: int, rng: Rando
         said = writer.say(meaning, style)
         reworded = writer.say(meaning, opposite(style))
         looser = writer.say(_with_less(meaning, rng) if rng.random() < 0.4 else meaning, third_way(style))
-        pairs += [(a, b) for a, b in ((said, reworded), (reworded, looser), (said, looser)) if a != b]
+        pairs += combinations(dict.fromkeys((said, reworded, looser)), 2)
     builder.train_pairs(*zip(*pairs[:size], strict=True))
     builder.train_on([writer.say(draw(), new_style(rng)) for _ in range(int(size * _SINGLES_PER_PAIR))])
 
@@ -156,16 +157,16 @@ def _add_sts(
     builder.add_sts(group, "", split, lefts, rights, scores)
 
 
-def _counterpart(
-    meaning: Meaning, style: Style, pool: Pool, rng: Random
-) -> tuple[Meaning, Style]:
+def _counterpart(meaning: Meaning, style: Style, pool: Pool, rng: Random) -> tuple[Meaning, Style]:
     """A meaning to compare with, and a style so that the number of shared words does not give the similarity away.
 
     The same meaning comes in other words; a different one mostly in the same words, but for what differs.
     """
     changes = rng.choices([*_CHANGES, -1], [*_CHANGES.values(), 1 - sum(_CHANGES.values())])[0]
     if changes == 0:
-        return (meaning if rng.random() < 0.75 else _with_less(meaning, rng)), rng.choice([opposite(style), new_style(rng)])
+        return (meaning if rng.random() < 0.75 else _with_less(meaning, rng)), rng.choice(
+            [opposite(style), new_style(rng)]
+        )
     if changes < 0:
         return pool.draw(rng), new_style(rng)
     negatable = pool.frame.name == "scene"
@@ -181,9 +182,7 @@ def _positions(meaning: Meaning, rng: Random) -> list[int]:
     """The slots that can change, in random order; a slot of great weight tends to come early."""
     slots = FRAMES[meaning.frame].slots
     order: Iterator[tuple[float, int]] = (
-        (rng.random() ** (1 / slot.weight), i)
-        for i, slot in enumerate(slots)
-        if slot.weight and meaning.values[i]
+        (rng.random() ** (1 / slot.weight), i) for i, slot in enumerate(slots) if slot.weight and meaning.values[i]
     )
     return [i for _, i in sorted(order, reverse=True)]
 
@@ -196,6 +195,8 @@ def _add_questions(builder: CorpusBuilder, writer: _Writer, split: str, rng: Ran
 
     for i, (meaning, style) in enumerate(queries):
         answer_style = rng.choice([opposite(style), third_way(style)])
+        if say(meaning, answer_style) == say(meaning, style):
+            answer_style = opposite(style)
         query_of[writer.say(meaning, answer_style)] = i
         if rng.random() < 0.3 and (second := writer.say(meaning, new_style(rng))) != say(meaning, style):
             query_of[second] = i

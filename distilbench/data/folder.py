@@ -1,11 +1,11 @@
 """A local data folder (`--data DIR`): what is found is used, what is expected and absent is said.
 
-    sts/NAME.tsv, sts/NAME.SUBSET.tsv        sentence1 sentence2 score          STS12-16, STSB.dev, SICK.test, ...
-    quora/pairs.tsv[.gz]                     question1 question2 is_duplicate split
-    quora/corpus.tsv[.gz]                    doc_id text is_beir_query
-    quora/retrieval/{queries,qrels}.SPLIT.tsv   query_id text; query_id doc_id score
-    cqadupstack/*.dup_pairs.tsv              is_duplicate title1 title2
-    unlabeled/*.tsv[.gz]                     text
+sts/NAME.tsv, sts/NAME.SUBSET.tsv        sentence1 sentence2 score          STS12-16, STSB.dev, SICK.test, ...
+quora/pairs.tsv[.gz]                     question1 question2 is_duplicate split
+quora/corpus.tsv[.gz]                    doc_id text is_beir_query
+quora/retrieval/{queries,qrels}.SPLIT.tsv   query_id text; query_id doc_id score
+cqadupstack/*.dup_pairs.tsv              is_duplicate title1 title2
+unlabeled/*.tsv[.gz]                     text
 """
 
 from __future__ import annotations
@@ -57,9 +57,13 @@ def folder_corpus(root: Path, limits: Limits) -> Corpus:
     _add_training(builder, pairs, sentences, evaluation, limits)
     corpus = builder.build()
     if not corpus.sts and not corpus.retrieval and not len(corpus.train):
-        raise InputError(f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (see the README for the layout)")
+        raise InputError(
+            f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (see the README for the layout)"
+        )
     if not any(s.split == "dev" for s in corpus.sts):
-        raise InputError(f"--data {root}: no dev STS set to select by; expected sts/STSB.dev.tsv or another sts/NAME.dev.tsv")
+        raise InputError(
+            f"--data {root}: no dev STS set to select by; expected sts/STSB.dev.tsv or another sts/NAME.dev.tsv"
+        )
     if not len(corpus.train):
         raise InputError(
             f"--data {root}: nothing to train on; expected quora/pairs.tsv, cqadupstack/*.dup_pairs.tsv or unlabeled/*.tsv"
@@ -83,7 +87,9 @@ def _read_sts(folder: Path, builder: CorpusBuilder) -> None:
             right.append(sentence(path, row, "sentence2", two))
             score.append(number(path, row, "score", value))
         if len(set(score)) < 2:
-            raise InputError(f"{path}: {len(score)} pairs with {len(set(score))} distinct scores; expected at least 2 of each")
+            raise InputError(
+                f"{path}: {len(score)} pairs with {len(set(score))} distinct scores; expected at least 2 of each"
+            )
         builder.add_sts(group, subset, split, left, right, score)
         builder.found.append(f"sts/{path.name}: {len(score)} pairs ({split})")
     present = {s.group for s in builder.sts} | {f"{s.group}.{s.split}" for s in builder.sts}

@@ -255,12 +255,15 @@ inform: debate|discuss > project, rule, service, level
 
 TOPICS = _table("""
 project: underwater cable, robot factory, oil refinery, wildlife reserve, chess school, pop festival, cricket tour
-project: royal palace, rail bridge, weather satellite, language museum, cycle lane|bike lane, beach clean-up, prison wing
+project: royal palace, rail bridge, weather satellite, language museum, cycle lane|bike lane, beach clean-up
+project: prison wing
 rule: whale hunt, inheritance law, voting age, patent reform, animal testing, tipping ban|ban on tips, visa system
-service: eye tests, dental care, language lessons, music lessons, wheelchair taxis, food banks, jury training, bird counts
+service: eye tests, dental care, language lessons, music lessons, wheelchair taxis, food banks, jury training
+service: bird counts
 level: milk quotas, carbon emissions|greenhouse gas output, bus speeds, lottery prizes, electricity prices, noise limits
 project: new tram line|new streetcar route, new airport runway, new nuclear plant, wind farm|wind turbines, coal mine
-project: football stadium|soccer arena, river dam, moon mission|lunar flight, flood barrier, giant solar park, gas pipeline
+project: football stadium|soccer arena, river dam, moon mission|lunar flight, flood barrier, giant solar park
+project: gas pipeline
 project: children's hospital, motorway tunnel, shopping centre|shopping mall, art gallery, data centre, housing estate
 rule: sugar tax|levy on sugar, smoking ban|ban on cigarettes, privacy law, fishing limits, gun controls, speed limit
 rule: plastic bag ban, curfew for teenagers, school uniforms, minimum wage, dress code, water restrictions, alcohol ban
@@ -296,8 +299,8 @@ house: clean > a wool carpet, leather shoes, a greasy oven, a keyboard, a fish t
 house: remove|get rid of > coffee stains, ants, mould, weeds, a splinter, rust, cockroaches, old wallpaper, a tattoo
 house: install|fit > solar panels, a smoke alarm, a dishwasher, a wooden floor, a security camera, a bath, a stair lift
 house: paint > a ceiling, a radiator, a garden fence, a bicycle frame, a metal door, a portrait, kitchen tiles
-house: build|construct > a tree house, a bookshelf, a chicken coop, a kite, a garden pond, a stone wall, a sauna, a loft bed
-house: move|transport > a piano, an aquarium, a wardrobe, a beehive, a snake, a billiard table, a glass door
+house: build|construct > a tree house, a bookshelf, a chicken coop, a kite, a garden pond, a stone wall, a sauna
+house: move|transport > a piano, a terrarium, a wardrobe, a beehive, a snake, a billiard table, a glass door
 food: cook|prepare > brown rice, lentils, a roast chicken, salmon, poached eggs, mushroom soup, a pumpkin, octopus
 food: bake > sourdough bread, a birthday cake, potatoes, meringues, a fruit pie, biscuits, a pizza
 food: store|keep > fresh herbs, olive oil, winter clothes, old photographs, batteries, medicines, apples, paint
@@ -307,7 +310,7 @@ animal: train > a puppy, a parrot, a horse, a rescue dog, a hunting falcon, a ki
 animal: look after|take care of|care for > a tortoise, goldfish, a newborn baby, an elderly parent, a bonsai tree, hens
 animal: adopt > a greyhound, a stray cat, a child, a donkey, a rabbit, an old dog
 health: treat|relieve > a headache, a sore throat, back pain, hay fever, a bee sting, hiccups, a sprained ankle, acne
-health: prevent|avoid > sunburn, muscle cramps, jet lag, seasickness, identity theft, burglaries, food poisoning, blisters
+health: prevent|avoid > sunburn, muscle cramps, jet lag, seasickness, identity theft, burglaries, food poisoning
 health: donate|give away > blood, old clothes, a kidney, used books, leftover food, toys, hair, a piano
 money: buy|purchase > a cottage, a used car, a wedding ring, an electric guitar, contact lenses, gold coins, shares
 money: sell > a house, a stamp collection, handmade soap, an old phone, a boat, a painting, concert tickets
@@ -315,12 +318,12 @@ money: rent|hire > a flat, a van, a wedding dress, a sailing boat, a cabin, a tu
 money: reduce|cut > my electricity bill, my rent, my stress, my screen time, my debts, my weight, my commute
 money: insure > a house, a violin, a dog, a sports car, a holiday, a bicycle, a small business, a mobile phone
 papers: renew|extend > a passport, a driving licence, a library card, a work permit, a fishing licence, a lease
-papers: cancel|call off > a hotel booking, a gym membership, a magazine subscription, a flight, a wedding, a phone contract
+papers: cancel|call off > a hotel booking, a gym membership, a magazine subscription, a flight, a wedding
 papers: write > a cover letter, a poem, a complaint, a will, a business plan, a wedding speech, a novel, a eulogy
 papers: translate > a birth certificate, a novel, a menu, a song, a patent, a medical report, a poem
 computer: recover|restore > deleted photos, a forgotten password, lost files, a hacked email account, a stolen phone
-computer: create|set up > a website, a podcast, a blog, an online shop, a wireless network, a mobile app, a video channel
-computer: block > spam calls, adverts, a website, a bank card, a former colleague, cookies
+computer: create|set up > a website, a podcast, a blog, an online shop, a wireless network, a mobile app
+computer: block > spam calls, adverts, a website, a bank card, a former colleague, pop-up windows
 travel: visit > Rome, Iceland, Japan, the Grand Canyon, Peru, Antarctica, Morocco, a volcano, a coral reef
 travel: move to|relocate to > Canada, Germany, Australia, Norway, Mexico, Portugal, Singapore, India
 travel: cross > the desert, the Alps, Siberia, the Atlantic, Africa, the border, a frozen lake
@@ -420,13 +423,15 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
 }
 
 CONTEXTS = _table("""
-season: in winter|during the cold months, in summer|in the hot season
-money: on a tight budget|without spending much money, as a student|while at university
-skill: as a beginner|without any experience, by myself|on my own, with one hand|using only one arm
-people: with small children|with toddlers around, with an elderly relative|together with an aged family member
-people: with a dog|with my dog beside me
-place: in a big city|in a metropolis, in the countryside|in a rural area, at home|in my own house, abroad|in a foreign country
-time: at the weekend|on Saturdays and Sundays, at night|after dark, in a hurry|under time pressure, after retirement|as a pensioner
+season: in winter|during the winter, in summer|during the summer
+money: on a tight budget|with a small budget, as a student|as a university student
+skill: as a beginner|as a complete beginner, by myself|on my own, with one hand|using only one hand
+people: with small children|with young children around, with an elderly relative|with an old family member
+people: with a dog|with my dog
+place: in a big city|in a large city, in the countryside|in a rural area, at home|in my own home
+place: abroad|in a foreign country
+time: at the weekend|on weekends, at night|during the night, in a hurry|in a great hurry
+time: after retirement|after I retire
 """)
 
 # --- Spelling ---------------------------------------------------------------------------------------------------
@@ -435,9 +440,11 @@ _PLURALS = {"man": "men", "woman": "women", "child": "children", "thief": "thiev
 _PLURALS |= {"gentleman": "gentlemen", "seaman": "seamen", "postman": "postmen"}
 _PARTICIPLES = dict(
     pair.split()
-    for pair in """buy bought, sell sold, draw drawn, eat eaten, cut cut, read read, write written, tear torn, hide hidden,
-    steal stolen, feed fed, ride ridden, drive driven, break broken, throw thrown, build built, put put, wear worn,
-    sew sewn, bring brought, pay paid, freeze frozen""".split(",")
+    for pair in """
+    buy bought, sell sold, draw drawn, eat eaten, cut cut, read read, write written, tear torn, hide hidden,
+    steal stolen, feed fed, ride ridden, drive driven, break broken, throw thrown, build built, put put, wear
+    worn, sew sewn, bring brought, pay paid, freeze frozen
+    """.split(",")
 )
 _ONE_CLOSED_SYLLABLE = re.compile(r"[^aeiou]*[aeiou][^aeiouwxy]")  # cut, wrap, drag: the last letter doubles
 _DOUBLING = ("cancel", "quit")
@@ -490,5 +497,6 @@ def participle(verb: str) -> str:
 
 
 def with_article(noun: str) -> str:
-    """`noun` after "a" or "an"."""
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+    """`noun` after "a" or "an", by the sound it begins with: "an old uniform", "a uniform"."""
+    vowel = noun[0] in "aeiou" and not noun.startswith(("uni", "eu"))
+    return f"{'an' if vowel else 'a'} {noun}"

@@ -28,7 +28,9 @@ def read_tsv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str
             for row, line in enumerate(file, start=2):
                 fields = line.decode().rstrip("\r\n").split("\t")
                 if len(fields) != len(header):
-                    raise InputError(f"{path}, row {row}: {len(fields)} fields, expected {len(header)} as in the header")
+                    raise InputError(
+                        f"{path}, row {row}: {len(fields)} fields, expected {len(header)} as in the header"
+                    )
                 yield row, [fields[p] for p in positions]
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, row {row}: not UTF-8 ({error.reason} at byte {error.start} of the row)") from None

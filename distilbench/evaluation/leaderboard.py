@@ -141,7 +141,9 @@ class Leaderboard:
         if model:
             return count_parameters(self.run / model)
         folder = self.prepared.teacher.folder()
-        teacher = count_parameters(folder) if folder else sum(p.numel() for p in self.prepared.teacher.load().parameters())
+        teacher = (
+            count_parameters(folder) if folder else sum(p.numel() for p in self.prepared.teacher.load().parameters())
+        )
         return teacher + (0 if role == "teacher" else self.prepared.vectors.width * d)
 
 

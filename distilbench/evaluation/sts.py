@@ -55,11 +55,15 @@ def sts_scores(embed: Embed, sets: Iterable[StsSet]) -> list[Score]:
         found = [similarities[i] for i in members]
         sizes = [len(g) for g in gold]
 
-        def score(
-            variant: str, value: float, n: int = sum(sizes), group: str = group, split: str = split
-        ) -> Score:
+        def score(variant: str, value: float, n: int = sum(sizes), group: str = group, split: str = split) -> Score:
             return Score(
-                task="sts", set=group, split=split, metric="spearman", variant=variant, value=value, n=n  # type: ignore[arg-type]
+                task="sts",
+                set=group,
+                split=split,
+                metric="spearman",
+                variant=variant,
+                value=value,
+                n=n,  # type: ignore[arg-type]
             )
 
         scores.append(score("all", spearman(np.concatenate(found), np.concatenate(gold))))

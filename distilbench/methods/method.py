@@ -37,7 +37,9 @@ class Params(BaseModel):
 def check_enough(parameter: str, value: int, available: int, what: str) -> None:
     """Raise InputError when `value` of a parameter needs more than is `available`."""
     if value > available:
-        raise InputError(f"{parameter} is {value}, but the corpus has only {available} {what}; expected at least as many")
+        raise InputError(
+            f"{parameter} is {value}, but the corpus has only {available} {what}; expected at least as many"
+        )
 
 
 class Method(nn.Module, ABC):

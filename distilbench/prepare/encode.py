@@ -68,7 +68,9 @@ def encode_corpus(
         items = [{"shard": i, "sentences": list(sentences[start:stop])} for i, start, stop in wanted]
         encoded = sum(stop - start for _, start, stop in wanted)
         if encoded < len(sentences):
-            print(f"{label}: {len(sentences) - encoded} of {len(sentences)} sentences were encoded before the interruption")  # noqa: T201
+            print(
+                f"{label}: {len(sentences) - encoded} of {len(sentences)} sentences were encoded before the interruption"
+            )
         _run(items, encoded, spec, folder, device, label)
 
     path = store.build("embeddings", parts, names, make)

@@ -119,5 +119,3 @@ class RungScheduler(FIFOScheduler):  # type: ignore[misc]
 
 def _json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-

@@ -1,11 +1,11 @@
 """Search spaces: YAML files, checked against the method's own hyper-parameter types before anything runs.
 
-    method: mcr2
-    budget: {trials: 24, steps: 600, rungs: 3, eta: 3}
-    parameters:
-      output_dim: {choices: [32, 64, 128]}
-      lambda: {low: 10, high: 5000, log: true, paper: 2000}
-    fixed: {batch_size: 256}
+method: mcr2
+budget: {trials: 24, steps: 600, rungs: 3, eta: 3}
+parameters:
+  output_dim: {choices: [32, 64, 128]}
+  lambda: {low: 10, high: 5000, log: true, paper: 2000}
+fixed: {batch_size: 256}
 """
 
 from __future__ import annotations
@@ -108,7 +108,6 @@ class SearchSpace(BaseModel):
         return drawn
 
 
-
 def load_space(path: Path, method: str, params: type[Params]) -> SearchSpace:
     """Read and check a search space.
 
@@ -174,7 +173,9 @@ def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
     if r.low > r.high:
         raise InputError(f"{path}: {name}: low is {r.low:g}, above high, {r.high:g}")
     if r.low == r.high:
-        raise InputError(f"{path}: {name}: low and high are both {r.low:g}: an empty range; put a single value under fixed")
+        raise InputError(
+            f"{path}: {name}: low and high are both {r.low:g}: an empty range; put a single value under fixed"
+        )
     if r.log and r.low <= 0:
         raise InputError(f"{path}: {name}: low is {r.low:g}; expected above 0 on a logarithmic scale")
     integer = field.annotation is int
@@ -189,7 +190,9 @@ def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
 
 def _check_value(path: Path, name: str, key: str, value: Any, field: FieldInfo) -> None:
     # The method's own field, constraints included: one definition serves the method and its search space.
-    adapter: TypeAdapter[Any] = TypeAdapter(Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation)
+    adapter: TypeAdapter[Any] = TypeAdapter(
+        Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+    )
     try:
         # From a file a number must be a number, but lists stand for tuples.
         adapter.validate_python(tuple(value) if isinstance(value, list) else value, strict=True)

@@ -49,14 +49,15 @@ def run_trials(
         return
     wait_for_idle(resources)
     tuner = tune.Tuner(
-        tune.with_resources(trainable_for(space.method), {"cpu": resources.cpus, "gpu": resources.gpus}),
+        trainable_for(space.method),
         param_space={
             "run": str(run.resolve()),
             "prepared": str(prepared.resolve()),
             "method": space.method,
             "seed": seed,
             "budget": space.budget.model_dump(),
-            "threads": resources.cpus,
+            "cpus": resources.cpus,
+            "gpus": resources.gpus,
         },
         tune_config=tune.TuneConfig(
             search_alg=searcher,
@@ -108,7 +109,9 @@ def _line(trial: FrozenTrial, study: optuna.Study, space: SearchSpace) -> str:
     total = len(study.get_trials(deepcopy=False))
     dim = trial_dimension(trial, space)
     if not trial.intermediate_values:
-        return f"[{done:>3}/{total}] trial {trial.number:<3} d={dim:<4} {trial.state.name:<8} {trial.user_attrs['reason']}"
+        return (
+            f"[{done:>3}/{total}] trial {trial.number:<3} d={dim:<4} {trial.state.name:<8} {trial.user_attrs['reason']}"
+        )
     last = max(trial.intermediate_values)
     kept = trial.user_attrs[f"rung-{last}"]
     return (

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from ray import tune
+from ray.tune import PlacementGroupFactory
 
 from distilbench.errors import InputError
 from distilbench.evaluation.sts import Embed, spearman, sts_similarities
@@ -50,14 +51,19 @@ def build_method(method_name: str, params: dict[str, Any], prepared: Prepared, s
 class TrialTrainable(tune.Trainable):  # type: ignore[misc]
     """Trains to the next rung at each step. Continues from its own newest checkpoint, whoever was killed before.
 
-    Config: `run` and `prepared` (folders), `method`, `seed`, `budget`, `threads`, and per trial `number` and `params`.
+    Config: `run` and `prepared` (folders), `method`, `seed`, `budget`, `cpus`, `gpus`, and per trial `number` and `params`.
     """
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
+        """CPUs and GPUs of a trial. `tune.with_resources` would hide the method's name in Ray's dashboard."""
+        return PlacementGroupFactory([{"CPU": config["cpus"], "GPU": config["gpus"]}])
 
     def setup(self, config: dict[str, Any]) -> None:
         """Start or continue the trial."""
         import torch
 
-        torch.set_num_threads(config["threads"])
+        torch.set_num_threads(config["cpus"])
         self._begin(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

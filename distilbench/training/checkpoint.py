@@ -45,7 +45,7 @@ def load_checkpoint(folder: Path, method: Method, optimizer: torch.optim.Optimiz
         try:
             with safe_open(path, framework="pt") as file:
                 step = int(file.metadata()["step"])
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+                tensors = {key: file.get_tensor(key) for key in file.keys()}
         except (SafetensorError, OSError):
             continue  # damaged from outside: writing is atomic; the one before it is kept for this
         _restore(method, optimizer, tensors)

@@ -52,7 +52,10 @@ def test_loss_gradient_of_the_projection_equals_finite_differences(prepared_fold
 
 def test_regression_starts_nearer_than_random(prepared_folder: Path) -> None:
     index = np.arange(64)
-    losses = {start: build(prepared_folder, projection_start=start).eval().loss(index).item() for start in ("random", "regression")}
+    losses = {
+        start: build(prepared_folder, projection_start=start).eval().loss(index).item()
+        for start in ("random", "regression")
+    }
     assert losses["regression"] < 0.8 * losses["random"]
 
 

@@ -95,7 +95,15 @@ def test_export_is_the_trained_student(prepared_folder: Path, tmp_path: Path, he
     from distilbench.training.loop import Trainer
 
     prepared = load_prepared(prepared_folder)
-    params = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.01, "batch_size": 16, "head": head, "pairs": pairs}
+    params = {
+        "output_dim": 8,
+        "lambda": 50.0,
+        "clusters": 4,
+        "lr": 0.01,
+        "batch_size": 16,
+        "head": head,
+        "pairs": pairs,
+    }
     method = build_method("mcr2", params, prepared, 0, "cpu")
     rows = prepared.train[:20]
     start = method.embed(rows)

@@ -34,13 +34,13 @@ fixed: {{batch_size: 16, clusters: 4}}
 class Sweep:
     """The command of one sweep in a folder of its own, run as a user runs it."""
 
-    def __init__(self, folder: Path, data: Path, encoder: Path, steps: int, method: str = "mcr2") -> None:
-        self.folder, self.run = folder, folder / "runs" / "r"
+    def __init__(self, folder: Path, data: Path, encoder: Path, store: Path, steps: int) -> None:
+        self.folder, self.store, self.run = folder, store, folder / "runs" / "r"
         (folder / "space.yaml").write_text(SPACE.format(steps=steps))
-        self.command = [sys.executable, "-m", "platform.sweep", "--method", method, "--name", "r", "--no-dashboard"]
+        self.command = [sys.executable, "-m", "platform.sweep", "--method", "mcr2", "--name", "r", "--no-dashboard"]
         self.command += ["--data", str(data), "--teacher", str(encoder), "--cpus", "2"]
         self.command += ["--runs", str(folder / "runs"), "--reports", str(folder / "reports")]
-        self.command += ["--store", str(folder / "store"), "--space", str(folder / "space.yaml")]
+        self.command += ["--store", str(store), "--space", str(folder / "space.yaml")]
 
     def start(self, *more: str) -> subprocess.Popen[str]:
         log = (self.folder / "log.txt").open("a")
@@ -61,6 +61,12 @@ class Sweep:
 
     def scores(self) -> list[ScoreRecord]:
         return [r for r in read_records(self.run / "scores.jsonl") if isinstance(r, ScoreRecord)]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One artifact store for all these sweeps: they use the same teacher on the same corpus."""
+    return tmp_path_factory.mktemp("store")
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
@@ -96,19 +102,23 @@ def assert_whole(sweep: Sweep, trials: int) -> None:
         assert [r.rung for r in record.rungs] == sorted(trial.intermediate_values)
     labels = [s.label for s in sweep.scores()]
     assert len(labels) == len(set(labels)) == 7  # teacher; PCA, random projection and student at two dimensions
-    leftovers = [p for p in sweep.folder.rglob("*") if p.suffix == ".tmp" or ".partial" in p.name]
+    leftovers = [
+        p for root in (sweep.folder, sweep.store) for p in root.rglob("*") if p.suffix == ".tmp" or ".partial" in p.name
+    ]
     assert leftovers == []
     assert (sweep.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
 
 
 @pytest.mark.timeout(600)
-def test_a_sweep_repeats_resumes_and_grows(tmp_path: Path, data_folder: Path, encoder_folder: Path) -> None:
+def test_a_sweep_repeats_resumes_and_grows(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+) -> None:
     from sentence_transformers import SentenceTransformer
 
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.evaluation.sts import sts_scores
 
-    sweep = Sweep(tmp_path, data_folder, encoder_folder, steps=40)
+    sweep = Sweep(tmp_path, data_folder, encoder_folder, store, steps=40)
     out = sweep.finish()
     assert "not found  sts/STS13" in out and "sts/STS12.OnWN.tsv: 30 pairs (test)" in out
     assert out.rstrip().endswith(str(tmp_path / "reports" / "r" / "index.html"))
@@ -142,11 +152,15 @@ def test_a_sweep_repeats_resumes_and_grows(tmp_path: Path, data_folder: Path, en
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_driver_loses_and_repeats_nothing(tmp_path: Path, data_folder: Path, encoder_folder: Path) -> None:
-    sweep = Sweep(tmp_path, data_folder, encoder_folder, steps=900)
+def test_a_killed_driver_loses_and_repeats_nothing(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+) -> None:
+    sweep = Sweep(tmp_path, data_folder, encoder_folder, store, steps=900)
     driver = sweep.start()
     try:
-        wait_for(lambda: (sweep.run / "trials.jsonl").exists() and len(sweep.trials()) >= 2 or driver.poll() is not None)
+        wait_for(
+            lambda: ((sweep.run / "trials.jsonl").exists() and len(sweep.trials()) >= 2) or driver.poll() is not None
+        )
         # in the middle of a trial that has a checkpoint
         wait_for(lambda: list(sweep.run.glob("trials/*/rung-1.safetensors")) or driver.poll() is not None)
         assert driver.poll() is None, (tmp_path / "log.txt").read_text()
@@ -166,8 +180,10 @@ def test_a_killed_driver_loses_and_repeats_nothing(tmp_path: Path, data_folder: 
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_worker_is_retried_from_its_checkpoint(tmp_path: Path, data_folder: Path, encoder_folder: Path) -> None:
-    sweep = Sweep(tmp_path, data_folder, encoder_folder, steps=900)
+def test_a_killed_worker_is_retried_from_its_checkpoint(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+) -> None:
+    sweep = Sweep(tmp_path, data_folder, encoder_folder, store, steps=900)
     driver = sweep.start()
     try:
         wait_for(lambda: list(sweep.run.glob("trials/*/rung-1.safetensors")) or driver.poll() is not None)
@@ -182,8 +198,10 @@ def test_a_killed_worker_is_retried_from_its_checkpoint(tmp_path: Path, data_fol
 
 
 @pytest.mark.timeout(300)
-def test_the_same_sweep_twice_at_once_is_refused(tmp_path: Path, data_folder: Path, encoder_folder: Path) -> None:
-    sweep = Sweep(tmp_path, data_folder, encoder_folder, steps=40)
+def test_the_same_sweep_twice_at_once_is_refused(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+) -> None:
+    sweep = Sweep(tmp_path, data_folder, encoder_folder, store, steps=40)
     driver = sweep.start()
     try:
         wait_for(lambda: (sweep.run / "config.json").exists() or driver.poll() is not None)
