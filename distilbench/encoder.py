@@ -180,7 +180,7 @@ def token_budget_batches(lengths: NDArray[np.int64], budget: int) -> list[NDArra
     return batches
 
 
-def padded(ids: Sequence[Sequence[int]], pad: int, device: str) -> dict[str, torch.Tensor]:
+def padded(ids: Sequence[Sequence[int] | NDArray[np.int32]], pad: int, device: str) -> dict[str, torch.Tensor]:
     """`input_ids` and `attention_mask`, B x T, right-padded to the longest of the batch."""
     import torch
 

@@ -37,7 +37,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
         InputError: bad input, found before anything is written.
     """
     method = get_method(settings.method)
-    space = load_space(space_path(settings), settings.method, method.Params)
+    space = load_space(space_path(settings), settings.method, method.params_type)
     if settings.trials:
         space = space.model_copy(update={"budget": space.budget.model_copy(update={"trials": settings.trials})})
     corpus = load_corpus(settings, console)
@@ -124,7 +124,8 @@ def check_inputs(settings: SweepSettings, space: SearchSpace, corpus: Corpus) ->
     too_wide = [d for d in space.dimensions if d > width]
     if too_wide:
         raise InputError(
-            f"{space_path(settings)}: output_dim: {too_wide[0]} is above the {width} dimensions of teacher {settings.teacher.title}"
+            f"{space_path(settings)}: output_dim: {too_wide[0]} is above the {width} dimensions of teacher "
+            f"{settings.teacher.title}"
         )
     method = get_method(settings.method)
     if method.trains_encoder:

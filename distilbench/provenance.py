@@ -6,8 +6,9 @@ import datetime
 import functools
 import importlib.metadata
 import os
-import platform
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 from distilbench.encoder import default_device
@@ -57,7 +58,7 @@ def device_title() -> str:
         import torch
 
         return str(torch.cuda.get_device_name())
-    return f"CPU ({platform.machine()})"
+    return f"CPU ({sysconfig.get_platform()})"
 
 
 def provenance() -> Provenance:
@@ -66,7 +67,7 @@ def provenance() -> Provenance:
     return Provenance(
         created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         commit=commit(),
-        versions={"python": platform.python_version(), **versions},
+        versions={"python": sys.version.split()[0], **versions},
         device=device_title(),
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
     )

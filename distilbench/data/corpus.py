@@ -34,6 +34,7 @@ class StsSet:
 
     @property
     def name(self) -> str:
+        """Group and subset."""
         return f"{self.group}.{self.subset}" if self.subset else self.group
 
 
@@ -131,6 +132,7 @@ class CorpusBuilder:
     def add_sts(
         self, group: str, subset: str, split: str, left: Sequence[str], right: Sequence[str], score: Sequence[float]
     ) -> None:
+        """Add one STS file."""
         gold = np.array(score, dtype=np.float64)
         self.sts.append(StsSet(group, subset, split, self.rows(left), self.rows(right), gold))
 
@@ -142,6 +144,7 @@ class CorpusBuilder:
         self.retrieval.append(RetrievalSet(name, split, self.rows(queries), self.rows(documents), positions))
 
     def build(self) -> Corpus:
+        """The corpus of everything added so far."""
         return Corpus(
             name=self.name,
             sentences=tuple(self._row_of),

@@ -148,7 +148,7 @@ def _quora_pairs(folder: Path, builder: CorpusBuilder) -> list[tuple[str, str]]:
 
 
 def _duplicate_titles(folder: Path, builder: CorpusBuilder) -> list[tuple[str, str]]:
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     files = sorted(folder.glob("*.dup_pairs.tsv"))
     for path in files:
         before = len(pairs)

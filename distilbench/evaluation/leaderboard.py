@@ -47,16 +47,16 @@ class Leaderboard:
         vectors, pca = self.prepared.vectors, self.prepared.pca
         yield self._row("teacher", "teacher", vectors.width, lambda: (vectors.take, ""))
         for d in self.space.dimensions:
-            yield self._row("baseline", "pca", d, lambda d=d: (lambda rows: pca.project(vectors.take(rows), d), ""))  # type: ignore[misc]
+            yield self._row("baseline", "pca", d, lambda d=d: (lambda rows: pca.project(vectors.take(rows), d), ""))
             basis_Dd = random_projection(vectors.width, d, self.seed)
             yield self._row(
                 "baseline",
                 "random projection",
                 d,
-                lambda basis_Dd=basis_Dd: (lambda rows: vectors.take(rows) @ basis_Dd, ""),  # type: ignore[misc]
+                lambda basis_Dd=basis_Dd: (lambda rows: vectors.take(rows) @ basis_Dd, ""),
             )
         for d, trial in best.items():
-            yield self._row("student", self.space.method, d, lambda trial=trial: self._student(trial), trial)  # type: ignore[misc]
+            yield self._row("student", self.space.method, d, lambda trial=trial: self._student(trial), trial)
 
     def _row(
         self,

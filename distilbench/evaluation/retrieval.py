@@ -85,8 +85,8 @@ def retrieval_scores(embed: Embed, task: RetrievalSet, *, threads: int = 1) -> t
             costs.append(
                 IndexCost(
                     set=task.name,
-                    split=task.split,  # type: ignore[arg-type]
-                    kind=kind,  # type: ignore[arg-type]
+                    split=task.split,
+                    kind=kind,
                     nlist=nlist if kind == "ivf" else None,
                     nprobe=nprobe if kind == "ivf" else None,
                     documents=count,

@@ -63,7 +63,7 @@ def sts_scores(embed: Embed, sets: Iterable[StsSet]) -> list[Score]:
                 metric="spearman",
                 variant=variant,
                 value=value,
-                n=n,  # type: ignore[arg-type]
+                n=n,
             )
 
         scores.append(score("all", spearman(np.concatenate(found), np.concatenate(gold))))

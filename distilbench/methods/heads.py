@@ -43,7 +43,7 @@ def elu_layer(width: int, residual: bool) -> Dense:
 
 def apply(layers: nn.Module, x_BD: torch.Tensor) -> torch.Tensor:
     """Run sentence-transformers modules on embeddings."""
-    return layers({"sentence_embedding": x_BD})["sentence_embedding"]  # type: ignore[no-any-return]
+    return layers({"sentence_embedding": x_BD})["sentence_embedding"]
 
 
 def export_with_head(teacher: EncoderSpec, head: list[nn.Module], folder: Path) -> None:

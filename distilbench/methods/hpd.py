@@ -40,7 +40,7 @@ class Params(method.Params):
 class Trainable(method.Method):
     """Student encoder, mean pooling, linear layer to d; targets W_t^T (e_t - mean)."""
 
-    Params = Params
+    params_type = Params
     title: ClassVar[str] = "HPD"
     trains_encoder: ClassVar[bool] = True
     params: Params
@@ -91,7 +91,7 @@ class Trainable(method.Method):
 
     def _forward(self, rows: NDArray[np.int64]) -> Tensor:
         ids = [self.tokens[int(row)] for row in rows]
-        return self.student(padded(ids, self.pad, self.device))["sentence_embedding"]  # type: ignore[no-any-return]
+        return self.student(padded(ids, self.pad, self.device))["sentence_embedding"]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Mean over the batch of ||h_s - h_t||^2 (HPD, equation 3)."""

@@ -82,7 +82,7 @@ def mcr2_loss(z1_Bd: Tensor, z2_Bd: Tensor, p_BK: Tensor, *, lam: float, eps2: f
 class Trainable(method.Method):
     """Two ELU layers D -> D, then two linear heads: features (to d, unit norm) and cluster logits (to K)."""
 
-    Params = Params
+    params_type = Params
     title: ClassVar[str] = "MCR2"
     trains_encoder: ClassVar[bool] = False
     params: Params
@@ -139,8 +139,8 @@ class Trainable(method.Method):
         """The MCR2 loss of a batch of pairs; memberships are the mean of the two views'."""
         p = self.params
         (z1_Bd, h1_BD), (z2_Bd, h2_BD) = (self._features(view) for view in self._views(index_B))
-        p_BK = sum(functional.gumbel_softmax(self.logits(h), tau=p.temperature, dim=-1) for h in (h1_BD, h2_BD)) / 2
-        assert isinstance(p_BK, Tensor)
+        p1_BK, p2_BK = (functional.gumbel_softmax(self.logits(h), tau=p.temperature) for h in (h1_BD, h2_BD))
+        p_BK = (p1_BK + p2_BK) / 2
         # Determinants need float32 also where autocast has made the features bfloat16.
         with torch.autocast(p_BK.device.type, enabled=False):
             views = (z1_Bd.float(), z2_Bd.float(), p_BK.float())

@@ -45,7 +45,7 @@ def check_enough(parameter: str, value: int, available: int, what: str) -> None:
 class Method(nn.Module, ABC):
     """One trial's model on prepared data. Parameters that require gradients are trained and saved, the rest is frozen."""
 
-    Params: ClassVar[type[Params]]
+    params_type: ClassVar[type[Params]]
     title: ClassVar[str]
     """The name in tables."""
     trains_encoder: ClassVar[bool]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import rich
 from numpy.typing import NDArray
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -15,6 +16,9 @@ from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_nam
 
 SHARD_ROWS = 512
 """Sentences per shard: what a killed run loses per worker. Sorting by length inside 512 keeps padding under 10 %."""
+
+GPU_SHARE = 0.25
+"""Of a GPU for each worker: several of them tokenise and write while one computes."""
 
 STEP_VERSION = 1
 """Part of every fingerprint: raise it when the code below changes what it computes."""
@@ -68,9 +72,8 @@ def encode_corpus(
         items = [{"shard": i, "sentences": list(sentences[start:stop])} for i, start, stop in wanted]
         encoded = sum(stop - start for _, start, stop in wanted)
         if encoded < len(sentences):
-            print(
-                f"{label}: {len(sentences) - encoded} of {len(sentences)} sentences were encoded before the interruption"
-            )
+            kept = len(sentences) - encoded
+            rich.print(f"{label}: {kept} of {len(sentences)} sentences were encoded before the interruption")
         _run(items, encoded, spec, folder, device, label)
 
     path = store.build("embeddings", parts, names, make)
@@ -83,8 +86,9 @@ def _run(items: list[dict[str, Any]], total: int, spec: EncoderSpec, folder: Pat
     import ray.data
 
     resources = ray.cluster_resources()
-    gpus = int(resources.get("GPU", 0)) if device == "cuda" else 0
-    workers = min(gpus or max(1, int(resources.get("CPU", 1))), len(items))
+    gpus, cpus = resources.get("GPU", 0.0), int(resources.get("CPU", 1))
+    share = GPU_SHARE if device == "cuda" and gpus else 0.0
+    workers = max(1, min(cpus, int(gpus / share) if share else cpus, len(items)))
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False  # ours counts sentences, theirs counts blocks
     dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
@@ -92,8 +96,8 @@ def _run(items: list[dict[str, Any]], total: int, spec: EncoderSpec, folder: Pat
         fn_constructor_kwargs={"spec": spec, "folder": folder, "device": device, "threads": 1},
         compute=ray.data.ActorPoolStrategy(size=workers),
         batch_size=1,
-        num_cpus=0 if gpus else 1,
-        num_gpus=1 if gpus else 0,
+        num_cpus=1,
+        num_gpus=share,
     )
     columns = (
         TextColumn(label),

@@ -27,7 +27,7 @@ class Pca:
 
     def project(self, vectors_ND: NDArray[np.float32], d: int) -> NDArray[np.float32]:
         """W_t^T (e - mean) with the first d axes, N x d (HPD, section 3)."""
-        return (vectors_ND - self.mean_D) @ self.axes_DD[:, :d]
+        return np.asarray((vectors_ND - self.mean_D) @ self.axes_DD[:, :d], dtype=np.float32)
 
 
 def fit_pca(vectors: ShardedArray, rows: NDArray[np.int64]) -> Pca:

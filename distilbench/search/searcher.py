@@ -21,7 +21,7 @@ from distilbench.search.study import OPEN, rung_values, survives
 from distilbench.store import write_json
 
 
-class StudySearcher(Searcher):
+class StudySearcher(Searcher):  # type: ignore[misc]
     """Serves interrupted trials first, then queued ones, at most `concurrency` at a time, until none is left.
 
     `on_finish` is called with each trial as it is told to the study.

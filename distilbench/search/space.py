@@ -190,9 +190,8 @@ def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
 
 def _check_value(path: Path, name: str, key: str, value: Any, field: FieldInfo) -> None:
     # The method's own field, constraints included: one definition serves the method and its search space.
-    adapter: TypeAdapter[Any] = TypeAdapter(
-        Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
-    )
+    kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
     try:
         # From a file a number must be a number, but lists stand for tuples.
         adapter.validate_python(tuple(value) if isinstance(value, list) else value, strict=True)

@@ -92,7 +92,7 @@ def trial_record(run: str, trial: FrozenTrial, space: SearchSpace, seed: int) ->
     return TrialRecord(
         run=run,
         number=trial.number,
-        state=trial.state.name,  # type: ignore[arg-type]
+        state=trial.state.name,
         reason=trial.user_attrs.get("reason", ""),
         method=space.method,
         params={**space.fixed, **trial.params},

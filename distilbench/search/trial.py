@@ -45,7 +45,7 @@ def build_method(method_name: str, params: dict[str, Any], prepared: Prepared, s
 
     cls = get_method(method_name)
     torch.manual_seed(seed)
-    return cls(cls.Params.model_validate(params), prepared, device)
+    return cls(cls.params_type.model_validate(params), prepared, device)
 
 
 class TrialTrainable(tune.Trainable):  # type: ignore[misc]

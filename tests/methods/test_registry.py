@@ -10,7 +10,7 @@ def test_every_method_is_whole() -> None:
     for name in method_names():
         method = get_method(name)
         assert not method.__abstractmethods__
-        assert {"output_dim", "lr", "batch_size"} <= set(method.Params.model_fields)
+        assert {"output_dim", "lr", "batch_size"} <= set(method.params_type.model_fields)
 
 
 def test_an_unknown_method_names_the_known_ones() -> None:
