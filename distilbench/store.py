@@ -130,17 +130,19 @@ class ArtifactStore:
         A damaged shard is removed and the artifact demoted to `.partial`, so that only that shard is made again.
         """
         path = self.path(kind, parts)
-        manifest = path / MANIFEST
-        if not manifest.exists():
+        if not path.exists():
             return None
-        checksums: dict[str, str] = json.loads(manifest.read_text())["shards"]
-        damaged = [n for n, digest in checksums.items() if not _intact(path / n, digest)]
-        if not damaged:
+        if not _damaged(path):
             return path
         with self._lock(path):
+            if not path.exists():
+                return None
+            damaged = _damaged(path)  # again: another process may have repaired it
+            if not damaged:
+                return path
             for name in damaged:
                 (path / name).unlink(missing_ok=True)
-            manifest.unlink()
+            remove_folder(_partial(path))
             path.rename(_partial(path))
         return None
 
@@ -187,8 +189,13 @@ def _partial(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
-def _intact(path: Path, digest: str) -> bool:
-    return path.exists() and file_sha256(path) == digest
+def _damaged(path: Path) -> list[str]:
+    """Shards that are not what the manifest says; every file, where the manifest cannot be read."""
+    try:
+        checksums: dict[str, str] = json.loads((path / MANIFEST).read_text())["shards"]
+        return [n for n, digest in checksums.items() if not (path / n).exists() or file_sha256(path / n) != digest]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return [MANIFEST, *(p.name for p in path.iterdir())]
 
 
 def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[str]) -> None:
@@ -203,10 +210,10 @@ def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[
     if path.exists():
         try:
             bound = json.loads(path.read_text())
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{path}, row {error.lineno}: not JSON ({error.msg}): not a results folder of ours"
-            ) from None
+        except ValueError as error:
+            raise InputError(f"{path}: not JSON ({error}), so it is not a results folder of ours") from None
+        if not isinstance(bound, dict):
+            raise InputError(f"{path}: not a JSON object, so it is not a results folder of ours")
         keys = sorted((set(bound) | set(config)) - may_change)
         differences = [
             f"  {k}: {bound.get(k)!r} there, {config.get(k)!r} now" for k in keys if bound.get(k) != config.get(k)
@@ -217,7 +224,7 @@ def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[
                 + "\n".join(differences)
                 + "\nChoose another --name, or repeat the command that made them."
             )
-    elif folder.exists() and any(folder.iterdir()):
+    elif folder.exists() and any(not p.name.startswith(".config.json.") for p in folder.iterdir()):
         raise InputError(
             f"{folder}: the folder is not empty and holds no config.json, so it is not a results folder of ours"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def read_tsv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str
                 yield row, [fields[p] for p in positions]
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, row {row}: not UTF-8 ({error.reason} at byte {error.start} of the row)") from None
-    except (gzip.BadGzipFile, EOFError, OSError) as error:
+    except (EOFError, OSError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read after row {row}: {error}") from None
 
 

@@ -67,18 +67,22 @@ class Leaderboard:
         trial: FrozenTrial | None = None,
     ) -> ScoreRecord:
         teacher = self.prepared.teacher
+        hyperparameters = {} if trial is None else {**self.space.fixed, **trial.params}
         title = {"teacher": teacher.title, "pca": "PCA", "random projection": "Random projection"}.get(method)
+        if title is None:
+            variant = get_method(method).variant(hyperparameters)
+            title = get_method(method).title + (f" ({variant})" if variant else "")
         trains_encoder = role == "student" and get_method(method).trains_encoder
         identity: dict[str, Any] = {
             "run": self.run.name,
-            "label": f"{title or get_method(method).title} d={d}",
+            "label": f"{title} d={d}",
             "role": role,
             "method": method,
             "dim": d,
             "teacher": teacher.title,
             "start": describe_student(self.prepared.student, teacher) if trains_encoder else FROZEN,
             "trial": None if trial is None else trial.number,
-            "hyperparameters": {} if trial is None else {**self.space.fixed, **trial.params},
+            "hyperparameters": hyperparameters,
             "seed": self.seed,
             "corpus": self.corpus.name,
             "corpus_fingerprint": self.corpus.fingerprint,

@@ -111,6 +111,11 @@ class Trainable(method.Method):
             for parameter in ("batch_size", "clusters"):
                 method.check_enough(parameter, max(possible(parameter)), available, what)
 
+    @classmethod
+    def variant(cls, params: dict[str, Any]) -> str:
+        """The kind of similar pairs."""
+        return str(params["pairs"])
+
     @property
     def examples(self) -> int:
         """Similar pairs, or sentences when pairs are noisy copies."""

@@ -87,6 +87,11 @@ class Method(nn.Module, ABC):
     def export(self, folder: Path) -> None:
         """Save the student as a sentence-transformers folder that needs no code of ours."""
 
+    @classmethod
+    def variant(cls, params: dict[str, Any]) -> str:
+        """What tells two students of this method and dimension apart in a table; "" when nothing does."""
+        return ""
+
     def lengths(self) -> NDArray[np.int64] | None:
         """Tokens of each example, for batches of similar length; None when all cost the same."""
         return None

@@ -31,9 +31,9 @@ def read_runs(folders: Sequence[Path]) -> list[ScoreRecord | TrialRecord]:
 
 
 def latest_scores(folder: Path) -> list[ScoreRecord]:
-    """The scores of a run; of a student that was chosen anew after more trials, the newest choice."""
-    latest: dict[str, ScoreRecord] = {}
+    """One row per method and dimension of a run: of a student that was chosen anew after more trials, the newest choice."""
+    latest: dict[tuple[str, str, int], ScoreRecord] = {}
     for record in read_records(folder / "scores.jsonl"):
         if isinstance(record, ScoreRecord):
-            latest[record.label] = record
+            latest[record.role, record.method, record.dim] = record
     return list(latest.values())

@@ -30,6 +30,15 @@ parameters:
 fixed: {{batch_size: 16, clusters: 4}}
 """
 
+HPD_SPACE = """
+method: hpd
+budget: {trials: 4, steps: 30, rungs: 2, eta: 2}
+parameters:
+  lr: {low: 0.0001, high: 0.01, log: true, paper: 0.001}
+  activation: {choices: [identity, tanh]}
+fixed: {output_dim: 8, batch_size: 16, epochs: 3}
+"""
+
 
 class Sweep:
     """The command of one sweep in a folder of its own, run as a user runs it."""
@@ -212,3 +221,25 @@ def test_the_same_sweep_twice_at_once_is_refused(
         driver.kill()
     assert_whole(sweep, 6)
     assert json.loads((sweep.run / "config.json").read_text())["trials"] == 6
+
+
+@pytest.mark.timeout(300)
+def test_hpd_trains_an_encoder_of_its_own(tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    from distilbench.data.folder import Limits, folder_corpus
+    from distilbench.evaluation.sts import sts_scores
+
+    sweep = Sweep(tmp_path, data_folder, encoder_folder, store, steps=30)
+    (tmp_path / "space.yaml").write_text(HPD_SPACE)
+    sweep.command[sweep.command.index("mcr2")] = "hpd"
+    sweep.finish("--student", "layers:0,3")
+    assert len(sweep.trials()) == 4
+    [best] = [s for s in sweep.scores() if s.role == "student"]
+    assert best.start == f"{encoder_folder.name} layers:0,3" and best.dim == 8
+    model = SentenceTransformer(str(sweep.run / best.model), device="cpu")
+    assert best.parameters == sum(p.numel() for p in model.parameters())
+    corpus = folder_corpus(data_folder, Limits())
+    outside = sts_scores(lambda rows: model.encode([corpus.sentences[i] for i in rows]), corpus.sts)
+    inside = [s.value for s in best.scores if s.task == "sts"]
+    assert [s.value for s in outside] == pytest.approx(inside, abs=0.6)  # stored vectors are float16; 30 pairs a set

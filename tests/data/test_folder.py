@@ -1,0 +1,211 @@
+"""A user's data folder: what is found is used and said, what is bad is named."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distilbench.data.corpus import Corpus
+from distilbench.data.folder import Limits, folder_corpus
+from distilbench.errors import InputError
+
+ALL = Limits(None, None, None)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, data_folder: Path) -> Path:
+    """A copy of the small data folder that a test may change."""
+    return Path(shutil.copytree(data_folder, tmp_path / "mine"))
+
+
+def add(path: Path, *rows: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(row + "\n" for row in rows)
+    return path
+
+
+def texts(corpus: Corpus, rows: object) -> list[str]:
+    return [corpus.sentences[i] for i in np.asarray(rows)]
+
+
+def trained(corpus: Corpus) -> set[str]:
+    return set(texts(corpus, corpus.train))
+
+
+def test_everything_in_the_folder_is_used(folder: Path) -> None:
+    corpus = folder_corpus(folder, ALL)
+    assert corpus.name == "mine" and not corpus.demonstration
+    assert [(s.group, s.subset, s.split, len(s.score_P)) for s in corpus.sts] == [
+        ("STS12", "MSRpar", "test", 30),
+        ("STS12", "OnWN", "test", 30),
+        ("STSB", "", "dev", 40),
+        ("STSB", "", "test", 40),
+    ]
+    assert corpus.pairs_P2.shape == (64, 2)
+    assert len(corpus.train) == 2 * 64 + 80
+    (task,) = corpus.retrieval
+    assert (task.name, task.split, len(task.queries), len(task.documents)) == ("quora", "dev", 20, 60)
+    assert len(set(corpus.sentences)) == len(corpus.sentences)
+
+
+def test_texts_arrive_where_they_belong(folder: Path) -> None:
+    corpus = folder_corpus(folder, ALL)
+    lines = [line.split("\t") for line in (folder / "sts" / "STSB.dev.tsv").read_text().splitlines()[1:]]
+    dev = next(s for s in corpus.sts if s.split == "dev")
+    assert texts(corpus, dev.left_P) == [one for one, _, _ in lines]
+    assert texts(corpus, dev.right_P) == [two for _, two, _ in lines]
+    assert dev.score_P.tolist() == [float(score) for *_, score in lines]
+    pairs = [line.split("\t")[:2] for line in (folder / "quora" / "pairs.tsv").read_text().splitlines()[1:]]
+    assert [texts(corpus, pair) for pair in corpus.pairs_P2] == pairs
+    (task,) = corpus.retrieval
+    for query, relevant in zip(texts(corpus, task.queries), task.relevant, strict=True):
+        assert [f"how do i {t}" for t in texts(corpus, task.documents[relevant])] == [query]
+
+
+def test_what_is_found_and_not_found_is_said(folder: Path) -> None:
+    corpus = folder_corpus(folder, ALL)
+    found, missing = "\n".join(corpus.found), "\n".join(corpus.missing)
+    for line in ("sts/STSB.dev.tsv: 40 pairs (dev)", "quora/pairs.tsv: 64 duplicate pairs", "80 sentences (train)"):
+        assert line in found
+    assert "quora retrieval, dev: 20 queries, 60 of 60 documents" in found
+    for name in ("sts/STS13", "sts/SICK.test", "quora retrieval, test", "cqadupstack/*.dup_pairs.tsv"):
+        assert name in missing
+    for name in ("sts/STS12", "sts/STSB.dev", "sts/STSB.test", "unlabeled", "quora/pairs"):
+        assert name not in missing
+
+
+def test_gzipped_files_are_read_like_plain_ones(folder: Path) -> None:
+    plain = folder_corpus(folder, ALL)
+    for path in (folder / "quora/pairs.tsv", folder / "quora/corpus.tsv", folder / "unlabeled/sentences.tsv"):
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert folder_corpus(folder, ALL).fingerprint == plain.fingerprint
+
+
+def test_duplicate_titles_are_pairs_too(folder: Path) -> None:
+    add(folder / "cqadupstack/android.dup_pairs.tsv", "is_duplicate\ttitle1\ttitle2", "1\tone dog\ta cat", "0\tx\ty")
+    corpus = folder_corpus(folder, ALL)
+    assert texts(corpus, corpus.pairs_P2[-1]) == ["one dog", "a cat"]
+    assert not trained(corpus) & {"x", "y"}
+    assert any("android.dup_pairs.tsv: 1 duplicate pairs" in line for line in corpus.found)
+
+
+def test_only_duplicates_of_the_train_split_are_trained_on(folder: Path) -> None:
+    rows = ["not alike\tat all\t0\ttrain", "a dev one\tand its twin\t1\tdev", "a test one\tand its copy\t1\ttest"]
+    add(folder / "quora" / "pairs.tsv", *rows)
+    corpus = folder_corpus(folder, ALL)
+    assert len(corpus.pairs_P2) == 64
+    assert not set(corpus.sentences) & {"not alike", "at all", "a dev one", "a test one"}
+
+
+def test_evaluation_text_is_kept_out_of_training(folder: Path) -> None:
+    corpus = folder_corpus(folder, ALL)
+    sts_dev, sts_test = (next(s for s in corpus.sts if s.split == split) for split in ("dev", "test"))
+    query = corpus.sentences[corpus.retrieval[0].queries[0]]
+    leaks = [corpus.sentences[sts_dev.left_P[0]], corpus.sentences[sts_test.right_P[0]], query]
+    add(folder / "unlabeled" / "sentences.tsv", *leaks, "a new sentence")
+    add(folder / "quora" / "pairs.tsv", *(f"{leak}\ta twin of {i}\t1\ttrain" for i, leak in enumerate(leaks)))
+    again = folder_corpus(folder, ALL)
+    assert trained(again) == trained(corpus) | {"a new sentence"}
+    assert len(again.pairs_P2) == 64
+    assert any("6 left out" in line for line in again.found)
+
+
+def test_a_pair_of_one_and_the_same_text_teaches_nothing(folder: Path) -> None:
+    add(folder / "quora" / "pairs.tsv", "the same \tthe same\t1\ttrain")
+    assert len(folder_corpus(folder, ALL).pairs_P2) == 64
+
+
+def test_limits_sample_the_same_rows_each_time_and_keep_the_answers(folder: Path) -> None:
+    small = Limits(pairs=10, sentences=7, documents=25)
+    one, two = folder_corpus(folder, small), folder_corpus(folder, small)
+    assert one.fingerprint == two.fingerprint
+    assert len(one.pairs_P2) == 10 and len(one.train) == 27
+    (task,) = one.retrieval
+    assert len(task.documents) == 25 and all(len(r) for r in task.relevant)
+    # Fewer documents than answers: every answer stays.
+    assert len(folder_corpus(folder, Limits(documents=3)).retrieval[0].documents) == 20
+
+
+def test_train_splits_of_sts_are_not_evaluated(folder: Path) -> None:
+    shutil.copy(folder / "sts" / "STSB.dev.tsv", folder / "sts" / "STSB.train.tsv")
+    assert len(folder_corpus(folder, ALL).sts) == 4
+
+
+def test_queries_without_an_answer_are_left_out(folder: Path) -> None:
+    add(folder / "quora" / "retrieval" / "queries.dev.tsv", "lost\tis anybody there")
+    add(folder / "quora" / "retrieval" / "qrels.dev.tsv", "lost\td1\t0")
+    corpus = folder_corpus(folder, ALL)
+    assert len(corpus.retrieval[0].queries) == 20
+    assert "is anybody there" not in corpus.sentences
+
+
+def test_beir_queries_are_no_documents(folder: Path) -> None:
+    add(folder / "quora" / "corpus.tsv", "query9\ta query of beir\t1")
+    assert "a query of beir" not in folder_corpus(folder, ALL).sentences
+
+
+@pytest.mark.parametrize("name", ["", "unrelated"])
+def test_a_folder_without_any_usable_set(tmp_path: Path, name: str) -> None:
+    if name:
+        add(tmp_path / name / "notes.txt", "nothing")
+    with pytest.raises(InputError, match=rf"--data {tmp_path}: no usable set in it; expected e\.g\. sts/STSB\.dev\.tsv"):
+        folder_corpus(tmp_path, ALL)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere: no such folder"):
+        folder_corpus(tmp_path / "nowhere", ALL)
+
+
+def test_without_a_dev_set_nothing_can_be_selected(folder: Path) -> None:
+    (folder / "sts" / "STSB.dev.tsv").unlink()
+    with pytest.raises(InputError, match=r"no dev STS set to select by; expected sts/STSB\.dev\.tsv"):
+        folder_corpus(folder, ALL)
+
+
+def test_without_training_text_nothing_can_be_trained(folder: Path) -> None:
+    shutil.rmtree(folder / "unlabeled")
+    (folder / "quora" / "pairs.tsv").unlink()
+    with pytest.raises(InputError, match=r"nothing to train on; expected quora/pairs\.tsv"):
+        folder_corpus(folder, ALL)
+
+
+@pytest.mark.parametrize(
+    ("file", "row", "message"),
+    [
+        ("sts/STSB.dev.tsv", "a dog\ta cat\tfour", r"STSB\.dev\.tsv, row 42: column 'score' is 'four'"),
+        ("sts/STS12.OnWN.tsv", "a dog\ta cat\t", r"STS12\.OnWN\.tsv, row 32: column 'score' is ''"),
+        ("sts/STSB.test.tsv", "a dog\t \t3", r"STSB\.test\.tsv, row 42: column 'sentence2' is empty"),
+        ("sts/STSB.test.tsv", "a dog\t3", r"STSB\.test\.tsv, row 42: 2 fields"),
+        ("quora/pairs.tsv", "\ta cat\t1\ttrain", r"pairs\.tsv, row 66: column 'question1' is empty"),
+        ("quora/pairs.tsv", "a dog\ta cat\tyes\ttrain", r"pairs\.tsv, row 66: column 'is_duplicate' is 'yes'"),
+        ("quora/corpus.tsv", "d99\t\t0", r"corpus\.tsv, row 62: column 'text' is empty"),
+        ("quora/retrieval/qrels.dev.tsv", "q1\td777\t1", r"qrels\.dev\.tsv, row 22: doc_id 'd777'"),
+        ("quora/retrieval/qrels.dev.tsv", "q1\td1\thigh", r"qrels\.dev\.tsv, row 22: column 'score' is 'high'"),
+        ("unlabeled/sentences.tsv", "", r"sentences\.tsv, row 82: column 'text' is empty"),
+    ],
+)
+def test_a_bad_row_names_file_row_and_value(folder: Path, file: str, row: str, message: str) -> None:
+    add(folder / file, row)
+    with pytest.raises(InputError, match=message):
+        folder_corpus(folder, ALL)
+
+
+@pytest.mark.parametrize("scores", [[], ["3"], ["3", "3"]])  # no rank correlation exists on any of them
+def test_an_sts_set_that_cannot_be_scored(folder: Path, scores: list[str]) -> None:
+    rows = [f"a dog {i}\ta cat\t{score}" for i, score in enumerate(scores)]
+    add(folder / "sts" / "STS13.tsv", "sentence1\tsentence2\tscore", *rows)
+    with pytest.raises(InputError, match=rf"STS13\.tsv: {len(scores)} pairs with {len(set(scores))} distinct scores"):
+        folder_corpus(folder, ALL)
+
+
+def test_queries_of_which_none_has_an_answer(folder: Path) -> None:
+    (folder / "quora/retrieval/queries.dev.tsv").write_text("query_id\ttext\nlost\tis anybody there\n")
+    with pytest.raises(InputError, match=r"queries\.dev\.tsv: none of its queries has a relevant document in qrels"):
+        folder_corpus(folder, ALL)

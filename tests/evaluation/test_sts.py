@@ -1,0 +1,59 @@
+"""STS scores against scipy, SentEval's three ways of combining subsets, and degenerate encoders."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from distilbench.data.corpus import CorpusBuilder
+from distilbench.evaluation.sts import cosine, spearman, sts_scores, sts_similarities
+
+
+def corpus_and_vectors():  # type: ignore[no-untyped-def]
+    rng = np.random.default_rng(0)
+    builder = CorpusBuilder("test")
+    for subset, count in (("a", 10), ("b", 30)):
+        left, right = ([f"{subset}{side}{i}" for i in range(count)] for side in "lr")
+        builder.add_sts("STS12", subset, "test", left, right, rng.uniform(0, 5, count))
+    builder.add_sts("STSB", "", "dev", ["x", "y", "z"], ["y", "z", "x"], [1, 2, 3])
+    corpus = builder.build()
+    return corpus, rng.standard_normal((len(corpus.sentences), 5)).astype(np.float32)
+
+
+def test_all_mean_and_weighted_mean() -> None:
+    corpus, vectors = corpus_and_vectors()
+    found = {(s.set, s.split, s.variant): s for s in sts_scores(lambda rows: vectors[rows], corpus.sts)}
+    sims = [cosine(vectors[s.left_P], vectors[s.right_P]) for s in corpus.sts]
+    a, b = (100 * spearmanr(sims[i], corpus.sts[i].score_P).statistic for i in (0, 1))
+    both = 100 * spearmanr(np.concatenate(sims[:2]), np.concatenate([s.score_P for s in corpus.sts[:2]])).statistic
+    assert found["STS12", "test", "a"].value == pytest.approx(a)
+    assert found["STS12", "test", "all"].value == pytest.approx(both)
+    assert found["STS12", "test", "mean"].value == pytest.approx((a + b) / 2)
+    assert found["STS12", "test", "wmean"].value == pytest.approx((10 * a + 30 * b) / 40)
+    assert found["STS12", "test", "all"].n == 40
+    # A group of one file has one value, not three names for it.
+    assert [key[2] for key in found if key[0] == "STSB"] == ["all"]
+
+
+def test_each_distinct_sentence_is_embedded_once() -> None:
+    corpus, vectors = corpus_and_vectors()
+    asked = []
+
+    def embed(rows):  # type: ignore[no-untyped-def]
+        asked.append(rows)
+        return vectors[rows]
+
+    sts_similarities(embed, [(s.left_P, s.right_P) for s in corpus.sts])
+    assert len(asked) == 1 and len(np.unique(asked[0])) == len(asked[0])
+
+
+def test_a_collapsed_encoder_scores_zero_and_zero_vectors_have_cosine_zero() -> None:
+    assert spearman(np.ones(5), np.arange(5.0)) == 0
+    assert cosine(np.zeros((1, 3), dtype=np.float32), np.ones((1, 3), dtype=np.float32)).tolist() == [0]
+
+
+def test_ties_share_their_rank() -> None:
+    assert spearman(np.array([1.0, 1.0, 2.0, 3.0]), np.array([0.0, 1.0, 1.0, 2.0])) == pytest.approx(
+        100 * spearmanr([1, 1, 2, 3], [0, 1, 1, 2]).statistic
+    )
