@@ -118,6 +118,12 @@ class ScoreRecord(_Record):
     provenance: Provenance
 
 
+def selection_groups(dev_groups: Iterable[str]) -> list[str]:
+    """The dev STS groups that students are selected by: STS-B where it is there, as in the papers, otherwise every one."""
+    groups = sorted(set(dev_groups))
+    return ["STSB"] if "STSB" in groups else groups
+
+
 Record = Annotated[TrialRecord | ScoreRecord, Field(discriminator="kind")]
 _adapter: TypeAdapter[TrialRecord | ScoreRecord] = TypeAdapter(Record)
 
@@ -153,12 +159,10 @@ def read_records(path: Path) -> Iterator[TrialRecord | ScoreRecord]:
     """
     if not path.exists():
         return
-    for row, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
-        if not line.endswith(b"\n"):
-            return
+    for row, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):  # what follows the last newline is torn
         try:
             yield _adapter.validate_json(line)
         except ValidationError as error:
             first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"])
+            field = ".".join(str(part) for part in first["loc"]) or "the line"
             raise InputError(f"{path}, row {row}: {field}: {first['msg']} (got {first['input']!r:.80})") from None

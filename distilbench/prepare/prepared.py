@@ -14,6 +14,7 @@ from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoder import EncoderSpec
 from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.tokens import Tokens, load_tokens
+from distilbench.records import selection_groups
 from distilbench.store import ShardedArray, save_array, write_json
 
 
@@ -42,10 +43,10 @@ class Prepared:
 
 
 def selection_sets(corpus: Corpus) -> list[DevSet]:
-    """The dev sets that trials are selected by: STS-B dev where it is there, as in the papers, otherwise every dev set."""
+    """The dev sets that trials are selected by."""
     dev = [s for s in corpus.sts if s.split == "dev"]
-    chosen = [s for s in dev if s.group == "STSB"] or dev
-    return [DevSet(f"{s.name} dev", s.left_P, s.right_P, s.score_P) for s in chosen]
+    chosen = selection_groups(s.group for s in dev)
+    return [DevSet(f"{s.name} dev", s.left_P, s.right_P, s.score_P) for s in dev if s.group in chosen]
 
 
 def save_prepared(

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from distilbench.records import IndexCost, Score, ScoreRecord, TrialRecord
+from distilbench.records import IndexCost, Score, ScoreRecord, TrialRecord, selection_groups
 
 Variant = Literal["all", "wmean"]
 VARIANTS: tuple[Variant, ...] = ("all", "wmean")
@@ -109,7 +109,7 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     latest = {(r.run, r.record_id): r for r in records if isinstance(r, ScoreRecord)}
     scores = list(latest.values())
     sts_sets = _sets(scores, "sts", "test")
-    dev_sets = _sets(scores, "sts", "dev")
+    dev_sets = tuple(selection_groups(_sets(scores, "sts", "dev")))
     retrieval_sets = _sets(scores, "retrieval", "test")
     wmean_sets = {s.set for r in scores for s in r.scores if _is_sts(s, "test") and s.variant == "wmean"}
     columns = _columns(sts_sets, dev_sets, retrieval_sets)

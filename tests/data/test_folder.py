@@ -154,7 +154,9 @@ def test_beir_queries_are_no_documents(folder: Path) -> None:
 def test_a_folder_without_any_usable_set(tmp_path: Path, name: str) -> None:
     if name:
         add(tmp_path / name / "notes.txt", "nothing")
-    with pytest.raises(InputError, match=rf"--data {tmp_path}: no usable set in it; expected e\.g\. sts/STSB\.dev\.tsv"):
+    with pytest.raises(
+        InputError, match=rf"--data {tmp_path}: no usable set in it; expected e\.g\. sts/STSB\.dev\.tsv"
+    ):
         folder_corpus(tmp_path, ALL)
 
 

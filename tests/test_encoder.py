@@ -1,0 +1,319 @@
+"""Encoders: the vectors are SentenceTransformer's own, the identity sees all that they depend on, bad folders are named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.base.modules.dense import Dense
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+from distilbench.encoder import PACKAGED, EncoderSpec, encode, padded, token_budget_batches, token_ids
+from distilbench.errors import InputError
+
+SENTENCES = (
+    "the dog runs in the park",
+    "a",
+    "",  # special tokens alone
+    "one small red cat plays slowly under the big blue house by the river today",
+    "the dog runs in the park",  # a repeat
+    "zq, not in the vocabulary?",
+    "how do i open the door " * 30,  # longer than the encoder's limit
+)
+
+
+@pytest.fixture(scope="module")
+def model(encoder_folder: Path) -> SentenceTransformer:
+    return EncoderSpec(str(encoder_folder)).load()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, encoder_folder: Path) -> Path:
+    """A copy of the encoder that a test may change."""
+    return Path(shutil.copytree(encoder_folder, tmp_path / "mine"))
+
+
+def weights(folder: Path) -> Path:
+    (found,) = folder.rglob("model.safetensors")
+    return found
+
+
+def edit_json(path: Path, change: Callable[[Any], None]) -> None:
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+# Vectors
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1, 0], [3, 0, 6, 1, 5, 2, 4], [2]])
+# A budget of 1 makes batches of one sentence; the last one takes all at once.
+@pytest.mark.parametrize("budget", [1, 40, None])
+def test_vectors_are_those_of_sentence_transformers(
+    model: SentenceTransformer, order: list[int], budget: int | None
+) -> None:
+    sentences = [SENTENCES[i] for i in order]
+    vectors = encode(model, sentences, tokens_per_batch=budget)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, model.encode(sentences, batch_size=1), atol=1e-5)
+
+
+def test_no_sentences_are_no_vectors(model: SentenceTransformer) -> None:
+    vectors = encode(model, [])
+    assert vectors.shape == (0, 32) and vectors.dtype == np.float32
+
+
+def test_a_prompt_is_put_before_every_sentence(model: SentenceTransformer) -> None:
+    prompted = encode(model, SENTENCES, prompt="how do i ")
+    np.testing.assert_allclose(prompted, model.encode(list(SENTENCES), prompt="how do i "), atol=1e-5)
+    assert np.abs(prompted - encode(model, SENTENCES))[:6].max(axis=1).min() > 1e-3
+
+
+def test_max_tokens_cuts_sentences(encoder_folder: Path, model: SentenceTransformer) -> None:
+    short = EncoderSpec(str(encoder_folder), max_tokens=6).load()
+    assert [len(ids) for ids in token_ids(short, SENTENCES)] == [6, 3, 2, 6, 6, 6, 6]
+    np.testing.assert_allclose(encode(short, SENTENCES), short.encode(list(SENTENCES)), atol=1e-5)
+    # 4 words are left of 6 tokens.
+    np.testing.assert_allclose(encode(short, SENTENCES[:1]), encode(model, ["the dog runs in"]), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "max", "mean_sqrt_len_tokens", "lasttoken"])
+def test_the_folders_own_pooling_is_used(encoder_folder: Path, tmp_path: Path, pooling: str) -> None:
+    transformer = SentenceTransformer(str(encoder_folder), device="cpu")[0]
+    other = SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode=pooling)], device="cpu")
+    other.save(str(tmp_path / "other"), create_model_card=False)
+    loaded = EncoderSpec(str(tmp_path / "other")).load()
+    np.testing.assert_allclose(encode(loaded, SENTENCES), other.encode(list(SENTENCES)), atol=1e-5)
+
+
+def test_vectors_are_deterministic_and_dropout_is_off(model: SentenceTransformer) -> None:
+    assert not model.training
+    np.testing.assert_array_equal(encode(model, SENTENCES), encode(model, SENTENCES))
+
+
+def test_a_vector_that_is_not_finite_names_its_sentence(folder: Path) -> None:
+    path = weights(folder)
+    tensors = load_file(path)
+    (name,) = [n for n in tensors if n.endswith("word_embeddings.weight")]
+    broken = EncoderSpec(str(folder)).load()
+    (cat,) = broken.tokenizer.convert_tokens_to_ids(["cat"])
+    tensors[name] = tensors[name].copy()
+    tensors[name][cat] = np.nan
+    save_file(tensors, path, metadata={"format": "pt"})
+    with pytest.raises(FloatingPointError, match="not finite for 'a cat runs'"):
+        encode(EncoderSpec(str(folder)).load(), ["the dog", "a cat runs", "one house"])
+
+
+# Batches
+
+
+@pytest.mark.parametrize("budget", [1, 20, 64, 10_000])
+@pytest.mark.parametrize("count", [0, 1, 2, 200])
+def test_batches_hold_every_position_once_within_the_budget(count: int, budget: int) -> None:
+    lengths = np.random.default_rng(count).integers(2, 40, count)
+    batches = token_budget_batches(lengths, budget)
+    assert sorted(i for batch in batches for i in batch) == list(range(count))
+    for batch in batches:
+        assert len(batch) == 1 or lengths[batch].max() * len(batch) <= budget
+    # No batch could have taken the first sentence of the next one too.
+    for batch, following in zip(batches, batches[1:], strict=False):
+        assert (len(batch) + 1) * lengths[following[0]] > budget
+
+
+def test_batches_are_of_similar_length() -> None:
+    lengths = np.array([30, 2, 29, 3, 28, 4])
+    assert [batch.tolist() for batch in token_budget_batches(lengths, 90)] == [[1, 3, 5], [4, 2, 0]]
+
+
+def test_padding() -> None:
+    batch = padded([[5, 6, 7], [8], []], 9, "cpu")
+    assert batch["input_ids"].tolist() == [[5, 6, 7], [8, 9, 9], [9, 9, 9]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0], [0, 0, 0]]
+    assert batch["input_ids"].dtype == torch.int64
+
+
+# Identity
+
+
+def test_a_copy_elsewhere_is_the_same_encoder(encoder_folder: Path, folder: Path) -> None:
+    (folder / "README.md").write_text("a card changes no vector")
+    (folder / "notes.log").write_text("nor does a log")
+    assert EncoderSpec(str(folder)).identity() == EncoderSpec(str(encoder_folder)).identity()
+
+
+def _other_weight(folder: Path) -> None:
+    tensors = dict(load_file(weights(folder)))
+    name = min(tensors)
+    tensors[name] = tensors[name].copy()
+    tensors[name].flat[0] += 1
+    save_file(tensors, weights(folder), metadata={"format": "pt"})
+
+
+def _other_pooling(folder: Path) -> None:
+    edit_json(next(folder.glob("1_Pooling/config.json")), lambda c: c.update(pooling_mode="cls"))
+
+
+def _other_vocabulary(folder: Path) -> None:
+    path = next(folder.rglob("tokenizer.json"))
+    path.write_text(path.read_text().replace('"dog"', '"fox"'))
+
+
+@pytest.mark.parametrize("change", [_other_weight, _other_pooling, _other_vocabulary])
+def test_the_identity_sees_every_file_that_counts(folder: Path, change: Callable[[Path], None]) -> None:
+    spec = EncoderSpec(str(folder))
+    before = spec.identity()
+    change(folder)
+    assert spec.identity() != before
+
+
+@pytest.mark.parametrize("change", [{"prompt": "query: "}, {"max_tokens": 32}])
+def test_the_identity_sees_how_sentences_are_read(encoder_folder: Path, change: dict[str, Any]) -> None:
+    spec = EncoderSpec(str(encoder_folder))
+    assert replace(spec, **change).identity() != spec.identity()
+
+
+def test_a_hub_encoder_is_its_name_and_revision() -> None:
+    spec = EncoderSpec("owner/name")
+    assert spec.folder() is None
+    assert spec.identity() == replace(spec, revision="main").identity()  # None is the hub's default branch
+    assert spec.identity() != replace(spec, revision="v2").identity()
+    assert spec.identity() != EncoderSpec("owner/name2").identity()
+
+
+def test_identities_are_json(encoder_folder: Path) -> None:
+    json.dumps(EncoderSpec(str(encoder_folder), max_tokens=8).identity())
+
+
+@pytest.mark.parametrize(("name", "title"), [("/models/mpnet", "mpnet"), ("owner/name", "name"), ("a/b/c/", "c")])
+def test_titles(name: str, title: str) -> None:
+    assert EncoderSpec(name).title == title
+
+
+# Width
+
+
+def test_width_of_a_plain_folder(encoder_folder: Path) -> None:
+    assert EncoderSpec(str(encoder_folder)).width() == 32
+
+
+@pytest.mark.parametrize("widths", [[8], [64, 12]])
+def test_width_is_that_of_the_last_dense_layer(encoder_folder: Path, tmp_path: Path, widths: list[int]) -> None:
+    modules = list(SentenceTransformer(str(encoder_folder), device="cpu"))[:2]
+    for before, after in zip([32, *widths], widths, strict=False):
+        modules.append(Dense(before, after))
+    model = SentenceTransformer(modules=modules, device="cpu")
+    model.save(str(tmp_path / "dense"), create_model_card=False)
+    spec = EncoderSpec(str(tmp_path / "dense"))
+    vectors = encode(spec.load(), SENTENCES)
+    assert spec.width() == vectors.shape[1] == widths[-1]
+    np.testing.assert_allclose(vectors, model.encode(list(SENTENCES)), atol=1e-5)
+
+
+def test_a_packaged_encoder_is_found_by_name() -> None:
+    pytest.importorskip(PACKAGED["all-MiniLM-L6-v2"][0])
+    spec = EncoderSpec("all-MiniLM-L6-v2")
+    assert spec.width() == 384 and spec.title == "all-MiniLM-L6-v2"
+
+
+def test_width_of_an_encoder_that_names_its_width_otherwise(encoder_folder: Path, tmp_path: Path) -> None:
+    # DistilBERT's config.json says "dim" for it, not "hidden_size".
+    from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
+
+    tokenizer = AutoTokenizer.from_pretrained(str(encoder_folder))
+    raw = tmp_path / "raw"
+    tokenizer.save_pretrained(raw)
+    config = DistilBertConfig(vocab_size=len(tokenizer), dim=16, n_layers=1, n_heads=2, hidden_dim=32)
+    DistilBertModel(config).save_pretrained(raw)
+    folder = tmp_path / "distilbert"
+    transformer = Transformer(str(raw))
+    SentenceTransformer(modules=[transformer, Pooling(16)], device="cpu").save(str(folder), create_model_card=False)
+    spec = EncoderSpec(str(folder))
+    assert spec.width() == encode(spec.load(), ["a dog"]).shape[1] == 16
+
+
+# Bad folders
+
+
+def _no_weights(folder: Path) -> None:
+    weights(folder).unlink()
+
+
+def _no_config(folder: Path) -> None:
+    weights(folder).with_name("config.json").unlink()
+
+
+def _half_a_config(folder: Path) -> None:
+    path = weights(folder).with_name("config.json")
+    path.write_text(path.read_text()[:40])
+
+
+def _config_without_width(folder: Path) -> None:
+    edit_json(weights(folder).with_name("config.json"), lambda c: c.pop("hidden_size"))
+
+
+def _half_a_module_list(folder: Path) -> None:
+    (folder / "modules.json").write_text('[{"idx": 0,')
+
+
+def _no_modules(folder: Path) -> None:
+    (folder / "modules.json").write_text("[]")
+
+
+def _modules_of_another_shape(folder: Path) -> None:
+    (folder / "modules.json").write_text('{"0": {"path": ""}}')
+
+
+BAD_FOLDERS = [
+    (_no_weights, r"no weights in it; expected one of model\.safetensors"),
+    (_no_config, r"no config\.json in it"),
+    (_half_a_config, r"config\.json"),
+    (_config_without_width, r"config\.json"),
+    (_half_a_module_list, r"modules\.json is not a list of modules"),
+    (_no_modules, r"modules\.json is not a list of modules"),
+    (_modules_of_another_shape, r"modules\.json is not a list of modules"),
+]
+
+
+@pytest.mark.parametrize(("damage", "message"), BAD_FOLDERS)
+def test_a_bad_folder_is_named_before_it_is_loaded(folder: Path, damage: Callable[[Path], None], message: str) -> None:
+    damage(folder)
+    with pytest.raises(InputError, match=rf"mine.*{message}"):
+        EncoderSpec(str(folder)).width()
+
+
+@pytest.mark.parametrize("name", ["/no/such/place", "./here", "~/nothing-there-4711", "a/b/c", "plain", ""])
+def test_a_name_that_is_neither_a_folder_nor_a_hub_id(name: str) -> None:
+    with pytest.raises(InputError, match=rf"encoder '{name}': no such folder; expected .* a packaged encoder"):
+        EncoderSpec(name).folder()
+
+
+def _truncated_weights(folder: Path) -> None:
+    weights(folder).write_bytes(weights(folder).read_bytes()[:1000])
+
+
+def _unknown_architecture(folder: Path) -> None:
+    edit_json(weights(folder).with_name("config.json"), lambda c: c.update(model_type="nonesuch", architectures=["X"]))
+
+
+@pytest.mark.parametrize("damage", [_truncated_weights, _unknown_architecture])
+def test_a_folder_that_cannot_be_loaded_is_named(folder: Path, damage: Callable[[Path], None]) -> None:
+    damage(folder)
+    with pytest.raises(InputError, match=r"mine': cannot be loaded: \S"):
+        EncoderSpec(str(folder)).load()
+
+
+def test_a_hub_encoder_that_cannot_be_reached_is_named() -> None:
+    # conftest.py sets HF_HUB_OFFLINE.
+    with pytest.raises(InputError, match="encoder 'nobody-4711/nothing': cannot be loaded"):
+        EncoderSpec("nobody-4711/nothing").load()
