@@ -58,7 +58,7 @@ class EncoderSpec:
                 )
             return Path(spec.origin).parent / inner
         path = Path(self.name).expanduser()
-        if path.is_dir():
+        if self.name and path.is_dir():
             _check_folder(path)
             return path.resolve()
         if path.is_absolute() or self.name.startswith((".", "~")) or self.name.count("/") != 1:
@@ -69,11 +69,15 @@ class EncoderSpec:
         return None
 
     def identity(self) -> dict[str, Any]:
-        """What the vectors depend on, JSON-able: for a folder the checksums of all its files, else id and revision."""
+        """What the vectors depend on, JSON-able: for a folder the checksums of all its files, else hub id and commit.
+
+        Raises:
+            InputError: the folder is unusable, or the hub cannot be reached and its cache does not have the encoder.
+        """
         folder = self.folder()
         source: dict[str, Any]
         if folder is None:
-            source = {"hub": self.name, "revision": self.revision or "main"}
+            source = {"hub": self.name, "commit": self._hub_commit()}
         else:
             files = sorted(
                 p for p in folder.rglob("*") if p.is_file() and p.suffix in _CONTENT and p.name != "README.md"
@@ -81,16 +85,30 @@ class EncoderSpec:
             source = {str(p.relative_to(folder)): file_sha256(p) for p in files}
         return {"source": source, "prompt": self.prompt, "max_tokens": self.max_tokens}
 
+    def _hub_commit(self) -> str:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+        try:
+            # The folder of a snapshot is named after its commit, also in the cache of a machine that is offline.
+            return Path(snapshot_download(self.name, revision=self.revision, allow_patterns=["config.json"])).name
+        except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+            raise InputError(
+                f"encoder {self.name!r}: no such folder, and not to be had from the hub ({type(error).__name__}); "
+                f"expected a sentence-transformers folder, a hub id, or a packaged encoder ({', '.join(PACKAGED)})"
+            ) from None
+
     def width(self) -> int:
-        """The encoder's output width, read from its folder's configuration; a hub encoder is loaded for it.
+        """The encoder's output width, read from its folder's configuration; where it is not there, the encoder is loaded.
 
         Raises:
             InputError: the folder is unusable.
         """
         folder = self.folder()
-        if folder is None:
+        config = transformer_config(folder) if folder else {}
+        if folder is None or "hidden_size" not in config:  # DistilBERT says "dim", T5 "d_model"
             return int(self.load().get_embedding_dimension() or 0)
-        width = int(json.loads((transformer_folder(folder) / "config.json").read_text())["hidden_size"])
+        width = int(config["hidden_size"])
         for dense in sorted(folder.glob("*_Dense/config.json"), key=lambda p: int(p.parent.name.split("_")[0])):
             width = int(json.loads(dense.read_text())["out_features"])
         return width
@@ -106,6 +124,7 @@ class EncoderSpec:
         Raises:
             InputError: the folder is unusable, or the hub cannot be reached or does not know the name.
         """
+        from safetensors import SafetensorError
         from sentence_transformers import SentenceTransformer
 
         folder = self.folder()
@@ -113,8 +132,8 @@ class EncoderSpec:
             model = SentenceTransformer(
                 str(folder or self.name), revision=self.revision, device=device, trust_remote_code=False
             )
-        except (OSError, ValueError, KeyError) as error:
-            reason = str(error).splitlines()[0]
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"encoder {self.name!r}: cannot be loaded: {reason}") from error
         if self.max_tokens is not None:
             model.max_seq_length = self.max_tokens
@@ -138,6 +157,19 @@ def transformer_folder(path: Path) -> Path:
         raise InputError(f"encoder {str(path)!r}: modules.json is not a list of modules") from None
 
 
+def transformer_config(path: Path) -> dict[str, Any]:
+    """The transformer's `config.json` of an encoder folder.
+
+    Raises:
+        InputError: it is malformed.
+    """
+    config = transformer_folder(path) / "config.json"
+    try:
+        return dict(json.loads(config.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"encoder {str(path)!r}: {config}: not a JSON object ({error})") from None
+
+
 def _check_folder(path: Path) -> None:
     inner = transformer_folder(path)
     if not (inner / "config.json").exists():
@@ -155,6 +187,8 @@ def default_device() -> str:
 
 def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str = "") -> list[list[int]]:
     """Token ids of each sentence with special tokens, cut at the encoder's limit."""
+    if not sentences:  # the tokenizer fails on none
+        return []
     texts = [prompt + s for s in sentences]
     return list(
         model.tokenizer(

@@ -22,7 +22,7 @@ from distilbench.records import TrialRecord, read_records
 from distilbench.search.cluster import ray_cluster, trial_resources
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.study import best_per_dimension, open_study, queue_trials, sqlite_url
-from distilbench.search.sweep import run_trials
+from distilbench.search.sweep import discard_checkpoints, run_trials
 from distilbench.store import ArtifactStore, claim_folder, fingerprint
 from distilbench.student import check_student, student_source
 
@@ -75,6 +75,7 @@ def _sweep(settings: SweepSettings, space: SearchSpace, corpus: Corpus, run: Pat
             reasons = sorted({str(t.user_attrs.get("reason")) for t in study.trials})
             raise InputError(f"{run}: none of {len(study.trials)} trials was completed: {'; '.join(reasons[:3])}")
         scores = score_rows(run, load_prepared(prepared.resolve()), corpus, space, best, settings.seed, store, console)
+    discard_checkpoints(run, keep={trial.number for trial in best.values()})
     trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
     notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing)]
     return write_report([*scores, *trials], settings.reports / run.name, title=run.name, notes=notes)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from distilbench.encoder import EncoderSpec, transformer_folder
+from distilbench.encoder import EncoderSpec, transformer_config
 from distilbench.errors import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 HALF = "half"
+_NO_LAYERS = "which has no encoder.layer list"
 
 
 def student_source(student: str, teacher: EncoderSpec) -> EncoderSpec:
@@ -59,9 +59,10 @@ def check_student(student: str, teacher: EncoderSpec) -> None:
     if not _is_layers(student):
         EncoderSpec(student).folder()
     elif folder := teacher.folder():
-        _layers(
-            student, json.loads((transformer_folder(folder) / "config.json").read_text()).get("num_hidden_layers", 0)
-        )
+        config = transformer_config(folder)
+        if "num_hidden_layers" not in config:
+            raise InputError(f"--student {student}: the teacher is a {config.get('model_type')}, {_NO_LAYERS}")
+        _layers(student, int(config["num_hidden_layers"]))
 
 
 def _layers(student: str, count: int) -> list[int]:
@@ -84,9 +85,7 @@ def _keep_layers(model: object, student: str) -> None:
 
     stack = getattr(getattr(model, "encoder", None), "layer", None)
     if not isinstance(stack, nn.ModuleList):
-        raise InputError(
-            f"--student {student}: the teacher is a {type(model).__name__}, which has no encoder.layer list"
-        )
+        raise InputError(f"--student {student}: the teacher is a {type(model).__name__}, {_NO_LAYERS}")
     kept = _layers(student, len(stack))
     model.encoder.layer = nn.ModuleList(stack[i] for i in kept)  # type: ignore[attr-defined]
     model.config.num_hidden_layers = len(kept)  # type: ignore[attr-defined]

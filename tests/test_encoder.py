@@ -183,12 +183,28 @@ def test_the_identity_sees_how_sentences_are_read(encoder_folder: Path, change: 
     assert replace(spec, **change).identity() != spec.identity()
 
 
-def test_a_hub_encoder_is_its_name_and_revision() -> None:
+def test_a_hub_encoder_is_its_name_and_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A branch moves: its name says nothing about the weights.
+    commits = {None: "c0ffee", "main": "c0ffee", "v2": "beef"}
+
+    def snapshot(name: str, *, revision: str | None, **_: object) -> str:
+        return str(tmp_path / commits[revision])
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
     spec = EncoderSpec("owner/name")
     assert spec.folder() is None
-    assert spec.identity() == replace(spec, revision="main").identity()  # None is the hub's default branch
-    assert spec.identity() != replace(spec, revision="v2").identity()
-    assert spec.identity() != EncoderSpec("owner/name2").identity()
+    before = spec.identity()
+    assert before == replace(spec, revision="main").identity()
+    assert before != replace(spec, revision="v2").identity()
+    assert before != EncoderSpec("owner/name2").identity()
+    commits[None] = "decade"
+    assert before != spec.identity()
+
+
+def test_a_hub_encoder_that_is_not_to_be_had_has_no_identity() -> None:
+    # conftest.py sets HF_HUB_OFFLINE.
+    with pytest.raises(InputError, match="encoder 'nobody-4711/nothing': .*hub"):
+        EncoderSpec("nobody-4711/nothing").identity()
 
 
 def test_identities_are_json(encoder_folder: Path) -> None:
@@ -278,7 +294,8 @@ BAD_FOLDERS = [
     (_no_weights, r"no weights in it; expected one of model\.safetensors"),
     (_no_config, r"no config\.json in it"),
     (_half_a_config, r"config\.json"),
-    (_config_without_width, r"config\.json"),
+    # Without its width it cannot be told but by loading, which finds that the weights do not fit.
+    (_config_without_width, r"cannot be loaded"),
     (_half_a_module_list, r"modules\.json is not a list of modules"),
     (_no_modules, r"modules\.json is not a list of modules"),
     (_modules_of_another_shape, r"modules\.json is not a list of modules"),

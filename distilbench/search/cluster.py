@@ -33,7 +33,7 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     for name in ("ray.data", "ray.tune"):
         logging.getLogger(name).setLevel(logging.ERROR)
     if context.dashboard_url:
-        print(f"Ray dashboard: http://{context.dashboard_url}")  # noqa: T201
+        print(f"Ray dashboard: http://{context.dashboard_url} (it asks for what `ray get-auth-token` prints)")  # noqa: T201
     try:
         yield
     finally:

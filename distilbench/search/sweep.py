@@ -76,6 +76,14 @@ def run_trials(
     tuner.fit()
 
 
+def discard_checkpoints(run: Path, keep: set[int]) -> None:
+    """Delete the checkpoints of all trials but those numbered in `keep`."""
+    kept = {trial_folder(run, number) for number in keep}
+    for folder in (run / "trials").glob("*"):
+        if folder not in kept:
+            remove_folder(folder)
+
+
 def write_missing_records(run: Path, study: optuna.Study, space: SearchSpace, seed: int) -> None:
     """Append the record of every finished trial that has none (the driver was killed between telling and writing)."""
     known = {r.number for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)}
