@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,11 @@ class EncoderSpec:
                 f"a hub id (owner/name), or a packaged encoder ({', '.join(PACKAGED)})"
             )
         return None
+
+    def absolute(self) -> EncoderSpec:
+        """The same encoder for a process in another working folder: a relative path made absolute."""
+        path = Path(self.name).expanduser()
+        return self if self.name in PACKAGED or not path.is_dir() else replace(self, name=str(path.absolute()))
 
     def identity(self) -> dict[str, Any]:
         """What the vectors depend on, JSON-able: for a folder the checksums of all its files, else hub id and commit.

@@ -12,6 +12,7 @@ from distilbench.config import SweepSettings
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import folder_corpus
+from distilbench.encoder import transformer_config
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.prepare.encode import encode_corpus
@@ -122,6 +123,10 @@ def check_inputs(settings: SweepSettings, space: SearchSpace, corpus: Corpus) ->
             unusable teacher or student.
     """
     width = settings.teacher.width()
+    folder, longest = settings.teacher.folder(), settings.teacher.max_tokens or 0
+    positions = transformer_config(folder).get("max_position_embeddings") if folder else None
+    if positions is not None and longest > positions:
+        raise InputError(f"--max-tokens {longest}: teacher {settings.teacher.title} reads {positions} tokens at most")
     too_wide = [d for d in space.dimensions if d > width]
     if too_wide:
         raise InputError(
@@ -131,7 +136,10 @@ def check_inputs(settings: SweepSettings, space: SearchSpace, corpus: Corpus) ->
     method = get_method(settings.method)
     if method.trains_encoder:
         check_student(settings.student, settings.teacher)
-    method.check_corpus(space.possible, sentences=len(corpus.train), pairs=len(corpus.pairs_P2))
+    try:
+        method.check_corpus(space.possible, sentences=len(corpus.train), pairs=len(corpus.pairs_P2))
+    except InputError as error:
+        raise InputError(f"{space_path(settings)}: {error}") from None
 
 
 def run_name(settings: SweepSettings, corpus: Corpus) -> str:

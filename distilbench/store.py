@@ -121,8 +121,8 @@ class ArtifactStore:
     root: Path
 
     def path(self, kind: str, parts: dict[str, Any]) -> Path:
-        """Where the artifact of `kind` that depends on `parts` is, or will be."""
-        return self.root / f"{kind}-{fingerprint(parts)[:24]}"
+        """Where the artifact of `kind` that depends on `parts` is, or will be: absolute, since workers run elsewhere."""
+        return self.root.absolute() / f"{kind}-{fingerprint(parts)[:24]}"
 
     def find(self, kind: str, parts: dict[str, Any]) -> Path | None:
         """The finished artifact, its shards verified against the manifest; None when there is none.

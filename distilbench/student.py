@@ -26,6 +26,11 @@ def _is_layers(student: str) -> bool:
     return student == HALF or student.startswith("layers:")
 
 
+def absolute_student(student: str) -> str:
+    """The same student for a process in another working folder."""
+    return student if _is_layers(student) else EncoderSpec(student).absolute().name
+
+
 def load_student(student: str, teacher: EncoderSpec, device: str) -> SentenceTransformer:
     """Transformer and mean pooling to start from, in evaluation mode.
 

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_batches_hold_every_position_once_within_the_budget(count: int, budget: 
     for batch in batches:
         assert len(batch) == 1 or lengths[batch].max() * len(batch) <= budget
     # No batch could have taken the first sentence of the next one too.
-    for batch, following in zip(batches, batches[1:], strict=False):
+    for batch, following in pairwise(batches):
         assert (len(batch) + 1) * lengths[following[0]] > budget
 
 
@@ -203,7 +204,7 @@ def test_a_hub_encoder_is_its_name_and_commit(tmp_path: Path, monkeypatch: pytes
 
 def test_a_hub_encoder_that_is_not_to_be_had_has_no_identity() -> None:
     # conftest.py sets HF_HUB_OFFLINE.
-    with pytest.raises(InputError, match="encoder 'nobody-4711/nothing': .*hub"):
+    with pytest.raises(InputError, match=r"encoder 'nobody-4711/nothing': .*hub"):
         EncoderSpec("nobody-4711/nothing").identity()
 
 

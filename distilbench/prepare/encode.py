@@ -31,16 +31,32 @@ class ShardEncoder:
         import torch
 
         torch.set_num_threads(threads)
-        self.spec, self.folder, self.model = spec, folder, spec.load(device)
+        self.spec, self.folder = spec, folder
+        self.error = ""
+        try:
+            self.model = spec.load(device)
+        except InputError as error:
+            self.error = str(error)
 
     def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, list[Any]]:
-        """Input columns `shard` (int), `sentences` (list of str); output `shard` and `count`."""
+        """Input columns `shard` (int), `sentences` (list of str); output `shard`, `count` and `error`.
+
+        `error` says what is wrong with the encoder, "" for nothing: an exception would reach the driver as mere text.
+        """
         counts = []
         for shard, sentences in zip(batch["shard"], batch["sentences"], strict=True):
-            vectors_ND = encode(self.model, list(sentences), prompt=self.spec.prompt)
-            save_array(self.folder / shard_name(int(shard)), vectors_ND.astype(np.float16))
+            if not self.error:
+                self._encode(int(shard), list(sentences))
             counts.append(len(sentences))
-        return {"shard": list(batch["shard"]), "count": counts}
+        return {"shard": list(batch["shard"]), "count": counts, "error": [self.error] * len(counts)}
+
+    def _encode(self, shard: int, sentences: list[str]) -> None:
+        try:
+            vectors_ND = encode(self.model, sentences, prompt=self.spec.prompt)
+        except FloatingPointError as error:
+            self.error = f"encoder {self.spec.name!r}: {error}"
+        else:
+            save_array(self.folder / shard_name(shard), vectors_ND.astype(np.float16))
 
 
 def encode_corpus(
@@ -51,7 +67,7 @@ def encode_corpus(
     Needs `ray.init` only when something is missing. Shards on disk are float16.
 
     Raises:
-        InputError: the encoder cannot be loaded.
+        InputError: the encoder cannot be loaded, or gives a vector that is not finite.
     """
     device = default_device()
     parts = {
@@ -93,7 +109,7 @@ def _run(items: list[dict[str, Any]], total: int, spec: EncoderSpec, folder: Pat
     context.enable_progress_bars = False  # ours counts sentences, theirs counts blocks
     dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
         ShardEncoder,
-        fn_constructor_kwargs={"spec": spec, "folder": folder, "device": device, "threads": 1},
+        fn_constructor_kwargs={"spec": spec.absolute(), "folder": folder, "device": device, "threads": 1},
         compute=ray.data.ActorPoolStrategy(size=workers),
         batch_size=1,
         num_cpus=1,
@@ -107,23 +123,11 @@ def _run(items: list[dict[str, Any]], total: int, spec: EncoderSpec, folder: Pat
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    try:
-        with Progress(*columns) as progress:
-            task = progress.add_task(label, total=total, rate="")
-            for row in dataset.iter_rows():
-                progress.advance(task, row["count"])
-                speed = progress.tasks[task].speed
-                progress.update(task, rate=f"{speed:,.0f} sentences/s" if speed else "")
-    except ray.exceptions.RayTaskError as error:
-        cause = _input_error(error)
-        if cause is not None:
-            raise cause from None
-        raise
-
-
-def _input_error(error: BaseException | None) -> InputError | None:
-    while error is not None:
-        if isinstance(error, InputError):
-            return error
-        error = getattr(error, "cause", None) or error.__cause__
-    return None
+    with Progress(*columns) as progress:
+        task = progress.add_task(label, total=total, rate="")
+        for row in dataset.iter_rows():
+            if row["error"]:
+                raise InputError(row["error"])
+            progress.advance(task, row["count"])
+            speed = progress.tasks[task].speed
+            progress.update(task, rate=f"{speed:,.0f} sentences/s" if speed else "")

@@ -16,6 +16,7 @@ from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.records import selection_groups
 from distilbench.store import ShardedArray, save_array, write_json
+from distilbench.student import absolute_student
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ def save_prepared(
     write_json(
         folder / "prepared.json",
         {
-            "teacher": vars(teacher),
-            "student": student,
+            "teacher": vars(teacher.absolute()),
+            "student": absolute_student(student),
             "vectors": {**vars(vectors), "folder": str(vectors.folder)},
             "pca": str(pca),
             "tokens": None if tokens is None else str(tokens),

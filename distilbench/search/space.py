@@ -10,6 +10,8 @@ fixed: {batch_size: 256}
 
 from __future__ import annotations
 
+import re
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,8 +32,8 @@ class Range(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     choices: tuple[Value, ...] | None = None
-    low: float | None = None
-    high: float | None = None
+    low: float | None = Field(default=None, strict=True, allow_inf_nan=False)
+    high: float | None = Field(default=None, strict=True, allow_inf_nan=False)
     log: bool = False
     paper: Value | None = None
     """The published setting: the first trial of every output dimension uses it."""
@@ -40,7 +42,7 @@ class Range(BaseModel):
 class Budget(BaseModel):
     """What a sweep may spend."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     trials: int = Field(ge=1)
     steps: int = Field(ge=1)
@@ -88,7 +90,9 @@ class SearchSpace(BaseModel):
         if name in self.fixed:
             return [self.fixed[name]]
         r = self.parameters[name]
-        return list(r.choices) if r.choices is not None else [r.low, r.high]
+        if r.choices is not None:
+            return list(r.choices)
+        return [int(end or 0) if self.integers[name] else end for end in (r.low, r.high)]
 
     def paper_setting(self) -> dict[str, Value]:
         """The published values of the searched parameters, without the output dimension."""
@@ -108,6 +112,23 @@ class SearchSpace(BaseModel):
         return drawn
 
 
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which 1e-5 is a number, as it is everywhere else, and a key may come once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{key.value} is given twice", problem_mark=key.start_mark
+                )
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
+
+
 def load_space(path: Path, method: str, params: type[Params]) -> SearchSpace:
     """Read and check a search space.
 
@@ -117,7 +138,7 @@ def load_space(path: Path, method: str, params: type[Params]) -> SearchSpace:
             file, the parameter, the value and what was expected.
     """
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 -- derived from SafeLoader
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -191,7 +212,7 @@ def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
 def _check_value(path: Path, name: str, key: str, value: Any, field: FieldInfo) -> None:
     # The method's own field, constraints included: one definition serves the method and its search space.
     kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    adapter: TypeAdapter[Any] = TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
     try:
         # From a file a number must be a number, but lists stand for tuples.
         adapter.validate_python(tuple(value) if isinstance(value, list) else value, strict=True)

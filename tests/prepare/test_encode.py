@@ -1,0 +1,199 @@
+"""Teacher encoding on Ray Data: the vectors of a direct encoding, in order, made once, and never of something else."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from distilbench.encoder import EncoderSpec, encode
+from distilbench.errors import InputError
+from distilbench.prepare import encode as module
+from distilbench.prepare.encode import ShardEncoder, encode_corpus
+from distilbench.store import ArtifactStore, ShardedArray, shard_name
+
+# Of every length, and long and short ones mixed, so that batches by length would show a wrong order.
+SENTENCES = tuple(" ".join(["the dog runs in a park today"] * (1 + 7 * i % 5))[: 5 + 3 * i] for i in range(40))
+
+
+def run_here(items: list[dict[str, Any]], total: int, spec: EncoderSpec, folder: Path, device: str, label: str) -> None:
+    """What Ray Data does with `ShardEncoder`, in this process: a worker's start takes seconds."""
+    worker = ShardEncoder(spec, folder, device, threads=1)
+    for item in items:
+        shard = np.array([item["shard"]])
+        (error,) = worker({"shard": shard, "sentences": np.array([item["sentences"], None], dtype=object)[:1]})["error"]
+        if error:
+            raise InputError(error)
+
+
+run_on_ray = module._run
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three shards: 16, 16 and 8 sentences; without Ray, but where a test puts it back."""
+    monkeypatch.setattr(module, "SHARD_ROWS", 16)
+    monkeypatch.setattr(module, "_run", run_here)
+
+
+def encoded(
+    root: Path, spec: EncoderSpec, sentences: tuple[str, ...] = SENTENCES, key: str = ""
+) -> tuple[ShardedArray, int]:
+    key = key or hashlib.sha256("\n".join(sentences).encode()).hexdigest()
+    return encode_corpus(sentences, key, spec, ArtifactStore(root), label="test")
+
+
+def whole(vectors: ShardedArray) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return vectors.take(np.arange(vectors.rows))
+
+
+@pytest.fixture(scope="module")
+def spec(encoder_folder: Path) -> EncoderSpec:
+    return EncoderSpec(str(encoder_folder), prompt="how ", max_tokens=24)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, spec: EncoderSpec, cluster: None) -> Path:
+    """A store that holds the vectors of `SENTENCES`, encoded on Ray Data; copy it before changing it."""
+    root = tmp_path_factory.mktemp("made") / "store"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SHARD_ROWS", 16)
+        patch.setattr(module, "_run", run_on_ray)
+        vectors, count = encoded(root, spec)
+    assert count == 40 and vectors.shard_rows == 16
+    return root
+
+
+@pytest.fixture
+def store(tmp_path: Path, made: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "store"))
+
+
+def test_vectors_are_those_of_a_direct_encoding_in_the_order_of_the_rows(made: Path, spec: EncoderSpec) -> None:
+    vectors, _ = encoded(made, spec)
+    direct = encode(spec.load(), SENTENCES, prompt=spec.prompt)
+    assert (vectors.rows, vectors.width) == direct.shape
+    # float16 keeps 11 bits; batches of another composition differ in the last bits of float32.
+    np.testing.assert_allclose(whole(vectors), direct, rtol=2**-11, atol=1e-5)
+    order = np.random.default_rng(0).permutation(40)
+    np.testing.assert_array_equal(vectors.take(order), whole(vectors)[order])
+
+
+def test_shards_are_float16(made: Path) -> None:
+    (folder,) = made.glob("embeddings-*/")
+    assert [np.load(folder / shard_name(i)).shape for i in range(3)] == [(16, 32), (16, 32), (8, 32)]
+    assert np.load(folder / shard_name(0)).dtype == np.float16
+
+
+def test_a_second_run_encodes_nothing_and_needs_no_cluster(
+    made: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_run", lambda *_: pytest.fail("encoding was started"))
+    assert encoded(made, spec)[1] == 0
+
+
+def test_a_copy_of_the_teacher_elsewhere_is_the_same_teacher(made: Path, spec: EncoderSpec, tmp_path: Path) -> None:
+    copy = shutil.copytree(spec.name, tmp_path / "copy")
+    assert encoded(made, replace(spec, name=str(copy)))[1] == 0
+
+
+@pytest.mark.parametrize("change", ["prompt", "max_tokens", "corpus", "weights"])
+def test_vectors_of_anything_else_are_never_reused(store: Path, spec: EncoderSpec, tmp_path: Path, change: str) -> None:
+    before, _ = encoded(store, spec)
+    sentences, other = SENTENCES, spec
+    if change == "prompt":
+        other = replace(spec, prompt="what ")
+    elif change == "max_tokens":
+        other = replace(spec, max_tokens=6)
+    elif change == "corpus":
+        sentences = (*SENTENCES[1:], SENTENCES[0])  # the same sentences in another order
+    else:
+        folder = Path(shutil.copytree(spec.name, tmp_path / "other"))
+        (path,) = folder.rglob("model.safetensors")
+        tensors = {name: 1.01 * tensor for name, tensor in load_file(path).items()}
+        save_file(tensors, path, metadata={"format": "pt"})
+        other = replace(spec, name=str(folder))
+    after, count = encoded(store, other, sentences)
+    assert count == 40
+    assert after.folder != before.folder
+    direct = encode(other.load(), sentences, prompt=other.prompt)
+    np.testing.assert_allclose(whole(after), direct, rtol=2**-11, atol=1e-5)
+    assert np.abs(whole(after) - whole(before)).max() > 1e-3
+    assert encoded(store, spec)[1] == 0  # and the first ones are still there
+
+
+@pytest.mark.parametrize(("index", "count"), [(1, 16), (2, 8)])
+@pytest.mark.parametrize("damage", ["deleted", "flipped"])
+def test_a_damaged_shard_alone_is_encoded_again(
+    store: Path, spec: EncoderSpec, capsys: pytest.CaptureFixture[str], damage: str, index: int, count: int
+) -> None:
+    vectors, _ = encoded(store, spec)
+    before = whole(vectors)
+    path = vectors.folder / shard_name(index)
+    times = {p.name: p.stat().st_mtime_ns for p in vectors.folder.glob("*.npy") if p != path}
+    if damage == "deleted":
+        path.unlink()
+    else:
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 0x40
+        path.write_bytes(data)
+    capsys.readouterr()
+    again, encoded_now = encoded(store, spec)
+    assert encoded_now == count
+    assert f"{40 - count} of 40 sentences were encoded before" in " ".join(capsys.readouterr().out.split())
+    np.testing.assert_array_equal(whole(again), before)
+    assert {name: (vectors.folder / name).stat().st_mtime_ns for name in times} == times
+
+
+def test_an_interrupted_encoding_goes_on(store: Path, spec: EncoderSpec) -> None:
+    vectors, _ = encoded(store, spec)
+    before = whole(vectors)
+    # As a killed driver leaves it: one shard, no manifest, no final name.
+    partial = vectors.folder.with_name(vectors.folder.name + ".partial")
+    vectors.folder.rename(partial)
+    for name in ("manifest.json", shard_name(0), shard_name(2)):
+        (partial / name).unlink()
+    again, count = encoded(store, spec)
+    assert count == 24
+    np.testing.assert_array_equal(whole(again), before)
+
+
+def test_one_sentence(tmp_path: Path, spec: EncoderSpec) -> None:
+    vectors, count = encoded(tmp_path, spec, ("a dog",))
+    assert count == 1 and whole(vectors).shape == (1, 32)
+
+
+def test_a_teacher_without_weights_is_bad_input_and_nothing_is_written(tmp_path: Path, spec: EncoderSpec) -> None:
+    folder = Path(shutil.copytree(spec.name, tmp_path / "bare"))
+    next(folder.rglob("model.safetensors")).unlink()
+    with pytest.raises(InputError, match=r"bare'.*no weights in it"):
+        encoded(tmp_path / "store", EncoderSpec(str(folder)))
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_teacher_that_no_worker_can_load_is_bad_input(
+    tmp_path: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch, cluster: None
+) -> None:
+    monkeypatch.setattr(module, "_run", run_on_ray)
+    folder = Path(shutil.copytree(spec.name, tmp_path / "torn"))
+    path = next(folder.rglob("model.safetensors"))
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"torn'.*cannot be loaded"):
+        encoded(tmp_path / "store", EncoderSpec(str(folder)))
+    assert not list((tmp_path / "store").glob("*/manifest.json"))
+
+
+def test_a_teacher_with_a_broken_weight_is_found_at_the_sentence(tmp_path: Path, spec: EncoderSpec) -> None:
+    folder = Path(shutil.copytree(spec.name, tmp_path / "nan"))
+    path = next(folder.rglob("model.safetensors"))
+    tensors = {n: np.full_like(t, np.nan) if "word_embeddings" in n else t for n, t in load_file(path).items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"nan': .*vector is not finite for 'the dog'"):
+        encoded(tmp_path / "store", EncoderSpec(str(folder)), ("the dog",))
+    assert not list((tmp_path / "store").glob("*/manifest.json"))

@@ -1,0 +1,104 @@
+"""What a trial reads is what the driver prepared, wherever the trial's worker runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distilbench.data.corpus import Corpus, CorpusBuilder
+from distilbench.encoder import EncoderSpec
+from distilbench.prepare.pca import pca_artifact
+from distilbench.prepare.prepared import load_prepared, save_prepared, selection_sets
+from distilbench.prepare.tokens import tokens_artifact
+from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name
+
+NAMES = [("STS12", "test"), ("STSB", "test"), ("STSB", "dev"), ("SICK", "dev")]
+
+
+def corpus(*names: tuple[str, str]) -> Corpus:
+    builder = CorpusBuilder("c")
+    for i, (group, split) in enumerate(names or NAMES):
+        builder.add_sts(group, "", split, ["a dog", f"the cat {i}"], ["one dog", "a cat"], [i, 5])
+    builder.train_pairs(["the dog runs", "a cat"], ["the dog walks", "one cat"])
+    builder.train_on(["a child"])
+    return builder.build()
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    load_prepared.cache_clear()
+    yield
+    load_prepared.cache_clear()
+
+
+def prepare(root: Path, encoder: str, *, tokens: bool = True, student: str = "half") -> tuple[Path, ShardedArray]:
+    """A prepared folder below `root`, and the vectors it points at."""
+    made, store = corpus(), ArtifactStore(root / "store")
+    teacher = EncoderSpec(encoder, prompt="how ", max_tokens=20)
+    values = np.random.default_rng(0).normal(size=(len(made.sentences), 6)).astype(np.float16)
+    embeddings = store.path("embeddings", {"of": "x"})
+    save_array(embeddings / shard_name(0), values)
+    vectors = ShardedArray(embeddings, len(values), 6, 512)
+    pca = pca_artifact(vectors, made.train, store)
+    ids = tokens_artifact(made.sentences, "key", teacher, store) if tokens else None
+    save_prepared(root / "prepared", made, teacher, student, vectors, pca, ids)
+    return root / "prepared", vectors
+
+
+def test_everything_comes_back(tmp_path: Path, encoder_folder: Path) -> None:
+    folder, vectors = prepare(tmp_path, str(encoder_folder))
+    made, kept = corpus(), load_prepared(folder)
+    assert (kept.teacher, kept.student) == (EncoderSpec(str(encoder_folder), prompt="how ", max_tokens=20), "half")
+    assert kept.vectors == vectors
+    np.testing.assert_array_equal(kept.train, made.train)
+    np.testing.assert_array_equal(kept.pairs_P2, made.pairs_P2)
+    assert kept.pca.axes_DD.shape == (6, 6)
+    assert kept.tokens is not None and len(kept.tokens.lengths) == len(made.sentences)
+    (dev,) = kept.dev
+    wanted = made.sts[2]
+    assert dev.name == "STSB dev"
+    for column in ("left_P", "right_P", "score_P"):
+        np.testing.assert_array_equal(getattr(dev, column), getattr(wanted, column))
+
+
+def test_a_sweep_of_heads_has_no_tokens(tmp_path: Path, encoder_folder: Path) -> None:
+    assert load_prepared(prepare(tmp_path, str(encoder_folder), tokens=False)[0]).tokens is None
+
+
+def test_a_process_reads_the_same_folder_once(tmp_path: Path, encoder_folder: Path) -> None:
+    folder, _ = prepare(tmp_path, str(encoder_folder))
+    assert load_prepared(folder) is load_prepared(folder)
+
+
+@pytest.mark.parametrize("student", ["half", "./tiny"])
+def test_paths_hold_in_another_working_folder(
+    tmp_path: Path, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch, student: str
+) -> None:
+    # `--store here --teacher ./tiny`: Tune runs every trial in a folder of its own.
+    (tmp_path / "here").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "here" / "tiny").symlink_to(encoder_folder)
+    monkeypatch.chdir(tmp_path / "here")
+    folder, _ = prepare(Path("."), "./tiny", student=student)
+    absolute = folder.resolve()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    kept = load_prepared(absolute)
+    assert kept.vectors.take(np.array([0])).shape == (1, 6)
+    assert kept.teacher.width() == 32
+    assert kept.teacher.title == "tiny"
+    assert kept.student == "half" or EncoderSpec(kept.student).width() == 32
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (NAMES, ["STSB dev"]),  # as in the papers
+        ([("SICK", "dev"), ("DEMO", "dev"), ("STSB", "test")], ["SICK dev", "DEMO dev"]),
+        ([("STSB", "test")], []),  # a test set never selects
+    ],
+)
+def test_dev_sets_select(names: list[tuple[str, str]], chosen: list[str]) -> None:
+    assert [s.name for s in selection_sets(corpus(*names))] == chosen

@@ -1,0 +1,70 @@
+"""The student's token arrays: its tokenizer's ids, made once, never of something else."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distilbench.encoder import EncoderSpec
+from distilbench.prepare import tokens as module
+from distilbench.prepare.tokens import load_tokens, tokens_artifact
+from distilbench.store import ArtifactStore
+
+SENTENCES = ("the dog runs in the park", "", "a", "zq?", "how do i open the door " * 30)
+
+
+@pytest.fixture(scope="module")
+def spec(encoder_folder: Path) -> EncoderSpec:
+    return EncoderSpec(str(encoder_folder))
+
+
+def test_ids_are_the_tokenizers(spec: EncoderSpec, tmp_path: Path) -> None:
+    tokens = load_tokens(tokens_artifact(SENTENCES, "key", spec, ArtifactStore(tmp_path)))
+    model = spec.load()
+    wanted = [model.tokenizer(s, truncation=True, max_length=64)["input_ids"] for s in SENTENCES]
+    assert [tokens[i].tolist() for i in range(len(SENTENCES))] == wanted
+    assert tokens.lengths.tolist() == [8, 2, 3, len(wanted[3]), 64]
+    assert tokens.ids.dtype == np.int32 and tokens.offsets.dtype == np.int64
+
+
+def test_chunks_leave_no_trace(spec: EncoderSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = tokens_artifact(SENTENCES, "key", spec, ArtifactStore(tmp_path / "one"))
+    monkeypatch.setattr(module, "CHUNK", 2)
+    two = tokens_artifact(SENTENCES, "key", spec, ArtifactStore(tmp_path / "two"))
+    for name in ("ids.npy", "offsets.npy", "manifest.json"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+
+
+def test_max_tokens_and_prompt_count(spec: EncoderSpec, tmp_path: Path) -> None:
+    read = replace(spec, max_tokens=5, prompt="how ")
+    tokens = load_tokens(tokens_artifact(SENTENCES, "key", read, ArtifactStore(tmp_path)))
+    assert tokens.lengths.max() == 5
+    tokenizer = spec.load().tokenizer
+    assert tokenizer.convert_ids_to_tokens(tokens[0]) == ["[CLS]", "how", "the", "dog", "[SEP]"]
+
+
+def test_tokens_are_made_once(spec: EncoderSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ArtifactStore(tmp_path)
+    path = tokens_artifact(SENTENCES, "key", spec, store)
+    monkeypatch.setattr(module, "token_ids", lambda *_: pytest.fail("made again"))
+    assert tokens_artifact(SENTENCES, "key", spec, store) == path
+
+
+def test_tokens_of_anything_else_are_never_reused(spec: EncoderSpec, tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "store")
+    folder = Path(shutil.copytree(spec.name, tmp_path / "other"))
+    vocabulary = next(folder.rglob("tokenizer.json"))
+    vocabulary.write_text(vocabulary.read_text().replace('"dog"', '"fox"'))
+    paths = [
+        tokens_artifact(SENTENCES, "key", spec, store),
+        tokens_artifact(SENTENCES[::-1], "another key", spec, store),
+        tokens_artifact(SENTENCES, "key", replace(spec, max_tokens=5), store),
+        tokens_artifact(SENTENCES, "key", replace(spec, prompt="how "), store),
+        tokens_artifact(SENTENCES, "key", EncoderSpec(str(folder)), store),
+    ]
+    assert len(set(paths)) == 5
+    assert len({load_tokens(path).ids.tobytes() for path in paths}) == 5

@@ -1,0 +1,273 @@
+"""Search spaces: a good file gives the right draws, a bad one names file, parameter and value."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+import yaml
+
+from distilbench.errors import InputError
+from distilbench.methods import get_method, method_names
+from distilbench.methods.hpd import Params as HpdParams
+from distilbench.methods.mcr2 import Params
+from distilbench.search.space import Budget, SearchSpace, load_space
+
+ROOT = Path(__file__).parents[2]
+
+GOOD = """
+method: mcr2
+budget: {trials: 6, steps: 90, rungs: 3, eta: 3}
+parameters:
+  output_dim: {choices: [8, 4]}
+  lr: {low: 0.0001, high: 0.01, log: true, paper: 0.001}
+  clusters: {low: 2, high: 9, paper: 4}
+  eps2: {low: 0.5, high: 1}
+  head: {choices: [elu, residual], paper: elu}
+  decay: {choices: [true, false]}
+fixed: {batch_size: 16, lambda: 1}
+"""
+
+
+def load(tmp_path: Path, text: str | bytes = GOOD) -> SearchSpace:
+    path = tmp_path / "space.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return load_space(path, "mcr2", Params)
+
+
+def changed(**sections: Any) -> str:
+    """The good file with parameters, fixed values or budget entries replaced; None removes one."""
+    raw = yaml.safe_load(GOOD)
+    for section, changes in sections.items():
+        if not isinstance(changes, dict):
+            raw[section] = changes
+            continue
+        for name, value in changes.items():
+            raw[section].pop(name, None)
+            if value is not None:
+                raw[section][name] = value
+    return yaml.safe_dump(raw)
+
+
+# Good files
+
+
+def test_a_space_knows_its_dimensions_defaults_and_published_setting(tmp_path: Path) -> None:
+    space = load(tmp_path)
+    assert space.dimensions == [4, 8]
+    assert space.paper_setting() == {"lr": 0.001, "clusters": 4, "head": "elu"}
+    assert space.fixed["batch_size"] == 16 and space.fixed["lambda"] == 1
+    assert space.fixed["temperature"] == Params.model_fields["temperature"].default
+    assert not space.fixed.keys() & space.parameters.keys()
+    assert space.possible("clusters") == [2, 9] and {type(v) for v in space.possible("clusters")} == {int}
+    assert space.possible("eps2") == [0.5, 1]
+    assert space.possible("head") == ["elu", "residual"]
+    assert space.possible("batch_size") == [16]
+
+
+def test_draws_are_of_the_right_types_and_in_range(tmp_path: Path) -> None:
+    space = load(tmp_path)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    drawn = [space.suggest(study.ask()) for _ in range(60)]
+    assert {type(d["clusters"]) for d in drawn} == {int} and {d["clusters"] for d in drawn} == set(range(2, 10))
+    assert {type(d["lr"]) for d in drawn} == {float} and all(0.0001 <= d["lr"] <= 0.01 for d in drawn)
+    assert sum(d["lr"] < 0.001 for d in drawn) > 20  # half of a logarithmic scale
+    assert sum(d["eps2"] < 0.75 for d in drawn) > 20  # half of a linear one
+    assert {d["output_dim"] for d in drawn} == {4, 8} and {type(d["output_dim"]) for d in drawn} == {int}
+    assert {d["decay"] for d in drawn} == {True, False} and {type(d["decay"]) for d in drawn} == {bool}
+    for d in drawn:
+        Params.model_validate(d)
+
+
+def test_values_that_a_trial_already_has_are_kept(tmp_path: Path) -> None:
+    space, study = load(tmp_path), optuna.create_study()
+    study.enqueue_trial({"output_dim": 8, **space.paper_setting()})
+    drawn = space.suggest(study.ask())
+    assert {k: drawn[k] for k in ("output_dim", "lr", "clusters", "head")} == {
+        "output_dim": 8,
+        "lr": 0.001,
+        "clusters": 4,
+        "head": "elu",
+    }
+
+
+def test_numbers_may_be_written_as_everywhere_else(tmp_path: Path) -> None:
+    # YAML 1.1 takes 1e-4, without a point, for a string.
+    text = (
+        GOOD.replace("low: 0.0001", "low: 1e-4")
+        .replace("paper: 0.001", "paper: 1e-3")
+        .replace("lambda: 1", "lambda: 2E3")
+    )
+    space = load(tmp_path, text)
+    assert (space.parameters["lr"].low, space.paper_setting()["lr"], space.fixed["lambda"]) == (0.0001, 0.001, 2000)
+
+
+def test_a_dimension_may_be_fixed(tmp_path: Path) -> None:
+    space = load(tmp_path, changed(parameters={"output_dim": None}, fixed={"output_dim": 8}))
+    assert space.dimensions == [8]
+
+
+def test_nothing_need_be_searched(tmp_path: Path) -> None:
+    text = changed(
+        parameters={n: None for n in ("lr", "clusters", "eps2", "head", "decay")}, fixed={"lr": 0.1, "clusters": 2}
+    )
+    space = load(tmp_path, text)
+    assert list(space.parameters) == ["output_dim"] and space.paper_setting() == {}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "search_spaces").rglob("*.yaml")), ids=lambda p: p.name)
+def test_every_shipped_space_loads_for_its_method_and_its_published_setting_is_valid(path: Path) -> None:
+    method = yaml.safe_load(path.read_text())["method"]
+    params = get_method(method).params_type
+    space = load_space(path, method, params)
+    assert space.dimensions and space.budget.trials >= len(space.dimensions)
+    setting = {name: space.possible(name)[0] for name in space.parameters} | space.paper_setting()
+    params.model_validate({**space.fixed, **setting})
+
+
+def test_every_method_ships_a_space() -> None:
+    for name in method_names():
+        assert (ROOT / "search_spaces" / f"{name}.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("budget", "total", "wanted"),
+    [
+        ({"rungs": 3, "eta": 3}, 450, [50, 150, 450]),
+        ({"rungs": 1}, 450, [450]),
+        ({"rungs": 3, "eta": 3}, 5, [1, 5]),  # rungs that fall together are one
+        ({"rungs": 3, "eta": 2}, 1, [1]),
+    ],
+)
+def test_rungs(budget: dict[str, int], total: int, wanted: list[int]) -> None:
+    assert Budget(trials=1, steps=1, **budget).rung_steps(total) == wanted
+
+
+# Bad files
+
+BAD = [
+    # unknown parameter
+    ({"parameters": {"lamda": {"low": 1, "high": 2}}}, r"lamda: mcr2 has no such parameter; it has .*lambda"),
+    ({"fixed": {"epochs": 3}}, r"epochs: mcr2 has no such parameter"),
+    # The module's own name of it: two names of one thing would be two parameters.
+    ({"fixed": {"lam": 3}}, r"lam: mcr2 has no such parameter"),
+    # empty range
+    ({"parameters": {"head": {"choices": []}}}, r"head: choices is \[\]; expected at least one value"),
+    ({"parameters": {"lr": {"low": 0.1, "high": 0.1}}}, r"lr: low and high are both 0\.1: an empty range"),
+    ({"parameters": {"lr": {}}}, r"lr: neither choices nor both of low and high"),
+    ({"parameters": {"lr": {"low": 0.1}}}, r"lr: neither choices nor both of low and high"),
+    ({"parameters": {"output_dim": {"choices": []}}}, r"output_dim: choices is \[\]"),
+    # low above high
+    ({"parameters": {"lr": {"low": 0.1, "high": 0.01}}}, r"lr: low is 0\.1, above high, 0\.01"),
+    ({"parameters": {"clusters": {"low": 9, "high": 2}}}, r"clusters: low is 9, above high, 2"),
+    # wrong type
+    ({"parameters": {"lr": {"low": "small", "high": 0.1}}}, r"parameters\.lr\.low: .*number.*\(got 'small'\)"),
+    ({"parameters": {"lr": {"low": True, "high": 2}}}, r"parameters\.lr\.low: .*\(got 'True'\)"),
+    ({"parameters": {"lr": {"low": [1], "high": 2}}}, r"parameters\.lr\.low: "),
+    ({"parameters": {"lr": 0.1}}, r"parameters\.lr: .*\(got '0\.1'\)"),
+    ({"parameters": {"lr": {"choices": 0.1}}}, r"parameters\.lr\.choices: .*\(got '0\.1'\)"),
+    ({"parameters": {"lr": {"choices": ["fast"]}}}, r"lr: choices is 'fast': .*number"),
+    ({"parameters": {"clusters": {"choices": [4, 8.5]}}}, r"clusters: choices is 8\.5: .*integer"),
+    ({"parameters": {"clusters": {"choices": [4, True]}}}, r"clusters: choices is True: .*integer"),
+    ({"parameters": {"clusters": {"low": 2, "high": 8.5}}}, r"clusters: high is 8\.5: .*integer"),
+    ({"parameters": {"head": {"low": 1, "high": 2}}}, r"head: low/high on a parameter that is not a number"),
+    ({"parameters": {"head": {"choices": ["elu", "gelu"]}}}, r"head: choices is 'gelu': .*'elu' or 'residual'"),
+    ({"parameters": {"decay": {"choices": ["yes"]}}}, r"decay: choices is 'yes': .*boolean"),
+    ({"fixed": {"batch_size": "16"}}, r"batch_size: fixed is '16': .*integer"),
+    ({"fixed": {"betas": [0.9]}}, r"betas: fixed is \[0\.9\]"),
+    # out of the parameter's own range
+    ({"fixed": {"batch_size": 1}}, r"batch_size: fixed is 1: .*greater than or equal to 2"),
+    ({"parameters": {"lr": {"low": 0.1, "high": 5}}}, r"lr: high is 5(\.0)?: .*less than or equal to 1"),
+    ({"parameters": {"clusters": {"low": 0, "high": 5}}}, r"clusters: low is 0: .*greater than or equal to 1"),
+    ({"parameters": {"output_dim": {"choices": [0, 4]}}}, r"output_dim: choices is 0"),
+    # no number that a draw could come from
+    ({"parameters": {"eps2": {"low": 0.1, "high": float("inf")}}}, r"eps2\.high: .*finite"),
+    ({"parameters": {"clusters": {"low": 1, "high": float("inf")}}}, r"clusters\.high: .*finite"),
+    ({"parameters": {"eps2": {"low": float("nan"), "high": 1}}}, r"eps2\.low: .*finite"),
+    ({"parameters": {"eps2": {"choices": [0.1, float("inf")]}}}, r"eps2: choices is inf: .*finite"),
+    ({"fixed": {"lambda": float("inf")}}, r"lambda: fixed is inf: .*finite"),
+    ({"parameters": {"eps2": {"low": 0, "high": 1, "log": True}}}, r"eps2: low is 0; expected above 0 on a log"),
+    # missing and contradictory
+    ({"fixed": {"batch_size": None}}, r"batch_size: neither searched nor fixed; mcr2 needs it"),
+    ({"parameters": {"output_dim": None}}, r"output_dim: neither searched nor fixed"),
+    ({"fixed": {"lr": 0.1}}, r"lr: both searched and fixed"),
+    ({"parameters": {"head": {"choices": ["elu"], "log": True}}}, r"head: both choices and low/high/log"),
+    ({"parameters": {"lr": {"choices": [0.1], "low": 0.1, "high": 1}}}, r"lr: both choices and low/high/log"),
+    (
+        {"parameters": {"head": {"choices": ["elu", "elu"]}}},
+        r"head: choices is \['elu', 'elu'\]; expected each value once",
+    ),
+    ({"parameters": {"lr": {"low": 0.1, "high": 1, "step": 2}}}, r"parameters\.lr\.step: .*not permitted"),
+    # Each searched dimension has a best student of its own.
+    ({"parameters": {"output_dim": {"low": 2, "high": 9}}}, r"output_dim: low/high; expected choices"),
+    # the published value
+    ({"parameters": {"lr": {"low": 0.1, "high": 1, "paper": 0.01}}}, r"lr: paper is 0\.01; expected from 0\.1 to 1"),
+    (
+        {"parameters": {"head": {"choices": ["elu"], "paper": "residual"}}},
+        r"head: paper is 'residual'; expected one of",
+    ),
+    ({"parameters": {"lr": {"low": 0.1, "high": 1, "paper": "x"}}}, r"lr: paper is 'x': .*number"),
+    ({"parameters": {"clusters": {"low": 1, "high": 9, "paper": 2.5}}}, r"clusters: paper is 2\.5: .*integer"),
+    # method and budget
+    ({"method": "hpd"}, r"method: it is a space of 'hpd'; expected 'mcr2'"),
+    ({"budget": {"trials": 0}}, r"budget\.trials: .*greater than or equal to 1 \(got '0'\)"),
+    ({"budget": {"trials": 2.5}}, r"budget\.trials: .*\(got '2\.5'\)"),
+    ({"budget": {"steps": None}}, r"budget\.steps: field required"),
+    ({"budget": {"eta": 1}}, r"budget\.eta: .*greater than or equal to 2"),
+    ({"budget": {"rungs": 11}}, r"budget\.rungs: "),
+    ({"budget": {"hours": 3}}, r"budget\.hours: .*not permitted"),
+    ({"parameters": "all"}, r"parameters: .*\(got 'all'\)"),
+    ({"notes": "hello"}, r"notes: .*not permitted"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+def test_a_bad_space_names_file_parameter_and_value(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        load(tmp_path, changed(**change))
+    assert re.match(rf"{re.escape(str(tmp_path))}/space\.yaml: (parameters\.)?{message}", str(error.value))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"the file: .*\(got 'None'\)"),
+        ("- a list", r"the file: "),
+        ("method: [", r"not YAML: .*line"),
+        ("method: mcr2\n\tbudget: 3", r"not YAML: .*line 2"),
+        ("a: 1\n---\nb: 2", r"not YAML: .*single document"),
+        (b"method: \xff", r"not YAML: "),
+        (b"method: m\x00", r"not YAML: "),
+        # A search space may come from anybody: it must not be able to run anything.
+        ("!!python/object/apply:os.system ['touch pwned']", r"not YAML: .*python/object"),
+        (GOOD.replace("mcr2", "!!python/name:os.system"), r"not YAML: .*python/name"),
+        # The later of two would silently win.
+        (GOOD.replace("fixed: {", "fixed: {batch_size: 8, "), r"not YAML: .*batch_size.* twice"),
+    ],
+)
+def test_a_file_that_is_no_search_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | bytes, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=rf"space\.yaml: {message}") as error:
+        load(tmp_path, text)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("name", ["absent.yaml", "folder.yaml"])
+def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder.yaml").mkdir()
+    with pytest.raises(InputError, match=rf"{name}: cannot be read: \S"):
+        load_space(tmp_path / name, "mcr2", Params)
+
+
+def test_a_space_of_another_method_is_checked_by_that_methods_types(tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text("method: hpd\nbudget: {trials: 1, steps: 1}\nparameters: {clusters: {choices: [1]}}\n")
+    with pytest.raises(InputError, match="clusters: hpd has no such parameter"):
+        load_space(path, "hpd", HpdParams)

@@ -1,0 +1,331 @@
+"""Bad input on the command line: status 2, one message that names file, row and value, and nothing written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from distilbench.cli import app
+
+SPACE: dict[str, Any] = {
+    "method": "mcr2",
+    "budget": {"trials": 2, "steps": 10},
+    "parameters": {"output_dim": {"choices": [4, 8]}, "lr": {"low": 0.001, "high": 0.01}},
+    "fixed": {"batch_size": 16, "clusters": 4, "lambda": 1},
+}
+
+
+class Workplace:
+    """A folder with a data folder, a teacher and a search space that a test may spoil, and the command on them."""
+
+    def __init__(self, root: Path, data: Path, teacher: Path) -> None:
+        self.root = root
+        self.data = Path(shutil.copytree(data, root / "data"))
+        self.teacher = Path(shutil.copytree(teacher, root / "teacher"))
+        self.space = root / "space.yaml"
+        self.runs, self.reports, self.store = root / "runs", root / "reports", root / "store"
+        self.write_space()
+
+    def write_space(self, **sections: dict[str, Any]) -> None:
+        raw = json.loads(json.dumps(SPACE))
+        for section, changes in sections.items():
+            raw[section].update(changes)
+        self.space.write_text(yaml.safe_dump(raw))
+
+    def append(self, file: str, row: str) -> None:
+        with (self.data / file).open("a") as stream:
+            stream.write(row + "\n")
+
+    def sweep(self, *more: str, method: str = "mcr2") -> Result:
+        folders = {"data": self.data, "teacher": self.teacher, "space": self.space}
+        folders |= {"runs": self.runs, "reports": self.reports, "store": self.store}
+        options = [text for name, folder in folders.items() for text in (f"--{name}", str(folder))]
+        # The last of two equal options counts, so a test may replace any of these.
+        return CliRunner().invoke(app, ["sweep", "--method", method, *options, "--name", "mine", *more])
+
+    def files(self) -> list[Path]:
+        """Everything below the folders that a sweep writes to; the lock file of a run is no result."""
+        written = [p for top in (self.runs, self.reports, self.store) for p in [top, *top.rglob("*")] if p.exists()]
+        return [p for p in written if p.suffix != ".lock" and p != self.runs]
+
+
+@pytest.fixture
+def place(tmp_path: Path, data_folder: Path, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
+    def no_ray(*_: object, **__: object) -> None:
+        pytest.fail("Ray was started before the input was checked")
+
+    monkeypatch.setattr("ray.init", no_ray)
+    monkeypatch.setattr("distilbench.pipeline.ray_cluster", no_ray)
+    monkeypatch.chdir(tmp_path)
+    return Workplace(tmp_path, data_folder, encoder_folder)
+
+
+def refused(result: Result, *wanted: str) -> None:
+    """Status 2, and on stderr one message with every one of `wanted`, without a traceback."""
+    assert result.exit_code == 2, (result.output, result.exception)
+    message = result.stderr
+    assert message.startswith("error: ") and message.count("error: ") == 1
+    assert "Traceback" not in result.output
+    for text in wanted:
+        assert text in message, message
+
+
+def remove_weights(place: Workplace) -> None:
+    next(place.teacher.rglob("model.safetensors")).unlink()
+
+
+def remove_sets(place: Workplace) -> None:
+    shutil.rmtree(place.data)
+    place.data.mkdir()
+
+
+def few_pairs(place: Workplace) -> None:
+    path = place.data / "quora" / "pairs.tsv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:21]))
+
+
+def few_sentences(place: Workplace) -> None:
+    few_pairs(place)
+    path = place.data / "unlabeled" / "sentences.tsv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:6]))
+
+
+Spoil = Callable[[Workplace], object]
+
+BAD: list[tuple[str, Spoil, list[str], list[str]]] = [
+    # What is spoiled, how, further options, what the message must hold.
+    ("unknown method", lambda p: None, ["--method", "mcr3"], ["--method mcr3", "hpd, mcr2"]),
+    (
+        "unknown parameter",
+        lambda p: p.write_space(fixed={"lamda": 3}),
+        [],
+        ["space.yaml: lamda: mcr2 has no such parameter", "lambda"],
+    ),
+    (
+        "empty range",
+        lambda p: p.write_space(parameters={"head": {"choices": []}}),
+        [],
+        ["space.yaml: head: choices is []; expected at least one"],
+    ),
+    (
+        "wrong type",
+        lambda p: p.write_space(fixed={"batch_size": "many"}),
+        [],
+        ["space.yaml: batch_size: fixed is 'many'", "integer"],
+    ),
+    (
+        "low above high",
+        lambda p: p.write_space(parameters={"lr": {"low": 0.1, "high": 0.01}}),
+        [],
+        ["space.yaml: lr: low is 0.1, above high, 0.01"],
+    ),
+    ("no space", lambda p: p.space.unlink(), [], ["space.yaml: cannot be read: No such file"]),
+    ("space of another method", lambda p: None, ["--method", "hpd"], ["space.yaml: method: it is a space of 'mcr2'"]),
+    (
+        "dimension above the teacher's",
+        lambda p: p.write_space(parameters={"output_dim": {"choices": [8, 33]}}),
+        [],
+        ["space.yaml: output_dim: 33 is above the 32 dimensions of teacher teacher"],
+    ),
+    ("no data folder", lambda p: shutil.rmtree(p.data), [], ["data: no such folder"]),
+    ("no usable set", remove_sets, [], ["data: no usable set in it", "sts/STSB.dev.tsv"]),
+    (
+        "score that is no number",
+        lambda p: p.append("sts/STSB.dev.tsv", "a dog\ta cat\tfour"),
+        [],
+        ["STSB.dev.tsv, row 42: column 'score' is 'four'; expected a number"],
+    ),
+    (
+        "empty sentence",
+        lambda p: p.append("quora/pairs.tsv", "a dog\t \t1\ttrain"),
+        [],
+        ["pairs.tsv, row 66: column 'question2' is empty; expected a sentence"],
+    ),
+    (
+        "teacher without weights",
+        remove_weights,
+        [],
+        ["teacher'", "no weights in it; expected one of model.safetensors"],
+    ),
+    ("no teacher", lambda p: shutil.rmtree(p.teacher), [], ["teacher': no such folder"]),
+    (
+        "fewer pairs than a batch",
+        lambda p: p.write_space(fixed={"batch_size": 65}),
+        [],
+        ["space.yaml", "batch_size is 65, but the corpus has only 64 similar pairs"],
+    ),
+    (
+        "fewer pairs than clusters",
+        lambda p: p.write_space(fixed={"clusters": 65}),
+        [],
+        ["space.yaml", "clusters is 65, but the corpus has only 64 similar pairs"],
+    ),
+    # The largest value that a search could draw decides, not the first.
+    (
+        "fewer pairs than the largest batch",
+        lambda p: (few_pairs(p), p.write_space(parameters={"clusters": {"low": 2, "high": 21}}), drop(p, "clusters")),
+        [],
+        ["space.yaml", "clusters is 21, but the corpus has only 20 similar pairs"],
+    ),
+    (
+        "fewer sentences than a batch",
+        lambda p: (few_sentences(p), p.write_space(fixed={"batch_size": 46, "pairs": "noise"})),
+        [],
+        ["space.yaml", "batch_size is 46, but the corpus has only 45 training sentences"],
+    ),
+    (
+        "limits leave too few pairs",
+        lambda p: None,
+        ["--max-pairs", "10"],
+        ["batch_size is 16", "only 10 similar pairs"],
+    ),
+    (
+        "sentences longer than the teacher reads",
+        lambda p: None,
+        ["--max-tokens", "65"],
+        ["--max-tokens 65", "64 tokens"],
+    ),
+    ("name with a slash", lambda p: None, ["--name", "a/b"], ["--name 'a/b': expected a plain folder name"]),
+    ("name of the parent", lambda p: None, ["--name", ".."], ["--name '..'"]),
+]
+
+
+def drop(place: Workplace, fixed: str) -> None:
+    raw = yaml.safe_load(place.space.read_text())
+    del raw["fixed"][fixed]
+    place.space.write_text(yaml.safe_dump(raw))
+
+
+@pytest.mark.parametrize(("spoil", "options", "wanted"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])
+def test_bad_input_is_refused_and_nothing_is_written(
+    place: Workplace, spoil: Spoil, options: list[str], wanted: list[str]
+) -> None:
+    spoil(place)
+    refused(place.sweep(*options), *wanted)
+    assert place.files() == []
+    assert not place.runs.exists() or not any(p.is_dir() for p in place.runs.iterdir())
+
+
+HPD: dict[str, Any] = {
+    "method": "hpd",
+    "budget": {"trials": 2, "steps": 10},
+    "parameters": {"output_dim": {"choices": [4, 8]}},
+    "fixed": {"batch_size": 16, "lr": 0.001},
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (["--student", "layers:0,4"], ["--student layers:0,4: expected rising layer numbers from 0 to 3"]),
+        (["--student", "nowhere"], ["encoder 'nowhere': no such folder"]),
+    ],
+)
+def test_a_student_that_cannot_be(place: Workplace, options: list[str], wanted: list[str]) -> None:
+    place.space.write_text(yaml.safe_dump(HPD))
+    refused(place.sweep(*options, method="hpd"), *wanted)
+    assert place.files() == []
+
+
+def test_a_corpus_smaller_than_a_batch_of_an_encoder(place: Workplace) -> None:
+    place.space.write_text(yaml.safe_dump({**HPD, "fixed": {"batch_size": 209, "lr": 0.001}}))
+    refused(place.sweep(method="hpd"), "space.yaml", "batch_size is 209", "only 208 training sentences")
+    assert place.files() == []
+
+
+@pytest.mark.parametrize("size", ["0", "100000000"])
+def test_a_size_that_the_built_in_corpus_cannot_have(place: Workplace, size: str) -> None:
+    arguments = ["sweep", "--method", "mcr2", "--teacher", str(place.teacher), "--space", str(place.space)]
+    result = CliRunner().invoke(app, [*arguments, "--runs", str(place.runs), "--corpus-size", size])
+    refused(result, f"size is {size}, expected")
+    assert place.files() == []
+
+
+def test_results_of_another_configuration_are_left_alone(place: Workplace) -> None:
+    config = place.runs / "mine" / "config.json"
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps({"method": "mcr2", "seed": 7, "trials": 99}))
+    before = config.read_bytes()
+    refused(
+        place.sweep(),
+        str(config.parent),
+        "belong to another configuration",
+        "seed: 7 there, 0 now",
+        "corpus:",
+        "--name",
+    )
+    assert config.read_bytes() == before
+    assert place.files() == [config.parent, config]
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(place: Workplace) -> None:
+    thesis = place.runs / "mine" / "thesis.tex"
+    thesis.parent.mkdir(parents=True)
+    thesis.touch()
+    refused(place.sweep(), str(thesis.parent), "not empty and holds no config.json")
+    assert place.files() == [thesis.parent, thesis]
+
+
+def test_a_run_that_another_process_works_on_is_left_alone(place: Workplace) -> None:
+    from distilbench.pipeline import one_writer
+
+    with one_writer(place.runs / "mine"):
+        refused(place.sweep(), str(place.runs / "mine"), "another process is running this sweep")
+    assert place.files() == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--trials", "0"],
+        ["--trials", "many"],
+        ["--seed", "-1"],
+        ["--max-tokens", "2"],
+        ["--max-pairs", "-1"],
+        ["--cpus", "0"],
+        ["--colour", "blue"],
+    ],
+)
+def test_options_out_of_range_are_named(place: Workplace, options: list[str]) -> None:
+    result = place.sweep(*options)
+    assert result.exit_code == 2
+    assert options[0] in result.stderr and "Traceback" not in result.output
+    assert place.files() == []
+
+
+def test_good_input_goes_on_to_the_cluster(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    # So that the tests above are refused for the reason they give, and not for another.
+    class Reached(Exception):
+        pass
+
+    def cluster(*_: object) -> None:
+        raise Reached
+
+    monkeypatch.setattr("distilbench.pipeline.ray_cluster", cluster)
+    result = place.sweep()
+    assert isinstance(result.exception, Reached)
+    assert json.loads((place.runs / "mine" / "config.json").read_text())["trials"] == 2
+
+
+def test_what_is_found_and_not_found_is_printed(place: Workplace) -> None:
+    result = place.sweep("--max-pairs", "10")
+    assert "found      sts/STSB.dev.tsv: 40 pairs (dev)" in result.stdout
+    assert "not found  sts/STS13" in result.stdout
+
+
+@pytest.mark.parametrize("content", [None, "", '{"kind": "score"}\n'])
+def test_a_report_of_a_folder_without_records(tmp_path: Path, content: str | None) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    if content is not None:
+        (run / "scores.jsonl").write_text(content)
+    result = CliRunner().invoke(app, ["report", str(run), "--out", str(tmp_path / "out")])
+    refused(result, str(run))
+    assert not (tmp_path / "out").exists()
