@@ -237,13 +237,15 @@ def encode(
 ) -> NDArray[np.float32]:
     """Encode sentences, N x D in the order given; on a GPU in bfloat16 autocast, on a CPU in float32.
 
+    `prompt` comes before every sentence; "" leaves that to the encoder's own default prompt, if it has one.
+
     Raises:
         FloatingPointError: a vector is not finite; the message quotes its sentence.
     """
     import torch
 
     device = model.device.type
-    ids = token_ids(model, sentences, prompt)
+    ids = token_ids(model, sentences, prompt or model.prompts.get(model.default_prompt_name or "", ""))
     pad = model.tokenizer.pad_token_id or 0
     out: NDArray[np.float32] | None = None
     budget = tokens_per_batch or TOKENS_PER_BATCH[device]

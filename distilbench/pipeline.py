@@ -12,7 +12,7 @@ from distilbench.config import SweepSettings
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import folder_corpus
-from distilbench.encoder import transformer_config
+from distilbench.encoder import EncoderSpec, transformer_config
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.prepare.encode import encode_corpus
@@ -25,7 +25,7 @@ from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.study import best_per_dimension, open_study, queue_trials, sqlite_url
 from distilbench.search.sweep import discard_checkpoints, run_trials
 from distilbench.store import ArtifactStore, claim_folder, fingerprint
-from distilbench.student import check_student, student_source
+from distilbench.student import check_student, is_layers, student_source
 
 GROWS = frozenset({"trials"})
 """Settings that a run may be repeated with another value of."""
@@ -154,13 +154,14 @@ def run_name(settings: SweepSettings, corpus: Corpus) -> str:
 
 def run_config(settings: SweepSettings, space: SearchSpace, corpus: Corpus) -> dict[str, Any]:
     """What the numbers of a run depend on, JSON-able."""
+    student = settings.student if is_layers(settings.student) else fingerprint(EncoderSpec(settings.student).identity())
     return {
         "method": settings.method,
         "corpus": corpus.name,
         "corpus_fingerprint": corpus.fingerprint,
         "teacher": settings.teacher.title,
         "teacher_fingerprint": fingerprint(settings.teacher.identity()),
-        "student": settings.student,
+        "student": student,
         "seed": settings.seed,
         "parameters": {n: r.model_dump(mode="json") for n, r in space.parameters.items()},
         "fixed": space.fixed,

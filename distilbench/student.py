@@ -17,18 +17,19 @@ _NO_LAYERS = "which has no encoder.layer list"
 
 def student_source(student: str, teacher: EncoderSpec) -> EncoderSpec:
     """The encoder that the student starts from and whose tokenizer it keeps. A student reads sentences without a prompt."""
-    if _is_layers(student):
+    if is_layers(student):
         return replace(teacher, prompt="")
     return EncoderSpec(student, max_tokens=teacher.max_tokens)
 
 
-def _is_layers(student: str) -> bool:
+def is_layers(student: str) -> bool:
+    """Whether the student is the teacher with layers dropped, rather than an encoder of its own."""
     return student == HALF or student.startswith("layers:")
 
 
 def absolute_student(student: str) -> str:
     """The same student for a process in another working folder."""
-    return student if _is_layers(student) else EncoderSpec(student).absolute().name
+    return student if is_layers(student) else EncoderSpec(student).absolute().name
 
 
 def load_student(student: str, teacher: EncoderSpec, device: str) -> SentenceTransformer:
@@ -44,7 +45,7 @@ def load_student(student: str, teacher: EncoderSpec, device: str) -> SentenceTra
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     transformer = student_source(student, teacher).load(device)[0]
-    if _is_layers(student):
+    if is_layers(student):
         _keep_layers(transformer.model, student)
     pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
     return SentenceTransformer(modules=[transformer, pooling], device=device).eval()
@@ -52,7 +53,7 @@ def load_student(student: str, teacher: EncoderSpec, device: str) -> SentenceTra
 
 def describe_student(student: str, teacher: EncoderSpec) -> str:
     """How tables name the start."""
-    return f"{teacher.title} {student}" if _is_layers(student) else EncoderSpec(student).title
+    return f"{teacher.title} {student}" if is_layers(student) else EncoderSpec(student).title
 
 
 def check_student(student: str, teacher: EncoderSpec) -> None:
@@ -61,7 +62,7 @@ def check_student(student: str, teacher: EncoderSpec) -> None:
     Raises:
         InputError: a layer that the teacher does not have, or an encoder that is not there.
     """
-    if not _is_layers(student):
+    if not is_layers(student):
         EncoderSpec(student).folder()
     elif folder := teacher.folder():
         config = transformer_config(folder)

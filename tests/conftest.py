@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are so small that threads only wait for each other
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 WORDS = (

@@ -335,3 +335,15 @@ def test_a_hub_encoder_that_cannot_be_reached_is_named() -> None:
     # conftest.py sets HF_HUB_OFFLINE.
     with pytest.raises(InputError, match="encoder 'nobody-4711/nothing': cannot be loaded"):
         EncoderSpec("nobody-4711/nothing").load()
+
+
+def test_an_encoder_with_a_default_prompt_reads_it(encoder_folder: Path) -> None:
+    model = EncoderSpec(str(encoder_folder)).load()
+    plain = encode(model, ["the dog runs"])
+    model.prompts, model.default_prompt_name = {"query": "how do i "}, "query"
+    prompted = encode(model, ["the dog runs"])
+    assert np.abs(prompted - plain).max() > 1e-3
+    assert prompted == pytest.approx(model.encode(["the dog runs"]), abs=1e-5)
+    assert encode(model, ["the dog runs"], prompt="what is ") == pytest.approx(
+        model.encode(["the dog runs"], prompt="what is "), abs=1e-5
+    )

@@ -121,7 +121,7 @@ class Leaderboard:
         partial.parent.mkdir(parents=True, exist_ok=True)
         if method.trains_encoder:
             method.export(partial)
-            embed = self._encoded(partial)
+            embed = self._encoded(partial, name)
         else:
             embed = method.embed
             rows = evaluation_rows(self.corpus)
@@ -132,12 +132,12 @@ class Leaderboard:
         partial.rename(folder)
         return embed, name
 
-    def _encoded(self, folder: Path) -> Embed:
+    def _encoded(self, folder: Path, name: str) -> Embed:
         rows = evaluation_rows(self.corpus)
         sentences = tuple(self.corpus.sentences[i] for i in rows)
         key = fingerprint([self.corpus.sentences_fingerprint, rows.tolist()])
         spec = EncoderSpec(str(folder.resolve()))
-        encoded, _ = encode_corpus(sentences, key, spec, self.store, label=f"Encoding {folder.name}")
+        encoded, _ = encode_corpus(sentences, key, spec, self.store, label=f"Encoding with {name}")
         return from_rows(rows, encoded.take(np.arange(len(rows))))
 
     def _parameters(self, role: str, method: str, d: int, model: str) -> int:

@@ -52,11 +52,12 @@ class ShardEncoder:
 
     def _encode(self, shard: int, sentences: list[str]) -> None:
         try:
-            vectors_ND = encode(self.model, sentences, prompt=self.spec.prompt)
+            with np.errstate(over="raise"):
+                half_ND = encode(self.model, sentences, prompt=self.spec.prompt).astype(np.float16)
         except FloatingPointError as error:
             self.error = f"encoder {self.spec.name!r}: {error}"
         else:
-            save_array(self.folder / shard_name(shard), vectors_ND.astype(np.float16))
+            save_array(self.folder / shard_name(shard), half_ND)
 
 
 def encode_corpus(

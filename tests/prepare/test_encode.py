@@ -197,3 +197,13 @@ def test_a_teacher_with_a_broken_weight_is_found_at_the_sentence(tmp_path: Path,
     with pytest.raises(InputError, match=r"nan': .*vector is not finite for 'the dog'"):
         encoded(tmp_path / "store", EncoderSpec(str(folder)), ("the dog",))
     assert not list((tmp_path / "store").glob("*/manifest.json"))
+
+
+def test_a_vector_that_float16_cannot_hold_is_an_error(tmp_path: Path, encoder_folder: Path) -> None:
+    import torch
+
+    worker = ShardEncoder(EncoderSpec(str(encoder_folder)), tmp_path, "cpu", 1)
+    worker.model.append(torch.nn.Identity())
+    worker.model[-1].forward = lambda features: {"sentence_embedding": features["sentence_embedding"] * 1e6}
+    out = worker({"shard": np.array([0]), "sentences": np.array([["the dog runs"]], dtype=object)})
+    assert "overflow" in out["error"][0] and not list(tmp_path.iterdir())
