@@ -40,6 +40,9 @@ def sweep(
         str,
         typer.Option(help="Where an encoder student starts: half, layers:0,2,4 (of the teacher), folder or hub id."),
     ] = "half",
+    float32: Annotated[
+        bool, typer.Option("--float32", help="Store teacher embeddings in float32, not float16.")
+    ] = False,
     space: Annotated[Path | None, typer.Option(help="A search space; default: search_spaces/METHOD.yaml.")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Trials in all; default: the search space's.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Fixes everything random.")] = 0,
@@ -72,6 +75,7 @@ def sweep(
             corpus_size=corpus_size,
             limits=Limits(max_pairs or None, max_sentences or None, max_documents or None),
             teacher=EncoderSpec(teacher, revision, prompt, max_tokens),
+            vectors="float32" if float32 else "float16",
             student=student,
             space=space,
             trials=trials,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,6 +22,8 @@ class SweepSettings(BaseModel):
     corpus_size: int = 4000
     limits: Limits = Limits()
     teacher: EncoderSpec = EncoderSpec("all-MiniLM-L6-v2")
+    vectors: Literal["float16", "float32"] = "float16"
+    """Precision in which the teacher's embeddings are stored."""
     student: str = "half"
     space: Path | None = None
     """A search space; None is `search_spaces/METHOD.yaml`."""

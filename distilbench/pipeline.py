@@ -56,7 +56,12 @@ def _sweep(settings: SweepSettings, space: SearchSpace, corpus: Corpus, run: Pat
     store = ArtifactStore(settings.store)
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
         vectors, encoded = encode_corpus(
-            corpus.sentences, corpus.sentences_fingerprint, settings.teacher, store, label="Teacher encoding"
+            corpus.sentences,
+            corpus.sentences_fingerprint,
+            settings.teacher,
+            store,
+            label="Teacher encoding",
+            stored=settings.vectors,
         )
         console.print(f"Teacher {settings.teacher.title}: {encoded} of {len(corpus.sentences)} sentences encoded now")
         pca = pca_artifact(vectors, corpus.train, store)
@@ -162,6 +167,7 @@ def run_config(settings: SweepSettings, space: SearchSpace, corpus: Corpus) -> d
         "teacher": settings.teacher.title,
         "teacher_fingerprint": fingerprint(settings.teacher.identity()),
         "student": student,
+        "vectors": settings.vectors,
         "seed": settings.seed,
         "parameters": {n: r.model_dump(mode="json") for n, r in space.parameters.items()},
         "fixed": space.fixed,

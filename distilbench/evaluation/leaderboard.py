@@ -137,7 +137,8 @@ class Leaderboard:
         sentences = tuple(self.corpus.sentences[i] for i in rows)
         key = fingerprint([self.corpus.sentences_fingerprint, rows.tolist()])
         spec = EncoderSpec(str(folder.resolve()))
-        encoded, _ = encode_corpus(sentences, key, spec, self.store, label=f"Encoding with {name}")
+        label = f"Encoding with {name}"
+        encoded, _ = encode_corpus(sentences, key, spec, self.store, label=label, stored="float32")
         return from_rows(rows, encoded.take(np.arange(len(rows))))
 
     def _parameters(self, role: str, method: str, d: int, model: str) -> int:
