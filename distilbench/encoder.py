@@ -131,7 +131,9 @@ class EncoderSpec:
         """
         from safetensors import SafetensorError
         from sentence_transformers import SentenceTransformer
+        from transformers.utils.logging import disable_progress_bar
 
+        disable_progress_bar()  # a bar for each of many small loads hides the sweep's own lines
         folder = self.folder()
         try:
             model = SentenceTransformer(
