@@ -22,9 +22,17 @@ from distilbench.store import ArtifactStore, ShardedArray, shard_name
 SENTENCES = tuple(" ".join(["the dog runs in a park today"] * (1 + 7 * i % 5))[: 5 + 3 * i] for i in range(40))
 
 
-def run_here(items: list[dict[str, Any]], total: int, spec: EncoderSpec, folder: Path, device: str, label: str) -> None:
+def run_here(
+    items: list[dict[str, Any]],
+    total: int,
+    spec: EncoderSpec,
+    folder: Path,
+    device: str,
+    stored: module.Stored,
+    label: str,
+) -> None:
     """What Ray Data does with `ShardEncoder`, in this process: a worker's start takes seconds."""
-    worker = ShardEncoder(spec, folder, device, threads=1)
+    worker = ShardEncoder(spec, folder, device, 1, stored)
     for item in items:
         shard = np.array([item["shard"]])
         (error,) = worker({"shard": shard, "sentences": np.array([item["sentences"], None], dtype=object)[:1]})["error"]
@@ -207,3 +215,17 @@ def test_a_vector_that_float16_cannot_hold_is_an_error(tmp_path: Path, encoder_f
     worker.model[-1].forward = lambda features: {"sentence_embedding": features["sentence_embedding"] * 1e6}
     out = worker({"shard": np.array([0]), "sentences": np.array([["the dog runs"]], dtype=object)})
     assert "overflow" in out["error"][0] and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("stored", "tolerance"), [("float16", 1e-3), ("float32", 1e-6)])
+def test_the_precision_on_disk_is_a_choice_and_part_of_the_name(
+    tmp_path: Path, encoder_folder: Path, stored: module.Stored, tolerance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_run", run_here)
+    spec, store = EncoderSpec(str(encoder_folder)), ArtifactStore(tmp_path)
+    kept, count = module.encode_corpus(SENTENCES, "k", spec, store, label="test", stored=stored)
+    assert count == len(SENTENCES)
+    assert np.load(kept.folder / shard_name(0)).dtype == stored
+    assert kept.take(np.arange(len(SENTENCES))) == pytest.approx(encode(spec.load(), SENTENCES), abs=tolerance)
+    other = "float32" if stored == "float16" else "float16"
+    assert module.encode_corpus(SENTENCES, "k", spec, store, label="test", stored=other)[1] == len(SENTENCES)
