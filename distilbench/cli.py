@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -108,13 +110,11 @@ def report(
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
 
 
-class input_errors:  # noqa: N801
+@contextmanager
+def input_errors() -> Iterator[None]:
     """Turns bad input into its one message and exit status 2."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, InputError):
-            print(f"error: {error}", file=sys.stderr)  # noqa: T201
-            raise typer.Exit(2) from None
+    try:
+        yield
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        raise typer.Exit(2) from None

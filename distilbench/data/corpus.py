@@ -7,6 +7,7 @@ Axes in names: N distinct sentences, P pairs.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -70,7 +71,7 @@ class Corpus:
     missing: tuple[str, ...] = ()
     demonstration: bool = False
 
-    @property
+    @functools.cached_property
     def sentences_fingerprint(self) -> str:
         """SHA-256 of the distinct sentences in order: what an encoding of them depends on."""
         digest = hashlib.sha256()
@@ -79,7 +80,7 @@ class Corpus:
             digest.update(len(text).to_bytes(8, "little") + text)
         return digest.hexdigest()
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the sentences and of every set: what a score depends on."""
         digest = hashlib.sha256(self.sentences_fingerprint.encode())

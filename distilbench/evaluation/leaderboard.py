@@ -22,6 +22,7 @@ from distilbench.prepare.prepared import Prepared
 from distilbench.provenance import provenance
 from distilbench.records import ScoreRecord, append_records, read_records
 from distilbench.search.space import SearchSpace
+from distilbench.search.study import trial_params
 from distilbench.search.trial import build_method, trial_folder
 from distilbench.store import ArtifactStore, fingerprint, remove_folder
 from distilbench.student import describe_student
@@ -67,7 +68,7 @@ class Leaderboard:
         trial: FrozenTrial | None = None,
     ) -> ScoreRecord:
         teacher = self.prepared.teacher
-        hyperparameters = {} if trial is None else {**self.space.fixed, **trial.params}
+        hyperparameters = {} if trial is None else trial_params(trial, self.space)
         title = {"teacher": teacher.title, "pca": "PCA", "random projection": "Random projection"}.get(method)
         if title is None:
             variant = get_method(method).variant(hyperparameters)
@@ -108,9 +109,8 @@ class Leaderboard:
 
     def _student(self, trial: FrozenTrial) -> tuple[Embed, str]:
         """Export the trial's student, and embed with it: a head on cached teacher vectors, an encoder on Ray Data."""
-        params = {**self.space.fixed, **trial.params}
-        device = default_device()
-        method = build_method(self.space.method, params, self.prepared, self.seed, device)
+        params = trial_params(trial, self.space)
+        method = build_method(self.space.method, params, self.prepared, self.seed, default_device())
         if load_checkpoint(trial_folder(self.run, trial.number), method, None) is None:
             raise RuntimeError(f"{trial_folder(self.run, trial.number)}: no checkpoint of the best trial in it")
         method.eval()
@@ -119,27 +119,23 @@ class Leaderboard:
         partial = folder.with_name(folder.name + ".partial")
         remove_folder(partial)
         partial.parent.mkdir(parents=True, exist_ok=True)
-        if method.trains_encoder:
-            method.export(partial)
-            embed = self._encoded(partial, name)
-        else:
-            embed = method.embed
-            rows = evaluation_rows(self.corpus)
-            vectors = embed(rows)
-            embed = from_rows(rows, vectors)
-            method.export(partial)
+        rows = evaluation_rows(self.corpus)
+        # An export moves the head to the CPU, so a head embeds first; an encoder is scored as the folder it becomes.
+        vectors = None if method.trains_encoder else method.embed(rows)
+        method.export(partial)
+        if vectors is None:
+            vectors = self._encoded(partial, name, rows)
         remove_folder(folder)
         partial.rename(folder)
-        return embed, name
+        return from_rows(rows, vectors), name
 
-    def _encoded(self, folder: Path, name: str) -> Embed:
-        rows = evaluation_rows(self.corpus)
+    def _encoded(self, folder: Path, name: str, rows: Rows) -> NDArray[np.float32]:
         sentences = tuple(self.corpus.sentences[i] for i in rows)
         key = fingerprint([self.corpus.sentences_fingerprint, rows.tolist()])
         spec = EncoderSpec(str(folder.resolve()))
         label = f"Encoding with {name}"
         encoded, _ = encode_corpus(sentences, key, spec, self.store, label=label, stored="float32")
-        return from_rows(rows, encoded.take(np.arange(len(rows))))
+        return encoded.take(np.arange(len(rows)))
 
     def _parameters(self, role: str, method: str, d: int, model: str) -> int:
         """Parameters of the whole encoder: for a baseline the teacher's and its D x d matrix."""

@@ -64,9 +64,14 @@ def rung_values(study: optuna.Study, space: SearchSpace, dim: int, rung: int) ->
     ]
 
 
+def trial_params(trial: FrozenTrial, space: SearchSpace) -> dict[str, Any]:
+    """All hyper-parameters of a trial: the fixed ones and those drawn for it."""
+    return {**space.fixed, **trial.params}
+
+
 def trial_dimension(trial: FrozenTrial, space: SearchSpace) -> int:
     """The output dimension of a trial."""
-    return int(trial.params["output_dim"] if "output_dim" in space.parameters else space.fixed["output_dim"])
+    return int(trial_params(trial, space)["output_dim"])
 
 
 def finished_trials(study: optuna.Study) -> list[FrozenTrial]:

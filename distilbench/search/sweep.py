@@ -13,7 +13,7 @@ from distilbench.provenance import provenance
 from distilbench.records import Rung, TrialRecord, append_records, read_records
 from distilbench.search.cluster import TrialResources, wait_for_idle
 from distilbench.search.space import SearchSpace
-from distilbench.search.study import finished_trials, trial_dimension
+from distilbench.search.study import finished_trials, trial_dimension, trial_params
 from distilbench.search.trial import trial_folder
 from distilbench.store import remove_folder
 
@@ -103,7 +103,7 @@ def trial_record(run: str, trial: FrozenTrial, space: SearchSpace, seed: int) ->
         state=trial.state.name,
         reason=trial.user_attrs.get("reason", ""),
         method=space.method,
-        params={**space.fixed, **trial.params},
+        params=trial_params(trial, space),
         seed=seed,
         dim=trial_dimension(trial, space),
         objective=rungs[-1].objective if rungs else None,
