@@ -57,12 +57,15 @@ class TrialRecord(_Record):
 
 
 class Score(_Record):
-    """One quality figure, x 100. `set` "STS12" or "quora", `variant` "all" | "wmean" | "mean" | a subset's name."""
+    """One quality figure, x 100. `set` "STS12" or "quora", `variant` "all" | "wmean" | "mean" | a subset's name.
 
-    task: Literal["sts", "retrieval"]
+    Task "pairs" is a pair task scored by the encoder's own pair head (DSE), or by a cross-encoder.
+    """
+
+    task: Literal["sts", "retrieval", "pairs"]
     set: str
     split: Literal["dev", "test"]
-    metric: Literal["spearman", "mrr@10", "recall@100"]
+    metric: Literal["spearman", "pearson", "accuracy", "f1", "mrr@10", "recall@100"]
     variant: str
     value: float = Field(allow_inf_nan=False)
     n: int
@@ -89,6 +92,34 @@ class IndexCost(_Record):
     """Mean share (x 100) of the exact index's first 10 documents that this index also returns."""
 
 
+class ClusterCost(_Record):
+    """Retrieval within the query's own cluster (MCR2, table 3), one way of clustering the documents."""
+
+    set: str
+    split: Literal["dev", "test"]
+    kind: Literal["implicit", "k-means"]
+    """By the method's own cluster head, or by k-means on the same vectors."""
+    clusters: int
+    used: int
+    """Clusters that hold at least one document."""
+    documents: int
+    queries: int
+    accuracy: float
+    """Share (x 100) of queries with a relevant document in their own cluster."""
+    searched: float
+    """Mean share (x 100) of the documents that are in the query's cluster: what a search reads."""
+    fit_s: float
+    """Seconds to fit k-means; 0 for the method's own clusters, which are learned in training."""
+    assign_s: float
+    """Seconds to assign all documents and queries, from their teacher embeddings or vectors on."""
+    search_s: float
+    """Seconds to search all queries within their clusters."""
+    threads: int
+
+
+Quantisation = Literal["float32", "int8", "binary"]
+
+
 class ScoreRecord(_Record):
     """One row of the leaderboard: an encoder, its scores, its index costs."""
 
@@ -113,6 +144,10 @@ class ScoreRecord(_Record):
     demonstration: bool
     scores: list[Score]
     indexes: list[IndexCost]
+    quantisation: Quantisation = "float32"
+    configuration: str = ""
+    """The name of the row in a comparison file ("HPD-MiniLM-128"); "" for a row of a sweep."""
+    clusters: list[ClusterCost] = []
     model: str
     """Folder of the exported sentence-transformers model, relative to the run; "" when none is saved."""
     provenance: Provenance

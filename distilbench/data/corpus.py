@@ -2,7 +2,7 @@
 
 Encoding work is proportional to `len(corpus.sentences)`, whatever number of sets share a sentence.
 
-Axes in names: N distinct sentences, P pairs.
+Axes in names: N distinct sentences, P pairs, T triplets.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,11 +55,36 @@ class RetrievalSet:
 
 
 @dataclass(frozen=True)
+class PairSplit:
+    """Labelled pairs of one split: rows of the corpus, and a gold score or the number of a class for each pair."""
+
+    left_P: Rows
+    right_P: Rows
+    target_P: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PairTask:
+    """A supervised task on sentence pairs (GLUE's kind): `name` "MRPC", at least a "train" and a "dev" split.
+
+    `classes` are the labels' names in the order of their numbers, empty for regression; `low` and `high` are the ends of
+    the gold scale of a regression (0 and 5 for STS-B), 0 and 1 otherwise.
+    """
+
+    name: str
+    kind: Literal["regression", "binary", "three-class"]
+    classes: tuple[str, ...]
+    low: float
+    high: float
+    splits: Mapping[str, PairSplit]
+
+
+@dataclass(frozen=True)
 class Corpus:
     """Everything a sweep reads, with all text in `sentences` (N distinct strings).
 
     `train` are the rows that students may train on, `pairs_P2` the similar pairs (duplicates, paraphrases) among
-    them. `found` and `missing` are lines for the user; `demonstration` marks generated text that is no benchmark.
+    them, `triplets_T3` anchors with an entailed and a contradicting sentence. `found` and `missing` are lines for the user; `demonstration` marks generated text that is no benchmark.
     """
 
     name: str
@@ -70,6 +96,8 @@ class Corpus:
     found: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     demonstration: bool = False
+    triplets_T3: Rows = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
+    pair_tasks: tuple[PairTask, ...] = ()
 
     @functools.cached_property
     def sentences_fingerprint(self) -> str:
@@ -94,6 +122,13 @@ class Corpus:
             digest.update(json.dumps([task.name, task.split]).encode())
             for column in (task.queries, task.documents, *task.relevant):
                 digest.update(column.tobytes() + b"|")
+        if len(self.triplets_T3):
+            digest.update(b"triplets" + self.triplets_T3.tobytes())
+        for pair_task in self.pair_tasks:
+            digest.update(json.dumps([pair_task.name, pair_task.kind, pair_task.classes]).encode())
+            for name, split in sorted(pair_task.splits.items()):
+                for column in (split.left_P, split.right_P, split.target_P):
+                    digest.update(name.encode() + column.tobytes())
         return digest.hexdigest()
 
 
@@ -110,6 +145,8 @@ class CorpusBuilder:
     _row_of: dict[str, int] = field(default_factory=dict)
     _train: dict[int, None] = field(default_factory=dict)
     _pairs: list[tuple[int, int]] = field(default_factory=list)
+    _triplets: list[tuple[int, int, int]] = field(default_factory=list)
+    _pair_tasks: list[PairTask] = field(default_factory=list)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -129,6 +166,20 @@ class CorpusBuilder:
         """Add similar pairs; both sides become training sentences."""
         self._pairs += zip(self.rows(left).tolist(), self.rows(right).tolist(), strict=True)
         self.train_on([*left, *right])
+
+    def train_triplets(self, anchor: Sequence[str], positive: Sequence[str], negative: Sequence[str]) -> None:
+        """Add triplets (a sentence, one that it entails, one that contradicts it); all three become training sentences."""
+        columns = [self.rows(side).tolist() for side in (anchor, positive, negative)]
+        self._triplets += zip(*columns, strict=True)
+        self.train_on([*anchor, *positive, *negative])
+
+    def add_pair_task(self, task: PairTask) -> None:
+        """Add a labelled pair task; its splits come from `pair_split`."""
+        self._pair_tasks.append(task)
+
+    def pair_split(self, left: Sequence[str], right: Sequence[str], target: Sequence[float]) -> PairSplit:
+        """One split of a pair task."""
+        return PairSplit(self.rows(left), self.rows(right), np.array(target, dtype=np.float64))
 
     def add_sts(
         self, group: str, subset: str, split: str, left: Sequence[str], right: Sequence[str], score: Sequence[float]
@@ -156,4 +207,6 @@ class CorpusBuilder:
             found=tuple(self.found),
             missing=tuple(self.missing),
             demonstration=self.demonstration,
+            triplets_T3=np.array(self._triplets, dtype=np.int64).reshape(-1, 3),
+            pair_tasks=tuple(self._pair_tasks),
         )
