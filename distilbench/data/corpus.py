@@ -84,7 +84,8 @@ class Corpus:
     """Everything a sweep reads, with all text in `sentences` (N distinct strings).
 
     `train` are the rows that students may train on, `pairs_P2` the similar pairs (duplicates, paraphrases) among
-    them, `triplets_T3` anchors with an entailed and a contradicting sentence. `found` and `missing` are lines for the user; `demonstration` marks generated text that is no benchmark.
+    them, `triplets_T3` anchors with an entailed and a contradicting sentence. `found` and `missing` are lines for the
+    user; `demonstration` marks generated text that is no benchmark.
     """
 
     name: str
