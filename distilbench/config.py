@@ -1,4 +1,4 @@
-"""Settings of a sweep, as the command line gives them."""
+"""Settings of a run, as the command line gives them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from distilbench.data.folder import Limits
 from distilbench.encoder import EncoderSpec
+from distilbench.records import Quantisation
 
 
-class SweepSettings(BaseModel):
-    """Everything that one `sweep` command decides."""
+class RunSettings(BaseModel):
+    """What a sweep and a comparison both decide."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
-    method: str
     data: Path | None = None
     """A data folder; None is the built-in demonstration corpus of `corpus_size` training pairs."""
     corpus_size: int = 4000
     limits: Limits = Limits()
+    augment: tuple[str, ...] = ()
+    """Operations that make augmented sentences, for the methods that train on them."""
     teacher: EncoderSpec = EncoderSpec("all-MiniLM-L6-v2")
+    cross_encoder: str | None = None
+    """A fine-tuned cross-encoder's folder, for DSE; None fine-tunes one from the teacher's encoder."""
     vectors: Literal["float16", "float32"] = "float16"
     """Precision in which the teacher's embeddings are stored."""
     student: str = "half"
-    space: Path | None = None
-    """A search space; None is `search_spaces/METHOD.yaml`."""
-    trials: int | None = Field(default=None, ge=1)
-    """Trials in all; None is the search space's number."""
+    quantisations: tuple[Quantisation, ...] = ("int8", "binary")
+    """Every row is scored also in these."""
     seed: int = Field(default=0, ge=0)
     name: str | None = None
-    """The run's name; None is METHOD-CORPUS-TEACHER."""
+    """The run's name; None is made from method, corpus and teacher."""
     runs: Path = Path("runs")
     reports: Path = Path("reports")
     store: Path
@@ -42,3 +44,26 @@ class SweepSettings(BaseModel):
     dashboard: bool = True
     gpus_per_trial: float | None = Field(default=None, ge=0)
     """None is a quarter of a GPU where there is one."""
+
+
+class SweepSettings(RunSettings):
+    """Everything that one `sweep` command decides."""
+
+    method: str
+    space: Path | None = None
+    """A search space; None is `search_spaces/METHOD.yaml`."""
+    trials: int | None = Field(default=None, ge=1)
+    """Trials in all; None is the search space's number."""
+
+
+class CompareSettings(RunSettings):
+    """Everything that one `compare` command decides."""
+
+    files: tuple[Path, ...]
+    """Files of configurations."""
+    rows: tuple[str, ...] = ()
+    """Names of the configurations to train; () is all."""
+    seeds: int = Field(default=3, ge=1)
+    """Each configuration is trained with the seeds `seed`, `seed` + 1, ..."""
+    steps: int | None = Field(default=None, ge=1)
+    """Optimiser steps of one training at most; None is what the configuration says."""

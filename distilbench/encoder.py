@@ -118,6 +118,26 @@ class EncoderSpec:
             width = int(json.loads(dense.read_text())["out_features"])
         return width
 
+    def check_tokenizer(self, role: str) -> None:
+        """Load the tokenizer of a local encoder, which is quick, before hours of work depend on it.
+
+        Raises:
+            InputError: it cannot be loaded; the message names the `role`, the folder and the reason.
+        """
+        folder = self.folder()
+        if folder is None:
+            return
+        from transformers import AutoTokenizer
+
+        try:
+            AutoTokenizer.from_pretrained(str(transformer_folder(folder)), trust_remote_code=False)
+        except Exception as error:  # tokenizers raises bare Exceptions
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(
+                f"{role} {self.name!r}: its tokenizer cannot be loaded: {reason:.200}; expected tokenizer files beside "
+                f"{transformer_folder(folder) / 'config.json'}"
+            ) from None
+
     @property
     def title(self) -> str:
         """A short name for tables."""

@@ -1,33 +1,49 @@
-"""One sweep, from sentences to a leaderboard: the stages in order."""
+"""One run, from sentences to a leaderboard: the stages in order, for a sweep and for a comparison."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from distilbench.config import SweepSettings
+from distilbench.config import CompareSettings, RunSettings, SweepSettings
+from distilbench.configurations import Configuration, complete, read_configurations
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import folder_corpus
+from distilbench.data.needs import Needs
 from distilbench.encoder import EncoderSpec, transformer_config
 from distilbench.errors import InputError
 from distilbench.methods import get_method
+from distilbench.methods.method import Method
+from distilbench.prepare.augment import augmented_corpus
+from distilbench.prepare.cross_encoder import (
+    CrossEncoderParams,
+    cross_encoder_artifact,
+    cross_encoder_scores,
+    logits_artifact,
+)
 from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import load_prepared, save_prepared
 from distilbench.prepare.tokens import tokens_artifact
-from distilbench.records import TrialRecord, read_records
-from distilbench.search.cluster import ray_cluster, trial_resources
-from distilbench.search.space import SearchSpace, load_space
-from distilbench.search.study import best_per_dimension, open_study, queue_trials, sqlite_url
+from distilbench.records import Score, ScoreRecord, TrialRecord, read_records
+from distilbench.search.cluster import ray_cluster, trial_resources, wait_for_idle
+from distilbench.search.space import Budget, SearchSpace, load_space
+from distilbench.search.study import best_per_dimension, open_study, queue_trials, sqlite_url, trial_params
 from distilbench.search.sweep import discard_checkpoints, run_trials
 from distilbench.store import ArtifactStore, claim_folder, fingerprint
 from distilbench.student import check_student, is_layers, student_source
 
-GROWS = frozenset({"trials"})
+SWEEP_GROWS = frozenset({"trials"})
+NO_LIMIT = 10**9
+"""Steps, where only a configuration's epochs count."""
+
+COMPARE_GROWS = frozenset({"rows", "seeds"})
 """Settings that a run may be repeated with another value of."""
 
 
@@ -38,39 +54,32 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
         InputError: bad input, found before anything is written.
     """
     method = get_method(settings.method)
-    space = load_space(space_path(settings), settings.method, method.params_type)
+    check_encoders(settings, [method])
+    native = method.native_dim(settings.teacher, settings.student)
+    path = space_path(settings)
+    space = load_space(path, settings.method, method.params_type, native)
     if settings.trials:
         space = space.model_copy(update={"budget": space.budget.model_copy(update={"trials": settings.trials})})
-    corpus = load_corpus(settings, console)
-    check_inputs(settings, space, corpus)
-    run = settings.runs / run_name(settings, corpus)
+    corpus = load_corpus(settings, method.needs(space.possible), console)
+    try:
+        method.check_corpus(space.possible, corpus, native)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    run = settings.runs / run_name(settings, settings.method, corpus)
     with one_writer(run):
-        claim_folder(run, run_config(settings, space, corpus), may_change=GROWS)
+        claim_folder(run, sweep_config(settings, space, corpus), may_change=SWEEP_GROWS)
         return _sweep(settings, space, corpus, run, console)
 
 
 def _sweep(settings: SweepSettings, space: SearchSpace, corpus: Corpus, run: Path, console: Console) -> Path:
-    from distilbench.evaluation.leaderboard import score_rows
-    from distilbench.reporting.page import write_report
+    from distilbench.evaluation.leaderboard import Leaderboard
+    from distilbench.evaluation.scoring import Candidate
+    from distilbench.search.jobs import Job
+    from distilbench.search.trial import trial_folder
 
-    store = ArtifactStore(settings.store)
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
-        vectors, encoded = encode_corpus(
-            corpus.sentences,
-            corpus.sentences_fingerprint,
-            settings.teacher,
-            store,
-            label="Teacher encoding",
-            stored=settings.vectors,
-        )
-        console.print(f"Teacher {settings.teacher.title}: {encoded} of {len(corpus.sentences)} sentences encoded now")
-        pca = pca_artifact(vectors, corpus.train, store)
-        tokens = None
-        if get_method(settings.method).trains_encoder:
-            source = student_source(settings.student, settings.teacher)
-            tokens = tokens_artifact(corpus.sentences, corpus.sentences_fingerprint, source, store)
-        prepared = run / "prepared"
-        save_prepared(prepared, corpus, settings.teacher, settings.student, vectors, pca, tokens)
+        method = get_method(settings.method)
+        prepared, cross = prepare(settings, corpus, [method], method.needs_logits(space.possible), run, console)
         study = open_study(sqlite_url(run / "study.db"), run.name, settings.seed)
         queue_trials(study, space, space.budget.trials)
         resources = trial_resources(settings.gpus_per_trial)
@@ -80,11 +89,132 @@ def _sweep(settings: SweepSettings, space: SearchSpace, corpus: Corpus, run: Pat
         if not best:
             reasons = sorted({str(t.user_attrs.get("reason")) for t in study.trials})
             raise InputError(f"{run}: none of {len(study.trials)} trials was completed: {'; '.join(reasons[:3])}")
-        scores = score_rows(run, load_prepared(prepared.resolve()), corpus, space, best, settings.seed, store, console)
+        board = Leaderboard(run, load_prepared(prepared.resolve()), corpus, settings.quantisations, console)
+        scores = board.references(space.dimensions, settings.seed, cross)
+        jobs = []
+        for d, trial in best.items():
+            params = trial_params(trial, space)
+            candidate = Candidate(run.name, "student", space.method, d, params, settings.seed, trial.number)
+            folder = trial_folder(run.resolve(), trial.number)
+            jobs.append(Job(candidate, space.budget, run.resolve(), folder, f"students/{space.method}-d{d}"))
+        wait_for_idle(resources)
+        found, failures = board.students(jobs, prepared.resolve(), resources)
+        if failures:
+            raise RuntimeError(f"{run}: {failures[0].job.model}: {failures[0].failed}")
+    missing = [d for d in space.dimensions if d not in best]
+    if missing:
+        console.print(f"No trial of output dimension {', '.join(map(str, missing))} was completed")
     discard_checkpoints(run, keep={trial.number for trial in best.values()})
+    return _report(settings, corpus, run, [*scores, *found])
+
+
+def compare(settings: CompareSettings, console: Console) -> Path:
+    """Train named configurations with several seeds, without a search; the path of their leaderboard.
+
+    Raises:
+        InputError: bad input, found before anything is written.
+    """
+    written = read_configurations(settings.files, settings.rows)
+    rows = [complete(path, row, settings.teacher, settings.student) for path, row in written]
+    methods = list(dict.fromkeys(get_method(row.method) for row in rows))
+    check_encoders(settings, methods)
+    needs = Needs()
+    for row in rows:
+        needs |= get_method(row.method).needs(row.possible)
+    if len(set(needs.pair_tasks)) > 1:
+        tasks = ", ".join(dict.fromkeys(needs.pair_tasks))
+        raise InputError(f"--row: the rows are of several pair tasks ({tasks}); expected rows of one")
+    corpus = load_corpus(settings, needs, console)
+    for (path, _), row in zip(written, rows, strict=True):
+        method = get_method(row.method)
+        try:
+            method.check_corpus(row.possible, corpus, method.native_dim(settings.teacher, settings.student))
+        except InputError as error:
+            raise InputError(f"{path}: row {row.name!r}: {error}") from None
+    run = settings.runs / run_name(settings, "compare", corpus)
+    with one_writer(run):
+        claim_folder(run, compare_config(settings, rows, corpus), may_change=COMPARE_GROWS)
+        return _compare(settings, rows, corpus, run, console)
+
+
+def _compare(
+    settings: CompareSettings, rows: Sequence[Configuration], corpus: Corpus, run: Path, console: Console
+) -> Path:
+    from distilbench.evaluation.leaderboard import Leaderboard
+    from distilbench.evaluation.scoring import Candidate
+    from distilbench.search.jobs import Job
+
+    budget = Budget(trials=1, steps=settings.steps or NO_LIMIT, rungs=3, eta=3)
+    jobs = []
+    for seed in range(settings.seed, settings.seed + settings.seeds):
+        for row in rows:
+            name = row.shown_name(settings.teacher.name, settings.student)
+            dim = int(row.params["output_dim"])
+            candidate = Candidate(run.name, "student", row.method, dim, row.params, seed, configuration=name)
+            key = fingerprint([row.name, row.method, row.params, seed, budget.steps])[:16]
+            jobs.append(Job(candidate, budget, run.resolve(), run.resolve() / "trials" / key, f"students/{key}"))
+    with ray_cluster(settings.address, settings.cpus, settings.dashboard):
+        methods = [get_method(row.method) for row in rows]
+        logits = any(method.needs_logits(row.possible) for method, row in zip(methods, rows, strict=True))
+        prepared, cross = prepare(settings, corpus, methods, logits, run, console)
+        resources = trial_resources(settings.gpus_per_trial)
+        console.print(f"{len(jobs)} trainings; {resources.explanation}")
+        wait_for_idle(resources)
+        board = Leaderboard(run, load_prepared(prepared.resolve()), corpus, settings.quantisations, console)
+        found, failures = board.students(jobs, prepared.resolve(), resources)
+        dimensions = sorted({record.dim for record in found})
+        scores = board.references(dimensions, settings.seed, cross)
+    for failure in failures:
+        console.print(
+            f"failed: {failure.job.candidate.configuration}, seed {failure.job.candidate.seed}: {failure.failed}",
+            markup=False,
+        )
+    return _report(settings, corpus, run, [*scores, *found])
+
+
+def _report(settings: RunSettings, corpus: Corpus, run: Path, scores: list[ScoreRecord]) -> Path:
+    from distilbench.reporting.page import write_report
+
     trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
     notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing)]
     return write_report([*scores, *trials], settings.reports / run.name, title=run.name, notes=notes)
+
+
+def prepare(
+    settings: RunSettings, corpus: Corpus, methods: Sequence[type[Method]], logits: bool, run: Path, console: Console
+) -> tuple[Path, list[Score]]:
+    """Everything that trials read, made or found in the store: teacher embeddings, PCA, tokens and, with `logits`, those of
+    a cross-encoder on the corpus's pair task. Returns the folder, and the cross-encoder's own scores."""
+    store = ArtifactStore(settings.store)
+    vectors, encoded = encode_corpus(
+        corpus.sentences,
+        corpus.sentences_fingerprint,
+        settings.teacher,
+        store,
+        label="Teacher encoding",
+        stored=settings.vectors,
+    )
+    console.print(f"Teacher {settings.teacher.title}: {encoded} of {len(corpus.sentences)} sentences encoded now")
+    pca = pca_artifact(vectors, corpus.train, store)
+    tokens = None
+    if any(method.trains_encoder for method in methods):
+        source = student_source(settings.student, settings.teacher)
+        tokens = tokens_artifact(corpus.sentences, corpus.sentences_fingerprint, source, store)
+    prepared = run / "prepared"
+    task = corpus.pair_tasks[0] if corpus.pair_tasks else None
+    artifact, scores = None, []
+    if task is not None and logits:
+        if settings.cross_encoder:
+            cross = Path(settings.cross_encoder)
+        else:
+            start = replace(settings.teacher, prompt="", max_tokens=None)
+            cross = cross_encoder_artifact(task, corpus.sentences, start, CrossEncoderParams(), settings.seed, store)
+        artifact = logits_artifact(task, corpus.sentences, cross, store)
+        scores = cross_encoder_scores(task, corpus.sentences, cross, store)
+        told = ", ".join(f"{s.split} {s.metric} {s.value:.2f}" for s in scores)
+        console.print(f"Cross-encoder on {task.name}: {told}; its folder: {cross}", markup=False)
+    save_prepared(prepared, corpus, settings.teacher, settings.student, vectors, pca, tokens, task, artifact)
+    return prepared, scores
 
 
 def space_path(settings: SweepSettings) -> Path:
@@ -105,13 +235,18 @@ def space_path(settings: SweepSettings) -> Path:
     )
 
 
-def load_corpus(settings: SweepSettings, console: Console) -> Corpus:
+def load_corpus(settings: RunSettings, needs: Needs, console: Console) -> Corpus:
     """The data folder, or the built-in corpus; what was found and not found is printed.
 
     Raises:
-        InputError: the folder is unusable.
+        InputError: the folder is unusable, or lacks what the methods need.
     """
-    corpus = folder_corpus(settings.data, settings.limits) if settings.data else builtin_corpus(settings.corpus_size)
+    if settings.data:
+        corpus = folder_corpus(settings.data, settings.limits, needs)
+    else:
+        corpus = builtin_corpus(settings.corpus_size, needs=needs)
+    if needs.augmentation and settings.augment:
+        corpus = augmented_corpus(corpus, settings.augment, settings.seed)
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)
     for line in corpus.found:
         console.print(f"  found      {line}", markup=False)
@@ -120,59 +255,71 @@ def load_corpus(settings: SweepSettings, console: Console) -> Corpus:
     return corpus
 
 
-def check_inputs(settings: SweepSettings, space: SearchSpace, corpus: Corpus) -> None:
-    """Everything that can be known to fail before it is begun.
+def check_encoders(settings: RunSettings, methods: Sequence[type[Method]]) -> None:
+    """What can be known of teacher and student before anything is read.
 
     Raises:
-        InputError: an output dimension above the teacher's, a corpus too small for a batch or for the clusters, an
-            unusable teacher or student.
+        InputError: one is not there, its tokenizer cannot be loaded, or the teacher reads fewer tokens than asked for.
     """
-    width = settings.teacher.width()
     folder, longest = settings.teacher.folder(), settings.teacher.max_tokens or 0
     positions = transformer_config(folder).get("max_position_embeddings") if folder else None
     if positions is not None and longest > positions:
         raise InputError(f"--max-tokens {longest}: teacher {settings.teacher.title} reads {positions} tokens at most")
-    too_wide = [d for d in space.dimensions if d > width]
-    if too_wide:
+    settings.teacher.check_tokenizer("teacher")
+    if settings.cross_encoder and not Path(settings.cross_encoder).is_dir():
         raise InputError(
-            f"{space_path(settings)}: output_dim: {too_wide[0]} is above the {width} dimensions of teacher "
-            f"{settings.teacher.title}"
+            f"--cross-encoder {settings.cross_encoder}: no such folder; expected a fine-tuned cross-encoder"
         )
-    method = get_method(settings.method)
-    if method.trains_encoder:
+    if any(method.trains_encoder for method in methods):
         check_student(settings.student, settings.teacher)
-    try:
-        method.check_corpus(space.possible, sentences=len(corpus.train), pairs=len(corpus.pairs_P2))
-    except InputError as error:
-        raise InputError(f"{space_path(settings)}: {error}") from None
+        if not is_layers(settings.student):
+            EncoderSpec(settings.student).check_tokenizer("student")
 
 
-def run_name(settings: SweepSettings, corpus: Corpus) -> str:
-    """The run's folder name: the one given, or METHOD-CORPUS-TEACHER."""
+def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:
+    """The run's folder name: the one given, or KIND-CORPUS-TEACHER."""
     name = settings.name or "-".join(
-        [settings.method, "builtin" if settings.data is None else corpus.name, settings.teacher.title]
+        [kind, "builtin" if settings.data is None else corpus.name, settings.teacher.title]
     )
     if name in ("", ".", "..") or any(c in name for c in "/\\\0"):
         raise InputError(f"--name {name!r}: expected a plain folder name")
     return name
 
 
-def run_config(settings: SweepSettings, space: SearchSpace, corpus: Corpus) -> dict[str, Any]:
-    """What the numbers of a run depend on, JSON-able."""
+def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
+    """What the numbers of any run depend on, JSON-able."""
     student = settings.student if is_layers(settings.student) else fingerprint(EncoderSpec(settings.student).identity())
     return {
-        "method": settings.method,
         "corpus": corpus.name,
         "corpus_fingerprint": corpus.fingerprint,
         "teacher": settings.teacher.title,
         "teacher_fingerprint": fingerprint(settings.teacher.identity()),
         "student": student,
         "vectors": settings.vectors,
+        "cross_encoder": settings.cross_encoder,
         "seed": settings.seed,
+    }
+
+
+def sweep_config(settings: SweepSettings, space: SearchSpace, corpus: Corpus) -> dict[str, Any]:
+    """What the numbers of a sweep depend on."""
+    return {
+        **run_config(settings, corpus),
+        "method": settings.method,
         "parameters": {n: r.model_dump(mode="json") for n, r in space.parameters.items()},
         "fixed": space.fixed,
         **{f"budget.{k}": v for k, v in space.budget.model_dump().items() if k != "trials"},
         "trials": space.budget.trials,
+    }
+
+
+def compare_config(settings: CompareSettings, rows: Sequence[Configuration], corpus: Corpus) -> dict[str, Any]:
+    """What the numbers of a comparison depend on; a row's parameters are in its records."""
+    return {
+        **run_config(settings, corpus),
+        "steps": settings.steps,
+        "rows": [row.name for row in rows],
+        "seeds": settings.seeds,
     }
 
 

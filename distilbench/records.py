@@ -76,7 +76,7 @@ class IndexCost(_Record):
 
     set: str
     split: Literal["dev", "test"]
-    kind: Literal["flat", "ivf"]
+    kind: Literal["flat", "ivf", "int8", "binary"]
     nlist: int | None
     nprobe: int | None
     documents: int

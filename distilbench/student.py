@@ -51,6 +51,18 @@ def load_student(student: str, teacher: EncoderSpec, device: str) -> SentenceTra
     return SentenceTransformer(modules=[transformer, pooling], device=device).eval()
 
 
+def student_width(student: str, teacher: EncoderSpec) -> int:
+    """Width of the student's pooled states, that of its transformer.
+
+    Raises:
+        InputError: the encoder is not there.
+    """
+    source = student_source(student, teacher)
+    folder = source.folder()
+    config = transformer_config(folder) if folder else {}
+    return int(config["hidden_size"] if "hidden_size" in config else source.load()[0].get_embedding_dimension())
+
+
 def describe_student(student: str, teacher: EncoderSpec) -> str:
     """How tables name the start."""
     return f"{teacher.title} {student}" if is_layers(student) else EncoderSpec(student).title

@@ -70,8 +70,8 @@ def random_sentences(count: int, seed: int) -> list[str]:
     return list(found)
 
 
-def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80) -> Path:
-    """A data folder in the documented layout: STS dev and test sets, duplicate questions, unlabelled text."""
+def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80, triplets: int = 48) -> Path:
+    """A data folder in the documented layout: STS dev and test sets, duplicate questions, triplets, unlabelled text."""
     rng = random.Random(1)
     text = random_sentences(pairs * 2 + sentences + 400, seed=2)
 
@@ -112,6 +112,11 @@ def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80) -> Path:
         [[f"q{i}", f"d{i}", 1] for i in range(20)],
     )
     write_tsv(folder / "unlabeled" / "sentences.tsv", ["text"], [[text.pop()] for _ in range(sentences)])
+    write_tsv(
+        folder / "nli" / "triplets.tsv",
+        ["anchor", "positive", "negative"],
+        [[text.pop(), text.pop(), text.pop()] for _ in range(triplets)],
+    )
     return folder
 
 
@@ -119,6 +124,12 @@ def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80) -> Path:
 def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random encoder of width 32 and 4 layers."""
     return make_encoder(tmp_path_factory.mktemp("encoders") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def narrow_encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random encoder of width 16 and one layer, of the same vocabulary."""
+    return make_encoder(tmp_path_factory.mktemp("encoders") / "narrow", width=16, layers=1, seed=5)
 
 
 @pytest.fixture(scope="session")
@@ -142,6 +153,7 @@ def prepared_folder(
 ) -> Path:
     """Prepared inputs of trials on the small data folder; `sentences.txt` holds the corpus rows, one a line."""
     from distilbench.data.folder import Limits, folder_corpus
+    from distilbench.data.needs import Needs
     from distilbench.encoder import EncoderSpec
     from distilbench.prepare.encode import encode_corpus
     from distilbench.prepare.pca import pca_artifact
@@ -150,7 +162,7 @@ def prepared_folder(
     from distilbench.store import ArtifactStore
 
     root = tmp_path_factory.mktemp("prepared")
-    corpus = folder_corpus(data_folder, Limits())
+    corpus = folder_corpus(data_folder, Limits(), Needs(triplets=True))
     teacher, store = EncoderSpec(str(encoder_folder)), ArtifactStore(root / "store")
     key = corpus.sentences_fingerprint
     vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test")

@@ -22,6 +22,15 @@ SPACE: dict[str, Any] = {
 }
 
 
+MCR2: dict[str, Any] = {"output_dim": 8, "lambda": 1, "clusters": 4, "lr": 0.001, "batch_size": 16}
+LABELLED: dict[str, Any] = {"output_dim": 8, "lr": 0.001, "batch_size": 16}
+
+
+def row(name: str, method: str = "mcr2", **params: Any) -> dict[str, Any]:
+    """A row of a comparison."""
+    return {"name": name, "method": method, "params": {**(MCR2 if method == "mcr2" else LABELLED), **params}}
+
+
 class Workplace:
     """A folder with a data folder, a teacher and a search space that a test may spoil, and the command on them."""
 
@@ -29,9 +38,10 @@ class Workplace:
         self.root = root
         self.data = Path(shutil.copytree(data, root / "data"))
         self.teacher = Path(shutil.copytree(teacher, root / "teacher"))
-        self.space = root / "space.yaml"
+        self.space, self.rows = root / "space.yaml", root / "rows.yaml"
         self.runs, self.reports, self.store = root / "runs", root / "reports", root / "store"
         self.write_space()
+        self.write_rows(row("good"))
 
     def write_space(self, **sections: dict[str, Any]) -> None:
         raw = json.loads(json.dumps(SPACE))
@@ -50,6 +60,16 @@ class Workplace:
         # The last of two equal options counts, so a test may replace any of these.
         return CliRunner().invoke(app, ["sweep", "--method", method, *options, "--name", "mine", *more])
 
+    def compare(self, *more: str) -> Result:
+        folders = {"data": self.data, "teacher": self.teacher, "runs": self.runs, "reports": self.reports}
+        options = [
+            text for name, folder in (folders | {"store": self.store}).items() for text in (f"--{name}", str(folder))
+        ]
+        return CliRunner().invoke(app, ["compare", str(self.rows), *options, "--name", "mine", *more])
+
+    def write_rows(self, *rows: dict[str, Any]) -> None:
+        self.rows.write_text(yaml.safe_dump({"rows": list(rows)}))
+
     def files(self) -> list[Path]:
         """Everything below the folders that a sweep writes to; the lock file of a run is no result."""
         written = [p for top in (self.runs, self.reports, self.store) for p in [top, *top.rglob("*")] if p.exists()]
@@ -65,6 +85,14 @@ def place(tmp_path: Path, data_folder: Path, encoder_folder: Path, monkeypatch: 
     monkeypatch.setattr("distilbench.pipeline.ray_cluster", no_ray)
     monkeypatch.chdir(tmp_path)
     return Workplace(tmp_path, data_folder, encoder_folder)
+
+
+class Reached(Exception):
+    """Raised where Ray would be started."""
+
+
+def reached(*_: object) -> None:
+    raise Reached
 
 
 def refused(result: Result, *wanted: str) -> None:
@@ -101,7 +129,7 @@ Spoil = Callable[[Workplace], object]
 
 BAD: list[tuple[str, Spoil, list[str], list[str]]] = [
     # What is spoiled, how, further options, what the message must hold.
-    ("unknown method", lambda p: None, ["--method", "mcr3"], ["--method mcr3", "hpd, mcr2"]),
+    ("unknown method", lambda p: None, ["--method", "mcr3"], ["--method mcr3", "expected one of ", "hpd", "mcr2"]),
     (
         "unknown parameter",
         lambda p: p.write_space(fixed={"lamda": 3}),
@@ -132,7 +160,7 @@ BAD: list[tuple[str, Spoil, list[str], list[str]]] = [
         "dimension above the teacher's",
         lambda p: p.write_space(parameters={"output_dim": {"choices": [8, 33]}}),
         [],
-        ["space.yaml: output_dim: 33 is above the 32 dimensions of teacher teacher"],
+        ["space.yaml: output_dim: 33 is above the 32 dimensions of teacher or student"],
     ),
     ("no data folder", lambda p: shutil.rmtree(p.data), [], ["data: no such folder"]),
     ("no usable set", remove_sets, [], ["data: no usable set in it", "sts/STSB.dev.tsv"]),
@@ -192,6 +220,7 @@ BAD: list[tuple[str, Spoil, list[str], list[str]]] = [
         ["--max-tokens", "65"],
         ["--max-tokens 65", "64 tokens"],
     ),
+    ("another quantisation", lambda p: None, ["--quantise", "int4"], ["--quantise int4: expected int8, binary"]),
     ("name with a slash", lambda p: None, ["--name", "a/b"], ["--name 'a/b': expected a plain folder name"]),
     ("name of the parent", lambda p: None, ["--name", ".."], ["--name '..'"]),
 ]
@@ -211,6 +240,98 @@ def test_bad_input_is_refused_and_nothing_is_written(
     refused(place.sweep(*options), *wanted)
     assert place.files() == []
     assert not place.runs.exists() or not any(p.is_dir() for p in place.runs.iterdir())
+
+
+BAD_ROWS: list[tuple[str, Spoil, list[str], list[str]]] = [
+    # Of a comparison; every kind of bad row is in test_configurations.py.
+    ("no file", lambda p: p.rows.unlink(), [], ["rows.yaml: cannot be read: No such file"]),
+    ("not YAML", lambda p: p.rows.write_text("rows: ["), [], ["rows.yaml: not YAML: "]),
+    (
+        "unknown method",
+        lambda p: p.write_rows(row("good"), row("bad", "mcr3")),
+        [],
+        ["rows.yaml: row 'bad': method is 'mcr3'; expected one of ", "hpd"],
+    ),
+    (
+        "value out of range",
+        lambda p: p.write_rows(row("good"), row("bad", "ibkd", tau=0)),
+        [],
+        ["rows.yaml: row 'bad': tau: the value is 0: ", "greater than 0"],
+    ),
+    ("unknown row", lambda p: None, ["--row", "better"], ["--row better: no such row; expected one of 'good'"]),
+    (
+        "dimension above the teacher's",
+        lambda p: p.write_rows(row("bad", output_dim=33)),
+        [],
+        ["rows.yaml: row 'bad': output_dim: 33 is above the 32 dimensions of teacher or student"],
+    ),
+    (
+        "fewer pairs than a batch",
+        lambda p: p.write_rows(row("good"), row("bad", batch_size=65)),
+        [],
+        ["rows.yaml: row 'bad': batch_size is 65, but the corpus has only 64 similar pairs"],
+    ),
+    (
+        "fewer triplets than a batch",
+        lambda p: p.write_rows(row("bad", "contrastive", batch_size=49)),
+        [],
+        ["rows.yaml: row 'bad': batch_size is 49, but the corpus has only 48 triplets"],
+    ),
+    (
+        "no triplets",
+        lambda p: (shutil.rmtree(p.data / "nli"), p.write_rows(row("bad", "contrastive"))),
+        [],
+        ["data: the method learns from triplets; expected nli/triplets.tsv"],
+    ),
+    (
+        "a width without a projection",
+        lambda p: p.write_rows(row("bad", "mse", output_dim=16)),
+        [],
+        ["rows.yaml: row 'bad': output_dim: 16", "expected 32, the student's width (`native`)"],
+    ),
+    ("no teacher", lambda p: shutil.rmtree(p.teacher), [], ["teacher': no such folder"]),
+    (
+        "a student that cannot be",
+        lambda p: p.write_rows(row("bad", "hpd")),
+        ["--student", "layers:0,4"],
+        ["--student layers:0,4: expected rising layer numbers from 0 to 3"],
+    ),
+    ("another quantisation", lambda p: None, ["--quantise", "int8,int4"], ["--quantise int4: expected int8, binary"]),
+    ("name with a slash", lambda p: None, ["--name", "a/b"], ["--name 'a/b': expected a plain folder name"]),
+]
+
+
+@pytest.mark.parametrize(("spoil", "options", "wanted"), [b[1:] for b in BAD_ROWS], ids=[b[0] for b in BAD_ROWS])
+def test_a_bad_comparison_is_refused_and_nothing_is_written(
+    place: Workplace, spoil: Spoil, options: list[str], wanted: list[str]
+) -> None:
+    spoil(place)
+    refused(place.compare(*options), *wanted)
+    assert place.files() == []
+
+
+def test_only_the_rows_asked_for_need_what_they_need(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The bad row is not asked for, and without the labelled row no triplets are read.
+    shutil.rmtree(place.data / "nli")
+    place.write_rows(row("good"), row("bad", lr=7), row("labelled", "contrastive"))
+    monkeypatch.setattr("distilbench.pipeline.ray_cluster", reached)
+    assert isinstance(place.compare("--row", "good").exception, Reached)
+    config = json.loads((place.runs / "mine" / "config.json").read_text())
+    assert (config["rows"], config["seeds"]) == (["good"], 3)
+
+
+def test_a_comparison_of_other_settings_is_left_alone(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distilbench.pipeline.ray_cluster", reached)
+    assert isinstance(place.compare("--seeds", "1", "--steps", "5").exception, Reached)
+    config = place.runs / "mine" / "config.json"
+    before = config.read_bytes()
+    refused(place.compare("--seeds", "1", "--steps", "6"), "belong to another configuration", "steps: 5 there, 6 now")
+    refused(place.compare("--seed", "1", "--steps", "5"), "seed: 0 there, 1 now")
+    assert config.read_bytes() == before
+    place.write_rows(row("good"), row("more"))
+    assert isinstance(place.compare("--seeds", "2", "--steps", "5").exception, Reached)  # more rows, more seeds
+    # A sweep of the same name is something else.
+    refused(place.sweep(), "belong to another configuration", "method: None there, 'mcr2' now")
 
 
 HPD: dict[str, Any] = {
@@ -300,18 +421,31 @@ def test_options_out_of_range_are_named(place: Workplace, options: list[str]) ->
     assert place.files() == []
 
 
+@pytest.mark.parametrize(
+    "options",
+    [["--seeds", "0"], ["--steps", "0"], ["--seed", "-1"], ["--max-triplets", "-1"], ["--trials", "3"]],
+)
+def test_options_of_a_comparison_out_of_range_are_named(place: Workplace, options: list[str]) -> None:
+    result = place.compare(*options)
+    assert result.exit_code == 2
+    assert options[0] in result.stderr and "Traceback" not in result.output
+    assert place.files() == []
+
+
 def test_good_input_goes_on_to_the_cluster(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     # So that the tests above are refused for the reason they give, and not for another.
-    class Reached(Exception):
-        pass
-
-    def cluster(*_: object) -> None:
-        raise Reached
-
-    monkeypatch.setattr("distilbench.pipeline.ray_cluster", cluster)
+    monkeypatch.setattr("distilbench.pipeline.ray_cluster", reached)
     result = place.sweep()
     assert isinstance(result.exception, Reached)
     assert json.loads((place.runs / "mine" / "config.json").read_text())["trials"] == 2
+
+
+def test_a_native_dimension_is_the_teachers_width(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distilbench.pipeline.ray_cluster", reached)
+    place.write_space(parameters={"output_dim": {"choices": [8, "native"]}})
+    assert isinstance(place.sweep().exception, Reached)
+    config = json.loads((place.runs / "mine" / "config.json").read_text())
+    assert config["parameters"]["output_dim"]["choices"] == [8, 32]
 
 
 def test_what_is_found_and_not_found_is_printed(place: Workplace) -> None:

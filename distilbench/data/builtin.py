@@ -7,14 +7,15 @@ marked as a demonstration. Train, dev and test share no event (verb and object),
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
 from random import Random
 
+from distilbench.data.builtin_pairs import DEMO_TASKS, add_task, add_triplets
 from distilbench.data.corpus import Corpus, CorpusBuilder
-from distilbench.data.grammar import FRAMES, Meaning, Pool, Style, new_style, opposite, say, similarity, third_way
+from distilbench.data.grammar import FRAMES, Meaning, Pool, new_style, opposite, say, third_way
+from distilbench.data.meanings import Writer, fresh, graded_pairs, positions, with_less
+from distilbench.data.needs import NO_NEEDS, Needs
 from distilbench.errors import InputError
 
 NAME = "built-in demonstration"
@@ -26,29 +27,28 @@ _FRAME_SHARES = {"scene": 0.55, "headline": 0.2, "question": 0.25}  # of the tra
 _PAIRS_PER_MEANING = 3  # a meaning is said in three ways
 _SINGLES_PER_PAIR = 1 / 8  # training sentences without a partner
 
-# Where the two sentences of an STS pair differ: how many slots, and how often.
-_CHANGES: Mapping[int, float] = {0: 0.25, 1: 0.33, 2: 0.22, 3: 0.12, 4: 0.04}  # the rest: two unrelated meanings
 
-
-def builtin_corpus(size: int = 4000, seed: int = 0) -> Corpus:
+def builtin_corpus(size: int = 4000, seed: int = 0, needs: Needs = NO_NEEDS) -> Corpus:
     """The demonstration corpus, the same for the same arguments on any machine.
 
     `size` is the number of similar training pairs; the dev and test sets do not depend on it. They are "DEMO-STS"
     (everyday scenes, 750 pairs) and "DEMO-PARA" (headlines, 400 pairs), both scored from 0 (unrelated) to 5 (the same
-    meaning), and "demo-questions" (300 queries, 2,500 documents), each as "dev" and "test".
+    meaning), and "demo-questions" (300 queries, 2,500 documents), each as "dev" and "test". Where `needs` asks for them,
+    `size` triplets and the pair tasks of `builtin_pairs` come after that.
 
-    Raises InputError where `size` is below 1 or above `largest_size()`.
+    Raises InputError where `size` is below 1 or above `largest_size()`, or where there is no such pair task.
     """
-    return assemble(size, seed)[0]
+    return assemble(size, seed, needs)[0]
 
 
-def assemble(size: int, seed: int) -> tuple[Corpus, dict[str, Meaning]]:
-    """`builtin_corpus(size, seed)` and the meaning of each of its sentences. Raises InputError as that does."""
+def assemble(size: int, seed: int, needs: Needs = NO_NEEDS) -> tuple[Corpus, dict[str, Meaning]]:
+    """`builtin_corpus(size, seed, needs)` and the meaning of each of its sentences. Raises InputError as that does."""
+    tasks = needs.distinct_tasks(DEMO_TASKS)
     if not 1 <= size <= largest_size():
         raise InputError(
             f"built-in corpus: size is {size}, expected a number of training pairs from 1 to {largest_size()}"
         )
-    writer = _Writer()
+    writer = Writer()
     builder = CorpusBuilder(NAME, demonstration=True)
     _add_training(builder, writer, size, Random(f"{seed} train"))
     for split in ("dev", "test"):
@@ -56,6 +56,10 @@ def assemble(size: int, seed: int) -> tuple[Corpus, dict[str, Meaning]]:
             _add_sts(builder, writer, group, split, frame, count, Random(f"{seed} {group} {split}"))
         _add_questions(builder, writer, split, Random(f"{seed} questions {split}"))
     builder.found.append(f"{NAME}: {size} similar training pairs, seed {seed}; generated text, no published benchmark")
+    if needs.triplets:
+        add_triplets(builder, writer, _pools("train")["scene"], size, Random(f"{seed} triplets"))
+    for task in tasks:
+        add_task(builder, writer, task, _pools, seed)
     corpus = builder.build()
     return corpus, {sentence: writer.meaning_of[sentence] for sentence in corpus.sentences}
 
@@ -90,107 +94,36 @@ def _pools(split: str) -> dict[str, Pool]:
     }
 
 
-@dataclass
-class _Writer:
-    """Says meanings and remembers what each sentence means."""
-
-    meaning_of: dict[str, Meaning] = field(default_factory=dict)
-
-    def say(self, meaning: Meaning, style: Style) -> str:
-        sentence = say(meaning, style)
-        self.meaning_of[sentence] = meaning
-        return sentence
-
-
-def _fresh(pool: Pool, used: set[Meaning], rng: Random) -> Meaning:
-    """A meaning that was not drawn before."""
-    while True:
-        meaning = pool.draw(rng)
-        if meaning not in used:
-            used.add(meaning)
-            return meaning
-
-
-def _add_training(builder: CorpusBuilder, writer: _Writer, size: int, rng: Random) -> None:
+def _add_training(builder: CorpusBuilder, writer: Writer, size: int, rng: Random) -> None:
     pools = _pools("train")
     names, shares = list(_FRAME_SHARES), list(_FRAME_SHARES.values())
     used: set[Meaning] = set()
 
     def draw() -> Meaning:
-        return _fresh(pools[rng.choices(names, shares)[0]], used, rng)
+        return fresh(pools[rng.choices(names, shares)[0]], used, rng)
 
     pairs: list[tuple[str, str]] = []
     while len(pairs) < size:
         meaning, style = draw(), new_style(rng)
         said = writer.say(meaning, style)
         reworded = writer.say(meaning, opposite(style))
-        looser = writer.say(_with_less(meaning, rng) if rng.random() < 0.4 else meaning, third_way(style))
+        looser = writer.say(with_less(meaning, rng) if rng.random() < 0.4 else meaning, third_way(style))
         pairs += combinations(dict.fromkeys((said, reworded, looser)), 2)
     builder.train_pairs(*zip(*pairs[:size], strict=True))
     builder.train_on([writer.say(draw(), new_style(rng)) for _ in range(int(size * _SINGLES_PER_PAIR))])
 
 
-def _with_less(meaning: Meaning, rng: Random) -> Meaning:
-    """`meaning` with one of its details left open, where it has one that can be."""
-    slots = FRAMES[meaning.frame].slots
-    details = [i for i, s in enumerate(slots) if s.open_rate and s.weight and meaning.values[i]]
-    if not details:
-        return meaning
-    dropped = rng.choice(details)
-    return Meaning(meaning.frame, tuple("" if i == dropped else v for i, v in enumerate(meaning.values)))
-
-
 def _add_sts(
-    builder: CorpusBuilder, writer: _Writer, group: str, split: str, frame: str, count: int, rng: Random
+    builder: CorpusBuilder, writer: Writer, group: str, split: str, frame: str, count: int, rng: Random
 ) -> None:
-    """Pairs of sentences, two with the same left side, and their similarity from 0 to 5."""
-    pool, used = _pools(split)[frame], set[Meaning]()
-    rows: list[tuple[str, str, float]] = []
-    while len(rows) < count:
-        meaning, style = _fresh(pool, used, rng), new_style(rng)
-        left = writer.say(meaning, style)
-        for other, other_style in (_counterpart(meaning, style, pool, rng) for _ in range(2)):
-            right = writer.say(other, other_style)
-            if right != left:
-                rows.append((left, right, similarity(meaning, other)))
-    lefts, rights, scores = zip(*rows[:count], strict=True)
+    lefts, rights, scores = zip(*graded_pairs(_pools(split)[frame], count, writer, rng), strict=True)
     builder.add_sts(group, "", split, lefts, rights, scores)
 
 
-def _counterpart(meaning: Meaning, style: Style, pool: Pool, rng: Random) -> tuple[Meaning, Style]:
-    """A meaning to compare with, and a style so that the number of shared words does not give the similarity away.
-
-    The same meaning comes in other words; a different one mostly in the same words, but for what differs.
-    """
-    changes = rng.choices([*_CHANGES, -1], [*_CHANGES.values(), 1 - sum(_CHANGES.values())])[0]
-    if changes == 0:
-        return (meaning if rng.random() < 0.75 else _with_less(meaning, rng)), rng.choice(
-            [opposite(style), new_style(rng)]
-        )
-    if changes < 0:
-        return pool.draw(rng), new_style(rng)
-    negatable = pool.frame.name == "scene"
-    if negatable and rng.random() < 0.07:
-        flipped = "" if meaning.values[-1] else "not"
-        meaning, changes = Meaning(meaning.frame, (*meaning.values[:-1], flipped)), changes - 1
-    for position in _positions(meaning, rng)[:changes]:
-        meaning = pool.change(meaning, position, rng) or meaning
-    return meaning, rng.choices([style, opposite(style), new_style(rng)], [0.35, 0.15, 0.5])[0]
-
-
-def _positions(meaning: Meaning, rng: Random) -> list[int]:
-    """The slots that can change, in random order; a slot of great weight tends to come early."""
-    slots = FRAMES[meaning.frame].slots
-    order: Iterator[tuple[float, int]] = (
-        (rng.random() ** (1 / slot.weight), i) for i, slot in enumerate(slots) if slot.weight and meaning.values[i]
-    )
-    return [i for _, i in sorted(order, reverse=True)]
-
-
-def _add_questions(builder: CorpusBuilder, writer: _Writer, split: str, rng: Random) -> None:
+def _add_questions(builder: CorpusBuilder, writer: Writer, split: str, rng: Random) -> None:
     """Queries, the documents that ask the same, and documents that ask nearly the same or something else."""
     pool, asked = _pools(split)["question"], set[Meaning]()
-    queries = [(_fresh(pool, asked, rng), new_style(rng)) for _ in range(_QUERIES)]
+    queries = [(fresh(pool, asked, rng), new_style(rng)) for _ in range(_QUERIES)]
     query_of: dict[str, int] = {}  # document -> the query it answers; -1 for none
 
     for i, (meaning, style) in enumerate(queries):
@@ -201,7 +134,7 @@ def _add_questions(builder: CorpusBuilder, writer: _Writer, split: str, rng: Ran
         if rng.random() < 0.3 and (second := writer.say(meaning, new_style(rng))) != say(meaning, style):
             query_of[second] = i
         for _ in range(_NEAR_MISSES):
-            near_miss = pool.change(meaning, rng.choice(_positions(meaning, rng)), rng)
+            near_miss = pool.change(meaning, rng.choice(positions(meaning, rng)), rng)
             if near_miss is not None and near_miss not in asked:
                 miss_style = rng.choices([answer_style, style, new_style(rng)], [0.6, 0.1, 0.3])[0]
                 query_of[writer.say(near_miss, miss_style)] = -1

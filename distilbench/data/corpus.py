@@ -99,6 +99,8 @@ class Corpus:
     demonstration: bool = False
     triplets_T3: Rows = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
     pair_tasks: tuple[PairTask, ...] = ()
+    augmented: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Rows of sentences made from the training sentences, which are not among `train`."""
 
     @functools.cached_property
     def sentences_fingerprint(self) -> str:
@@ -125,6 +127,8 @@ class Corpus:
                 digest.update(column.tobytes() + b"|")
         if len(self.triplets_T3):
             digest.update(b"triplets" + self.triplets_T3.tobytes())
+        if len(self.augmented):
+            digest.update(b"augmented" + self.augmented.tobytes())
         for pair_task in self.pair_tasks:
             digest.update(json.dumps([pair_task.name, pair_task.kind, pair_task.classes]).encode())
             for name, split in sorted(pair_task.splits.items()):

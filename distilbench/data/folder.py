@@ -1,28 +1,30 @@
 """A local data folder (`--data DIR`): what is found is used, what is expected and absent is said.
 
-sts/NAME.tsv, sts/NAME.SUBSET.tsv        sentence1 sentence2 score          STS12-16, STSB.dev, SICK.test, ...
+sts/NAME[.SUBSET][.SPLIT].tsv            sentence1 sentence2 score          STS12-16, STSB.dev, SICK.test, ...
 quora/pairs.tsv[.gz]                     question1 question2 is_duplicate split
 quora/corpus.tsv[.gz]                    doc_id text is_beir_query
 quora/retrieval/{queries,qrels}.SPLIT.tsv   query_id text; query_id doc_id score
 cqadupstack/*.dup_pairs.tsv              is_duplicate title1 title2
 unlabeled/*.tsv[.gz]                     text
+
+Triplets and labelled pair tasks are read only where a method needs them: see `triplets` and `pair_tasks`.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
+from distilbench.data.needs import NO_NEEDS, Needs
+from distilbench.data.pair_tasks import FORMATS, SPLITS, add_pair_tasks, read_pair_task
+from distilbench.data.tables import either, sample
+from distilbench.data.triplets import add_triplets
 from distilbench.data.tsv import flag, number, read_tsv, sentence
 from distilbench.errors import InputError
 
 STS_EXPECTED = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB.dev", "STSB.test", "SICK.test")
-SPLITS = ("train", "dev", "test")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,23 +32,30 @@ class Limits:
     """How much of a large folder to use; None means all. Samples are drawn with a fixed seed.
 
     `pairs`: similar pairs to train on; `sentences`: unlabelled training sentences; `documents`: documents of a
-    retrieval set, of which those that answer a query are always kept.
+    retrieval set, of which those that answer a query are always kept; `triplets`: triplets to train on; `labelled`:
+    training pairs of each pair task, whose dev and test sets are never cut.
     """
 
     pairs: int | None = 20_000
     sentences: int | None = 20_000
     documents: int | None = 20_000
+    triplets: int | None = 20_000
+    labelled: int | None = 20_000
 
 
-def folder_corpus(root: Path, limits: Limits) -> Corpus:
-    """Read `root`; evaluation sentences (STS dev and test, retrieval queries) are kept out of the training ones.
+def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS) -> Corpus:
+    """Read `root`; evaluation sentences are kept out of the training ones.
+
+    These are the sentences of STS dev and test sets, retrieval queries, and the sentences of dev and test sets of the
+    pair tasks in `needs`. What `needs` adds comes after the sentences of a corpus without needs.
 
     Raises:
-        InputError: the folder is not there, holds nothing usable, lacks a dev STS set or training text, or a file in it
-            is malformed (file, row and value are named).
+        InputError: the folder is not there, holds nothing usable, lacks a dev STS set, training text or something in
+            `needs`, or a file in it is malformed (file, row and value are named).
     """
     if not root.is_dir():
         raise InputError(f"--data {root}: no such folder")
+    task_names = needs.distinct_tasks(FORMATS)
     builder = CorpusBuilder(name=root.resolve().name)
     _read_sts(root / "sts", builder)
     evaluation = set(builder.sentences)
@@ -54,7 +63,12 @@ def folder_corpus(root: Path, limits: Limits) -> Corpus:
         evaluation |= _read_quora_retrieval(root / "quora", split, limits, builder)
     pairs = [*_quora_pairs(root / "quora", builder), *_duplicate_titles(root / "cqadupstack", builder)]
     sentences = _unlabelled(root / "unlabeled", builder)
-    _add_training(builder, pairs, sentences, evaluation, limits)
+    tasks = [read_pair_task(root, name) for name in task_names]
+    asked = evaluation.union(*(task.evaluation for task in tasks))
+    _add_training(builder, pairs, sentences, evaluation, asked, limits)
+    add_pair_tasks(tasks, limits.labelled, asked, builder)
+    if needs.triplets:
+        add_triplets(root, limits.triplets, asked, builder)
     corpus = builder.build()
     if not corpus.sts and not corpus.retrieval and not len(corpus.train):
         raise InputError(
@@ -71,14 +85,11 @@ def folder_corpus(root: Path, limits: Limits) -> Corpus:
     return corpus
 
 
-def _either(folder: Path, name: str) -> Path | None:
-    return next((p for p in (folder / name, folder / f"{name}.gz") if p.is_file()), None)
-
-
 def _read_sts(folder: Path, builder: CorpusBuilder) -> None:
     for path in sorted(folder.glob("*.tsv")):
-        group, _, rest = path.name.removesuffix(".tsv").partition(".")
-        split, subset = (rest, "") if rest in SPLITS else ("test", rest)
+        group, *rest = path.name.removesuffix(".tsv").split(".")
+        split = rest.pop() if rest and rest[-1] in SPLITS else "test"
+        subset = ".".join(rest)
         if split == "train":
             continue
         left, right, score = [], [], []
@@ -92,24 +103,28 @@ def _read_sts(folder: Path, builder: CorpusBuilder) -> None:
             )
         builder.add_sts(group, subset, split, left, right, score)
         builder.found.append(f"sts/{path.name}: {len(score)} pairs ({split})")
-    present = {s.group for s in builder.sts} | {f"{s.group}.{s.split}" for s in builder.sts}
+    present = {s.group for s in builder.sts if s.split == "test"} | {f"{s.group}.{s.split}" for s in builder.sts}
     builder.missing += [f"sts/{name}" for name in STS_EXPECTED if name not in present]
 
 
 def _read_quora_retrieval(folder: Path, split: str, limits: Limits, builder: CorpusBuilder) -> set[str]:
-    queries_file = _either(folder / "retrieval", f"queries.{split}.tsv")
-    qrels_file = _either(folder / "retrieval", f"qrels.{split}.tsv")
-    corpus_file = _either(folder, "corpus.tsv")
+    queries_file = either(folder / "retrieval", f"queries.{split}.tsv")
+    qrels_file = either(folder / "retrieval", f"qrels.{split}.tsv")
+    corpus_file = either(folder, "corpus.tsv")
     if not (queries_file and qrels_file and corpus_file):
         builder.missing.append(f"quora retrieval, {split} (corpus, queries and qrels)")
         return set()
     text_of: dict[str, str] = {}
+    seen: set[tuple[str, ...]] = set()
     for row, (doc, text, is_query) in read_tsv(corpus_file, ("doc_id", "text", "is_beir_query")):
+        _only_once(corpus_file, row, f"doc_id {doc!r}", (doc,), seen)
         if not flag(corpus_file, row, "is_beir_query", is_query):
             text_of[doc] = sentence(corpus_file, row, "text", text)
     relevant: dict[str, list[str]] = {}
     for row, (query, doc, score) in read_tsv(qrels_file, ("query_id", "doc_id", "score")):
-        if number(qrels_file, row, "score", score) > 0:
+        is_answer = number(qrels_file, row, "score", score) > 0
+        _only_once(qrels_file, row, f"query_id {query!r} with doc_id {doc!r}", (query, doc), seen)
+        if is_answer:
             if doc not in text_of:
                 raise InputError(f"{qrels_file}, row {row}: doc_id {doc!r} is not in {corpus_file.name}")
             relevant.setdefault(query, []).append(doc)
@@ -121,7 +136,7 @@ def _read_quora_retrieval(folder: Path, split: str, limits: Limits, builder: Cor
     if not queries:
         raise InputError(f"{queries_file}: none of its queries has a relevant document in {qrels_file.name}")
     needed = dict.fromkeys(doc for query in queries for doc in relevant[query])
-    kept = [*needed, *_sample([d for d in text_of if d not in needed], _left(limits.documents, len(needed)))]
+    kept = [*needed, *sample([d for d in text_of if d not in needed], _left(limits.documents, len(needed)))]
     position = {doc: i for i, doc in enumerate(kept)}
     builder.add_retrieval(
         "quora",
@@ -134,8 +149,14 @@ def _read_quora_retrieval(folder: Path, split: str, limits: Limits, builder: Cor
     return set(queries.values())
 
 
+def _only_once(path: Path, row: int, what: str, key: tuple[str, ...], seen: set[tuple[str, ...]]) -> None:
+    if key in seen:
+        raise InputError(f"{path}, row {row}: {what} is there already; expected it once")
+    seen.add(key)
+
+
 def _quora_pairs(folder: Path, builder: CorpusBuilder) -> list[tuple[str, str]]:
-    path = _either(folder, "pairs.tsv")
+    path = either(folder, "pairs.tsv")
     if path is None:
         builder.missing.append("quora/pairs.tsv")
         return []
@@ -178,26 +199,26 @@ def _add_training(
     pairs: Sequence[tuple[str, str]],
     sentences: Sequence[str],
     evaluation: set[str],
+    asked: set[str],
     limits: Limits,
 ) -> None:
     clean_pairs = [p for p in pairs if p[0] != p[1] and not evaluation.intersection(p)]
     clean_sentences = [s for s in sentences if s not in evaluation]
-    used_pairs = _sample(clean_pairs, limits.pairs)
-    used_sentences = _sample(clean_sentences, limits.sentences)
+    drawn_pairs = sample(clean_pairs, limits.pairs)
+    drawn_sentences = sample(clean_sentences, limits.sentences)
+    # Everything drawn gets its row before the pair tasks take from it: the sentences stay those of a corpus without them.
+    for texts in ([p[0] for p in drawn_pairs], [p[1] for p in drawn_pairs], drawn_sentences):
+        builder.rows(texts)
+    used_pairs = [p for p in drawn_pairs if not asked.intersection(p)]
+    used_sentences = [s for s in drawn_sentences if s not in asked]
     builder.train_pairs([p[0] for p in used_pairs], [p[1] for p in used_pairs])
     builder.train_on(used_sentences)
     dropped = len(pairs) - len(clean_pairs) + len(sentences) - len(clean_sentences)
+    dropped += len(drawn_pairs) - len(used_pairs) + len(drawn_sentences) - len(used_sentences)
     builder.found.append(
         f"training on {len(used_pairs)} of {len(clean_pairs)} pairs and {len(used_sentences)} of {len(clean_sentences)} "
         f"sentences; {dropped} left out (identical pairs, or text that a dev or test set asks about)"
     )
-
-
-def _sample(items: Iterable[T], limit: int | None) -> list[T]:
-    everything = list(items)
-    if limit is None or len(everything) <= limit:
-        return everything
-    return random.Random(0).sample(everything, limit)
 
 
 def _left(limit: int | None, used: int) -> int | None:

@@ -1,198 +1,193 @@
-"""After the search: score the teacher, the baselines at every output dimension and the best students, on every set."""
+"""The rows of a leaderboard: teacher, baselines at every output dimension, trained students, on every set."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from optuna.trial import FrozenTrial
 from rich.console import Console
 
-from distilbench.data.corpus import Corpus, Rows
-from distilbench.encoder import EncoderSpec, default_device
-from distilbench.evaluation.sts import Embed
-from distilbench.evaluation.suite import evaluate
+from distilbench.data.corpus import Corpus
+from distilbench.evaluation.scoring import (
+    CROSS_ENCODER,
+    TEACHER,
+    Candidate,
+    Encoded,
+    encode_method,
+    encode_teacher,
+    parameters_of,
+    remove_encoded,
+    score_candidate,
+)
 from distilbench.methods import get_method
-from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.prepared import Prepared
 from distilbench.provenance import provenance
-from distilbench.records import ScoreRecord, append_records, read_records
-from distilbench.search.space import SearchSpace
-from distilbench.search.study import trial_params
-from distilbench.search.trial import build_method, trial_folder
-from distilbench.store import ArtifactStore, fingerprint, remove_folder
-from distilbench.student import describe_student
-from distilbench.training.checkpoint import load_checkpoint
+from distilbench.records import Quantisation, Score, ScoreRecord, TrialRecord, append_records, read_records
+from distilbench.search.cluster import TrialResources
+from distilbench.search.jobs import Job, Outcome, finish_jobs
+from distilbench.search.trial import build_method
+from distilbench.store import fingerprint
 
-FLOAT32 = 4
-FROZEN = "teacher (frozen)"
+BASELINES = ("pca", "random_projection")
 
 
 class Leaderboard:
     """The rows of one run. A row that is already in `scores.jsonl` (same identity) is not scored again."""
 
     def __init__(
-        self, run: Path, prepared: Prepared, corpus: Corpus, space: SearchSpace, seed: int, store: ArtifactStore
+        self, run: Path, prepared: Prepared, corpus: Corpus, quantisations: Sequence[Quantisation], console: Console
     ) -> None:
-        self.run, self.prepared, self.corpus, self.space = run, prepared, corpus, space
-        self.seed, self.store = seed, store
+        self.run, self.prepared, self.corpus, self.console = run, prepared, corpus, console
+        self.quantisations = quantisations
         self.file = run / "scores.jsonl"
         self.known = {r.record_id: r for r in read_records(self.file) if isinstance(r, ScoreRecord)}
 
-    def rows(self, best: dict[int, FrozenTrial]) -> Iterator[ScoreRecord]:
-        """Teacher, then PCA and random projection, then the students, by rising dimension."""
-        vectors, pca = self.prepared.vectors, self.prepared.pca
-        yield self._row("teacher", "teacher", vectors.width, lambda: (vectors.take, ""))
-        for d in self.space.dimensions:
-            yield self._row("baseline", "pca", d, lambda d=d: (lambda rows: pca.project(vectors.take(rows), d), ""))
-            basis_Dd = random_projection(vectors.width, d, self.seed)
-            yield self._row(
-                "baseline",
-                "random projection",
-                d,
-                lambda basis_Dd=basis_Dd: (lambda rows: vectors.take(rows) @ basis_Dd, ""),
-            )
-        for d, trial in best.items():
-            yield self._row("student", self.space.method, d, lambda trial=trial: self._student(trial), trial)
+    def references(
+        self, dimensions: Iterable[int], seed: int, cross_encoder: Sequence[Score] = ()
+    ) -> list[ScoreRecord]:
+        """Teacher, then PCA and random projection at each output dimension that the teacher has, and the cross-encoder."""
+        prepared, corpus, run = self.prepared, self.corpus, self.run.name
+        teacher = Candidate(run, "teacher", TEACHER, prepared.vectors.width, {}, seed)
+        records = self.rows(teacher, [teacher.dim], lambda: encode_teacher(prepared, corpus))
+        for d in dimensions:
+            for name in BASELINES if d <= teacher.dim else ():
+                params = {"output_dim": d}
+                candidate = Candidate(run, "baseline", name, d, params, seed)
+                records += self.rows(candidate, [d], functools.partial(_fixed, candidate, prepared, corpus))
+        if cross_encoder:
+            records.append(self._cross_encoder(cross_encoder, seed))
+        return records
 
-    def _row(
-        self,
-        role: Literal["teacher", "student", "baseline"],
-        method: str,
-        d: int,
-        source: Any,
-        trial: FrozenTrial | None = None,
-    ) -> ScoreRecord:
-        teacher = self.prepared.teacher
-        hyperparameters = {} if trial is None else trial_params(trial, self.space)
-        title = {"teacher": teacher.title, "pca": "PCA", "random projection": "Random projection"}.get(method)
-        if title is None:
-            variant = get_method(method).variant(hyperparameters)
-            title = get_method(method).title + (f" ({variant})" if variant else "")
-        trains_encoder = role == "student" and get_method(method).trains_encoder
-        identity: dict[str, Any] = {
-            "run": self.run.name,
-            "label": f"{title} d={d}",
-            "role": role,
-            "method": method,
-            "dim": d,
-            "teacher": teacher.title,
-            "start": describe_student(self.prepared.student, teacher) if trains_encoder else FROZEN,
-            "trial": None if trial is None else trial.number,
-            "hyperparameters": hyperparameters,
-            "seed": self.seed,
-            "corpus": self.corpus.name,
-            "corpus_fingerprint": self.corpus.fingerprint,
-            "demonstration": self.corpus.demonstration,
-        }
-        record_id = fingerprint([identity, self.prepared.vectors.folder.name])
-        if record_id in self.known:
-            return self.known[record_id]
-        embed, model = source()
-        scores, indexes = evaluate(embed, self.corpus)
-        record = ScoreRecord(
-            **identity,
-            record_id=record_id,
-            bytes_per_vector=FLOAT32 * d,
-            parameters=self._parameters(role, method, d, model),
-            scores=scores,
-            indexes=indexes,
-            model=model,
-            provenance=provenance(),
-        )
-        append_records(self.file, [record])
+    def _cross_encoder(self, scores: Sequence[Score], seed: int) -> ScoreRecord:
+        """The row of a cross-encoder: it scores pairs and has no embedding."""
+        candidate = Candidate(self.run.name, "baseline", CROSS_ENCODER, 0, {}, seed)
+        identity = candidate.identity(self.prepared, self.corpus, 0, "float32")
+        if identity["record_id"] not in self.known:
+            record = ScoreRecord(
+                **identity,
+                bytes_per_vector=0,
+                parameters=0,
+                scores=list(scores),
+                indexes=[],
+                model="",
+                provenance=provenance(),
+            )
+            append_records(self.file, [record])
+            self.known[record.record_id] = record
+        record = self.known[identity["record_id"]]
+        self.console.print(_line(record), markup=False)
         return record
 
-    def _student(self, trial: FrozenTrial) -> tuple[Embed, str]:
-        """Export the trial's student, and embed with it: a head on cached teacher vectors, an encoder on Ray Data."""
-        params = trial_params(trial, self.space)
-        method = build_method(self.space.method, params, self.prepared, self.seed, default_device())
-        if load_checkpoint(trial_folder(self.run, trial.number), method, None) is None:
-            raise RuntimeError(f"{trial_folder(self.run, trial.number)}: no checkpoint of the best trial in it")
-        method.eval()
-        name = f"students/{self.space.method}-d{method.params.output_dim}"
-        folder = self.run / name
-        partial = folder.with_name(folder.name + ".partial")
-        remove_folder(partial)
-        partial.parent.mkdir(parents=True, exist_ok=True)
-        rows = evaluation_rows(self.corpus)
-        # An export moves the head to the CPU, so a head embeds first; an encoder is scored as the folder it becomes.
-        vectors = None if method.trains_encoder else method.embed(rows)
-        method.export(partial)
-        if vectors is None:
-            vectors = self._encoded(partial, name, rows)
-        remove_folder(folder)
-        partial.rename(folder)
-        return from_rows(rows, vectors), name
+    def students(
+        self, jobs: Sequence[Job], prepared: Path, resources: TrialResources
+    ) -> tuple[list[ScoreRecord], list[Outcome]]:
+        """Finish the jobs whose rows are not there (side by side), then score them one after the other: searches are timed.
 
-    def _encoded(self, folder: Path, name: str, rows: Rows) -> NDArray[np.float32]:
-        sentences = tuple(self.corpus.sentences[i] for i in rows)
-        key = fingerprint([self.corpus.sentences_fingerprint, rows.tolist()])
-        spec = EncoderSpec(str(folder.resolve()))
-        label = f"Encoding with {name}"
-        encoded, _ = encode_corpus(sentences, key, spec, self.store, label=label, stored="float32")
-        return encoded.take(np.arange(len(rows)))
+        Returns the rows of all jobs that succeeded, and the outcomes of those that did not. A training of a comparison that
+        has a record is over: it gets no second one, and where it failed it is not tried again.
+        """
+        widths = {job.folder: self._widths(job) for job in jobs}
+        trials = [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
+        recorded = {_training(r): r for r in trials}
+        wanted: list[Job] = []
+        failed: list[Outcome] = []
+        for job in jobs:
+            record = None if job.candidate.trial is not None else recorded.get(_training(job.candidate))
+            if record is not None and record.state == "FAIL":
+                failed.append(Outcome(job, record.reason, tuple(record.rungs)))
+            elif not self.scored(job.candidate, widths[job.folder]):
+                wanted.append(job)
 
-    def _parameters(self, role: str, method: str, d: int, model: str) -> int:
-        """Parameters of the whole encoder: for a baseline the teacher's and its D x d matrix."""
-        if model:
-            return count_parameters(self.run / model)
-        folder = self.prepared.teacher.folder()
-        teacher = (
-            count_parameters(folder) if folder else sum(p.numel() for p in self.prepared.teacher.load().parameters())
+        def on_outcome(outcome: Outcome) -> None:
+            if outcome.failed:
+                failed.append(outcome)
+            candidate = outcome.job.candidate
+            if candidate.trial is None and _training(candidate) not in recorded:
+                record = self._trial_record(outcome, len(recorded))
+                append_records(self.run / "trials.jsonl", [record])
+                recorded[_training(candidate)] = record
+            rung = outcome.rungs[-1] if outcome.rungs else None
+            dev = f": dev {rung.metrics['dev_spearman']:.2f}" if rung and "dev_spearman" in rung.metrics else ""
+            name = outcome.job.candidate.configuration or outcome.job.model
+            self.console.print(f"trained {name}, seed {outcome.job.candidate.seed}{dev} {outcome.failed}", markup=False)
+
+        finish_jobs(wanted, prepared, self.corpus, resources, on_outcome)
+        records: list[ScoreRecord] = []
+        for job in jobs:
+            if job.folder not in {outcome.job.folder for outcome in failed}:
+                records += self.rows(job.candidate, widths[job.folder], functools.partial(_load, job.folder))
+                remove_encoded(job.folder)
+        return records, failed
+
+    def _widths(self, job: Job) -> Sequence[int]:
+        candidate = job.candidate
+        return get_method(candidate.method).widths_of(candidate.params)
+
+    def _trial_record(self, outcome: Outcome, number: int) -> TrialRecord:
+        candidate, rungs = outcome.job.candidate, list(outcome.rungs)
+        return TrialRecord(
+            run=self.run.name,
+            number=number,
+            state="FAIL" if outcome.failed else "COMPLETE",
+            reason=outcome.failed,
+            method=candidate.method,
+            params=candidate.params,
+            seed=candidate.seed,
+            dim=candidate.dim,
+            objective=rungs[-1].objective if rungs else None,
+            rungs=rungs,
+            provenance=provenance(),
         )
-        return teacher + (0 if role == "teacher" else self.prepared.vectors.width * d)
+
+    def scored(self, candidate: Candidate, widths: Sequence[int]) -> bool:
+        """Whether all of the candidate's rows are there."""
+        return all(i in self.known for i in self._ids(candidate, widths))
+
+    def rows(self, candidate: Candidate, widths: Sequence[int], encoded: Callable[[], Encoded]) -> list[ScoreRecord]:
+        """The candidate's records, scored now unless all of them are there; a line for each on the console."""
+        if not self.scored(candidate, widths):
+            vectors = encoded()
+            model = self.run / vectors.model if vectors.model else None
+            parameters = parameters_of(self.prepared, candidate.method, candidate.dim, model)
+            made = score_candidate(
+                candidate, self.prepared, self.corpus, vectors, widths, self.quantisations, parameters, self.run
+            )
+            fresh = {record.record_id: record for record in made if record.record_id not in self.known}
+            append_records(self.file, fresh.values())
+            self.known |= fresh
+        records = [self.known[i] for i in self._ids(candidate, widths)]
+        for record in records:
+            self.console.print(_line(record), markup=False)
+        return records
+
+    def _ids(self, candidate: Candidate, widths: Sequence[int]) -> Iterator[str]:
+        kinds: tuple[Quantisation, ...] = ("float32", *self.quantisations)
+        for width in widths:
+            for kind in kinds:
+                yield candidate.identity(self.prepared, self.corpus, width, kind)["record_id"]
 
 
-def score_rows(
-    run: Path,
-    prepared: Prepared,
-    corpus: Corpus,
-    space: SearchSpace,
-    best: dict[int, FrozenTrial],
-    seed: int,
-    store: ArtifactStore,
-    console: Console,
-) -> list[ScoreRecord]:
-    """All rows of the leaderboard, scored now or found in the run's `scores.jsonl`; a progress line for each."""
-    rows = []
-    for record in Leaderboard(run, prepared, corpus, space, seed, store).rows(best):
-        rows.append(record)
-        tests = [s for s in record.scores if s.split == "test" and s.variant == "all" and s.task == "sts"]
-        console.print("  ".join([f"{record.label:<24}", *(f"{s.set} {s.value:.2f}" for s in tests)]), markup=False)
-    missing = [d for d in space.dimensions if d not in best]
-    if missing:
-        console.print(f"No trial of output dimension {', '.join(map(str, missing))} was completed")
-    return rows
+def _training(of: Candidate | TrialRecord) -> str:
+    """What decides the outcome of a comparison's training. Rows that differ in their name alone have one record."""
+    return fingerprint([of.method, of.params, of.seed])
 
 
-def evaluation_rows(corpus: Corpus) -> Rows:
-    """The distinct rows that any STS or retrieval set uses, rising."""
-    sts = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
-    return np.unique(np.concatenate([*sts, *(r for t in corpus.retrieval for r in (t.queries, t.documents))]))
+def _fixed(candidate: Candidate, prepared: Prepared, corpus: Corpus) -> Encoded:
+    method = build_method(candidate.method, candidate.params, prepared, candidate.seed, "cpu")
+    return encode_method(method, corpus)
 
 
-def from_rows(rows: Rows, vectors: NDArray[np.float32]) -> Embed:
-    """Embed by looking up `vectors` of the rising `rows`."""
-    return lambda asked: vectors[np.searchsorted(rows, asked)]
+def _load(folder: Path) -> Encoded:
+    encoded = Encoded.load(folder)
+    if encoded is None:
+        raise RuntimeError(f"{folder}: its job left no vectors")
+    return encoded
 
 
-def random_projection(width: int, d: int, seed: int) -> NDArray[np.float32]:
-    """A random orthonormal basis, width x d."""
-    gaussian = np.random.default_rng([seed, d]).standard_normal((width, d))
-    return np.linalg.qr(gaussian)[0].astype(np.float32)
-
-
-def count_parameters(folder: Path) -> int:
-    """Parameters in the safetensors files of an encoder folder, read from their headers; 0 when it has none."""
-    total = 0
-    for path in folder.rglob("*.safetensors"):
-        with path.open("rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        shapes = [v["shape"] for k, v in header.items() if k != "__metadata__" and v["dtype"].startswith(("F", "BF"))]
-        total += sum(int(np.prod(shape)) for shape in shapes)
-    return total
+def _line(record: ScoreRecord) -> str:
+    tests = [s for s in record.scores if s.split == "test" and s.variant == "all" and s.task != "retrieval"]
+    scores = [f"{s.set} {s.value:.2f}" for s in tests]
+    kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
+    name = f"{record.configuration} d={record.dim}" if record.configuration else record.label
+    return "  ".join([f"{name + kind:<32}", *scores])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import faiss
 import numpy as np
@@ -49,14 +52,75 @@ def recall_at(k: int, found_QR: NDArray[np.int64], relevant: tuple[NDArray[np.in
     return 100 * float(np.mean(shares))
 
 
-def _search(index: faiss.Index, queries_QD: NDArray[np.float32], depth: int) -> tuple[NDArray[np.int64], float]:
+@contextmanager
+def faiss_threads(threads: int) -> Iterator[None]:
+    """FAISS works on `threads` threads within the block."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(threads)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+def timed(search: Callable[..., NDArray[np.int64]], *arguments: Any) -> tuple[NDArray[np.int64], float]:
+    """What `search(*arguments)` finds, and the seconds of its fastest run."""
     seconds = []
     found = np.empty((0, 0), dtype=np.int64)
     for _ in range(REPEATS):
         began = time.perf_counter()
-        _, found = index.search(queries_QD, depth)
+        found = search(*arguments)
         seconds.append(time.perf_counter() - began)
     return found, min(seconds)
+
+
+def _search(index: faiss.Index, queries_QD: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
+    return index.search(queries_QD, depth)[1]
+
+
+def index_cost(
+    task: RetrievalSet,
+    kind: Literal["flat", "ivf", "int8", "binary"],
+    found_QR: NDArray[np.int64],
+    exact_QR: NDArray[np.int64],
+    *,
+    build_s: float,
+    search_s: float,
+    size: int,
+    threads: int,
+    lists: tuple[int, int] | None = None,
+) -> IndexCost:
+    """The record of an index that found `found_QR` where the exact one finds `exact_QR` (positions, best first).
+
+    `search_s` is for all queries, `size` is in bytes, `lists` is IVF's (nlist, nprobe).
+    """
+    nlist, nprobe = lists or (None, None)
+    overlap = [np.isin(e[:10], f[:10]).mean() for e, f in zip(exact_QR, found_QR, strict=True)]
+    return IndexCost(
+        set=task.name,
+        split=task.split,
+        kind=kind,
+        nlist=nlist,
+        nprobe=nprobe,
+        documents=len(task.documents),
+        queries=len(task.queries),
+        build_s=build_s,
+        bytes=size,
+        ms_per_1000_queries=1e6 * search_s / len(task.queries),
+        threads=threads,
+        mrr10=mrr_at_10(found_QR, task.relevant),
+        recall100=recall_at(DEPTH, found_QR, task.relevant),
+        overlap10_with_flat=100 * float(np.mean(overlap)),
+    )
+
+
+def scores_of(cost: IndexCost) -> list[Score]:
+    """MRR@10 and Recall@100 of the index, as scores."""
+    common = {"task": "retrieval", "set": cost.set, "split": cost.split, "variant": "all", "n": cost.queries}
+    return [
+        Score.model_validate({**common, "metric": "mrr@10", "value": cost.mrr10}),
+        Score.model_validate({**common, "metric": "recall@100", "value": cost.recall100}),
+    ]
 
 
 def retrieval_scores(embed: Embed, task: RetrievalSet, *, threads: int = 1) -> tuple[list[Score], list[IndexCost]]:
@@ -65,10 +129,8 @@ def retrieval_scores(embed: Embed, task: RetrievalSet, *, threads: int = 1) -> t
     count, width = documents_ND.shape
     depth = min(DEPTH, count)
     nlist, nprobe = ivf_setting(count)
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(threads)
-    try:
-        costs, exact = [], np.empty((0, 0), dtype=np.int64)
+    costs, exact = [], np.empty((0, 0), dtype=np.int64)
+    with faiss_threads(threads):
         for kind in ("flat", "ivf"):
             began = time.perf_counter()
             if kind == "flat":
@@ -79,32 +141,18 @@ def retrieval_scores(embed: Embed, task: RetrievalSet, *, threads: int = 1) -> t
                 index.train(documents_ND)
             index.add(documents_ND)
             build = time.perf_counter() - began
-            found, seconds = _search(index, queries_QD, depth)
+            found, seconds = timed(_search, index, queries_QD, depth)
             exact = found if kind == "flat" else exact
-            overlap = [np.isin(e[:10], f[:10]).mean() for e, f in zip(exact, found, strict=True)]
-            costs.append(
-                IndexCost(
-                    set=task.name,
-                    split=task.split,
-                    kind=kind,
-                    nlist=nlist if kind == "ivf" else None,
-                    nprobe=nprobe if kind == "ivf" else None,
-                    documents=count,
-                    queries=len(queries_QD),
-                    build_s=build,
-                    bytes=faiss.serialize_index(index).nbytes,
-                    ms_per_1000_queries=1e6 * seconds / len(queries_QD),
-                    threads=threads,
-                    mrr10=mrr_at_10(found, task.relevant),
-                    recall100=recall_at(DEPTH, found, task.relevant),
-                    overlap10_with_flat=100 * float(np.mean(overlap)),
-                )
+            cost = index_cost(
+                task,
+                kind,
+                found,
+                exact,
+                build_s=build,
+                search_s=seconds,
+                size=faiss.serialize_index(index).nbytes,
+                threads=threads,
+                lists=(nlist, nprobe) if kind == "ivf" else None,
             )
-    finally:
-        faiss.omp_set_num_threads(before)
-    flat = costs[0]
-    common = {"task": "retrieval", "set": task.name, "split": task.split, "variant": "all", "n": flat.queries}
-    return [
-        Score.model_validate({**common, "metric": "mrr@10", "value": flat.mrr10}),
-        Score.model_validate({**common, "metric": "recall@100", "value": flat.recall100}),
-    ], costs
+            costs.append(cost)
+    return scores_of(costs[0]), costs

@@ -16,6 +16,11 @@ Embed = Callable[[Rows], NDArray[np.float32]]
 """Vectors of corpus rows, in the order asked."""
 
 
+def from_rows(rows: Rows, vectors: NDArray[np.float32]) -> Embed:
+    """Embed by looking up `vectors` of the rising `rows`."""
+    return lambda asked: vectors[np.searchsorted(rows, asked)]
+
+
 def cosine(left_PD: NDArray[np.float32], right_PD: NDArray[np.float32]) -> NDArray[np.float64]:
     """Cosine of each pair of rows, in float64; 0 where a vector is zero."""
     left, right = left_PD.astype(np.float64), right_PD.astype(np.float64)

@@ -1,6 +1,7 @@
 """Stage 3: one file per method: its loss, its head, its hyper-parameters, its paper's equation numbers.
 
-A module here with a class `Trainable` that derives from `Method` is a method, under the module's name.
+A module here, with a class `Trainable` that derives from `Method`, is a method under the module's name; `parts/` holds what
+several methods share.
 """
 
 from __future__ import annotations
@@ -11,12 +12,10 @@ import pkgutil
 from distilbench.errors import InputError
 from distilbench.methods.method import Method
 
-NOT_METHODS = {"method", "heads"}
-
 
 def method_names() -> list[str]:
     """The names that `--method` accepts."""
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name not in NOT_METHODS)
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg and m.name != "method")
 
 
 def get_method(name: str) -> type[Method]:

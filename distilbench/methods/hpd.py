@@ -1,124 +1,111 @@
 """HPD: homomorphic projective distillation (ACL Findings 2022): a small encoder fine-tuned to the teacher's PCA.
 
-Axes: B batch, D teacher width, d output dimension.
+Axes: B batch, D student width, d output dimension.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.dense import Dense
 from torch import Tensor, nn
 
-from distilbench.encoder import TOKENS_PER_BATCH, padded, token_budget_batches
-from distilbench.methods import method
+from distilbench.data.corpus import Corpus
+from distilbench.data.needs import Needs
+from distilbench.encoder import EncoderSpec
+from distilbench.methods.method import Phase, Possible
+from distilbench.methods.parts.losses import squared_distance
+from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
+from distilbench.methods.parts.unlabelled import (
+    UnlabelledParams,
+    check_unlabelled,
+    unlabelled_needs,
+    unlabelled_rows,
+    unlabelled_steps,
+)
+from distilbench.methods.parts.whitened import Whitened, WhitenedParams, spread
 from distilbench.prepare.prepared import Prepared
-from distilbench.student import load_student
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 REGRESSION_SENTENCES = 2000
 
 
-class Params(method.Params):
+class Params(UnlabelledParams, WhitenedParams, FineTuningParams):
     """Hyper-parameters; the defaults are the paper's."""
 
-    epochs: float = Field(default=3, gt=0)
-    """Passes over the training sentences; a fraction trains on part of them."""
     activation: Literal["identity", "tanh"] = "identity"
     """After the projection: none (the paper), or tanh (the released code)."""
     projection_start: Literal["random", "regression"] = "random"
     """W_s, b_s at random (the paper), or least squares from the untrained student to the targets on 2,000 sentences."""
+    ft_epochs: float = Field(default=0, ge=0)
+    """Above 0, the student is fine-tuned afterwards on labelled examples (HPD_ft of the IBKD paper)."""
 
 
-class Trainable(method.Method):
+class Trainable(Whitened):
     """Student encoder, mean pooling, linear layer to d; targets W_t^T (e_t - mean)."""
 
     params_type = Params
     title: ClassVar[str] = "HPD"
-    trains_encoder: ClassVar[bool] = True
     params: Params
 
     def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
-        if prepared.tokens is None:
-            raise ValueError("HPD needs the student's token arrays in `prepared`")
-        self.tokens = prepared.tokens
-        self.student = load_student(prepared.student, prepared.teacher, device)
-        self.pad = self.student.tokenizer.pad_token_id or 0
-        width = self.student[0].get_embedding_dimension()
-        self.targets_Nd = prepared.pca.project(prepared.vectors.take(prepared.train), params.output_dim)
-        dense = Dense(width, params.output_dim, activation_function=ACTIVATIONS[params.activation]())
+        self.rows = unlabelled_rows(params, prepared)
+        self.targets_Nd = prepared.pca.project(prepared.vectors.take(self.rows), self.trained_dim)
+        self.projection = self.linear(self.trained_dim, ACTIVATIONS[params.activation]())
         if params.projection_start == "regression":
-            self._regress(dense)
-        self.student.append(dense)
+            self._regress(self.projection)
+        self.fine_tuning = FineTuning(params, prepared, self.outputs) if params.ft_epochs else None
         self.to(device)
 
     def _regress(self, dense: Dense) -> None:
-        chosen = np.linspace(0, self.examples - 1, min(REGRESSION_SENTENCES, self.examples)).astype(np.int64)
-        x_ND = self._encode(self.prepared.train[chosen])
-        with_bias = np.hstack([x_ND, np.ones((len(x_ND), 1), dtype=np.float32)])
-        # A little ridge, since the student's D features can be nearly dependent.
-        normal = with_bias.T @ with_bias + 1e-3 * np.eye(with_bias.shape[1], dtype=np.float32)
+        chosen = spread(len(self.rows), REGRESSION_SENTENCES)
+        self.projection = None
+        x_ND = self.encode(self.rows[chosen])
+        self.projection = dense
+        with_bias = np.hstack([x_ND.astype(np.float64), np.ones((len(x_ND), 1))])
+        # The student's D features can be nearly dependent: hence double precision, and a little ridge.
+        normal = with_bias.T @ with_bias + 1e-3 * np.eye(with_bias.shape[1])
         solution = np.linalg.solve(normal, with_bias.T @ self.targets_Nd[chosen])
         with torch.no_grad():
             dense.linear.weight.copy_(torch.from_numpy(np.ascontiguousarray(solution[:-1].T)))
             dense.linear.bias.copy_(torch.from_numpy(solution[-1]))
 
     @classmethod
-    def check_corpus(cls, possible: Callable[[str], list[Any]], sentences: int, pairs: int) -> None:
-        """Enough sentences for one batch."""
-        method.check_enough("batch_size", max(possible("batch_size")), sentences, "training sentences")
+    def native_dim(cls, teacher: EncoderSpec, student: str) -> int:
+        """The student's width, or the teacher's where that is smaller: the PCA has no more directions."""
+        return min(teacher.width(), super().native_dim(teacher, student))
 
-    @property
-    def examples(self) -> int:
-        """Distinct training sentences."""
-        return len(self.prepared.train)
+    @classmethod
+    def needs(cls, possible: Possible) -> Needs:
+        """Augmented sentences; labelled examples for the fine-tuning."""
+        return unlabelled_needs(possible) | (FineTuning.needs(possible) if max(possible("ft_epochs")) else Needs())
 
-    def steps(self, budget: int) -> int:
-        """Whole batches in `epochs` passes, at most `budget`."""
-        return min(budget, max(1, round(self.params.epochs * (self.examples // self.params.batch_size))))
+    @classmethod
+    def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
+        """Enough sentences for one batch; a width to whiten from that the teacher has."""
+        super().check_corpus(possible, corpus, native)
+        check_unlabelled(possible, corpus)
+        if max(possible("ft_epochs")):
+            FineTuning.check_corpus(possible, corpus)
 
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each training sentence."""
-        return self.tokens.lengths[self.prepared.train]
+    @classmethod
+    def variant(cls, params: dict[str, Any]) -> str:
+        """Fine-tuned, augmented, whitened."""
+        told = ["fine-tuned"] * bool(params.get("ft_epochs")) + ["augmented"] * bool(params.get("augmentation"))
+        return ", ".join(filter(None, [*told, super().variant(params)]))
 
-    def _forward(self, rows: NDArray[np.int64]) -> Tensor:
-        ids = [self.tokens[int(row)] for row in rows]
-        return self.student(padded(ids, self.pad, self.device))["sentence_embedding"]
+    def phases(self) -> list[Phase]:
+        """Distillation, then the fine-tuning that was asked for."""
+        p, steps = self.params, unlabelled_steps(self.params, self.rows)
+        distil = Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss)
+        return [distil] if self.fine_tuning is None else [distil, self.fine_tuning.phase()]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Mean over the batch of ||h_s - h_t||^2 (HPD, equation 3)."""
-        h_s = self._forward(self.prepared.train[index_B])
-        h_t = torch.from_numpy(self.targets_Nd[index_B]).to(self.device)
-        return (h_s.float() - h_t).square().sum(dim=-1).mean()
-
-    def _encode(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        device = torch.device(self.device).type
-        vectors: list[NDArray[np.float32]] = []
-        batches = token_budget_batches(self.tokens.lengths[rows], TOKENS_PER_BATCH[device])
-        with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-            vectors += [self._forward(rows[batch]).float().cpu().numpy() for batch in batches]
-        out = np.empty((len(rows), vectors[0].shape[1]), dtype=np.float32)
-        out[np.concatenate(batches)] = np.concatenate(vectors)
-        return out
-
-    def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Student vectors of corpus rows, with dropout off."""
-        training = self.training
-        self.eval()
-        try:
-            return self._encode(rows)
-        finally:
-            self.train(training)
-
-    def export(self, folder: Path) -> None:
-        """Encoder, pooling, dense layer."""
-        model: SentenceTransformer = self.student.cpu()
-        model.save(str(folder), create_model_card=False)
+        h_s = self.outputs(self.rows[index_B])
+        return squared_distance(h_s.float(), torch.from_numpy(self.targets_Nd[index_B]).to(self.device))

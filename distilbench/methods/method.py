@@ -1,19 +1,31 @@
-"""What a method is to the training loop: a torch module with examples, a loss, embeddings and an export."""
+"""What a method is to the training loop: a torch module with phases of training, embeddings and an export."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
+from distilbench.data.corpus import Corpus
+from distilbench.data.needs import Needs
+from distilbench.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.prepare.prepared import Prepared
+from distilbench.records import Score
+
+Possible = Callable[[str], list[Any]]
+"""The values that a search space can give a parameter (the ends of a range)."""
+
+
+Assign = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+"""Cluster numbers of corpus rows."""
 
 
 class Params(BaseModel):
@@ -22,16 +34,55 @@ class Params(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     output_dim: int = Field(ge=1)
+
+
+class TrainedParams(Params):
+    """Hyper-parameters of every method that is trained."""
+
     lr: float = Field(gt=0, le=1)
     batch_size: int = Field(ge=2)
     weight_decay: float = Field(default=0.01, ge=0)
     warmup: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the steps in which the learning rate rises linearly from 0."""
+    """Share of a phase's steps in which the learning rate rises linearly from 0."""
     decay: bool = True
     """Whether it falls linearly to 0 afterwards."""
     betas: tuple[float, float] = (0.9, 0.999)
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of the gradient."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Of the forward pass: auto is bf16 on a GPU and fp32 on a CPU; fp16 scales the loss (AMP)."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a method's training with its own examples, loss and learning rate; AdamW starts afresh in each.
+
+    `loss` gives the loss (a scalar) of the examples numbered index_B, each in [0, examples). `begin` is called when
+    the phase is entered, also when training is resumed within it, after the parameters have been restored.
+    `trained` are the modules whose parameters it trains; None means all of the method's that require gradients.
+    """
+
+    name: str
+    examples: int
+    steps: int
+    batch_size: int
+    lr: float
+    loss: Callable[[NDArray[np.int64]], Tensor]
+    begin: Callable[[], None] = lambda: None
+    trained: Sequence[nn.Module] | None = None
+
+
+def epoch_steps(epochs: float, examples: int, batch_size: int) -> int:
+    """Whole batches in so many passes over the examples, at least one."""
+    return max(1, round(epochs * (examples // batch_size)))
+
+
+def within_budget(phases: list[Phase], budget: int) -> list[Phase]:
+    """The phases, all shortened by the same factor where together they take more than `budget` steps."""
+    total = sum(phase.steps for phase in phases)
+    if total <= budget:
+        return phases
+    return [replace(p, steps=max(1, p.steps * budget // total)) for p in phases]
 
 
 def check_enough(parameter: str, value: int, available: int, what: str) -> None:
@@ -42,8 +93,20 @@ def check_enough(parameter: str, value: int, available: int, what: str) -> None:
         )
 
 
-class Method(nn.Module, ABC):
-    """One trial's model on prepared data. Parameters that require gradients are trained and saved, the rest is frozen."""
+class Learner(nn.Module, ABC):
+    """What the training loop trains. Parameters that require gradients are trained and saved, the rest is frozen."""
+
+    params: Any
+    """`TrainedParams`, or `Params` where there is no phase."""
+    device: str
+
+    @abstractmethod
+    def phases(self) -> list[Phase]:
+        """The phases of a whole training, in order; none for a learner without training."""
+
+
+class Method(Learner):
+    """One trial's model on prepared data."""
 
     params_type: ClassVar[type[Params]]
     title: ClassVar[str]
@@ -56,28 +119,32 @@ class Method(nn.Module, ABC):
         self.params, self.prepared, self.device = params, prepared, device
 
     @classmethod
-    @abstractmethod
-    def check_corpus(cls, possible: Callable[[str], list[Any]], sentences: int, pairs: int) -> None:
-        """Check that a corpus of so many training sentences and similar pairs is enough.
+    def native_dim(cls, teacher: EncoderSpec, student: str) -> int:
+        """The output dimension that `native` stands for in a search space: the teacher's width, for a head on it."""
+        return teacher.width()
 
-        `possible(name)` are the values that a search space can give a parameter (the ends of a range).
+    @classmethod
+    def needs(cls, possible: Possible) -> Needs:
+        """What the corpus must have beyond sentences, similar pairs and STS sets."""
+        return Needs()
+
+    @classmethod
+    def needs_logits(cls, possible: Possible) -> bool:
+        """Whether it learns from a cross-encoder's logits of its pair task."""
+        return False
+
+    @classmethod
+    def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
+        """Check that the corpus is enough for every possible setting, and every output dimension can be had.
+
+        `native` is what `native_dim` said.
 
         Raises:
             InputError: it is not; the message names the parameter, the value and what there is.
         """
-
-    @property
-    @abstractmethod
-    def examples(self) -> int:
-        """How many training examples there are."""
-
-    @abstractmethod
-    def steps(self, budget: int) -> int:
-        """Optimiser steps of a whole trial; `budget` is the search space's."""
-
-    @abstractmethod
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """The loss (a scalar) of the examples numbered `index_B`, each in [0, examples)."""
+        widest = max(possible("output_dim"))
+        if widest > native:
+            raise InputError(f"output_dim: {widest} is above the {native} dimensions of teacher or student")
 
     @abstractmethod
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -85,13 +152,22 @@ class Method(nn.Module, ABC):
 
     @abstractmethod
     def export(self, folder: Path) -> None:
-        """Save the student as a sentence-transformers folder that needs no code of ours."""
+        """Save the student as a sentence-transformers folder."""
+
+    @classmethod
+    def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
+        """Leading dimensions at which the embedding is meant to be used; more than one for a Matryoshka."""
+        return (int(params["output_dim"]),)
+
+    def task_scores(self, split: Literal["dev", "test"]) -> list[Score]:
+        """Scores on the method's own task, the first of dev being the objective; none: STS Spearman beside PCA is."""
+        return []
+
+    def assign(self) -> Assign | None:
+        """The method's own clusters: corpus rows -> cluster numbers; None when it has no clusters."""
+        return None
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
         """What tells two students of this method and dimension apart in a table; "" when nothing does."""
         return ""
-
-    def lengths(self) -> NDArray[np.int64] | None:
-        """Tokens of each example, for batches of similar length; None when all cost the same."""
-        return None

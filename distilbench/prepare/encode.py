@@ -110,6 +110,21 @@ def encode_corpus(
 def _run(
     items: list[dict[str, Any]], total: int, spec: EncoderSpec, folder: Path, device: str, stored: Stored, label: str
 ) -> None:
+    arguments = {"spec": spec.absolute(), "folder": folder, "device": device, "threads": 1, "stored": stored}
+    run_pool(ShardEncoder, arguments, items, total, device, label, "sentences")
+
+
+def run_pool(
+    worker: type, arguments: dict[str, Any], items: list[dict[str, Any]], total: int, device: str, label: str, unit: str
+) -> None:
+    """Give each of `items` to a Ray Data actor `worker(**arguments)`, one actor per CPU or share of a GPU.
+
+    A worker returns the columns `count` (how many of the `total` it has done, for the progress bar in `unit`) and `error`
+    ("" when all is well) beside its own.
+
+    Raises:
+        InputError: a worker has returned an `error`.
+    """
     import ray
     import ray.data
 
@@ -120,14 +135,8 @@ def _run(
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False  # ours counts sentences, theirs counts blocks
     dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-        ShardEncoder,
-        fn_constructor_kwargs={
-            "spec": spec.absolute(),
-            "folder": folder,
-            "device": device,
-            "threads": 1,
-            "stored": stored,
-        },
+        worker,
+        fn_constructor_kwargs=arguments,
         compute=ray.data.ActorPoolStrategy(size=workers),
         batch_size=1,
         num_cpus=1,
@@ -148,4 +157,4 @@ def _run(
                 raise InputError(row["error"])
             progress.advance(task, row["count"])
             speed = progress.tasks[task].speed
-            progress.update(task, rate=f"{speed:,.0f} sentences/s" if speed else "")
+            progress.update(task, rate=f"{speed:,.0f} {unit}/s" if speed else "")

@@ -53,11 +53,16 @@ def load_pca(folder: Path) -> Pca:
     return Pca(*(np.load(folder / name, allow_pickle=False) for name in ("mean.npy", "axes.npy")))
 
 
+def sample(train: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows that statistics of the teacher's embeddings are taken from: all, or a fixed sample of `SAMPLE`."""
+    if len(train) <= SAMPLE:
+        return train
+    return np.sort(np.random.default_rng(0).choice(train, SAMPLE, replace=False))
+
+
 def pca_artifact(vectors: ShardedArray, train: NDArray[np.int64], store: ArtifactStore) -> Path:
     """The folder with the axes of the training sentences (a fixed sample of at most `SAMPLE`), fitted if not there."""
-    rows = train
-    if len(train) > SAMPLE:
-        rows = np.sort(np.random.default_rng(0).choice(train, SAMPLE, replace=False))
+    rows = sample(train)
     parts = {
         "vectors": vectors.folder.name,
         "rows": hashlib.sha256(rows.tobytes()).hexdigest(),

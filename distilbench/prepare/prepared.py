@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import Corpus, Rows
+from distilbench.data.corpus import Corpus, PairSplit, PairTask, Rows
 from distilbench.encoder import EncoderSpec
 from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.records import selection_groups
 from distilbench.store import ShardedArray, save_array, write_json
 from distilbench.student import absolute_student
+
+LOGITS = "logits.npy"
+"""In the artifact of a cross-encoder's logits: pairs x outputs, float32."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,12 @@ class Prepared:
     train: Rows
     pairs_P2: Rows
     dev: tuple[DevSet, ...]
+    triplets_T3: Rows = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
+    augmented: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    pair_task: PairTask | None = None
+    """The labelled pair task of a method that learns one."""
+    logits_PC: NDArray[np.float32] | None = None
+    """The cross-encoder teacher's logits for the task's training pairs."""
 
 
 def selection_sets(corpus: Corpus) -> list[DevSet]:
@@ -58,11 +68,21 @@ def save_prepared(
     vectors: ShardedArray,
     pca: Path,
     tokens: Path | None,
+    pair_task: PairTask | None = None,
+    logits: Path | None = None,
 ) -> None:
-    """Write the row numbers of the training and dev sets, and where the artifacts are, into `folder`."""
+    """Write the row numbers of the training and dev sets, and where the artifacts are, into `folder`.
+
+    `logits` is the artifact folder with the cross-encoder's logits for the training pairs of `pair_task`.
+    """
     dev = selection_sets(corpus)
     save_array(folder / "train.npy", corpus.train)
     save_array(folder / "pairs.npy", corpus.pairs_P2)
+    save_array(folder / "triplets.npy", corpus.triplets_T3)
+    save_array(folder / "augmented.npy", corpus.augmented)
+    for name, split in pair_task.splits.items() if pair_task else ():
+        save_array(folder / f"task-{name}-rows.npy", np.stack([split.left_P, split.right_P]))
+        save_array(folder / f"task-{name}-target.npy", split.target_P)
     for i, s in enumerate(dev):
         save_array(folder / f"dev-{i}-rows.npy", np.stack([s.left_P, s.right_P]))
         save_array(folder / f"dev-{i}-score.npy", s.score_P)
@@ -75,6 +95,8 @@ def save_prepared(
             "pca": str(pca),
             "tokens": None if tokens is None else str(tokens),
             "dev": [s.name for s in dev],
+            "task": None if pair_task is None else {**vars(pair_task), "splits": sorted(pair_task.splits)},
+            "logits": None if logits is None else str(logits),
         },
     )
 
@@ -96,4 +118,18 @@ def load_prepared(folder: Path) -> Prepared:
         train=np.load(folder / "train.npy", allow_pickle=False),
         pairs_P2=np.load(folder / "pairs.npy", allow_pickle=False),
         dev=tuple(dev),
+        triplets_T3=np.load(folder / "triplets.npy", allow_pickle=False),
+        augmented=np.load(folder / "augmented.npy", allow_pickle=False),
+        pair_task=_load_task(folder, kept["task"]),
+        logits_PC=None if kept["logits"] is None else np.load(Path(kept["logits"]) / LOGITS, allow_pickle=False),
     )
+
+
+def _load_task(folder: Path, kept: dict[str, Any] | None) -> PairTask | None:
+    if kept is None:
+        return None
+    splits = {}
+    for name in kept["splits"]:
+        left, right = np.load(folder / f"task-{name}-rows.npy", allow_pickle=False)
+        splits[name] = PairSplit(left, right, np.load(folder / f"task-{name}-target.npy", allow_pickle=False))
+    return PairTask(**{**kept, "classes": tuple(kept["classes"]), "splits": splits})

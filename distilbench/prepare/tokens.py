@@ -23,10 +23,9 @@ class Tokens:
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
 
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each sentence, special tokens included."""
-        return np.diff(self.offsets)
+    def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of the sentences `rows`, special tokens included."""
+        return np.asarray(self.offsets[rows + 1] - self.offsets[rows])
 
     def __getitem__(self, row: int) -> NDArray[np.int32]:
         return self.ids[self.offsets[row] : self.offsets[row + 1]]

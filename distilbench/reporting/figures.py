@@ -53,14 +53,20 @@ _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 
 
 class QualityPoint(NamedTuple):
-    """One encoder: `quality` x 100, `retention` in percent of its teacher's quality."""
+    """One encoder: `quality` x 100, `retention` in percent of its teacher's quality.
+
+    `interval` is half the width of the quality's 95 % interval over `seeds` seeds, None for one seed.
+    """
 
     label: str
     role: str
     method: str
     dim: int
+    quantisation: str
     bytes_per_vector: int
     quality: float
+    interval: float | None
+    seeds: int
     retention: float | None
     pareto: bool
 
@@ -79,16 +85,17 @@ class QualityBytes(NamedTuple):
 
 
 class MethodLine(NamedTuple):
-    """All encoders of one method, and the line through the one of each dimension that was best on dev."""
+    """All encoders of one method and quantisation, and the line through the best on dev of each dimension."""
 
     method: str
     role: str
+    quantisation: str
     points: tuple[QualityPoint, ...]
     line: tuple[tuple[int, float], ...]
 
 
 class QualityDim(NamedTuple):
-    """Quality against dimension, one entry per method. `teachers`: label and quality, drawn as levels."""
+    """Quality against dimension, per method and quantisation. `teachers`: name and quality, drawn as levels."""
 
     methods: tuple[MethodLine, ...]
     teachers: tuple[tuple[str, float], ...]
@@ -100,6 +107,7 @@ class TrialPoint(NamedTuple):
     """A trial: its own optimiser steps, the steps spent when it ended, and its last dev objective (None: no value)."""
 
     number: int
+    seed: int
     method: str
     state: str
     steps: int
@@ -144,32 +152,32 @@ def compute_quality_bytes(board: Leaderboard, variant: Variant = "all") -> Quali
 
 
 def compute_quality_dim(board: Leaderboard, variant: Variant = "all") -> QualityDim:
-    """Every row that has a test average, by method; the teachers' rows become levels.
+    """Every row that has a test average, by method and quantisation; the teachers' rows become levels.
 
-    Where a method has several rows of one dimension its line passes through the one with the best dev score (the first
+    Where these have several rows of one dimension the line passes through the one with the best dev score (the first
     row where none has one): choosing by the test score would flatter methods with more rows.
     """
     teachers: dict[tuple[str, float], None] = {}
-    by_method: dict[tuple[str, str], list[tuple[float, QualityPoint]]] = {}
+    by_method: dict[tuple[str, str, str], list[tuple[float, QualityPoint]]] = {}
     for row in board.rows:
         point = _point(board, row, variant)
         if point is None:
             continue
         if row.record.role == "teacher":
-            teachers[row.record.label, point.quality] = None
+            teachers[_quantised(point.label, point.quantisation), point.quality] = None
             continue
         dev = board.cell(row, DEV).value
-        by_method.setdefault((row.record.method, row.record.role), []).append(
+        by_method.setdefault((point.method, point.role, point.quantisation), []).append(
             (dev if dev is not None else float("-inf"), point)
         )
     methods = []
-    for (method, role), scored in sorted(by_method.items(), key=lambda item: item[0]):
+    for key, scored in sorted(by_method.items(), key=lambda item: item[0]):
         chosen: dict[int, tuple[float, QualityPoint]] = {}
         for dev, point in scored:
             if point.dim not in chosen or dev > chosen[point.dim][0]:
                 chosen[point.dim] = (dev, point)
         line = tuple((dim, chosen[dim][1].quality) for dim in sorted(chosen))
-        methods.append(MethodLine(method, role, tuple(point for _, point in scored), line))
+        methods.append(MethodLine(*key, tuple(point for _, point in scored), line))
     return QualityDim(tuple(methods), tuple(teachers), board.sts_sets, variant)
 
 
@@ -191,7 +199,7 @@ def compute_learning(records: Iterable[TrialRecord | ScoreRecord], limit: int = 
 
 
 def draw_quality_bytes(data: QualityBytes, palette: Palette = LIGHT) -> go.Figure:
-    """Bytes on a logarithmic axis; teacher, baselines and students by colour and marker, the front as a line."""
+    """Bytes on a logarithmic axis; roles by colour and marker, the front as a line, intervals as bars."""
     figure = go.Figure()
     for front in data.fronts:
         figure.add_scatter(
@@ -224,6 +232,7 @@ def draw_quality_bytes(data: QualityBytes, palette: Palette = LIGHT) -> go.Figur
                     "opacity": [1.0 if point.pareto else 0.6 for point in points],
                     "line": {"width": 2 if "open" in symbol else 0, "color": colour},
                 },
+                error_y=_error_bars(points, colour),
                 hovertext=[_hover(point) for point in points],
                 hoverinfo="text",
             )
@@ -238,7 +247,7 @@ def draw_quality_dim(data: QualityDim, palette: Palette = LIGHT) -> go.Figure:
     for index, method in enumerate(data.methods):
         colour = palette.methods[index % len(palette.methods)]
         symbol = _SYMBOLS[index % len(_SYMBOLS)] + ("-open" if method.role == "baseline" else "")
-        name = _plain(method.method)
+        name = _plain(_quantised(method.method, method.quantisation))
         figure.add_scatter(
             x=[dim for dim, _ in method.line],
             y=[quality for _, quality in method.line],
@@ -322,12 +331,15 @@ def _point(board: Leaderboard, row: Row, variant: Variant) -> QualityPoint | Non
     if cell.value is None:
         return None
     return QualityPoint(
-        label=record.label,
+        label=row.name,
         role=record.role,
         method=record.method,
         dim=record.dim,
+        quantisation=record.quantisation,
         bytes_per_vector=record.bytes_per_vector,
         quality=cell.value,
+        interval=cell.interval,
+        seeds=cell.seeds,
         retention=cell.retention,
         pareto=row.pareto[variant],
     )
@@ -341,7 +353,7 @@ def _run_learning(run: str, trials: Sequence[TrialRecord], limit: int) -> RunLea
         steps = max((rung.step for rung in trial.rungs), default=0)
         spent += steps
         objective = finite(trial.objective)
-        points.append(TrialPoint(trial.number, trial.method, trial.state, steps, spent, objective))
+        points.append(TrialPoint(trial.number, trial.seed, trial.method, trial.state, steps, spent, objective))
         if trial.state == "COMPLETE" and objective is not None and (not best or objective > best[-1][1]):
             best.append((spent, objective))
     if best and spent > best[-1][0]:
@@ -357,18 +369,36 @@ def _plain(text: str, longest: int = 60) -> str:
     return html.escape(cut, quote=False)
 
 
+def _quantised(name: str, quantisation: str) -> str:
+    return name if quantisation == "float32" else f"{name}, {quantisation}"
+
+
+def _error_bars(points: Sequence[QualityPoint], colour: str) -> dict[str, object]:
+    """Bars without caps, so that the bar of length 0 of a point without an interval is nothing at all."""
+    return {
+        "type": "data",
+        "array": [point.interval or 0.0 for point in points],
+        "visible": any(point.interval for point in points),
+        "color": colour,
+        "thickness": 1.5,
+        "width": 0,
+    }
+
+
 def _hover(point: QualityPoint) -> str:
+    spread = "" if point.interval is None else f" ± {point.interval:.2f} ({point.seeds} seeds)"
     kept = "" if point.retention is None else f" ({point.retention:.1f} % of teacher)"
     front = "<br>on the Pareto front" if point.pareto else ""
+    size = f"{point.dim:,} dimensions, {point.bytes_per_vector:,} bytes"
     return (
         f"<b>{_plain(point.label)}</b><br>{_plain(point.method)}, {point.role}<br>"
-        f"{point.quality:.2f}{kept}<br>{point.dim:,} dimensions, {point.bytes_per_vector:,} bytes{front}"
+        f"{point.quality:.2f}{spread}{kept}<br>{_quantised(size, point.quantisation)}{front}"
     )
 
 
 def _trial_hover(point: TrialPoint) -> str:
     return (
-        f"<b>Trial {point.number}</b>, {point.state.lower()}<br>{_plain(point.method)}<br>"
+        f"<b>Trial {point.number}</b>, seed {point.seed}, {point.state.lower()}<br>{_plain(point.method)}<br>"
         f"objective {point.objective:.4g}<br>{point.steps:,} steps"
     )
 

@@ -7,7 +7,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from distilbench.records import ScoreRecord, TrialRecord, append_records
+from distilbench.records import ClusterCost, IndexCost, ScoreRecord, TrialRecord, append_records
 from distilbench.reporting import figures, table
 from distilbench.store import atomic_path
 
@@ -78,9 +78,10 @@ def render_page(
     environment.filters.update(
         short=_short, millions=_millions, binary=_binary, value=_value, python=_python, day=_day, shown=table.finite
     )
+    environment.filters.update(last_metric=table.last_metric, set_name=_set_name)
     script = (_TEMPLATES / "leaderboard.js").read_text("utf-8")
     trials = table.trial_table(records, MAX_TRIALS)
-    indexes = table.index_rows(board)
+    indexes, clusters = table.index_rows(board), table.cluster_rows(board)
     return environment.get_template("leaderboard.html.j2").render(
         title=title,
         notes=notes,
@@ -91,8 +92,12 @@ def render_page(
         notices=table.notices(board),
         demonstrations=table.demonstration_rows(board),
         indexes=indexes,
-        index_sets=sorted({f"{c.set}, {c.split}" if c.split != "test" else c.set for _, c in indexes}),
+        index_sets=sorted({_set_name(row.cost) for row in indexes}),
         index_threads=sorted({row.cost.threads for row in indexes}),
+        clusters=clusters,
+        cluster_sets=sorted({_set_name(row.cost) for row in clusters}),
+        cluster_threads=sorted({row.cost.threads for row in clusters}),
+        diagnostics=table.DIAGNOSTICS,
         trials=trials,
         newest=max((record.provenance.created_at for record in records), default=""),
         plots=_plots(records, board),
@@ -106,14 +111,17 @@ def render_page(
 def leaderboard_csv(board: table.Leaderboard) -> str:
     """The leaderboard as CSV with a header; an empty cell where a value is missing, scores and retention unrounded.
 
-    A text that a spreadsheet would take for a formula is preceded by an apostrophe.
+    Scores are means over `NAME:seeds` seeds, `NAME:interval95` is half the width of their 95 % interval. What differs
+    between the seeds of a row (seed, trial, record_id, ...) is listed in their order, joined by ";". A text that a
+    spreadsheet would take for a formula is preceded by an apostrophe.
     """
-    header = ["label", "role", "method", "dim", "bytes_per_vector", "parameters", "seed"]
+    header = ["label", "configuration", "role", "method", "dim", "quantisation", "bytes_per_vector", "parameters"]
+    header += ["seed", "seeds"]
     scores: list[tuple[str, table.Variant]] = []
     for column in board.columns:
         for variant in table.VARIANTS if column.by_variant and board.has_wmean else table.VARIANTS[:1]:
             name = column.key if not column.by_variant else f"{column.key}:{variant}"
-            header += [name, f"{name}:retention_percent"]
+            header += [name, f"{name}:retention_percent", f"{name}:interval95", f"{name}:seeds"]
             scores.append((column.key, variant))
     header += ["pareto", "best_in_dim", "teacher", "start", "corpus", "corpus_fingerprint", "demonstration"]
     header += ["run", "trial", "record_id", "commit", "created_at", "model"]
@@ -122,12 +130,15 @@ def leaderboard_csv(board: table.Leaderboard) -> str:
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow([_csv_text(name) for name in header])
     for row in board.rows:
-        r = row.record
-        line: list[Any] = [r.label, r.role, r.method, r.dim, r.bytes_per_vector, r.parameters, r.seed]
+        r, records = row.record, [seed.record for seed in row.seeds]
+        line: list[Any] = [r.label, r.configuration, r.role, r.method, r.dim, r.quantisation, r.bytes_per_vector]
+        line += [r.parameters, _joined(x.seed for x in records), len(records)]
         for key, variant in scores:
             line += board.cell(row, key, variant)
         line += [row.pareto["all"], row.best_in_dim["all"], r.teacher, r.start, r.corpus, r.corpus_fingerprint]
-        line += [r.demonstration, r.run, r.trial, r.record_id, r.provenance.commit, r.provenance.created_at, r.model]
+        line += [r.demonstration, r.run, _joined(x.trial for x in records), _joined(x.record_id for x in records)]
+        line += [_joined(x.provenance.commit for x in records), _joined(x.provenance.created_at for x in records)]
+        line += [_joined(x.model for x in records)]
         writer.writerow([_csv_text(cell) if isinstance(cell, str) else cell for cell in line])
     return out.getvalue()
 
@@ -139,11 +150,13 @@ def _plots(records: Sequence[TrialRecord | ScoreRecord], board: table.Leaderboar
     names = ", ".join(quality.sets)
     if quality.points:
         omitted = f" Rows without that average, not drawn: {quality.omitted}." if quality.omitted else ""
+        bars = any(point.interval is not None for point in quality.points)
+        spread = " Bars are 95 % intervals over seeds." if bars else ""
         plots["bytes"] = _Plot(
             "bytes",
             "Quality against size",
             f"Mean Spearman x 100 on the test sets {names}, against bytes per vector. The dotted line joins the "
-            f"encoders that no other one beats in both.{omitted}",
+            f"encoders that no other one beats in both.{spread}{omitted}",
             _themes(lambda palette: figures.draw_quality_bytes(quality, palette)),
         )
     by_dim = figures.compute_quality_dim(board)
@@ -151,7 +164,8 @@ def _plots(records: Sequence[TrialRecord | ScoreRecord], board: table.Leaderboar
         plots["dim"] = _Plot(
             "dim",
             "Quality against dimension",
-            "The same average, by method. A line passes through the encoder with the best dev score of each dimension.",
+            f"The same average, by method{' and quantisation' if board.quantised else ''}. A line passes "
+            "through the encoder with the best dev score of each dimension.",
             _themes(lambda palette: figures.draw_quality_dim(by_dim, palette)),
         )
     learning = figures.compute_learning(records)
@@ -183,6 +197,16 @@ def _groups(columns: Sequence[table.Column]) -> list[tuple[str, int]]:
         else:
             groups.append((column.group, 1))
     return groups
+
+
+def _set_name(cost: IndexCost | ClusterCost) -> str:
+    return cost.set if cost.split == "test" else f"{cost.set}, {cost.split}"
+
+
+def _joined(values: Iterable[object]) -> str:
+    """One value per seed; nothing at all where no seed has one."""
+    texts = ["" if value is None else str(value) for value in values]
+    return ";".join(texts) if any(texts) else ""
 
 
 def _csv_text(text: str) -> str:

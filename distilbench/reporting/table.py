@@ -1,7 +1,7 @@
 """Records -> the leaderboard, its index costs and its trials, as plain tuples that a test or a page can read.
 
-Every score is x 100. A missing value is None, and an average is missing as soon as one of its sets is: two rows never
-show averages over different sets.
+Every score is x 100. Records that differ only in their seed are one row, whose cells are means over seeds. A missing
+value is None, and an average is missing as soon as one of its sets is: no two rows show averages over different sets.
 """
 
 from __future__ import annotations
@@ -9,52 +9,80 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from distilbench.records import IndexCost, Score, ScoreRecord, TrialRecord, selection_groups
+from scipy.stats import t as student_t
+
+from distilbench.records import ClusterCost, IndexCost, Score, ScoreRecord, TrialRecord, selection_groups
 
 Variant = Literal["all", "wmean"]
 VARIANTS: tuple[Variant, ...] = ("all", "wmean")
 """How an STS set with several subsets becomes one value: concatenated, or the mean weighted by subset size."""
 
 AVERAGE, DEV = "sts_average", "dev"
+CONFIDENCE = 0.95
+PAIR_METRICS = {"pearson": "Pearson", "spearman": "Spearman", "accuracy": "Accuracy", "f1": "F1"}
+DIAGNOSTICS = {"effective_rank": "Effective rank", "variance": "Variance"}
+"""Rung metrics that tell a collapsed student: columns of the trial table where a trial has them."""
 
 
 class Column(NamedTuple):
-    """One score column. `by_variant`: whether its values differ between "all" and "wmean"."""
+    """One score column. `by_variant`: whether its values differ between "all" and "wmean". `dev`: of a dev split."""
 
     key: str
     group: str
     title: str
     help: str
     by_variant: bool
+    dev: bool = False
 
 
 class Cell(NamedTuple):
-    """A score x 100 and the percentage of the teacher's own score that it is; None where there is none."""
+    """A score x 100, the mean over the `seeds` seeds that have it; None where there is none.
+
+    `retention` is its percentage of the teacher's own mean, `interval` as in the function of that name.
+    """
 
     value: float | None
     retention: float | None
+    interval: float | None = None
+    seeds: int = 0
 
 
 MISSING = Cell(None, None)
 
 
-class Row(NamedTuple):
-    """One encoder. `values[variant]` is parallel to the leaderboard's columns.
+class SeedScores(NamedTuple):
+    """One seed's record of a row, and its own values, parallel to the leaderboard's columns."""
 
-    `pareto`: no other row of the same corpus has a test average at least as high in as few bytes per vector, one of the
-    two strictly better. `best_in_dim`: the highest test average of its dimension, the teacher apart, where there are
-    at least two rows to compare.
+    anchor: str
+    record: ScoreRecord
+    values: Mapping[Variant, tuple[float | None, ...]]
+
+
+class Row(NamedTuple):
+    """One encoder with all its seeds, lowest first. `values[variant]` is parallel to the leaderboard's columns.
+
+    `record` is the first seed's: what identifies the encoder is the same in every seed's. `pareto`: no other row of the
+    same corpus has a test average at least as high in as few bytes per vector, one of the two strictly better.
+    `best_in_dim`: the highest test average of its dimension and quantisation, the teacher apart, where there are at
+    least two rows to compare. Both go by the means.
     """
 
     anchor: str
     record: ScoreRecord
+    seeds: tuple[SeedScores, ...]
     values: Mapping[Variant, tuple[Cell, ...]]
     pareto: Mapping[Variant, bool]
     best_in_dim: Mapping[Variant, bool]
+
+    @property
+    def name(self) -> str:
+        """What the row is called: its name in the comparison file, or its label."""
+        return self.record.configuration or self.record.label
 
 
 class Leaderboard(NamedTuple):
@@ -67,7 +95,9 @@ class Leaderboard(NamedTuple):
     retrieval_sets: tuple[str, ...]
     has_wmean: bool
     one_seed: bool
-    """True while no two rows differ in their seed alone: then there is nothing to compute an interval from."""
+    """True while no row has two seeds: then there is nothing to compute an interval from."""
+    quantised: bool
+    """Whether a row's vectors are anything but float32."""
 
     def cell(self, row: Row, key: str, variant: Variant = "all") -> Cell:
         """The row's cell in the column `key`; an empty cell when there is no such column."""
@@ -86,56 +116,83 @@ class Highlight(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """One FAISS index of one row of the leaderboard."""
+    """One FAISS index of one row. `cost` is the first seed's, `measured` has the means over seeds by field name."""
 
     row: Row
     cost: IndexCost
+    measured: Mapping[str, Cell]
+
+
+class ClusterRow(NamedTuple):
+    """One way of clustering a set's documents with one row's vectors; `cost` and `measured` as in IndexRow."""
+
+    row: Row
+    cost: ClusterCost
+    measured: Mapping[str, Cell]
 
 
 class TrialTable(NamedTuple):
-    """The trials worth listing. `total` and `states` count all of them, listed or not."""
+    """The trials worth listing. `total` and `states` count all of them, listed or not.
+
+    `diagnostics` are the keys of DIAGNOSTICS that a rung of any trial has.
+    """
 
     shown: tuple[TrialRecord, ...]
     total: int
     states: Mapping[str, int]
     runs: tuple[str, ...]
+    diagnostics: tuple[str, ...]
 
 
 def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     """The leaderboard of the score records in `records`; trials are passed over.
 
-    A record written twice under the same run and id counts once, the last one.
+    A record written twice under the same run and id counts once, the last one; so does a seed of the same encoder.
     """
     latest = {(r.run, r.record_id): r for r in records if isinstance(r, ScoreRecord)}
-    scores = list(latest.values())
+    encoders: dict[str, dict[int, ScoreRecord]] = {}
+    for record in latest.values():
+        encoders.setdefault(_encoder(record), {})[record.seed] = record
+    scores = [record for seeds in encoders.values() for record in seeds.values()]
     sts_sets = _sets(scores, "sts", "test")
     dev_sets = tuple(selection_groups(_sets(scores, "sts", "dev")))
     retrieval_sets = _sets(scores, "retrieval", "test")
     wmean_sets = {s.set for r in scores for s in r.scores if _is_sts(s, "test") and s.variant == "wmean"}
-    columns = _columns(sts_sets, dev_sets, retrieval_sets)
+    pairs = _pair_keys(scores)
+    columns = _columns(sts_sets, dev_sets, retrieval_sets, pairs)
 
-    raw = {
-        id(record): {
-            variant: _values(record, variant, sts_sets, dev_sets, retrieval_sets, wmean_sets) for variant in VARIANTS
+    def seed_scores(record: ScoreRecord) -> SeedScores:
+        sets = (sts_sets, dev_sets, retrieval_sets, wmean_sets, pairs)
+        return SeedScores(_anchor(record), record, {v: tuple(_values(record, v, *sets)) for v in VARIANTS})
+
+    drafts = [tuple(seed_scores(seeds[seed]) for seed in sorted(seeds)) for seeds in encoders.values()]
+    firsts = [draft[0].record for draft in drafts]
+    means = {
+        variant: {
+            id(draft[0].record): tuple(map(mean_cell, zip(*(seed.values[variant] for seed in draft), strict=True)))
+            for draft in drafts
         }
-        for record in scores
+        for variant in VARIANTS
     }
-    averages = {variant: {key: values[variant][0] for key, values in raw.items()} for variant in VARIANTS}
-    pareto = {variant: _pareto(scores, averages[variant]) for variant in VARIANTS}
-    best = {variant: _best_in_dim(scores, averages[variant]) for variant in VARIANTS}
+    averages = {variant: {key: cells[0].value for key, cells in means[variant].items()} for variant in VARIANTS}
+    pareto = {variant: _pareto(firsts, averages[variant]) for variant in VARIANTS}
+    best = {variant: _best_in_dim(firsts, averages[variant]) for variant in VARIANTS}
 
     rows = []
-    for record in scores:
-        teacher = _teacher_of(record, scores)
+    for draft, record in zip(drafts, firsts, strict=True):
+        teacher = _teacher_of(record, firsts)
         cells = {}
         for variant in VARIANTS:
-            own = raw[id(record)][variant]
-            reference = raw[id(teacher)][variant] if teacher else [None] * len(own)
-            cells[variant] = tuple(Cell(v, _percent(v, r)) for v, r in zip(own, reference, strict=True))
+            own = means[variant][id(record)]
+            reference = means[variant][id(teacher)] if teacher else [MISSING] * len(own)
+            cells[variant] = tuple(
+                cell._replace(retention=_percent(cell.value, of.value)) for cell, of in zip(own, reference, strict=True)
+            )
         rows.append(
             Row(
-                anchor=_anchor(record),
+                anchor=draft[0].anchor,
                 record=record,
+                seeds=draft,
                 values=cells,
                 pareto={variant: id(record) in pareto[variant] for variant in VARIANTS},
                 best_in_dim={variant: id(record) in best[variant] for variant in VARIANTS},
@@ -149,8 +206,28 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
         dev_sets=dev_sets,
         retrieval_sets=retrieval_sets,
         has_wmean=bool(wmean_sets),
-        one_seed=max(_seeds(scores).values(), default=1) == 1,
+        one_seed=all(len(row.seeds) == 1 for row in rows),
+        quantised=any(row.record.quantisation != "float32" for row in rows),
     )
+
+
+def mean_cell(values: Iterable[float | None]) -> Cell:
+    """The mean and interval of one score's values, one per seed; seeds without it (None) are left out. No retention."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return MISSING
+    return Cell(math.fsum(known) / len(known), None, interval(known), len(known))
+
+
+def interval(values: Sequence[float]) -> float | None:
+    """Half-width of the 95 % confidence interval of the mean of `values` (Student's t); None for fewer than two.
+
+    The values are taken as independent and normally distributed around the mean.
+    """
+    n = len(values)
+    if n < 2:
+        return None
+    return float(student_t.ppf((1 + CONFIDENCE) / 2, n - 1)) * statistics.stdev(values) / math.sqrt(n)
 
 
 def highlights(board: Leaderboard) -> tuple[Highlight, ...]:
@@ -175,21 +252,18 @@ def notices(board: Leaderboard) -> tuple[str, ...]:
     rows, found = board.rows, []
     if not rows:
         return ("There is no score record yet: nothing to rank.",)
-    if board.one_seed:
-        found.append("One seed: no interval. Each row is a single run, so small differences may be chance.")
-    else:
-        found.append("Some encoders were run with several seeds. Each seed is a row of its own; no mean is taken.")
+    found += _seed_notices(board)
     if board.sts_sets:
         names = ", ".join(board.sts_sets)
         sets = f"{len(board.sts_sets)} sets" if len(board.sts_sets) > 1 else "one set"
         found.append(f"The test average is the mean Spearman correlation x 100 over {sets}: {names}.")
     averages = [board.cell(row, AVERAGE) for row in rows]
     without = sum(cell.value is None for cell in averages)
-    if without:
+    if without and board.sts_sets:
         found.append(f"Without an average, since a set is missing there: {without} of {len(rows)} rows.")
     orphans = sum(cell.value is not None and cell.retention is None for cell in averages)
     if orphans:
-        found.append(f"Without retention, since their teacher has no row on the same corpus: {orphans} rows.")
+        found.append(f"Without retention, since their teacher has no float32 row on the same corpus: {orphans} rows.")
     corpora = {row.record.corpus_fingerprint for row in rows}
     if len(corpora) > 1:
         found.append(
@@ -205,17 +279,38 @@ def demonstration_rows(board: Leaderboard) -> int:
 
 
 def index_rows(board: Leaderboard) -> tuple[IndexRow, ...]:
-    """Every index of every row, in the leaderboard's order."""
-    return tuple(IndexRow(row, cost) for row in board.rows for cost in row.record.indexes)
+    """Every index of every row, in the leaderboard's order; means over the seeds that measured the same index."""
+    fields = ("build_s", "bytes", "ms_per_1000_queries", "mrr10", "recall100", "overlap10_with_flat")
+    found = []
+    for row in board.rows:
+        groups: dict[tuple[object, ...], list[IndexCost]] = {}
+        for c in (c for seed in row.seeds for c in seed.record.indexes):
+            key = (c.set, c.split, c.kind, c.nlist, c.nprobe, c.documents, c.queries, c.threads)
+            groups.setdefault(key, []).append(c)
+        found += [IndexRow(row, costs[0], _measured(costs, fields)) for costs in groups.values()]
+    return tuple(found)
+
+
+def cluster_rows(board: Leaderboard) -> tuple[ClusterRow, ...]:
+    """Every clustering of every row, in the leaderboard's order; means over the seeds that measured the same one."""
+    fields = ("used", "accuracy", "searched", "fit_s", "assign_s", "search_s")
+    found = []
+    for row in board.rows:
+        groups: dict[tuple[object, ...], list[ClusterCost]] = {}
+        for c in (c for seed in row.seeds for c in seed.record.clusters):
+            key = (c.set, c.split, c.kind, c.clusters, c.documents, c.queries, c.threads)
+            groups.setdefault(key, []).append(c)
+        found += [ClusterRow(row, costs[0], _measured(costs, fields)) for costs in groups.values()]
+    return tuple(found)
 
 
 def unique_trials(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[TrialRecord, ...]:
-    """The trials by run (in order of appearance) and number; of a trial recorded twice, the last record."""
-    latest: dict[str, dict[int, TrialRecord]] = {}
+    """The trials by run (in order of appearance), number and seed; of a trial recorded twice, the last record."""
+    latest: dict[str, dict[str, TrialRecord]] = {}
     for record in records:
         if isinstance(record, TrialRecord):
-            latest.setdefault(record.run, {})[record.number] = record
-    return tuple(trials[number] for trials in latest.values() for number in sorted(trials))
+            latest.setdefault(record.run, {})[_trial(record)] = record
+    return tuple(t for trials in latest.values() for t in sorted(trials.values(), key=lambda t: (t.number, t.seed)))
 
 
 def trial_table(records: Iterable[TrialRecord | ScoreRecord], limit: int = 300) -> TrialTable:
@@ -231,10 +326,17 @@ def trial_table(records: Iterable[TrialRecord | ScoreRecord], limit: int = 300) 
     if len(trials) > limit:
         ranked = sorted((t for t in trials if finite(t.objective) is not None), key=lambda t: -(t.objective or 0.0))
         silent = [t for t in trials if finite(t.objective) is None][: limit // 6]
-        kept = {(t.run, t.number) for t in [*ranked[: limit - len(silent)], *silent]}
-        shown = tuple(t for t in trials if (t.run, t.number) in kept)
+        kept = {id(t) for t in [*ranked[: limit - len(silent)], *silent]}
+        shown = tuple(t for t in trials if id(t) in kept)
     runs = tuple(dict.fromkeys(t.run for t in trials))
-    return TrialTable(shown, len(trials), dict(Counter(t.state for t in trials)), runs)
+    present = {key for t in trials for rung in t.rungs for key in rung.metrics}
+    diagnostics = tuple(key for key in DIAGNOSTICS if key in present)
+    return TrialTable(shown, len(trials), dict(Counter(t.state for t in trials)), runs, diagnostics)
+
+
+def last_metric(trial: TrialRecord, key: str) -> float | None:
+    """The metric at the trial's last rung; None where that rung has none or it is not finite."""
+    return finite(trial.rungs[-1].metrics.get(key)) if trial.rungs else None
 
 
 def finite(value: float | None) -> float | None:
@@ -242,20 +344,68 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _columns(sts: Sequence[str], dev: Sequence[str], retrieval: Sequence[str]) -> tuple[Column, ...]:
+def _seed_notices(board: Leaderboard) -> list[str]:
+    """Over how many seeds the rows are, and what their intervals mean."""
+    if board.one_seed:
+        return ["One seed: no interval. Each row is a single run, so small differences may be chance."]
+    counts = sorted({len(row.seeds) for row in board.rows} - {1})
+    several = sum(len(row.seeds) > 1 for row in board.rows)
+    seeds = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    found = [
+        f"{several} of {len(board.rows)} rows are means over {seeds} seeds, ± half the width of the 95 % confidence "
+        "interval (Student's t over seeds). It covers the seed, not the choice of training or test sentences."
+    ]
+    if several < len(board.rows):
+        found.append(
+            "The other rows have one seed: no interval. A teacher and its PCA do not depend on the seed; of any other "
+            "such row, small differences may be chance."
+        )
+    partial = sum(0 < board.cell(row, AVERAGE).seeds < len(row.seeds) for row in board.rows)
+    if partial:
+        found.append(
+            f"Averaged over fewer seeds than the row has, since the others lack a set: {partial} of {len(board.rows)} "
+            "rows. Their cells say over how many (n)."
+        )
+    return found
+
+
+def _pair_keys(records: Sequence[ScoreRecord]) -> tuple[tuple[str, str, str], ...]:
+    """(set, split, metric) of every pair column: test, or dev for a set without a test score in any record."""
+    found = dict.fromkeys(
+        (s.set, s.split, s.metric) for r in records for s in r.scores if s.task == "pairs" and s.variant == "all"
+    )
+    test = {name for name, split, _ in found if split == "test"}
+    names = dict.fromkeys(name for name, _, _ in found)
+    keys = [(name, "test" if name in test else "dev", metric) for name in names for metric in PAIR_METRICS]
+    return tuple(key for key in keys if key in found)
+
+
+def _measured(costs: Sequence[IndexCost] | Sequence[ClusterCost], fields: Sequence[str]) -> dict[str, Cell]:
+    """Mean and interval of each field over one cost per seed."""
+    return {field: mean_cell([finite(float(getattr(cost, field))) for cost in costs]) for field in fields}
+
+
+def _columns(
+    sts: Sequence[str], dev: Sequence[str], retrieval: Sequence[str], pairs: Sequence[tuple[str, str, str]]
+) -> tuple[Column, ...]:
     columns = []
     names = ", ".join(sts)
     columns.append(Column(AVERAGE, "Test STS", "Average", f"Mean Spearman x 100 over {names or 'no set'}", True))
     columns += [Column(f"sts:{name}", "Test STS", name, f"{name} test, Spearman x 100", True) for name in sts]
     if dev:
         help_text = f"{', '.join(dev)} dev, Spearman x 100. Used to select the student: not a result"
-        columns.append(Column(DEV, "Selection", "Dev", help_text, False))
+        columns.append(Column(DEV, "Selection", "Dev", help_text, False, dev=True))
     for name in retrieval:
         group = f"Retrieval, {name}, exact"
         columns.append(Column(f"mrr10:{name}", group, "MRR@10", f"{name} test, MRR@10 x 100, exact search", False))
         columns.append(
             Column(f"recall100:{name}", group, "Recall@100", f"{name} test, Recall@100 x 100, exact search", False)
         )
+    for name, split, metric in pairs:
+        title, no_test = PAIR_METRICS[metric], "" if split == "test" else ". No row has a test score of this set"
+        help_text = f"{name} {split}, pairs, {title} x 100{no_test}"
+        key = f"pairs:{name}:{metric}" + ("" if split == "test" else ":dev")
+        columns.append(Column(key, f"Pairs, {name} ({split})", title, help_text, False, dev=split == "dev"))
     return tuple(columns)
 
 
@@ -266,9 +416,12 @@ def _values(
     dev_sets: Sequence[str],
     retrieval_sets: Sequence[str],
     wmean_sets: set[str],
+    pairs: Sequence[tuple[str, str, str]],
 ) -> list[float | None]:
     """The record's scores in the order of `_columns`."""
-    found = {(s.task, s.set, s.split, s.metric, s.variant): finite(s.value) for s in record.scores}
+    found: dict[tuple[str, ...], float | None] = {
+        (s.task, s.set, s.split, s.metric, s.variant): finite(s.value) for s in record.scores
+    }
     # A set that has no weighted mean in any record has a single subset: its "all" is its weighted mean.
     sts = [found.get(("sts", name, "test", "spearman", variant if name in wmean_sets else "all")) for name in sts_sets]
     values = [_mean(sts), *sts]
@@ -281,6 +434,7 @@ def _values(
         recall100 = found.get(("retrieval", name, "test", "recall@100", "all"))
         values.append(finite(exact.mrr10) if mrr10 is None and exact else mrr10)
         values.append(finite(exact.recall100) if recall100 is None and exact else recall100)
+    values += [found.get(("pairs", name, split, metric, "all")) for name, split, metric in pairs]
     return values
 
 
@@ -299,11 +453,12 @@ def _is_sts(score: Score, split: str) -> bool:
 
 
 def _teacher_of(record: ScoreRecord, records: Iterable[ScoreRecord]) -> ScoreRecord | None:
-    """The teacher's row on the same corpus: of the same run if there is one, else the most recent."""
+    """The teacher's float32 row on the same corpus: of the same run if there is one, else the most recent."""
     candidates = [
         r
         for r in records
-        if r.role == "teacher" and (r.teacher, r.corpus_fingerprint) == (record.teacher, record.corpus_fingerprint)
+        if (r.role, r.quantisation) == ("teacher", "float32")
+        and (r.teacher, r.corpus_fingerprint) == (record.teacher, record.corpus_fingerprint)
     ]
     return max(candidates, key=lambda r: (r.run == record.run, r.provenance.created_at), default=None)
 
@@ -324,14 +479,14 @@ def _pareto(records: Sequence[ScoreRecord], averages: Mapping[int, float | None]
 
 
 def _best_in_dim(records: Sequence[ScoreRecord], averages: Mapping[int, float | None]) -> set[int]:
-    """`id`s of the records with the highest average of their dimension; ties are all kept."""
+    """`id`s of the records with the highest average of their dimension and quantisation; ties are all kept."""
 
     def best(group: list[ScoreRecord]) -> set[int]:
         top = max(averages[id(r)] or 0.0 for r in group)
         return {id(r) for r in group if (averages[id(r)] or 0.0) == top} if len(group) > 1 else set()
 
     students = [r for r in records if r.role != "teacher"]
-    return _within(students, averages, lambda r: f"{r.corpus_fingerprint} {r.dim}", best)
+    return _within(students, averages, lambda r: f"{r.corpus_fingerprint} {r.dim} {r.quantisation}", best)
 
 
 def _within(
@@ -348,18 +503,24 @@ def _within(
     return set().union(*(pick(group) for group in groups.values()))
 
 
-def _seeds(records: Iterable[ScoreRecord]) -> Counter[str]:
-    """Number of distinct seeds of each encoder, an encoder being everything but its seed."""
-    seeds = set()
-    for r in records:
-        encoder = (r.role, r.method, r.dim, r.bytes_per_vector, r.teacher, r.start, r.corpus_fingerprint)
-        seeds.add((json.dumps([*encoder, r.hyperparameters], sort_keys=True, default=str), r.seed))
-    return Counter(encoder for encoder, _ in seeds)
+def _encoder(r: ScoreRecord) -> str:
+    """What identifies an encoder: everything about it but its seed, and what follows from that."""
+    named = (r.run, r.role, r.method, r.configuration, r.label, r.teacher, r.start, r.corpus_fingerprint)
+    return _json([*named, r.dim, r.bytes_per_vector, r.quantisation, r.hyperparameters])
+
+
+def _trial(t: TrialRecord) -> str:
+    """What identifies a trial within its run; its number alone does not where a run has several seeds or methods."""
+    return _json([t.number, t.seed, t.method, t.dim, t.params])
+
+
+def _json(values: Sequence[object]) -> str:
+    return json.dumps(values, sort_keys=True, default=str)
 
 
 def _order(row: Row) -> tuple[bool, bool, float, str]:
     average = row.values["all"][0].value
-    return row.record.role != "teacher", average is None, -(average or 0.0), row.record.label
+    return row.record.role != "teacher", average is None, -(average or 0.0), row.name
 
 
 def _anchor(record: ScoreRecord) -> str:

@@ -79,6 +79,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if error or result is None:
             state, reason = TrialState.FAIL, "its worker failed more often than is retried; see the run's tune folder"
         elif result.get("failed"):
+            if result.get("reported"):  # a trial that is stopped at a rung, such as a collapsed one
+                self._store(trial, result)
             state, reason = TrialState.FAIL, str(result["failed"])
         elif not math.isfinite(value):
             state, reason = TrialState.FAIL, f"objective is {value}"

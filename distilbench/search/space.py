@@ -129,24 +129,38 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
 
 
-def load_space(path: Path, method: str, params: type[Params]) -> SearchSpace:
-    """Read and check a search space.
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file.
+
+    Raises:
+        InputError: it cannot be read, is not YAML, or gives a key twice.
+    """
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 -- derived from SafeLoader
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+
+
+NATIVE = "native"
+"""As an output dimension: the width that the student has by itself."""
+
+
+def load_space(path: Path, method: str, params: type[Params], native: int) -> SearchSpace:
+    """Read and check a search space; `native` is what an output dimension of that name stands for.
 
     Raises:
         InputError: not readable, not YAML, of another method, or with a parameter that `method` does not have, an empty
             range, a value of a wrong type or out of the parameter's own range, or low above high. The message names the
             file, the parameter, the value and what was expected.
     """
-    try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 -- derived from SafeLoader
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    raw = read_yaml(path)
     try:
         file = _File.model_validate(raw)
     except ValidationError as error:
-        raise InputError(_first(path, error)) from None
+        raise InputError(first_error(path, error)) from None
+    file = _with_native(file, native)
     if file.method != method:
         raise InputError(f"{path}: method: it is a space of {file.method!r}; expected {method!r}")
     fields = {field.alias or name: field for name, field in params.model_fields.items()}
@@ -158,7 +172,7 @@ def load_space(path: Path, method: str, params: type[Params]) -> SearchSpace:
         raise InputError(f"{path}: {both[0]}: both searched and fixed; expected one of the two")
     integers = {name: _check_range(path, name, r, fields[name]) for name, r in file.parameters.items()}
     for name, value in file.fixed.items():
-        _check_value(path, name, "fixed", value, fields[name])
+        check_value(path, name, "fixed", value, fields[name])
     required = [n for n, f in fields.items() if f.is_required() and n not in file.parameters and n not in file.fixed]
     if required:
         raise InputError(f"{path}: {required[0]}: neither searched nor fixed; {method} needs it")
@@ -174,9 +188,20 @@ def load_space(path: Path, method: str, params: type[Params]) -> SearchSpace:
     )
 
 
+def _with_native(file: _File, native: int) -> _File:
+    searched, fixed = file.parameters.get("output_dim"), file.fixed.get("output_dim")
+    if fixed == NATIVE:
+        return file.model_copy(update={"fixed": {**file.fixed, "output_dim": native}})
+    if searched is None or NATIVE not in (searched.choices or ()):
+        return file
+    choices = tuple(native if c == NATIVE else c for c in searched.choices or ())
+    parameters = {**file.parameters, "output_dim": searched.model_copy(update={"choices": choices})}
+    return file.model_copy(update={"parameters": parameters})
+
+
 def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
     if r.paper is not None:
-        _check_value(path, name, "paper", r.paper, field)
+        check_value(path, name, "paper", r.paper, field)
     if r.choices is not None:
         if r.low is not None or r.high is not None or r.log:
             raise InputError(f"{path}: {name}: both choices and low/high/log; expected one of the two")
@@ -185,7 +210,7 @@ def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
         if len(set(r.choices)) < len(r.choices):
             raise InputError(f"{path}: {name}: choices is {list(r.choices)}; expected each value once")
         for value in r.choices:
-            _check_value(path, name, "choices", value, field)
+            check_value(path, name, "choices", value, field)
         if r.paper is not None and name != "output_dim" and r.paper not in r.choices:
             raise InputError(f"{path}: {name}: paper is {r.paper!r}; expected one of the choices {list(r.choices)}")
         return False
@@ -203,13 +228,18 @@ def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
     if not integer and field.annotation is not float:
         raise InputError(f"{path}: {name}: low/high on a parameter that is not a number; expected choices")
     for key, value in (("low", r.low), ("high", r.high)):
-        _check_value(path, name, key, int(value) if integer and value == int(value) else value, field)
+        check_value(path, name, key, int(value) if integer and value == int(value) else value, field)
     if r.paper is not None and not r.low <= float(r.paper) <= r.high:
         raise InputError(f"{path}: {name}: paper is {r.paper!r}; expected from {r.low:g} to {r.high:g}")
     return integer
 
 
-def _check_value(path: Path, name: str, key: str, value: Any, field: FieldInfo) -> None:
+def check_value(path: Path | str, name: str, key: str, value: Any, field: FieldInfo) -> None:
+    """Check a value from a file against the method's own field: type and range.
+
+    Raises:
+        InputError: it is not; the message names the file, the parameter, the value and what was expected.
+    """
     # The method's own field, constraints included: one definition serves the method and its search space.
     kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
     adapter: TypeAdapter[Any] = TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
@@ -220,7 +250,8 @@ def _check_value(path: Path, name: str, key: str, value: Any, field: FieldInfo) 
         raise InputError(f"{path}: {name}: {key} is {value!r}: {error.errors()[0]['msg'].lower()}") from None
 
 
-def _first(path: Path, error: ValidationError) -> str:
+def first_error(path: Path | str, error: ValidationError) -> str:
+    """The first of pydantic's errors in one line: file, place, what is wrong, the value."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     return f"{path}: {where or 'the file'}: {first['msg'].lower()} (got {str(first['input'])[:80]!r})"

@@ -9,16 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from ray import tune
 from ray.tune import PlacementGroupFactory
 
 from distilbench.errors import InputError
-from distilbench.evaluation.sts import Embed, spearman, sts_similarities
+from distilbench.evaluation.geometry import geometry
+from distilbench.evaluation.sts import Embed, from_rows, spearman, sts_similarities
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.search.space import Budget
 from distilbench.training.loop import Diverged, Trainer
+
+
+def dev_rows(prepared: Prepared) -> NDArray[np.int64]:
+    """The distinct rows of the selection sets, rising."""
+    return np.unique(np.concatenate([side for s in prepared.dev for side in (s.left_P, s.right_P)]))
 
 
 def dev_spearman(embed: Embed, prepared: Prepared) -> float:
@@ -32,6 +39,23 @@ def dev_pca_spearman(prepared_folder: Path, dim: int) -> float:
     """The dev score of the teacher's PCA at `dim`: what a compressed embedding has to beat."""
     prepared = load_prepared(prepared_folder)
     return dev_spearman(lambda rows: prepared.pca.project(prepared.vectors.take(rows), dim), prepared)
+
+
+def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
+    """Objective, dev metrics and why the embeddings are collapsed ("" when they are not), of the method as it is now.
+
+    The objective is the first score on the method's own task, else the dev Spearman minus that of PCA at the same d.
+    """
+    rows = dev_rows(prepared)
+    vectors = method.embed(rows)
+    if not np.isfinite(vectors).all():
+        return float("nan"), {}, "an embedding is not finite"
+    dev, shape = dev_spearman(from_rows(rows, vectors), prepared), geometry(vectors)
+    pca = dev_pca_spearman(prepared_folder, method.params.output_dim)
+    metrics = {"dev_spearman": dev, "dev_pca_spearman": pca, **shape._asdict()}
+    task = method.task_scores("dev")
+    metrics |= {f"dev_{score.set}_{score.metric}": score.value for score in task}
+    return task[0].value if task else dev - pca, metrics, shape.collapsed(vectors.shape[1])
 
 
 def trial_folder(run: Path, number: int) -> Path:
@@ -76,7 +100,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         try:
             self._prepare_trial(config)
         except Exception as error:
-            self.error = _describe(error)
+            self.error = describe_error(error)
 
     def _prepare_trial(self, config: dict[str, Any]) -> None:
         from distilbench.encoder import default_device
@@ -85,11 +109,11 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         self.prepared_folder = Path(config["prepared"])
         self.prepared = load_prepared(self.prepared_folder)
         self.trainer: Trainer | None = None  # the last trial's memory goes before the next one's is taken
-        method = build_method(config["method"], config["params"], self.prepared, config["seed"], default_device())
+        self.method: Method | None = None
+        self.method = build_method(config["method"], config["params"], self.prepared, config["seed"], default_device())
         budget = Budget.model_validate(config["budget"])
-        total = method.steps(budget.steps)
-        self.rungs = budget.rung_steps(total)
-        self.trainer = Trainer(method, config["seed"], total)
+        self.trainer = Trainer(self.method, config["seed"], budget.steps)
+        self.rungs = budget.rung_steps(self.trainer.total_steps)
         self.rung = self.trainer.resume(self.folder)
         # A killed worker may have left a checkpoint whose report never arrived: report that rung again.
         self.report_again = self.rung > 0
@@ -103,37 +127,34 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         try:
             return self._fail(self.error) if self.error else self._advance()
         except Exception as error:
-            return self._fail(_describe(error))
+            return self._fail(describe_error(error))
 
     def _fail(self, reason: str) -> dict[str, Any]:
         return {"failed": reason, "objective": float("nan"), "final": True, "done": True}
 
     def _advance(self) -> dict[str, Any]:
-        assert self.trainer is not None
-        method, began = self.trainer.method, time.perf_counter()
-        loss = None
+        assert self.trainer is not None and self.method is not None
+        method, began = self.method, time.perf_counter()
+        loss: float | None = None
         if self.report_again:
             self.report_again = False
         else:
             loss = self.trainer.train_until(self.rungs[self.rung])
             self.rung += 1
             self.trainer.save(self.folder, self.rung)
-        dev = dev_spearman(method.embed, self.prepared)
-        dim = method.params.output_dim
-        pca = dev_pca_spearman(self.prepared_folder, dim)
+        objective, metrics, collapsed = dev_report(method, self.prepared_folder, self.prepared)
         final = self.rung == len(self.rungs)
+        reported = {**metrics, "loss": loss, "rung_seconds": time.perf_counter() - began}
         return {
-            "objective": dev - pca,
-            "dev_spearman": dev,
-            "dev_pca_spearman": pca,
-            "loss": loss,
+            **reported,
+            "objective": objective,
             "rung": self.rung,
             "step": self.trainer.step,
-            "rung_seconds": time.perf_counter() - began,
-            "dim": dim,
-            "reported": ["dev_spearman", "dev_pca_spearman", "loss", "rung_seconds"],
-            "final": final,
-            "done": final,
+            "dim": method.params.output_dim,
+            "reported": list(reported),
+            "failed": collapsed,
+            "final": final or bool(collapsed),
+            "done": final or bool(collapsed),
         }
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -143,7 +164,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         """Nothing: `setup` has loaded it."""
 
 
-def _describe(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
+    """Why a trial failed: the message of an expected error, else also its type and place."""
     if isinstance(error, (Diverged, InputError)):
         return str(error)
     place = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,4 +1,4 @@
-"""The training loop: any `Method`, from any step to any later one, the same wherever it was interrupted.
+"""The training loop: any `Learner`, from any step to any later one, the same wherever it was interrupted.
 
 Everything random is derived from (seed, step), so a resumed run draws the batches, noise and dropout of an
 uninterrupted one.
@@ -13,61 +13,73 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from distilbench.methods.method import Method
+from distilbench.methods.method import Learner, TrainedParams, within_budget
 from distilbench.training.checkpoint import load_checkpoint, save_checkpoint
 
-SORTED_BATCHES = 16
-"""Batches per chunk that is sorted by length: padding falls to a few percent, and a batch stays a near-random draw."""
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+SMALLEST_SCALE = 1.0
+"""Of the fp16 loss: below it the gradients overflow whatever the scale."""
 
 
 class Diverged(Exception):
     """The loss or a gradient is not finite; the message says at which step."""
 
 
-def epoch_batches(
-    examples: int, batch_size: int, lengths: NDArray[np.int64] | None, seed: int, epoch: int
-) -> list[NDArray[np.int64]]:
-    """The batches of one epoch, all of `batch_size` (the rest is left to other epochs), in a seeded order."""
-    rng = np.random.default_rng([seed, epoch])
-    order = rng.permutation(examples)[: examples // batch_size * batch_size]
-    if lengths is None:
-        return list(order.reshape(-1, batch_size))
-    chunk = SORTED_BATCHES * batch_size
-    parts = [order[i : i + chunk] for i in range(0, len(order), chunk)]
-    batches = [b for part in parts for b in part[np.argsort(lengths[part], kind="stable")].reshape(-1, batch_size)]
-    return [batches[i] for i in rng.permutation(len(batches))]
+def epoch_batches(examples: int, batch_size: int, seed: list[int]) -> NDArray[np.int64]:
+    """The batches of one epoch in a seeded order, one a row (examples that fill no whole batch are left to other epochs)."""
+    order = np.random.default_rng(seed).permutation(examples)
+    return order[: examples // batch_size * batch_size].reshape(-1, batch_size)
 
 
 class Trainer:
-    """A method with its optimiser at a step. `total_steps` fixes the learning-rate schedule."""
+    """A method with its optimiser at a step. `budget` is the most steps that it may take, its phases in proportion."""
 
-    def __init__(self, method: Method, seed: int, total_steps: int) -> None:
-        self.method, self.seed, self.total_steps, self.step = method, seed, total_steps, 0
-        self.parameters = [p for p in method.parameters() if p.requires_grad]
-        p = method.params
-        device = self.parameters[0].device.type
+    def __init__(self, method: Learner, seed: int, budget: int) -> None:
+        self.method, self.seed, self.step = method, seed, 0
+        self.phases = within_budget(method.phases(), budget)
+        self.starts = np.cumsum([0, *(phase.steps for phase in self.phases)]).tolist()
+        self.total_steps = int(self.starts[-1])
+        self.device = torch.device(method.device).type
+        self.phase = -1
+        self._epoch: tuple[int, int, NDArray[np.int64]] = (-1, -1, np.empty((0, 0), dtype=np.int64))
+
+    def _phase_of(self, step: int) -> int:
+        return int(np.searchsorted(self.starts, step, side="right")) - 1
+
+    def _enter(self, number: int) -> None:
+        """A fresh optimiser for phase `number`."""
+        self.phase = number
+        phase, p = self.phases[number], self._params
+        phase.begin()
+        modules = [self.method] if phase.trained is None else phase.trained
+        self.parameters = [q for module in modules for q in module.parameters() if q.requires_grad]
         self.optimizer = torch.optim.AdamW(
-            self.parameters, lr=p.lr, betas=p.betas, weight_decay=p.weight_decay, fused=True
+            self.parameters, lr=phase.lr, betas=p.betas, weight_decay=p.weight_decay, fused=True
         )
-        self.device = device
-        self._lengths = method.lengths()
-        self._batches: tuple[int, list[NDArray[np.int64]]] = (-1, [])
+        self.precision = {"cuda": "bf16"}.get(self.device, "fp32") if p.precision == "auto" else p.precision
+        self.scaler = torch.amp.GradScaler(self.device, enabled=self.precision == "fp16")
+
+    @property
+    def _params(self) -> TrainedParams:
+        params: TrainedParams = self.method.params
+        return params
 
     def learning_rate(self, step: int) -> float:
-        """Linear warm-up, then constant or linear decay to 0."""
-        p = self.method.params
-        warm = math.ceil(p.warmup * self.total_steps)
+        """Linear warm-up from 0, then constant or linear decay to 0, in each phase."""
+        number = self._phase_of(step)
+        p, phase, step = self._params, self.phases[number], step - self.starts[number]
+        warm = math.ceil(p.warmup * phase.steps)
         if step < warm:
-            return p.lr * (step + 1) / warm
-        return p.lr * (self.total_steps - step) / max(1, self.total_steps - warm) if p.decay else p.lr
+            return phase.lr * (step + 1) / warm
+        return phase.lr * (phase.steps - step) / max(1, phase.steps - warm) if p.decay else phase.lr
 
     def _batch(self, step: int) -> NDArray[np.int64]:
-        p = self.method.params
-        epoch, position = divmod(step, self.method.examples // p.batch_size)
-        if self._batches[0] != epoch:
-            batches = epoch_batches(self.method.examples, p.batch_size, self._lengths, self.seed, epoch)
-            self._batches = (epoch, batches)
-        return self._batches[1][position]
+        phase = self.phases[self.phase]
+        epoch, position = divmod(step - self.starts[self.phase], phase.examples // phase.batch_size)
+        if self._epoch[:2] != (self.phase, epoch):
+            batches = epoch_batches(phase.examples, phase.batch_size, [self.seed, self.phase, epoch])
+            self._epoch = (self.phase, epoch, batches)
+        return np.asarray(self._epoch[2][position])
 
     def train_until(self, step: int) -> float:
         """Train to `step` (at most `total_steps`); the mean loss over the steps taken.
@@ -78,31 +90,50 @@ class Trainer:
         losses = []
         self.method.train()
         while self.step < min(step, self.total_steps):
-            torch.manual_seed(np.random.SeedSequence([self.seed, self.step]).generate_state(1)[0].item())
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.learning_rate(self.step)
-            with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.device == "cuda"):
-                loss = self.method.loss(self._batch(self.step))
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.method.params.clip)
-            losses.append(loss.item())
-            if not (math.isfinite(losses[-1]) and math.isfinite(norm.item())):
-                raise Diverged(f"loss {losses[-1]:.6g}, gradient norm {norm.item():.6g} at step {self.step}")
-            self.optimizer.step()
-            self.step += 1
+            losses.append(self._train_step())
         self.method.eval()
         return float(np.mean(losses)) if losses else math.nan
 
+    def _train_step(self) -> float:
+        if self.phase != self._phase_of(self.step):
+            self._enter(self._phase_of(self.step))
+        torch.manual_seed(np.random.SeedSequence([self.seed, self.step]).generate_state(1)[0].item())
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate(self.step)
+        autocast = AUTOCAST.get(self.precision)
+        with torch.autocast(self.device, dtype=autocast, enabled=autocast is not None):
+            loss = self.phases[self.phase].loss(self._batch(self.step))
+        self.optimizer.zero_grad(set_to_none=True)
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self.scaler.unscale_(self.optimizer)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self._params.clip).item()
+        value = loss.item()
+        # In fp16 an overflowing gradient is usual: the scaler skips the step and lowers the scale.
+        overflow = self.scaler.is_enabled() and self.scaler.get_scale() > SMALLEST_SCALE
+        if not (math.isfinite(value) and (math.isfinite(norm) or overflow)):
+            raise Diverged(f"loss {value:.6g}, gradient norm {norm:.6g} at step {self.step}")
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.step += 1
+        return value
+
     def save(self, folder: Path, rung: int) -> None:
         """Write a checkpoint, keeping the one before it until the new one is whole."""
-        save_checkpoint(folder, rung, self.method, self.optimizer, self.step)
+        optimizer = self.optimizer if self.phases else None
+        scaler = self.scaler.state_dict() if self.phases else {}
+        save_checkpoint(
+            folder, rung, self.method, optimizer, {"step": self.step, "phase": self.phase, "scaler": scaler}
+        )
 
     def resume(self, folder: Path) -> int:
         """Continue from the newest whole checkpoint in `folder`; its rung, or 0 when there is none."""
-        found = load_checkpoint(folder, self.method, self.optimizer)
+        found = load_checkpoint(folder, self.method)
         if found is None:
             return 0
-        rung, self.step = found
+        self.step = found.state["step"]
+        if self.phases:  # its own phase, also at that phase's end: the next one begins when it is trained
+            self._enter(found.state["phase"])
+            found.restore_optimizer(self.optimizer)
+            self.scaler.load_state_dict(found.state["scaler"])
         self.method.eval()
-        return rung
+        return found.rung

@@ -1,37 +1,205 @@
-"""The parts of the leaderboard that need no sweep: projections, parameter counts, row lookup."""
+"""The rows of a run: each scored once, each training recorded once, whatever was killed or repeated in between."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
+from rich.console import Console
 
-from distilbench.data.corpus import CorpusBuilder
-from distilbench.encoder import EncoderSpec
-from distilbench.evaluation.leaderboard import count_parameters, evaluation_rows, from_rows, random_projection
+from distilbench.data.corpus import Corpus
+from distilbench.data.folder import Limits, folder_corpus
+from distilbench.data.needs import Needs
+from distilbench.evaluation import leaderboard as module
+from distilbench.evaluation.leaderboard import Leaderboard
+from distilbench.evaluation.scoring import Candidate, Encoded
+from distilbench.methods import get_method
+from distilbench.prepare.prepared import load_prepared
+from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.search import jobs as jobs_module
+from distilbench.search.cluster import TrialResources
+from distilbench.search.jobs import Job, Outcome, finish
+from distilbench.search.space import Budget
+
+MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
+RESOURCES = TrialResources(1, 0, 2, "")
 
 
-def test_random_projection_is_orthonormal_and_seeded() -> None:
-    basis = random_projection(48, 10, seed=3)
-    assert basis.shape == (48, 10)
-    assert basis.T @ basis == pytest.approx(np.eye(10), abs=1e-6)
-    assert np.array_equal(basis, random_projection(48, 10, seed=3))
-    assert not np.array_equal(basis, random_projection(48, 10, seed=4))
+class Killed(BaseException):
+    """Stands for SIGKILL."""
 
 
-def test_parameters_are_counted_from_the_file_headers(encoder_folder: Path) -> None:
-    model = EncoderSpec(str(encoder_folder)).load()
-    assert count_parameters(encoder_folder) == sum(p.numel() for p in model.parameters())
+class Run:
+    """A comparison's folder; its jobs are run here instead of on a cluster, and counted."""
+
+    def __init__(self, folder: Path, prepared: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.prepared, self.corpus = folder, prepared, corpus
+        self.trained: list[str] = []
+        self.console = io.StringIO()
+
+        def outcomes(jobs: Sequence[Job], *_: object) -> Iterator[Outcome]:
+            for job in jobs:
+                self.trained.append(job.candidate.configuration)
+                yield finish(job, prepared, corpus, threads=1)
+
+        monkeypatch.setattr(jobs_module, "_outcomes", outcomes)
+
+    def job(self, name: str, seed: int = 0, trial: int | None = None, **params: Any) -> Job:
+        full = get_method("mcr2").params_type.model_validate({**MCR2, **params}).model_dump(mode="json", by_alias=True)
+        candidate = Candidate("run", "student", "mcr2", 8, full, seed, trial, "" if trial is not None else name)
+        key = f"{name}-{seed}"
+        budget = Budget(trials=1, steps=18, rungs=2, eta=3)
+        return Job(candidate, budget, self.folder, self.folder / "trials" / key, f"students/{key}")
+
+    def board(self, quantisations: Sequence[Any] = ("int8",)) -> Leaderboard:
+        console = Console(file=self.console, width=200)
+        return Leaderboard(self.folder, load_prepared(self.prepared), self.corpus, quantisations, console)
+
+    def students(self, *jobs: Job, quantisations: Sequence[Any] = ("int8",)) -> tuple[list[ScoreRecord], list[Outcome]]:
+        return self.board(quantisations).students(jobs, self.prepared, RESOURCES)
+
+    def scores(self) -> list[ScoreRecord]:
+        return [r for r in read_records(self.folder / "scores.jsonl") if isinstance(r, ScoreRecord)]
+
+    def trials(self) -> list[TrialRecord]:
+        return [r for r in read_records(self.folder / "trials.jsonl") if isinstance(r, TrialRecord)]
+
+    def rows(self) -> list[tuple[str, int, str]]:
+        return [(r.configuration, r.seed, r.quantisation) for r in self.scores()]
 
 
-def test_rows_are_looked_up_whatever_the_order() -> None:
-    builder = CorpusBuilder("test")
-    builder.train_on(["not evaluated"])
-    builder.add_sts("STSB", "", "test", ["a", "b"], ["c", "a"], [1, 2])
-    builder.add_retrieval("r", "dev", ["q"], ["d", "a"], [[1]])
-    corpus = builder.build()
-    rows = evaluation_rows(corpus)
-    assert [corpus.sentences[i] for i in rows] == ["a", "b", "c", "q", "d"]
-    vectors = np.arange(len(rows), dtype=np.float32)[:, None]
-    assert from_rows(rows, vectors)(rows[[4, 0, 0]])[:, 0].tolist() == [4, 0, 0]
+@pytest.fixture(scope="module")
+def corpus(data_folder: Path) -> Corpus:
+    """That of `prepared_folder`."""
+    return folder_corpus(data_folder, Limits(), Needs(triplets=True))
+
+
+@pytest.fixture
+def run(tmp_path: Path, prepared_folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return Run(tmp_path / "run", prepared_folder, corpus, monkeypatch)
+
+
+def test_references_are_the_teacher_and_two_baselines_at_each_width(run: Run) -> None:
+    found = run.board().references([4, 8, 64], seed=5)  # 64 is above the teacher's 32: a student's own width
+    wanted = [("teacher", 32), *((name, d) for d in (4, 8) for name in ("pca", "random_projection"))]
+    assert [(r.method, r.dim, r.quantisation) for r in found] == [
+        (*row, kind) for row in wanted for kind in ("float32", "int8")
+    ]
+    assert [r.role for r in found[:3]] == ["teacher", "teacher", "baseline"]
+    before = (run.folder / "scores.jsonl").read_bytes()
+    assert run.board().references([4, 8, 64], seed=5) == found
+    assert (run.folder / "scores.jsonl").read_bytes() == before
+    assert len({r.record_id for r in run.scores()}) == len(run.scores()) == 10
+
+
+def test_rows_are_scored_once_and_more_are_added(run: Run) -> None:
+    first = run.students(run.job("A"))
+    assert (run.trained, first[1]) == (["A"], [])
+    assert run.students(run.job("A")) == first
+    assert run.trained == ["A"]
+    records, _ = run.students(run.job("A"), run.job("A", seed=1), run.job("B", lr=0.001))
+    assert run.trained == ["A", "A", "B"]
+    wanted = [(*row, kind) for row in (("A", 0), ("A", 1), ("B", 0)) for kind in ("float32", "int8")]
+    assert [(r.configuration, r.seed, r.quantisation) for r in records] == wanted == run.rows()
+    assert records[:2] == first[0]
+    assert [(t.number, t.state, t.seed, t.params["lr"]) for t in run.trials()] == [
+        (0, "COMPLETE", 0, 0.003),
+        (1, "COMPLETE", 1, 0.003),
+        (2, "COMPLETE", 0, 0.001),
+    ]
+    assert [len(t.rungs) for t in run.trials()] == [2, 2, 2]
+    assert not list(run.folder.rglob("vectors.npy"))  # deleted once they are scored
+
+
+def test_a_failed_training_is_told_recorded_and_not_tried_again(run: Run) -> None:
+    jobs = [run.job("bad", **{"lambda": 1e39}), run.job("good")]
+    for _ in range(2):
+        records, [failure] = run.students(*jobs)
+        assert [r.configuration for r in records] == ["good", "good"]
+        assert failure.job == jobs[0] and failure.failed == "loss -inf, gradient norm nan at step 0"
+    assert run.trained == ["bad", "good"]
+    assert [(t.state, t.reason) for t in run.trials()] == [("FAIL", failure.failed), ("COMPLETE", "")]
+    assert "bad, seed 0" in run.console.getvalue() and failure.failed in run.console.getvalue()
+
+
+def test_a_quantisation_asked_for_later_is_added(run: Run) -> None:
+    run.students(run.job("A"), quantisations=())
+    before = run.scores()
+    records, _ = run.students(run.job("A"), quantisations=("int8", "binary"))
+    assert [r.quantisation for r in records] == ["float32", "int8", "binary"]
+    assert run.scores() == records and records[0] == before[0]
+    assert len(run.trials()) == 1
+
+
+def test_rows_of_one_training_under_two_names(run: Run) -> None:
+    records, _ = run.students(run.job("A"), run.job("B"))
+    assert [r.configuration for r in records] == ["A", "A", "B", "B"]
+    assert [s.value for s in records[0].scores] == [s.value for s in records[2].scores]
+    assert len(run.trials()) == 1
+
+
+POINTS: list[tuple[str, Any, str, int]] = [
+    ("trained and not recorded", module, "append_records", 1),
+    ("recorded and not scored", module, "score_candidate", 1),
+    ("scored and not written", module, "append_records", 3),
+    ("one row written, its vectors not deleted", module, "remove_encoded", 1),
+    ("between two rows", module, "score_candidate", 2),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "call"), [p[1:] for p in POINTS], ids=[p[0] for p in POINTS])
+def test_a_driver_killed_anywhere_leaves_every_record_once(
+    run: Run, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, call: int
+) -> None:
+    jobs, calls, real = [run.job("A"), run.job("B", lr=0.001)], iter(range(1, 99)), getattr(owner, name)
+
+    def deadly(*arguments: Any) -> Any:
+        if next(calls) == call:
+            raise Killed
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, deadly)
+        with pytest.raises(Killed):
+            run.students(*jobs)
+    survived = run.scores(), run.trials()
+    records, failures = run.students(*jobs)
+    assert failures == [] and run.scores() == records
+    assert run.rows() == [(name, 0, kind) for name in "AB" for kind in ("float32", "int8")]
+    assert [(t.number, t.params["lr"], t.state) for t in run.trials()] == [
+        (0, 0.003, "COMPLETE"),
+        (1, 0.001, "COMPLETE"),
+    ]
+    assert run.scores()[: len(survived[0])] == survived[0] and run.trials()[: len(survived[1])] == survived[1]
+    assert run.trained == ["A", "B"]
+    assert not list(run.folder.rglob("vectors.npy"))
+
+
+def test_a_torn_line_is_scored_again_and_whole_ones_are_not_doubled(run: Run) -> None:
+    run.students(run.job("A"))
+    path = run.folder / "scores.jsonl"
+    whole = run.scores()
+    first, second = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + second[:200])  # the disk was full
+    records, _ = run.students(run.job("A"))
+    assert run.scores() == records and records[0] == whole[0]
+    assert records[1].scores == whole[1].scores
+    assert len(run.trials()) == 1
+
+
+def test_a_sweeps_students_leave_no_trial_records(run: Run) -> None:
+    job = run.job("A", trial=3)
+    records, failures = run.students(job)
+    assert failures == [] and [r.trial for r in records] == [3, 3]
+    assert run.trials() == []
+    assert Encoded.load(job.folder) is None
+    # What failed is tried again by the next command: the study holds no more than its trial.
+    broken = replace(job, candidate=replace(job.candidate, trial=4, params={**job.candidate.params, "lambda": 1e39}))
+    broken = replace(broken, folder=run.folder / "trials" / "4")
+    for _ in range(2):
+        assert run.students(broken)[1][0].failed == "loss -inf, gradient norm nan at step 0"
+    assert len(run.trained) == 3 and run.trials() == []

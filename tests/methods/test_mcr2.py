@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from distilbench.methods.mcr2 import cluster_coding_rates, coding_rate, mcr2_loss
+from distilbench.data.corpus import CorpusBuilder
+from distilbench.errors import InputError
+from distilbench.methods.mcr2 import Trainable
+from distilbench.methods.parts.cluster_head import assign_sentences
+from distilbench.methods.parts.coding_rate import cluster_coding_rates, coding_rate, mcr2_loss
+from distilbench.training.loop import Trainer
 
 
 def reference(z1: np.ndarray, z2: np.ndarray, p: np.ndarray, lam: float, eps2: float, gamma: float) -> float:
@@ -87,42 +94,124 @@ def test_hard_memberships_and_empty_clusters_stay_finite(d: int) -> None:
 
 @pytest.mark.parametrize("head", ["elu", "residual"])
 @pytest.mark.parametrize("pairs", ["duplicates", "noise"])
-def test_export_is_the_trained_student(prepared_folder: Path, tmp_path: Path, head: str, pairs: str) -> None:
-    from sentence_transformers import SentenceTransformer
+def test_the_loss_of_a_batch_is_mcr2s(
+    build: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, head: str, pairs: str
+) -> None:
+    """Unit features of both views, the mean of their memberships, which the logits decide where they are large."""
+    from distilbench.methods import mcr2
 
-    from distilbench.prepare.prepared import load_prepared
-    from distilbench.search.trial import build_method
-    from distilbench.training.loop import Trainer
+    method = build("mcr2", head=head, pairs=pairs, gamma=0.7, eps2=0.2, noise=0.5)
+    with torch.no_grad():
+        method.compression.logits.weight *= 1000  # the Gumbel noise no longer decides
+    seen: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(mcr2, "mcr2_loss", lambda *views, **weights: seen.append((views, weights)))
+    index, prepared = np.array([4, 0, 9, 11]), method.prepared
+    torch.manual_seed(0)
+    method.compression.loss(index)
+    ((z1, z2, p), weights) = seen[0]
+    assert weights == {"lam": 50.0, "eps2": 0.2, "gamma": 0.7}
+    if pairs == "duplicates":
+        sides = prepared.pairs_P2[index].T
+        views = [method.embed(rows) for rows in sides]
+        hard = [np.eye(4)[method.assign()(rows)] for rows in sides]
+        assert p.detach().numpy() == pytest.approx((hard[0] + hard[1]) / 2, abs=0.02)
+        assert z1.detach().numpy() == pytest.approx(views[0], abs=1e-5)
+        assert z2.detach().numpy() == pytest.approx(views[1], abs=1e-5)
+    else:
+        torch.manual_seed(0)
+        x = prepared.vectors.take(prepared.train[index])
+        for z in (z1, z2):  # x (1 + sigma n), one number n for a row
+            noisy = torch.from_numpy(x) * (1 + 0.5 * torch.randn(4, 1))
+            assert z.detach().numpy() == pytest.approx(method.apply_head(noisy).detach().numpy(), abs=1e-5)
+    assert p.sum(dim=1).detach().numpy() == pytest.approx(np.ones(4), abs=1e-5)
 
-    prepared = load_prepared(prepared_folder)
-    params = {
-        "output_dim": 8,
-        "lambda": 50.0,
-        "clusters": 4,
-        "lr": 0.01,
-        "batch_size": 16,
-        "head": head,
-        "pairs": pairs,
-    }
-    method = build_method("mcr2", params, prepared, 0, "cpu")
-    rows = prepared.train[:20]
-    start = method.embed(rows)
-    Trainer(method, 0, 5).train_until(5)
-    trained = method.embed(rows)
-    assert np.abs(trained - start).max() > 1e-3
-    assert np.linalg.norm(trained, axis=1) == pytest.approx(1, abs=1e-5)
+
+def test_training_lowers_the_loss(build: Callable[..., Any]) -> None:
+    trainer = Trainer(build("mcr2", steps=60, **{"lambda": 1.0}), 0, 60)
+    first = trainer.train_until(5)
+    trainer.train_until(55)
+    assert trainer.train_until(60) < first - 0.5
+
+
+def test_embeddings_are_of_unit_norm(build: Callable[..., Any]) -> None:
+    method = build("mcr2")
+    assert np.linalg.norm(method.embed(method.prepared.train), axis=1) == pytest.approx(1, abs=1e-5)
+
+
+def test_the_residual_head_starts_as_the_pca(build: Callable[..., Any]) -> None:
+    method = build("mcr2", head="residual")
+    train = method.prepared.train
+    pca = method.prepared.pca.project(method.prepared.vectors.take(train), 8)
+    assert method.embed(train) == pytest.approx(pca / np.linalg.norm(pca, axis=1, keepdims=True), abs=1e-4)
+
+
+def layer(dense: torch.nn.Linear, x: np.ndarray) -> np.ndarray:
+    return x @ dense.weight.detach().double().numpy().T + dense.bias.detach().double().numpy()
+
+
+def elu(x: np.ndarray) -> np.ndarray:
+    return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
+
+
+@pytest.mark.parametrize("head", ["elu", "residual"])
+def test_clusters_are_those_of_the_largest_logit_and_the_export_finds_them(
+    build: Callable[..., Any], sentences: list[str], tmp_path: Path, head: str
+) -> None:
+    method = build("mcr2", head=head, clusters=6, steps=20)
+    Trainer(method, 0, 20).train_until(20)
+    rows = method.prepared.train
+    # So little training leaves most sentences in one cluster; with logits of mean 0 each has its own.
+    with torch.no_grad():
+        method.compression.logits.bias -= method.compression(torch.from_numpy(method.prepared.vectors.take(rows)))[
+            1
+        ].mean(0)
+    x = method.prepared.vectors.take(rows).astype(np.float64)
+    for trunk in method.compression.trunk:
+        x = elu(layer(trunk.linear, x)) + (x if head == "residual" else 0)
+    logits = layer(method.compression.logits, x)
+    clusters = method.assign()(rows)
+    assert np.array_equal(clusters, logits.argmax(axis=1))
+    assert len(np.unique(clusters)) > 2
+    assert method.assign()(rows[:0]).shape == (0,)
     method.export(tmp_path / "student")
-    sentences = (prepared_folder / "sentences.txt").read_text().split("\n")
-    outside = SentenceTransformer(str(tmp_path / "student"), device="cpu").encode([sentences[r] for r in rows])
-    assert outside == pytest.approx(trained, abs=5e-3)  # the cached teacher vectors are float16
+    outside = assign_sentences(tmp_path / "student", [sentences[r] for r in rows])
+    # The cached vectors that the method reads are float16: a sentence between two clusters may fall into the other.
+    assert (outside == clusters).mean() >= 0.95
 
 
-def test_the_residual_head_starts_as_the_pca(prepared_folder: Path) -> None:
-    from distilbench.prepare.prepared import load_prepared
-    from distilbench.search.trial import build_method
+def test_a_student_without_clusters_is_named(build: Callable[..., Any], tmp_path: Path) -> None:
+    assert build("pca").assign() is None
+    build("pca").export(tmp_path / "pca")
+    with pytest.raises(InputError, match=r"no cluster head .*expected a student exported by mcr2"):
+        assign_sentences(tmp_path / "pca", ["a man walks"])
 
-    prepared = load_prepared(prepared_folder)
-    params = {"output_dim": 8, "lambda": 1.0, "clusters": 4, "lr": 0.01, "batch_size": 16, "head": "residual"}
-    ours = build_method("mcr2", params, prepared, 0, "cpu").embed(prepared.train)
-    pca = prepared.pca.project(prepared.vectors.take(prepared.train), 8)
-    assert ours == pytest.approx(pca / np.linalg.norm(pca, axis=1, keepdims=True), abs=1e-4)
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            {"pairs": ["duplicates", "noise"], "clusters": 16},
+            "clusters is 16, but the corpus has only 10 similar pairs",
+        ),
+        ({"batch_size": 16}, "batch_size is 16, but the corpus has only 10 similar pairs"),
+        ({"pairs": ["noise"], "batch_size": 32}, "batch_size is 32, but the corpus has only 20 training sentences"),
+        ({"output_dim": 64}, "output_dim: 64 is above the 32"),
+    ],
+)
+def test_what_the_corpus_cannot_give_is_said(params: dict[str, Any], message: str) -> None:
+    builder = CorpusBuilder("test")
+    builder.train_pairs([f"left {i}" for i in range(10)], [f"right {i}" for i in range(10)])
+    given = {"output_dim": 8, "batch_size": 8, "clusters": 4, "pairs": "duplicates"}
+
+    def possible(**changed: Any) -> Callable[[str], list[Any]]:
+        values = {**given, **changed}
+        return lambda name: values[name] if isinstance(values[name], list) else [values[name]]
+
+    Trainable.check_corpus(possible(), builder.build(), 32)
+    Trainable.check_corpus(possible(pairs="noise", clusters=16), builder.build(), 32)
+    with pytest.raises(InputError, match=message):
+        Trainable.check_corpus(possible(**params), builder.build(), 32)
+
+
+def test_a_table_tells_the_kind_of_pairs() -> None:
+    assert Trainable.variant({"pairs": "noise"}) == "noise"

@@ -1,24 +1,112 @@
-"""Methods are found by their module's name."""
+"""Methods are found by their module's name, and one more file is one more method."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import distilbench.methods
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
+from distilbench.methods.method import Method, Params
+from distilbench.prepare.prepared import Prepared
+from distilbench.search.space import load_space
+from distilbench.search.trial import build_method
+from distilbench.training.loop import Trainer
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = re.compile(r"<!-- method example -->\n(.*?)<!-- /method example -->", re.DOTALL)
 
 
-def test_every_method_is_whole() -> None:
-    for name in method_names():
-        method = get_method(name)
-        assert not method.__abstractmethods__
-        assert {"output_dim", "lr", "batch_size"} <= set(method.params_type.model_fields)
+def test_a_method_is_a_module_with_a_trainable() -> None:
+    folder = Path(distilbench.methods.__file__).parent
+    modules = [path.stem for path in folder.glob("*.py") if path.stem != "__init__"]
+    found = [name for name in modules if hasattr(importlib.import_module(f"distilbench.methods.{name}"), "Trainable")]
+    assert method_names() == sorted(found)
+    assert {"hpd", "ibkd", "mcr2", "mcr2_distil", "dse", "pca"} <= set(found)
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_every_method_is_whole(name: str) -> None:
+    method = get_method(name)
+    assert issubclass(method, Method) and not method.__abstractmethods__
+    assert issubclass(method.params_type, Params)
+    fields = method.params_type.model_fields
+    # What a head needs that is not trained, and what the training loop asks of the others.
+    assert "output_dim" in fields and ("lr" in fields) == ("batch_size" in fields)
+    assert isinstance(method.trains_encoder, bool)
+
+
+def test_titles_tell_methods_apart() -> None:
+    titles = [get_method(name).title for name in method_names()]
+    assert len(set(titles)) == len(titles)
 
 
 def test_an_unknown_method_names_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"--method mcr3: unknown method; expected one of hpd, mcr2"):
+    known = ", ".join(method_names())
+    with pytest.raises(InputError, match=f"--method mcr3: unknown method; expected one of {known}"):
         get_method("mcr3")
 
 
-@pytest.mark.parametrize("name", ["method", "heads", "../mcr2", ""])
+@pytest.mark.parametrize("name", ["method", "parts", "heads", "parts.heads", "losses", "../mcr2", ""])
 def test_other_modules_are_no_methods(name: str) -> None:
     with pytest.raises(InputError):
         get_method(name)
+
+
+def readme_blocks() -> dict[str, str]:
+    """The README's example of a method: its code blocks by language, between two comments."""
+    found = EXAMPLE.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(found) == 1, "README.md: expected one <!-- method example --> ... <!-- /method example -->"
+    blocks = dict(re.findall(r"^```(\w+)\n(.*?)^```$", found[0], flags=re.MULTILINE | re.DOTALL))
+    assert set(blocks) == {"python", "yaml"}, "README.md: expected the method and its search space, fenced as such"
+    return blocks
+
+
+@pytest.fixture
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The README's search space, and its method where the package looks for methods."""
+    blocks = readme_blocks()
+    space = tmp_path / "relational.yaml"
+    space.write_text(blocks["yaml"])
+    folder = tmp_path / "methods"
+    folder.mkdir()
+    (folder / "relational.py").write_text(blocks["python"])
+    monkeypatch.setattr(distilbench.methods, "__path__", [*distilbench.methods.__path__, str(folder)])
+    importlib.invalidate_caches()
+    yield space
+    sys.modules.pop("distilbench.methods.relational", None)
+    if hasattr(distilbench.methods, "relational"):
+        del distilbench.methods.relational
+
+
+def test_the_readmes_example_is_short() -> None:
+    blocks = readme_blocks()
+    assert len(blocks["python"].splitlines()) <= 30 and len(blocks["yaml"].splitlines()) <= 8
+
+
+def test_a_method_is_added_by_one_file_and_one_search_space(
+    example: Path, prepared: Prepared, sentences: list[str], tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    assert "relational" in method_names()
+    method = get_method("relational")
+    space = load_space(example, "relational", method.params_type, native=32)
+    params = {**space.fixed, **{name: space.possible(name)[0] for name in space.parameters}}
+    params |= {"output_dim": 8, "batch_size": 16, "lr": 0.003}  # of the small encoder here
+    trainee = build_method("relational", params, prepared, 0, "cpu")
+    trainer = Trainer(trainee, 0, min(space.budget.steps, 20))
+    first = trainer.train_until(5)
+    trainer.train_until(trainer.total_steps - 5)
+    assert trainer.train_until(trainer.total_steps) < 0.8 * first
+    rows = prepared.train[:10]
+    trainee.export(tmp_path / "student")
+    student = SentenceTransformer(str(tmp_path / "student"), device="cpu")
+    assert student.encode([sentences[r] for r in rows]) == pytest.approx(trainee.embed(rows), abs=1e-5)
+    assert trainee.embed(rows).shape == (10, 8)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from distilbench.data.corpus import Corpus, CorpusBuilder
+from distilbench.data.corpus import Corpus, CorpusBuilder, PairTask
 from distilbench.encoder import EncoderSpec
 from distilbench.prepare.pca import pca_artifact
-from distilbench.prepare.prepared import load_prepared, save_prepared, selection_sets
+from distilbench.prepare.prepared import LOGITS, load_prepared, save_prepared, selection_sets
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name
 
@@ -24,7 +25,11 @@ def corpus(*names: tuple[str, str]) -> Corpus:
         builder.add_sts(group, "", split, ["a dog", f"the cat {i}"], ["one dog", "a cat"], [i, 5])
     builder.train_pairs(["the dog runs", "a cat"], ["the dog walks", "one cat"])
     builder.train_on(["a child"])
-    return builder.build()
+    builder.train_triplets(["a dog"], ["the dog"], ["a river"])
+    pairs = [["a cat", "the cat 1"], ["one cat", "a child"], [2, 0]]
+    splits = {name: builder.pair_split(*pairs) for name in ("train", "dev")}
+    builder.add_pair_task(PairTask("NLI", "three-class", ("no", "maybe", "yes"), 0, 1, splits))
+    return replace(builder.build(), augmented=np.array([3, 1]))
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +39,9 @@ def nothing_kept() -> Iterator[None]:
     load_prepared.cache_clear()
 
 
-def prepare(root: Path, encoder: str, *, tokens: bool = True, student: str = "half") -> tuple[Path, ShardedArray]:
+def prepare(
+    root: Path, encoder: str, *, tokens: bool = True, student: str = "half", task: bool = False
+) -> tuple[Path, ShardedArray]:
     """A prepared folder below `root`, and the vectors it points at."""
     made, store = corpus(), ArtifactStore(root / "store")
     teacher = EncoderSpec(encoder, prompt="how ", max_tokens=20)
@@ -44,7 +51,10 @@ def prepare(root: Path, encoder: str, *, tokens: bool = True, student: str = "ha
     vectors = ShardedArray(embeddings, len(values), 6, 512)
     pca = pca_artifact(vectors, made.train, store)
     ids = tokens_artifact(made.sentences, "key", teacher, store) if tokens else None
-    save_prepared(root / "prepared", made, teacher, student, vectors, pca, ids)
+    logits = store.path("logits", {"of": "x"})
+    save_array(logits / LOGITS, np.array([[0.5, -1, 2], [0, 3, 1]], dtype=np.float32))
+    learned = (made.pair_tasks[0], logits) if task else ()
+    save_prepared(root / "prepared", made, teacher, student, vectors, pca, ids, *learned)
     return root / "prepared", vectors
 
 
@@ -55,13 +65,27 @@ def test_everything_comes_back(tmp_path: Path, encoder_folder: Path) -> None:
     assert kept.vectors == vectors
     np.testing.assert_array_equal(kept.train, made.train)
     np.testing.assert_array_equal(kept.pairs_P2, made.pairs_P2)
+    np.testing.assert_array_equal(kept.triplets_T3, made.triplets_T3)
+    np.testing.assert_array_equal(kept.augmented, [3, 1])
+    assert kept.pair_task is None and kept.logits_PC is None
     assert kept.pca.axes_DD.shape == (6, 6)
-    assert kept.tokens is not None and len(kept.tokens.lengths) == len(made.sentences)
+    assert kept.tokens is not None and len(kept.tokens.offsets) == len(made.sentences) + 1
     (dev,) = kept.dev
     wanted = made.sts[2]
     assert dev.name == "STSB dev"
     for column in ("left_P", "right_P", "score_P"):
         np.testing.assert_array_equal(getattr(dev, column), getattr(wanted, column))
+
+
+def test_a_pair_task_comes_back_with_the_cross_encoders_logits(tmp_path: Path, encoder_folder: Path) -> None:
+    kept = load_prepared(prepare(tmp_path, str(encoder_folder), task=True)[0])
+    [wanted] = corpus().pair_tasks
+    assert kept.pair_task is not None and kept.pair_task.splits.keys() == {"train", "dev"}
+    assert replace(kept.pair_task, splits={}) == replace(wanted, splits={})
+    for name, split in wanted.splits.items():
+        for column in ("left_P", "right_P", "target_P"):
+            np.testing.assert_array_equal(getattr(kept.pair_task.splits[name], column), getattr(split, column))
+    np.testing.assert_array_equal(kept.logits_PC, [[0.5, -1, 2], [0, 3, 1]])
 
 
 def test_a_sweep_of_heads_has_no_tokens(tmp_path: Path, encoder_folder: Path) -> None:

@@ -27,7 +27,9 @@ def test_ids_are_the_tokenizers(spec: EncoderSpec, tmp_path: Path) -> None:
     model = spec.load()
     wanted = [model.tokenizer(s, truncation=True, max_length=64)["input_ids"] for s in SENTENCES]
     assert [tokens[i].tolist() for i in range(len(SENTENCES))] == wanted
-    assert tokens.lengths.tolist() == [8, 2, 3, len(wanted[3]), 64]
+    assert tokens.lengths_of(np.arange(len(SENTENCES))).tolist() == [8, 2, 3, len(wanted[3]), 64]
+    assert tokens.lengths_of(np.array([4, 0, 4])).tolist() == [64, 8, 64]
+    assert tokens.lengths_of(np.array([], dtype=np.int64)).tolist() == []
     assert tokens.ids.dtype == np.int32 and tokens.offsets.dtype == np.int64
 
 
@@ -42,7 +44,7 @@ def test_chunks_leave_no_trace(spec: EncoderSpec, tmp_path: Path, monkeypatch: p
 def test_max_tokens_and_prompt_count(spec: EncoderSpec, tmp_path: Path) -> None:
     read = replace(spec, max_tokens=5, prompt="how ")
     tokens = load_tokens(tokens_artifact(SENTENCES, "key", read, ArtifactStore(tmp_path)))
-    assert tokens.lengths.max() == 5
+    assert tokens.lengths_of(np.arange(len(SENTENCES))).max() == 5
     tokenizer = spec.load().tokenizer
     assert tokenizer.convert_ids_to_tokens(tokens[0]) == ["[CLS]", "how", "the", "dog", "[SEP]"]
 

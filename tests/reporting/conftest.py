@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from distilbench.records import IndexCost, Provenance, Rung, Score, ScoreRecord, TrialRecord
+from distilbench.records import ClusterCost, IndexCost, Provenance, Rung, Score, ScoreRecord, TrialRecord
 
 # Set, subsets (none: a single one), offset of its score from the row's quality.
 STS = (("STS12", 5, -8.0), ("STS13", 3, 1.0), ("STS14", 6, -2.0), ("STSB", 0, 3.0))
@@ -70,9 +70,36 @@ def index_costs(dim: int, quality: float) -> list[IndexCost]:
     return [flat, ivf]
 
 
+def cluster_cost(accuracy: float = 64.5, searched: float = 4.0, **changes: Any) -> ClusterCost:
+    fields: dict[str, Any] = {
+        "set": "quora",
+        "split": "test",
+        "kind": "implicit",
+        "clusters": 32,
+        "used": 30,
+        "documents": 20000,
+        "queries": 5000,
+        "accuracy": accuracy,
+        "searched": searched,
+        "fit_s": 0.0,
+        "assign_s": 0.5,
+        "search_s": 0.25,
+        "threads": 1,
+    }
+    return ClusterCost(**(fields | changes))
+
+
+def pair_scores(value: float, name: str = "QQP", split: str = "test", metrics: tuple[str, ...] = ("accuracy", "f1")):
+    return [
+        Score(task="pairs", set=name, split=split, metric=metric, variant="all", value=value + k, n=500)
+        for k, metric in enumerate(metrics)
+    ]
+
+
 def score_record(label: str = "student-64", quality: float = 75.0, **changes: Any) -> ScoreRecord:
     dim = changes.get("dim", 64)
     scores = sts_scores(quality, changes.pop("skip", ()))
+    scores += changes.pop("pairs", [])
     scores.append(
         Score(task="retrieval", set="quora", split="test", metric="mrr@10", variant="all", value=quality - 20, n=5000)
     )
@@ -168,6 +195,51 @@ def whole_study(trials: int = 40) -> list[TrialRecord | ScoreRecord]:
     return records
 
 
+def seeded_study() -> list[TrialRecord | ScoreRecord]:
+    """A comparison: a teacher and PCA of one seed, students of three seeds at two dimensions in each quantisation.
+
+    Quality of the students: 70 at d = 32 and 74 at d = 128, minus 1 for int8 and 6 for binary, -1, 0 and +1 by seed.
+    """
+    teacher = score_record("teacher d=384", 81.0, role="teacher", method="teacher", dim=384, trial=None, model="")
+    records: list[TrialRecord | ScoreRecord] = [teacher]
+    for dim, quality in ((32, 70.0), (128, 74.0)):
+        records.append(
+            score_record(
+                f"PCA d={dim}",
+                quality - 1,
+                configuration=f"PCA-{dim}",
+                role="baseline",
+                method="pca",
+                dim=dim,
+                model="",
+            )
+        )
+        for quantisation, loss, size in (("float32", 0.0, 4 * dim), ("int8", 1.0, dim), ("binary", 6.0, dim // 8)):
+            for seed in (0, 1, 2):
+                name, value = f"MCR2-{dim}-{quantisation}", quality - loss + seed - 1
+                records.append(
+                    score_record(
+                        f"MCR2 d={dim}",
+                        value,
+                        record_id=f"{name}-seed{seed}",
+                        configuration=name,
+                        method="mcr2",
+                        dim=dim,
+                        quantisation=quantisation,
+                        bytes_per_vector=size,
+                        seed=seed,
+                        model=f"students/{name}-seed{seed}",
+                        pairs=pair_scores(value + 5) if quantisation == "float32" else [],
+                        clusters=[
+                            cluster_cost(value - 10, 3.0 + seed),
+                            cluster_cost(value - 8, 6.0, kind="k-means", fit_s=2.5),
+                        ],
+                    )
+                )
+    records += [trial_record(0, seed=seed) for seed in (0, 1, 2)]
+    return records
+
+
 @pytest.fixture
 def make_score():
     """`score_record(label, quality, **changes)`: STS sets at fixed offsets from `quality`; `skip` leaves some out."""
@@ -184,3 +256,21 @@ def make_trial():
 def make_study():
     """`whole_study(trials)`: teacher, baselines, students and trials."""
     return whole_study
+
+
+@pytest.fixture
+def make_seeded():
+    """`seeded_study()`: a comparison with three seeds, three quantisations, pair tasks and cluster retrieval."""
+    return seeded_study
+
+
+@pytest.fixture
+def make_pairs():
+    """`pair_scores(value, name, split, metrics)`: the k-th metric is value + k."""
+    return pair_scores
+
+
+@pytest.fixture
+def make_cluster():
+    """`cluster_cost(accuracy, searched, **changes)`."""
+    return cluster_cost

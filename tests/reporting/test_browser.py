@@ -191,6 +191,30 @@ def test_dark_theme_redraws_the_figures(drawn):
         drawn.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_seeds_and_quantisations(browser, make_seeded, tmp_path, width):
+    opened = open_page(browser, write_report(make_seeded(), tmp_path, title="Synthetic"), width)
+    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#plot-bytes path.yerror"))
+    # one bar per dimension and quantisation of the students; teacher and PCA have none to see
+    lengths = opened.execute_script(
+        "return [...document.querySelectorAll('#plot-bytes path.yerror')].map(p => p.getBBox().height > 1)"
+    )
+    assert lengths.count(True) == 6
+    box = opened.find_element(By.ID, "filter")
+    box.send_keys("int8")
+    assert labels(opened) == ["teacher d=384", "MCR2-128-int8", "MCR2-32-int8"]
+    box.send_keys(Keys.CONTROL, "a")
+    box.send_keys(Keys.DELETE)
+    header(opened, "Bytes").find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    rows = opened.find_elements(By.CSS_SELECTOR, "#board tbody:not(.pinned) tr")
+    sizes = [int(row.find_elements(By.TAG_NAME, "td")[2].get_attribute("data-v")) for row in rows]
+    assert sizes == [512, 512, 128, 128, 128, 32, 16, 4]
+    for details in opened.find_elements(By.TAG_NAME, "details"):
+        opened.execute_script("arguments[0].open = true", details)
+    assert fits(opened)
+    assert [e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
+
+
 def test_hostile_text_runs_nothing(browser, make_score, make_trial, tmp_path):
     hostile = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
     records = [

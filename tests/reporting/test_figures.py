@@ -52,6 +52,29 @@ def test_quality_dim_has_one_line_per_method_and_the_teacher_as_level(make_study
     assert data.teachers == (("synthetic-teacher", pytest.approx(79.5)),)
 
 
+def test_quality_bytes_has_bars_where_there_is_an_interval(make_seeded):
+    data = figures.compute_quality_bytes(leaderboard(make_seeded()))
+    spread = {point.label: (point.interval, point.seeds) for point in data.points}
+    assert spread["MCR2-32-int8"] == (pytest.approx(4.302653 / math.sqrt(3), rel=1e-6), 3)
+    assert spread["teacher d=384"] == spread["PCA-32"] == (None, 1)
+    traces = {trace["name"]: trace for trace in json.loads(figures.draw_quality_bytes(data).to_json())["data"]}
+    students = traces["Students"]["error_y"]
+    assert students["visible"] and len(students["array"]) == 6
+    assert students["array"] == [pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)] * 6
+    assert not traces["Teacher"]["error_y"]["visible"] and not traces["Baselines"]["error_y"]["visible"]
+    assert any("± 2.48 (3 seeds)" in text for text in traces["Students"]["hovertext"])
+
+
+def test_quality_dim_has_a_line_per_quantisation(make_seeded):
+    data = figures.compute_quality_dim(leaderboard(make_seeded()))
+    assert [(m.method, m.quantisation, [dim for dim, _ in m.line]) for m in data.methods] == [
+        ("mcr2", "binary", [32, 128]),
+        ("mcr2", "float32", [32, 128]),
+        ("mcr2", "int8", [32, 128]),
+        ("pca", "float32", [32, 128]),
+    ]
+
+
 def test_learning_spends_the_steps_of_every_trial_but_only_complete_ones_set_the_best(make_trial):
     trials = [
         make_trial(2, objective=73.0),

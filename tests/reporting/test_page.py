@@ -8,6 +8,7 @@ import json
 import re
 import stat
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -87,7 +88,9 @@ def test_a_failure_leaves_the_old_files_and_no_temporary_ones(make_score, tmp_pa
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
-def test_every_text_of_a_record_is_escaped(make_score, make_trial):
+@pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.parametrize("configuration", ["", HOSTILE])
+def test_every_text_of_a_record_is_escaped(make_score, make_trial, make_pairs, make_cluster, configuration, seeds):
     score = make_score(
         HOSTILE,
         record_id=HOSTILE,
@@ -100,6 +103,9 @@ def test_every_text_of_a_record_is_escaped(make_score, make_trial):
         model=HOSTILE,
         demonstration=True,
         hyperparameters={HOSTILE: HOSTILE, "nested": [HOSTILE, {HOSTILE: 1}]},
+        quantisation="int8",
+        pairs=[*make_pairs(70.0, HOSTILE), *make_pairs(70.0, HOSTILE + "2", "dev")],
+        clusters=[make_cluster(set=HOSTILE), make_cluster(set=HOSTILE, split="dev")],
     )
     provenance = score.provenance.model_copy(
         update={"created_at": HOSTILE, "commit": HOSTILE, "device": HOSTILE, "versions": {HOSTILE: HOSTILE}}
@@ -108,8 +114,10 @@ def test_every_text_of_a_record_is_escaped(make_score, make_trial):
     indexes = [c.model_copy(update={"set": HOSTILE}) for c in score.indexes]
     score = score.model_copy(update={"provenance": provenance, "scores": scores, "indexes": indexes})
     trial = make_trial(0, run=HOSTILE, reason=HOSTILE, method=HOSTILE, params={HOSTILE: HOSTILE})
+    score = score.model_copy(update={"configuration": configuration})
     teacher = score.model_copy(update={"role": "teacher", "record_id": "t"})
-    text = render([score, teacher, trial, make_trial(0)], title=HOSTILE, notes=[HOSTILE])
+    others = [score.model_copy(update={"seed": seed, "record_id": f"{HOSTILE}{seed}"}) for seed in range(1, seeds)]
+    text = render([score, *others, teacher, trial, make_trial(0)], title=HOSTILE, notes=[HOSTILE])
     parsed = Tags(text)
     assert "<img" not in text and "onerror=alert(1)>" not in text
     assert [tag for tag, _ in parsed.tags if tag == "script"] == ["script"] * 5  # three figures, Plotly, our own
@@ -136,12 +144,18 @@ def test_no_address_outside_the_folder(make_study):
     assert "@import" not in text and "url(" not in text
 
 
-def test_every_link_within_the_page_has_its_target(make_study):
-    parsed = Tags(render(make_study()))
+@pytest.mark.parametrize("study", ["make_study", "make_seeded"])
+def test_every_link_within_the_page_has_its_target(request, study):
+    records = request.getfixturevalue(study)()
+    parsed = Tags(render(records))
     ids = [attributes["id"] for _, attributes in parsed.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     links = {attributes["href"] for tag, attributes in parsed.tags if tag == "a"}
     assert {link[1:] for link in links if (link or "").startswith("#")} <= set(ids)
+    # every record has a place of its own, also the second seed's
+    assert len([name for name in ids if re.fullmatch("r-[0-9a-f]{12}", name or "")]) == sum(
+        record.kind == "score" for record in records
+    )
 
 
 def test_missing_values_are_dashes_and_sort_as_missing(make_score):
@@ -222,3 +236,96 @@ def test_csv_cells_are_no_formulas(make_score, start):
     assert not any(cell.startswith(("=", "+", "@", "\t", "\r")) for cell in [*header, *row])
     # a number below zero stays a number
     assert float(cells["sts:STS14:all"]) == -5.0
+
+
+def test_csv_has_interval_and_seeds_and_names_every_record(make_seeded):
+    board = leaderboard(make_seeded())
+    rows = {
+        (row["configuration"] or row["label"]): row
+        for row in csv.DictReader(io.StringIO(page.leaderboard_csv(board), newline=""))
+    }
+    assert len(rows) == len(board.rows) == 9
+    student = rows["MCR2-32-float32"]
+    assert (student["label"], student["quantisation"], student["bytes_per_vector"]) == ("MCR2 d=32", "float32", "128")
+    assert (student["seed"], student["seeds"]) == ("0;1;2", "3")
+    assert student["record_id"] == "MCR2-32-float32-seed0;MCR2-32-float32-seed1;MCR2-32-float32-seed2"
+    assert student["model"].split(";")[2] == "students/MCR2-32-float32-seed2"
+    assert float(student["sts_average:all"]) == pytest.approx(68.5)
+    assert float(student["sts_average:all:interval95"]) == pytest.approx(4.302653 / 3**0.5, rel=1e-6)
+    assert student["sts_average:all:seeds"] == "3"
+    assert float(student["pairs:QQP:f1"]) == pytest.approx(76.0)
+    teacher = rows["teacher d=384"]
+    assert (teacher["seed"], teacher["seeds"], teacher["sts_average:all:interval95"]) == ("0", "1", "")
+    assert (teacher["pairs:QQP:f1"], teacher["pairs:QQP:f1:seeds"]) == ("", "0")
+    assert (teacher["trial"], teacher["model"]) == ("", "")
+
+
+def board_row(text, name):
+    found = re.search(rf'<tr class="[^"]*">\s*<th scope="row" data-v="{re.escape(name)}">.*?</tr>', text, re.S)
+    assert found is not None
+    return plain(found.group())
+
+
+def details(text, name):
+    """The text of the row's record at the end of the page."""
+    found = re.search(
+        rf'<summary><span class="label">{re.escape(name)}</span>.*?<details class="fold record">', text, re.S
+    )
+    assert found is not None
+    return plain(found.group())
+
+
+def test_a_row_of_seeds_shows_mean_interval_and_every_seeds_own_values(make_seeded):
+    text = render(make_seeded())
+    row = board_row(text, "MCR2-32-float32")
+    assert "68.50 ±\xa02.48".replace("\xa0", " ") in row and "3 seeds" in row
+    assert "±" not in board_row(text, "PCA-32") and "1 seed" in board_row(text, "PCA-32")
+    whole = details(text, "MCR2-32-float32")
+    for seed, average in enumerate(("67.50", "68.50", "69.50")):
+        assert f"MCR2-32-float32-seed{seed}" in whole and average in whole
+        assert f"scores of seed {seed}" in whole
+    assert "Label MCR2 d=32" in whole and "Seeds 0, 1, 2" in whole
+    assert "Seed 0; the other seeds' folders are in the table above." in whole
+    assert "one seed: no interval" in details(text, "PCA-32")
+    assert "6 of 9 rows are means over 3 seeds" in plain(text)
+
+
+def test_quantisation_has_a_column_where_there_is_any(make_seeded, make_score):
+    text = render(make_seeded())
+    assert "Quantisation of the vectors" in text
+    assert " int8 " in board_row(text, "MCR2-32-int8") and "32 dimensions, 4 bytes, binary" in plain(text)
+    assert "Quantisation of the vectors" not in render([make_score("s")])
+    assert "64 dimensions, 256 bytes, float32" in plain(render([make_score("s")]))
+
+
+def test_cluster_table_only_where_there_is_a_clustering(make_seeded, make_score):
+    text = render(make_seeded())
+    assert "can be compared only between rows that search an equal share of the documents" in plain(text)
+    (table,) = re.findall(r'<table id="clusters".*?</table>', text, re.S)
+    first = plain(re.findall(r"<tr class=.student.>.*?</tr>", table, re.S)[0])
+    assert first == "MCR2-128-float32 3 seeds implicit 32 30 20,000 64.00 ± 2.48 4.00 ± 2.48 0 0.5 0.25 1"
+    assert "Cluster retrieval" not in render([make_score("s")])
+
+
+def test_pair_columns_say_their_split(make_score, make_pairs):
+    both = plain(render([make_score("a", pairs=[*make_pairs(80.0), *make_pairs(70.0, "SICK", "dev")])]))
+    assert "Pairs, QQP (test)" in both and "Pairs, SICK (dev)" in both
+    assert "Pairs “(dev)” are of a set without a test score." in both
+    assert "“(dev)”" not in plain(render([make_score("a", pairs=make_pairs(80.0))]))
+
+
+def test_a_collapsed_trial_shows_its_reason_and_geometry(make_trial):
+    failed = make_trial(0, state="FAIL", reason="collapsed: effective rank 1.02 of 64 dimensions, below 1.5")
+    rungs = [rung.model_copy(update={"metrics": {"effective_rank": 1.0234, "variance": 0.5}}) for rung in failed.rungs]
+    text = plain(render([failed.model_copy(update={"rungs": rungs}), make_trial(1)]))
+    assert "collapsed: effective rank 1.02 of 64 dimensions" in text
+    assert "Effective rank" in text and " 1.02 0.5 " in text
+    assert "Effective rank" not in plain(render([make_trial(1)]))
+
+
+def test_a_report_of_old_records_is_what_it_was(tmp_path):
+    folder = Path(__file__).parents[2] / "reports" / "real-data"
+    page.write_report(list(read_records(folder / "records.jsonl")), tmp_path, title="Old records")
+    with (folder / "leaderboard.csv").open(newline="") as old, (tmp_path / "leaderboard.csv").open(newline="") as new:
+        before, after = list(csv.DictReader(old)), list(csv.DictReader(new))
+    assert before and [{key: row[key] for key in before[0]} for row in after] == before

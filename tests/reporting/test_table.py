@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from scipy import stats
 
 from distilbench.reporting import table
 
@@ -143,11 +144,214 @@ def test_a_record_written_twice_counts_once(make_score):
     assert [board.cell(row, table.AVERAGE).value for row in board.rows] == [pytest.approx(70.5)]
 
 
-def test_one_seed_is_said_until_an_encoder_has_two(make_score):
-    one = table.leaderboard([make_score("a"), make_score("b", method="mcr2", seed=1)])
+@pytest.mark.parametrize(
+    ("values", "half_width"),
+    [
+        # by hand, quantiles from a printed t table: t(0.975, 2) = 4.302653, sd 1, sqrt(3)
+        ([1.0, 2.0, 3.0], 4.302653 / math.sqrt(3)),
+        # t(0.975, 1) = 12.70620, sd sqrt(2), sqrt(2)
+        ([1.0, 3.0], 12.70620),
+        # t(0.975, 4) = 2.776445, sd sqrt(2.5), sqrt(5)
+        ([70.0, 71.0, 72.0, 73.0, 74.0], 2.776445 * math.sqrt(2.5 / 5)),
+        # equal seeds: no spread at all
+        ([0.1 + 0.2] * 3, 0.0),
+        # one seed, none: nothing to compute it from
+        ([70.0], None),
+        ([], None),
+    ],
+)
+def test_interval_by_hand(values, half_width):
+    assert table.interval(values) == (None if half_width is None else pytest.approx(half_width, rel=1e-6))
+
+
+def test_interval_is_scipys_own():
+    values = [81.2, 80.7, 81.9, 80.1, 81.4, 82.6]
+    mean = sum(values) / len(values)
+    low, high = stats.t.interval(0.95, len(values) - 1, loc=mean, scale=stats.sem(values))
+    cell = table.mean_cell(values)
+    assert (cell.value - cell.interval, cell.value + cell.interval) == (pytest.approx(low), pytest.approx(high))
+    assert cell.seeds == 6
+
+
+def seeds_of(make_score, label, qualities, **changes):
+    return [
+        make_score(label, quality, seed=seed, record_id=f"{label}-{seed}", trial=seed, model=f"m{seed}", **changes)
+        for seed, quality in enumerate(qualities)
+    ]
+
+
+def test_seeds_of_an_encoder_are_one_row_of_means(make_score):
+    teacher = make_score("t", 80.0, **TEACHER)
+    board = table.leaderboard([*seeds_of(make_score, "s", [75.0, 76.0, 78.0]), teacher])
+    assert [row.record.label for row in board.rows] == ["t", "s"]
+    t, s = board.rows
+    cell = board.cell(s, table.AVERAGE)
+    # averages per seed 73.5, 74.5, 76.5: mean 74 5/6, sd sqrt(7/3), t(0.975, 2) = 4.302653
+    assert cell.value == pytest.approx(74 + 5 / 6)
+    assert cell.interval == pytest.approx(4.302653 * math.sqrt(7 / 3) / math.sqrt(3), rel=1e-6)
+    assert cell.seeds == 3
+    assert cell.retention == pytest.approx(100 * (74 + 5 / 6) / 78.5)
+    assert board.cell(s, "mrr10:quora").interval == pytest.approx(cell.interval)
+    assert [(x.record.seed, x.record.record_id, x.values["all"][0]) for x in s.seeds] == [
+        (0, "s-0", pytest.approx(73.5)),
+        (1, "s-1", pytest.approx(74.5)),
+        (2, "s-2", pytest.approx(76.5)),
+    ]
+    alone = board.cell(t, table.AVERAGE)
+    assert (alone.interval, alone.seeds, alone.retention) == (None, 1, pytest.approx(100))
+
+
+def test_the_interval_of_an_average_is_of_the_seeds_averages_not_of_the_sets_intervals(make_score):
+    # STS12 and STS13 move in opposite directions from seed to seed: the average does not move at all.
+    records = []
+    for seed, shift in enumerate((-2.0, 0.0, 2.0)):
+        record = make_score("s", 76.0, seed=seed, record_id=f"s-{seed}")
+        moved = {"STS12": shift, "STS13": -shift}
+        scores = [
+            s.model_copy(update={"value": s.value + moved.get(s.set, 0.0)}) if s.split == "test" else s
+            for s in record.scores
+        ]
+        records.append(record.model_copy(update={"scores": scores}))
+    board = table.leaderboard(records)
+    assert board.cell(board.rows[0], table.AVERAGE).interval == pytest.approx(0.0, abs=1e-9)
+    assert board.cell(board.rows[0], "sts:STS12").interval == pytest.approx(4.302653 * 2 / math.sqrt(3), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run": "other"},
+        {"role": "baseline"},
+        {"method": "mcr2"},
+        {"configuration": "other"},
+        {"label": "other"},
+        {"dim": 32},
+        {"bytes_per_vector": 64},
+        {"quantisation": "int8"},
+        {"teacher": "other"},
+        {"start": "other"},
+        {"corpus_fingerprint": "e" * 64},
+        {"hyperparameters": {"lr": 2e-4}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_identifies_an_encoder_makes_a_row_of_its_own(make_score, change):
+    first = make_score("s", 75.0)
+    other = first.model_copy(update={"seed": 1, "record_id": "other", **change})
+    assert len(table.leaderboard([first, other]).rows) == 2
+
+
+def test_order_of_hyperparameters_and_trial_do_not_split_an_encoder(make_score):
+    first = make_score("s", 75.0, hyperparameters={"a": 1, "b": 2})
+    second = make_score("s", 76.0, hyperparameters={"b": 2, "a": 1}, seed=1, record_id="second", trial=9, model="m")
+    (row,) = table.leaderboard([second, first]).rows
+    assert [x.record.seed for x in row.seeds] == [0, 1] and row.record.seed == 0
+    # a link to the row stays the same when seeds are added
+    assert row.anchor == table.leaderboard([first]).rows[0].anchor
+
+
+def test_a_seed_recorded_anew_is_no_second_seed(make_score):
+    board = table.leaderboard([make_score("s", 70.0), make_score("s", 72.0, record_id="again")])
+    cell = board.cell(board.rows[0], table.AVERAGE)
+    assert (len(board.rows), cell.value, cell.interval, cell.seeds) == (1, pytest.approx(70.5), None, 1)
+
+
+def test_a_seed_without_a_set_is_left_out_of_that_mean_and_said(make_score):
+    records = seeds_of(make_score, "s", [75.0, 77.0])
+    records.append(make_score("s", 99.0, seed=2, record_id="s-2", skip=("STS13",)))
+    board = table.leaderboard(records)
+    (row,) = board.rows
+    average = board.cell(row, table.AVERAGE)
+    assert (average.value, average.seeds) == (pytest.approx(74.5), 2)
+    assert board.cell(row, "sts:STS12").seeds == 3
+    assert any("fewer seeds than the row has" in notice for notice in table.notices(board))
+
+
+def test_pareto_and_best_go_by_means(make_score):
+    # The lucky seed alone would beat the other row; the mean does not.
+    board = table.leaderboard([*seeds_of(make_score, "lucky", [60.0, 80.0]), make_score("sound", 75.0)])
+    rows = by_label(board)
+    assert rows["sound"].pareto["all"] and rows["sound"].best_in_dim["all"]
+    assert not rows["lucky"].pareto["all"] and not rows["lucky"].best_in_dim["all"]
+
+
+def test_what_is_said_about_seeds(make_score):
+    one = table.leaderboard([make_score("a"), make_score("b", seed=1)])
     assert one.one_seed and "One seed: no interval" in table.notices(one)[0]
-    two = table.leaderboard([make_score("a"), make_score("b", seed=1)])
-    assert not two.one_seed and "several seeds" in table.notices(two)[0]
+    three = seeds_of(make_score, "a", [75.0, 76.0, 77.0])
+    some = table.leaderboard([*three, make_score("t", **TEACHER)])
+    assert not some.one_seed
+    assert "1 of 2 rows are means over 3 seeds, ±" in table.notices(some)[0]
+    assert "other rows have one seed: no interval" in table.notices(some)[1]
+    every = table.notices(table.leaderboard([*three, *seeds_of(make_score, "b", [75.0, 76.0])]))
+    assert "2 of 2 rows are means over 2 to 3 seeds" in every[0]
+    assert not any("one seed" in notice for notice in every)
+
+
+def test_best_of_a_dimension_is_taken_within_a_quantisation_and_pareto_over_all(make_score):
+    board = table.leaderboard(
+        [
+            make_score("full", 75.0),
+            make_score("full, worse", 74.0),
+            make_score("int8", 74.5, quantisation="int8", bytes_per_vector=64),
+            make_score("int8, worse", 70.0, quantisation="int8", bytes_per_vector=64),
+            make_score("binary", 60.0, quantisation="binary", bytes_per_vector=8),
+        ]
+    )
+    assert board.quantised
+    assert {row.name for row in board.rows if row.best_in_dim["all"]} == {"full", "int8"}
+    assert {row.name for row in board.rows if row.pareto["all"]} == {"full", "int8", "binary"}
+
+
+def test_retention_is_of_the_float32_teacher(make_score):
+    teacher, later = make_score("t", 80.0, **TEACHER), "2002-01-01T00:00:00Z"
+    small = make_score("t8", 60.0, quantisation="int8", bytes_per_vector=384, **TEACHER)
+    small = small.model_copy(update={"provenance": small.provenance.model_copy(update={"created_at": later})})
+    board = table.leaderboard([teacher, small, make_score("s", 76.0)])
+    assert board.cell(by_label(board)["s"], table.AVERAGE).retention == pytest.approx(100 * 74.5 / 78.5)
+    alone = table.leaderboard([small, make_score("s", 76.0)])
+    assert board.cell(by_label(alone)["s"], table.AVERAGE).retention is None
+
+
+def test_a_row_is_called_by_its_configuration(make_score):
+    board = table.leaderboard([make_score("HPD d=64", configuration="HPD-MiniLM-64"), make_score("plain", 60.0)])
+    assert [row.name for row in board.rows] == ["HPD-MiniLM-64", "plain"]
+
+
+def test_pair_columns_are_the_metrics_there_are_on_test_else_on_dev(make_score, make_pairs):
+    board = table.leaderboard(
+        [
+            make_score("a", pairs=[*make_pairs(80.0), *make_pairs(50.0, split="dev")]),
+            make_score("b", pairs=make_pairs(70.0, "SICK", "dev", ("pearson", "spearman"))),
+            make_score("c", pairs=make_pairs(60.0, "QQP", "dev")),
+        ]
+    )
+    pairs = [column for column in board.columns if column.key.startswith("pairs:")]
+    assert [(c.key, c.group, c.title, c.dev) for c in pairs] == [
+        ("pairs:QQP:accuracy", "Pairs, QQP (test)", "Accuracy", False),
+        ("pairs:QQP:f1", "Pairs, QQP (test)", "F1", False),
+        ("pairs:SICK:pearson:dev", "Pairs, SICK (dev)", "Pearson", True),
+        ("pairs:SICK:spearman:dev", "Pairs, SICK (dev)", "Spearman", True),
+    ]
+    rows = by_label(board)
+    assert board.cell(rows["a"], "pairs:QQP:f1").value == pytest.approx(81.0)
+    assert board.cell(rows["b"], "pairs:SICK:pearson:dev").value == pytest.approx(70.0)
+    # a dev score never stands in a test column
+    assert board.cell(rows["c"], "pairs:QQP:accuracy") == table.MISSING
+
+
+def test_pair_scores_do_not_touch_sts(make_score, make_pairs):
+    plain, paired = make_score("a"), make_score("a", pairs=make_pairs(10.0, "STSB", metrics=("pearson", "spearman")))
+    with_pairs, without = table.leaderboard([paired]), table.leaderboard([plain])
+    assert with_pairs.sts_sets == without.sts_sets
+    assert with_pairs.rows[0].values["all"][: len(without.columns)] == without.rows[0].values["all"]
+
+
+def test_rows_of_pair_tasks_alone_are_a_leaderboard_too(make_score, make_pairs):
+    records = [make_score(n, scores=make_pairs(v), indexes=[]) for n, v in (("a", 70.0), ("b", 80.0))]
+    board = table.leaderboard(records)
+    assert board.sts_sets == () and len(board.rows) == 2
+    assert not any("average" in notice for notice in table.notices(board))
 
 
 def test_highlights(make_study):
@@ -176,6 +380,23 @@ def test_index_rows_follow_the_leaderboard(make_score):
     ]
 
 
+def test_costs_of_seeds_are_means_per_index_and_per_clustering(make_seeded, make_score, make_cluster):
+    board = table.leaderboard(make_seeded())
+    row = next(row for row in board.rows if row.name == "MCR2-32-float32")
+    flat, ivf = (item for item in table.index_rows(board) if item.row is row)
+    assert (flat.cost.kind, ivf.cost.kind) == ("flat", "ivf")
+    assert flat.measured["mrr10"] == table.Cell(pytest.approx(50.0), None, pytest.approx(4.302653 / math.sqrt(3)), 3)
+    assert ivf.measured["bytes"].value == ivf.cost.bytes
+    implicit, kmeans = (item for item in table.cluster_rows(board) if item.row is row)
+    assert (implicit.cost.kind, kmeans.cost.kind) == ("implicit", "k-means")
+    assert implicit.measured["searched"].value == pytest.approx(4.0)
+    assert kmeans.measured["accuracy"].value == pytest.approx(62.0)
+    # another number of clusters is another clustering, not a second measurement
+    two = make_score("s", clusters=[make_cluster(), make_cluster(clusters=64)])
+    assert [item.cost.clusters for item in table.cluster_rows(table.leaderboard([two]))] == [32, 64]
+    assert table.cluster_rows(table.leaderboard([make_score("s")])) == ()
+
+
 def test_exact_retrieval_comes_from_the_flat_index_where_no_score_says_it(make_score):
     record = make_score("s", 76.0)
     board = table.leaderboard(
@@ -199,3 +420,27 @@ def test_trial_table_keeps_the_best_and_some_failed_ones(make_trial):
 def test_a_trial_recorded_twice_counts_once(make_trial):
     trials = table.unique_trials([make_trial(1, objective=1.0), make_trial(0), make_trial(1, objective=2.0)])
     assert [(t.number, t.objective) for t in trials] == [(0, 70.0), (1, 2.0)]
+
+
+def test_trials_of_other_seeds_or_methods_with_the_same_number_stay_apart(make_trial):
+    trials = [make_trial(0, seed=1), make_trial(0), make_trial(0, method="mcr2"), make_trial(0, params={"lr": 1.0})]
+    listed = table.trial_table([*trials, make_trial(0, objective=1.0)])
+    assert listed.total == 4
+    assert sorted((t.seed, t.method, t.objective) for t in listed.shown) == [
+        (0, "hpd", 1.0),
+        (0, "hpd", 70.0),
+        (0, "mcr2", 70.0),
+        (1, "hpd", 70.0),
+    ]
+
+
+def test_diagnostics_are_those_of_the_last_rung_and_may_be_absent(make_trial):
+    old, new = make_trial(0), make_trial(1)
+    rungs = [rung.model_copy(update={"metrics": {"effective_rank": 10.0 + k}}) for k, rung in enumerate(new.rungs)]
+    new = new.model_copy(update={"rungs": rungs})
+    listed = table.trial_table([old, new])
+    assert listed.diagnostics == ("effective_rank",)
+    assert table.trial_table([old]).diagnostics == ()
+    assert table.last_metric(new, "effective_rank") == 12.0
+    assert table.last_metric(new, "variance") is None and table.last_metric(old, "variance") is None
+    assert table.last_metric(make_trial(2, steps=0), "variance") is None

@@ -28,7 +28,7 @@ fixed: {batch_size: 16, clusters: 4, lambda: 1}
 def space(tmp_path: Path) -> SearchSpace:
     path = tmp_path / "space.yaml"
     path.write_text(YAML)
-    return load_space(path, "mcr2", Params)
+    return load_space(path, "mcr2", Params, native=32)
 
 
 def make(tmp_path: Path, space: SearchSpace, concurrency: int = 2) -> tuple[StudySearcher, list[FrozenTrial]]:

@@ -32,10 +32,10 @@ fixed: {batch_size: 16, lambda: 1}
 """
 
 
-def load(tmp_path: Path, text: str | bytes = GOOD) -> SearchSpace:
+def load(tmp_path: Path, text: str | bytes = GOOD, native: int = 32) -> SearchSpace:
     path = tmp_path / "space.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return load_space(path, "mcr2", Params)
+    return load_space(path, "mcr2", Params, native)
 
 
 def changed(**sections: Any) -> str:
@@ -110,6 +110,21 @@ def test_a_dimension_may_be_fixed(tmp_path: Path) -> None:
     assert space.dimensions == [8]
 
 
+@pytest.mark.parametrize(
+    ("change", "dimensions"),
+    [
+        ({"parameters": {"output_dim": {"choices": [8, "native", 4]}}}, [4, 8, 32]),
+        ({"parameters": {"output_dim": {"choices": ["native"]}}}, [32]),
+        ({"parameters": {"output_dim": None}, "fixed": {"output_dim": "native"}}, [32]),
+    ],
+)
+def test_a_dimension_may_be_the_students_own(tmp_path: Path, change: dict[str, Any], dimensions: list[int]) -> None:
+    space = load(tmp_path, changed(**change), native=32)
+    assert space.dimensions == sorted(space.possible("output_dim")) == dimensions
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    assert {space.suggest(study.ask())["output_dim"] for _ in range(30)} == set(dimensions)
+
+
 def test_nothing_need_be_searched(tmp_path: Path) -> None:
     text = changed(
         parameters={n: None for n in ("lr", "clusters", "eps2", "head", "decay")}, fixed={"lr": 0.1, "clusters": 2}
@@ -118,11 +133,11 @@ def test_nothing_need_be_searched(tmp_path: Path) -> None:
     assert list(space.parameters) == ["output_dim"] and space.paper_setting() == {}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "search_spaces").rglob("*.yaml")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "search_spaces").glob("*.yaml")), ids=lambda p: p.name)
 def test_every_shipped_space_loads_for_its_method_and_its_published_setting_is_valid(path: Path) -> None:
     method = yaml.safe_load(path.read_text())["method"]
     params = get_method(method).params_type
-    space = load_space(path, method, params)
+    space = load_space(path, method, params, native=384)
     assert space.dimensions and space.budget.trials >= len(space.dimensions)
     setting = {name: space.possible(name)[0] for name in space.parameters} | space.paper_setting()
     params.model_validate({**space.fixed, **setting})
@@ -183,6 +198,14 @@ BAD = [
     ({"parameters": {"lr": {"low": 0.1, "high": 5}}}, r"lr: high is 5(\.0)?: .*less than or equal to 1"),
     ({"parameters": {"clusters": {"low": 0, "high": 5}}}, r"clusters: low is 0: .*greater than or equal to 1"),
     ({"parameters": {"output_dim": {"choices": [0, 4]}}}, r"output_dim: choices is 0"),
+    # `native` is 32 here
+    ({"parameters": {"output_dim": {"choices": [32, "native"]}}}, r"output_dim: choices is \[32, 32\]; expected each"),
+    ({"parameters": {"output_dim": {"choices": ["Native"]}}}, r"output_dim: choices is 'Native': .*integer"),
+    ({"parameters": {"clusters": {"choices": ["native"]}}}, r"clusters: choices is 'native': .*integer"),
+    (
+        {"parameters": {"output_dim": None}, "fixed": {"output_dim": "nativ"}},
+        r"output_dim: fixed is 'nativ': .*integer",
+    ),
     # no number that a draw could come from
     ({"parameters": {"eps2": {"low": 0.1, "high": float("inf")}}}, r"eps2\.high: .*finite"),
     ({"parameters": {"clusters": {"low": 1, "high": float("inf")}}}, r"clusters\.high: .*finite"),
@@ -263,11 +286,11 @@ def test_a_file_that_is_no_search_space(
 def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder.yaml").mkdir()
     with pytest.raises(InputError, match=rf"{name}: cannot be read: \S"):
-        load_space(tmp_path / name, "mcr2", Params)
+        load_space(tmp_path / name, "mcr2", Params, 32)
 
 
 def test_a_space_of_another_method_is_checked_by_that_methods_types(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text("method: hpd\nbudget: {trials: 1, steps: 1}\nparameters: {clusters: {choices: [1]}}\n")
     with pytest.raises(InputError, match="clusters: hpd has no such parameter"):
-        load_space(path, "hpd", HpdParams)
+        load_space(path, "hpd", HpdParams, 32)

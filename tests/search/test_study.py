@@ -39,7 +39,7 @@ fixed: {batch_size: 16, clusters: 4, lambda: 1}
 @pytest.fixture
 def space(tmp_path: Path) -> SearchSpace:
     (tmp_path / "space.yaml").write_text(YAML)
-    return load_space(tmp_path / "space.yaml", "mcr2", Params)
+    return load_space(tmp_path / "space.yaml", "mcr2", Params, native=32)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def fixed_space(tmp_path: Path) -> SearchSpace:
     """One dimension, not searched."""
     text = YAML.replace("  output_dim: {choices: [16, 4, 8]}\n", "").replace("fixed: {", "fixed: {output_dim: 8, ")
     (tmp_path / "fixed.yaml").write_text(text)
-    return load_space(tmp_path / "fixed.yaml", "mcr2", Params)
+    return load_space(tmp_path / "fixed.yaml", "mcr2", Params, native=32)
 
 
 @pytest.fixture

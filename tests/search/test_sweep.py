@@ -6,19 +6,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-import optuna
-import psutil
 import pytest
-
-from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.search.study import sqlite_url
-
-ROOT = Path(__file__).resolve().parents[2]
+from run_command import ROOT, Command, kill_driver, wait_for, workers
 
 SPACE = """
 method: mcr2
@@ -40,36 +31,10 @@ fixed: {output_dim: 8, batch_size: 16, epochs: 3}
 """
 
 
-class Sweep:
-    """The command of one sweep in a folder of its own, run as a user runs it."""
-
-    def __init__(self, folder: Path, data: Path, encoder: Path, store: Path, steps: int) -> None:
-        self.folder, self.store, self.run = folder, store, folder / "runs" / "r"
-        (folder / "space.yaml").write_text(SPACE.format(steps=steps))
-        self.command = [sys.executable, "-m", "platform.sweep", "--method", "mcr2", "--name", "r", "--no-dashboard"]
-        self.command += ["--data", str(data), "--teacher", str(encoder), "--cpus", "2"]
-        self.command += ["--runs", str(folder / "runs"), "--reports", str(folder / "reports")]
-        self.command += ["--store", str(store), "--space", str(folder / "space.yaml")]
-
-    def start(self, *more: str) -> subprocess.Popen[str]:
-        log = (self.folder / "log.txt").open("a")
-        return subprocess.Popen([*self.command, *more], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, text=True)
-
-    def finish(self, *more: str) -> str:
-        done = subprocess.run(
-            [*self.command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240
-        )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
-
-    def study(self) -> optuna.Study:
-        return optuna.load_study(study_name="r", storage=sqlite_url(self.run / "study.db"))
-
-    def trials(self) -> list[TrialRecord]:
-        return [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
-
-    def scores(self) -> list[ScoreRecord]:
-        return [r for r in read_records(self.run / "scores.jsonl") if isinstance(r, ScoreRecord)]
+def make_sweep(folder: Path, data: Path, encoder: Path, store: Path, steps: int) -> Command:
+    """The command of a sweep of mcr2 over six trials."""
+    (folder / "space.yaml").write_text(SPACE.format(steps=steps))
+    return Command("sweep", folder, data, encoder, store, "--method", "mcr2", "--space", str(folder / "space.yaml"))
 
 
 @pytest.fixture(scope="module")
@@ -78,26 +43,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("store")
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "what the test waits for did not happen"
-        time.sleep(0.05)
-
-
-def trial_workers(driver: int) -> list[psutil.Process]:
-    """Processes in which Ray runs a trial (they are named after the method), below `driver`."""
-    found = []
-    for process in psutil.Process(driver).children(recursive=True):
-        try:
-            if any("MCR2" in part for part in process.cmdline()):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
-def assert_whole(sweep: Sweep, trials: int) -> None:
+def assert_whole(sweep: Command, trials: int) -> None:
     """Exactly `trials` finished trials, study and records agreeing, one row per encoder, nothing half-written."""
     study = sweep.study()
     assert [t.number for t in study.trials] == list(range(trials))
@@ -109,12 +55,11 @@ def assert_whole(sweep: Sweep, trials: int) -> None:
         assert record.state == trial.state.name
         assert {k: v for k, v in record.params.items() if k in trial.params} == trial.params
         assert [r.rung for r in record.rungs] == sorted(trial.intermediate_values)
-    labels = [s.label for s in sweep.scores()]
-    assert len(labels) == len(set(labels)) == 7  # teacher; PCA, random projection and student at two dimensions
-    leftovers = [
-        p for root in (sweep.folder, sweep.store) for p in root.rglob("*") if p.suffix == ".tmp" or ".partial" in p.name
-    ]
-    assert leftovers == []
+    # Teacher; PCA, random projection and student at two dimensions; each also quantised.
+    rows = [(s.label, s.quantisation) for s in sweep.scores()]
+    assert len(rows) == len(set(rows)) == 7 * 3
+    assert {kind for _, kind in rows} == {"float32", "int8", "binary"}
+    assert sweep.leftovers() == []
     assert (sweep.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
 
 
@@ -127,7 +72,7 @@ def test_a_sweep_repeats_resumes_and_grows(
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.evaluation.sts import sts_scores
 
-    sweep = Sweep(tmp_path, data_folder, encoder_folder, store, steps=40)
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, steps=40)
     out = sweep.finish()
     assert "not found  sts/STS13" in out and "sts/STS12.OnWN.tsv: 30 pairs (test)" in out
     assert out.rstrip().endswith(str(tmp_path / "reports" / "r" / "index.html"))
@@ -140,16 +85,16 @@ def test_a_sweep_repeats_resumes_and_grows(
     # The saved student reproduces the reported score with sentence-transformers alone.
     corpus = folder_corpus(data_folder, Limits())
     for record in sweep.scores():
-        if record.role == "student":
+        if record.role == "student" and record.quantisation == "float32":
             model = SentenceTransformer(str(sweep.run / record.model), device="cpu")
             outside = sts_scores(lambda rows, m=model: m.encode([corpus.sentences[i] for i in rows]), corpus.sts)
             inside = [s for s in record.scores if s.task == "sts"]
             assert [s.value for s in outside] == pytest.approx([s.value for s in inside], abs=0.6)
 
-    before = (sweep.run / "scores.jsonl").read_bytes(), (sweep.run / "trials.jsonl").read_bytes()
+    before = sweep.files()
     again = sweep.finish()
     assert ": 0 of " in again and "encoded now" in again
-    assert before == ((sweep.run / "scores.jsonl").read_bytes(), (sweep.run / "trials.jsonl").read_bytes())
+    assert sweep.files() == before
 
     sweep.finish("--trials", "8")
     assert len(sweep.trials()) == 8 and len(sweep.study().trials) == 8
@@ -164,7 +109,7 @@ def test_a_sweep_repeats_resumes_and_grows(
 def test_a_killed_driver_loses_and_repeats_nothing(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
 ) -> None:
-    sweep = Sweep(tmp_path, data_folder, encoder_folder, store, steps=900)
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, steps=900)
     driver = sweep.start()
     try:
         wait_for(
@@ -172,13 +117,10 @@ def test_a_killed_driver_loses_and_repeats_nothing(
         )
         # in the middle of a trial that has a checkpoint
         wait_for(lambda: list(sweep.run.glob("trials/*/rung-1.safetensors")) or driver.poll() is not None)
-        assert driver.poll() is None, (tmp_path / "log.txt").read_text()
-        children = psutil.Process(driver.pid).children(recursive=True)
-        driver.send_signal(signal.SIGKILL)
-        driver.wait()
+        assert driver.poll() is None, sweep.log()
+        kill_driver(driver)
     finally:
         driver.kill()
-    psutil.wait_procs(children, timeout=60)
     finished = {r.number: r for r in sweep.trials()}
     running = [t.number for t in sweep.study().trials if t.state.name == "RUNNING"]
     assert 2 <= len(finished) < 6 and running
@@ -192,14 +134,14 @@ def test_a_killed_driver_loses_and_repeats_nothing(
 def test_a_killed_worker_is_retried_from_its_checkpoint(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
 ) -> None:
-    sweep = Sweep(tmp_path, data_folder, encoder_folder, store, steps=900)
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, steps=900)
     driver = sweep.start()
     try:
         wait_for(lambda: list(sweep.run.glob("trials/*/rung-1.safetensors")) or driver.poll() is not None)
-        victims = trial_workers(driver.pid)
-        assert victims, (tmp_path / "log.txt").read_text()
+        victims = workers(driver.pid, "MCR2")
+        assert victims, sweep.log()
         os.kill(victims[0].pid, signal.SIGKILL)
-        assert driver.wait(timeout=240) == 0, (tmp_path / "log.txt").read_text()
+        assert driver.wait(timeout=240) == 0, sweep.log()
     finally:
         driver.kill()
     assert_whole(sweep, 6)
@@ -210,13 +152,13 @@ def test_a_killed_worker_is_retried_from_its_checkpoint(
 def test_the_same_sweep_twice_at_once_is_refused(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
 ) -> None:
-    sweep = Sweep(tmp_path, data_folder, encoder_folder, store, steps=40)
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, steps=40)
     driver = sweep.start()
     try:
         wait_for(lambda: (sweep.run / "config.json").exists() or driver.poll() is not None)
         second = subprocess.run(sweep.command, cwd=ROOT, capture_output=True, text=True, timeout=60)
         assert second.returncode == 2 and "another process is running this sweep" in second.stderr
-        assert driver.wait(timeout=240) == 0, (tmp_path / "log.txt").read_text()
+        assert driver.wait(timeout=240) == 0, sweep.log()
     finally:
         driver.kill()
     assert_whole(sweep, 6)
@@ -230,12 +172,13 @@ def test_hpd_trains_an_encoder_of_its_own(tmp_path: Path, data_folder: Path, enc
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.evaluation.sts import sts_scores
 
-    sweep = Sweep(tmp_path, data_folder, encoder_folder, store, steps=30)
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, steps=30)
     (tmp_path / "space.yaml").write_text(HPD_SPACE)
     sweep.command[sweep.command.index("mcr2")] = "hpd"
     sweep.finish("--student", "layers:0,3")
     assert len(sweep.trials()) == 4
-    [best] = [s for s in sweep.scores() if s.role == "student"]
+    best, *quantised = [s for s in sweep.scores() if s.role == "student"]
+    assert [s.quantisation for s in (best, *quantised)] == ["float32", "int8", "binary"]
     assert best.start == f"{encoder_folder.name} layers:0,3" and best.dim == 8
     model = SentenceTransformer(str(sweep.run / best.model), device="cpu")
     assert best.parameters == sum(p.numel() for p in model.parameters())

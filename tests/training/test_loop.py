@@ -1,4 +1,4 @@
-"""The loop: batches, schedule, bit-for-bit resume, and the guard against non-finite losses."""
+"""The loop on real methods: batches, schedule, bit-for-bit resume, and the guard against non-finite losses."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from distilbench.training.loop import Diverged, Trainer, epoch_batches
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.01, "batch_size": 16, "pairs": "noise"}
 HPD = {"output_dim": 8, "lr": 0.003, "batch_size": 16, "epochs": 3}
+# Two phases: the second learns from the head that the first has trained; from pairs, through a layer that it adds.
+DISTIL = {**MCR2, "steps": 100, "distil_epochs": 8, "distil_batch_size": 16}
+IBKD = {"output_dim": 8, "lr": 0.003, "batch_size": 16, "epochs": 8, "labelled": "pairs"}
+IBKD |= {"ft_epochs": 25, "ft_batch_size": 16, "ft_lr": 0.001}
 
 
 def build(prepared_folder: Path, name: str, params: dict[str, Any]) -> Method:
@@ -27,39 +31,46 @@ def weights(method: Method) -> dict[str, torch.Tensor]:
     return {name: p.detach().clone() for name, p in method.named_parameters()}
 
 
-@pytest.mark.parametrize("lengths", [None, np.arange(100) % 17])
-def test_an_epoch_draws_every_example_at_most_once(lengths: np.ndarray | None) -> None:
-    batches = epoch_batches(100, 8, lengths, seed=0, epoch=0)
-    assert len(batches) == 12 and all(len(b) == 8 for b in batches)
-    drawn = np.concatenate(batches)
-    assert len(np.unique(drawn)) == 96
-    assert not np.array_equal(drawn, np.concatenate(epoch_batches(100, 8, lengths, seed=0, epoch=1)))
-    assert np.array_equal(drawn, np.concatenate(epoch_batches(100, 8, lengths, seed=0, epoch=0)))
+@pytest.mark.parametrize(("examples", "size", "batches"), [(100, 8, 12), (16, 16, 1), (17, 16, 1), (5, 2, 2)])
+def test_an_epoch_draws_every_example_at_most_once(examples: int, size: int, batches: int) -> None:
+    drawn = epoch_batches(examples, size, [0, 0, 0])
+    assert drawn.shape == (batches, size)
+    assert len(np.unique(drawn)) == batches * size and 0 <= drawn.min() and drawn.max() < examples
+    assert np.array_equal(drawn, epoch_batches(examples, size, [0, 0, 0]))
 
 
-def test_batches_are_of_similar_length() -> None:
-    lengths = np.random.default_rng(0).integers(3, 60, size=4096)
-
-    def padded(batches: list[np.ndarray]) -> int:
-        return sum(len(b) * lengths[b].max() for b in batches)
-
-    assert padded(epoch_batches(4096, 32, lengths, 0, 0)) < 0.7 * padded(epoch_batches(4096, 32, None, 0, 0))
+def test_every_part_of_the_seed_decides_the_order() -> None:
+    orders = [epoch_batches(100, 8, seed).tobytes() for seed in ([0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1])]
+    assert len(set(orders)) == 4
 
 
-@pytest.mark.parametrize(("name", "params"), [("mcr2", MCR2), ("hpd", HPD)])  # noise and Gumbel draws; dropout
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("mcr2", MCR2), ("hpd", HPD), ("mcr2_distil", DISTIL), ("ibkd", IBKD)],  # noise, Gumbel draws, dropout, two phases
+)
 def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(
     prepared_folder: Path, tmp_path: Path, name: str, params: dict[str, Any]
 ) -> None:
-    whole = Trainer(build(prepared_folder, name, params), seed=3, total_steps=9)
+    def trainer() -> Trainer:
+        return Trainer(build(prepared_folder, name, params), seed=3, budget=9)
+
+    whole, embedded = trainer(), {}
+    rows = load_prepared(prepared_folder).train[:9]
+    boundary = whole.starts[1] if len(whole.phases) > 1 else 4
+    killed = range(boundary - 1, boundary + 2)  # before, at and after the begin of a second phase
+    for step in killed:
+        whole.train_until(step)
+        whole.save(tmp_path / str(step), rung=1)
+        embedded[step] = whole.method.embed(rows)
     whole.train_until(9)
-    first = Trainer(build(prepared_folder, name, params), seed=3, total_steps=9)
-    first.train_until(4)
-    first.save(tmp_path, rung=1)
-    second = Trainer(build(prepared_folder, name, params), seed=3, total_steps=9)
-    assert second.resume(tmp_path) == 1 and second.step == 4
-    second.train_until(9)
-    for key, tensor in weights(whole.method).items():
-        assert torch.equal(tensor, weights(second.method)[key]), key
+    for step in killed:
+        second = trainer()
+        assert second.resume(tmp_path / str(step)) == 1 and second.step == step
+        assert np.array_equal(second.method.embed(rows), embedded[step])
+        second.train_until(9)
+        for key, tensor in weights(whole.method).items():
+            assert torch.equal(tensor, weights(second.method)[key]), (step, key)
+        assert np.array_equal(second.method.embed(rows), whole.method.embed(rows))
 
 
 def test_another_seed_is_another_run(prepared_folder: Path) -> None:
@@ -67,7 +78,7 @@ def test_another_seed_is_another_run(prepared_folder: Path) -> None:
     for seed in (0, 1):
         trainer = Trainer(build(prepared_folder, "mcr2", MCR2), seed, 3)
         trainer.train_until(3)
-        runs.append(weights(trainer.method)["features.linear.weight"])
+        runs.append(weights(trainer.method)["compression.features.linear.weight"])
     assert not torch.equal(*runs)
 
 
@@ -79,7 +90,24 @@ def test_two_checkpoints_are_kept_and_a_damaged_one_is_passed_over(prepared_fold
     assert sorted(p.name for p in tmp_path.iterdir()) == ["rung-2.safetensors", "rung-3.safetensors"]
     newest = tmp_path / "rung-3.safetensors"
     newest.write_bytes(newest.read_bytes()[:100])
-    assert load_checkpoint(tmp_path, build(prepared_folder, "mcr2", MCR2), None) == (2, 3)
+    found = load_checkpoint(tmp_path, build(prepared_folder, "mcr2", MCR2))
+    assert found is not None and (found.rung, found.state["step"], found.state["phase"]) == (2, 3, 0)
+
+
+def test_what_is_frozen_is_neither_trained_nor_saved(prepared_folder: Path, tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    method = build(prepared_folder, "mcr2", MCR2)
+    assert isinstance(method.compression, torch.nn.Module)
+    method.compression.trunk.requires_grad_(False)
+    before = weights(method)
+    trainer = Trainer(method, 0, 9)
+    trainer.train_until(2)
+    trainer.save(tmp_path, 1)
+    changed = {name for name, w in weights(method).items() if not torch.equal(w, before[name])}
+    assert changed == {name for name, p in method.named_parameters() if p.requires_grad} != before.keys()
+    with safe_open(tmp_path / "rung-1.safetensors", framework="pt") as file:
+        assert {k.removeprefix("parameter/") for k in file.keys() if k.startswith("parameter/")} == changed
 
 
 def test_learning_rate_rises_then_falls(prepared_folder: Path) -> None:
@@ -93,9 +121,37 @@ def test_a_loss_that_is_not_finite_stops_the_trial_with_its_step(
     prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method = build(prepared_folder, "mcr2", MCR2)
-    real, calls = method.loss, iter(range(100))
-    monkeypatch.setattr(method, "loss", lambda index: real(index) * (float("nan") if next(calls) == 2 else 1))
+    head: Any = method.compression
+    real, calls = head.loss, iter(range(100))
+    monkeypatch.setattr(head, "loss", lambda index: real(index) * (float("nan") if next(calls) == 2 else 1))
     trainer = Trainer(method, 0, 9)
     with pytest.raises(Diverged, match="at step 2"):
         trainer.train_until(9)
     assert all(torch.isfinite(w).all() for w in weights(method).values())
+
+
+@pytest.mark.parametrize("name", ["pca", "random_projection", "whitening"])
+def test_a_method_without_training_takes_no_step_and_is_kept(prepared_folder: Path, tmp_path: Path, name: str) -> None:
+    method = build(prepared_folder, name, {"output_dim": 8})
+    trainer = Trainer(method, 0, 100)
+    assert trainer.total_steps == 0 and np.isnan(trainer.train_until(1)) and trainer.step == 0
+    trainer.save(tmp_path, 1)
+    again = Trainer(build(prepared_folder, name, {"output_dim": 8}), 0, 100)
+    assert again.resume(tmp_path) == 1 and again.step == 0
+    rows = method.prepared.train[:5]
+    assert np.array_equal(again.method.embed(rows), method.embed(rows))
+
+
+@pytest.mark.parametrize(("name", "params"), [("mcr2", MCR2), ("hpd", HPD)])
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_methods_train_in_half_precision(
+    prepared_folder: Path, name: str, params: dict[str, Any], precision: str
+) -> None:
+    method = build(prepared_folder, name, {**params, "precision": precision})
+    before = weights(method)
+    trainer = Trainer(method, 0, 30)
+    loss = trainer.train_until(30)
+    assert trainer.step == 30 and np.isfinite(loss)
+    assert all(torch.isfinite(w).all() for w in weights(method).values())
+    assert any(not torch.equal(w, before[key]) for key, w in weights(method).items())
+    assert method.embed(method.prepared.train[:5]).dtype == np.float32

@@ -1,0 +1,220 @@
+"""Labelled pair tasks of a data folder, by name: which files they are in, and how these write their labels.
+
+STSB, SICK       sts/NAME.SPLIT.tsv          sentence1 sentence2 score, 0 to 5 and 1 to 5
+MRPC, RTE        glue/NAME.SPLIT.tsv         sentence1 sentence2 label
+QNLI             glue/QNLI.SPLIT.tsv         question sentence label
+QQP              quora/pairs.tsv             question1 question2 is_duplicate split
+MNLI, SNLI       nli/...                     premise hypothesis gold_label
+
+SPLIT is train, dev or test, test is optional; every file may be gzipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from distilbench.data.corpus import CorpusBuilder, PairSplit, PairTask
+from distilbench.data.tables import either, sample
+from distilbench.data.tsv import number, read_tsv, sentence
+from distilbench.errors import InputError
+
+SPLITS = ("train", "dev", "test")
+LabelledPair = tuple[str, str, float]
+"""Two sentences, and their score or the number of their class."""
+NLI_CLASSES = ("entailment", "neutral", "contradiction")
+NO_GOLD_LABEL = "-"
+"""What SNLI and MNLI write where annotators disagreed."""
+
+
+@dataclass(frozen=True)
+class TaskFormat:
+    """Where a task is found and what its labels say.
+
+    `files` names each split's files, the best first; where `split_column` is set, all splits are in one file that has a
+    column of that name. `labels` are the labels as written, in the order of `classes`; a regression has neither, but a
+    scale from `low` to `high`.
+    """
+
+    kind: Literal["regression", "binary", "three-class"]
+    columns: tuple[str, str, str]
+    files: Mapping[str, tuple[str, ...]]
+    classes: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    low: float = 0.0
+    high: float = 1.0
+    split_column: str = ""
+
+
+def _splits(pattern: str) -> dict[str, tuple[str, ...]]:
+    return {split: (pattern.format(split),) for split in SPLITS}
+
+
+def _scored(name: str, low: float) -> TaskFormat:
+    return TaskFormat(
+        "regression", ("sentence1", "sentence2", "score"), _splits(f"sts/{name}.{{}}.tsv"), low=low, high=5.0
+    )
+
+
+def _entailing(name: str, one: str, two: str) -> TaskFormat:
+    # Class 1 is the one of belonging together in every binary task, so that a cosine can be compared with it.
+    words = ("not_entailment", "entailment")
+    return TaskFormat("binary", (one, two, "label"), _splits(f"glue/{name}.{{}}.tsv"), words, words)
+
+
+def _nli(train: str, dev: str, test: str) -> TaskFormat:
+    # The whole of a training file where it is there, else the part of it.
+    files = {"train": (f"nli/{train}.train.tsv", f"nli/{train}.train_part.tsv"), "dev": (dev,), "test": (test,)}
+    return TaskFormat("three-class", ("premise", "hypothesis", "gold_label"), files, NLI_CLASSES, NLI_CLASSES)
+
+
+FORMATS: Mapping[str, TaskFormat] = {
+    "STSB": _scored("STSB", 0.0),
+    "SICK": _scored("SICK", 1.0),
+    "MRPC": TaskFormat(
+        "binary",
+        ("sentence1", "sentence2", "label"),
+        _splits("glue/MRPC.{}.tsv"),
+        ("different", "equivalent"),
+        ("0", "1"),
+    ),
+    "QQP": TaskFormat(
+        "binary",
+        ("question1", "question2", "is_duplicate"),
+        _splits("quora/pairs.tsv"),
+        ("different", "duplicate"),
+        ("0", "1"),
+        split_column="split",
+    ),
+    "RTE": _entailing("RTE", "sentence1", "sentence2"),
+    "QNLI": _entailing("QNLI", "question", "sentence"),
+    "MNLI": _nli("mnli", "nli/mnli.dev_matched.tsv", "nli/mnli.dev_mismatched*.tsv"),
+    "SNLI": _nli("snli", "nli/snli.dev.tsv", "nli/snli.test.tsv"),
+}
+
+
+@dataclass
+class LabelledSplit:
+    """One split as its file (relative to the folder) has it; `skipped` pairs have no agreed label."""
+
+    file: str
+    pairs: list[LabelledPair] = field(default_factory=list)
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class LabelledPairs:
+    """A task as read from a folder; `training` are the train pairs that are no pairs of its dev or test set."""
+
+    name: str
+    splits: Mapping[str, LabelledSplit]
+    training: Sequence[LabelledPair]
+
+    @property
+    def evaluation(self) -> set[str]:
+        """The sentences that its dev and test sets ask about."""
+        return {text for name in self.splits if name != "train" for p in self.splits[name].pairs for text in p[:2]}
+
+
+def read_pair_task(root: Path, name: str) -> LabelledPairs:
+    """The task `name`, one of `FORMATS`.
+
+    Raises:
+        InputError: it has no train or no dev set, fewer than two different labels in one, or a file is malformed (file,
+            row and value are named).
+    """
+    form = FORMATS[name]
+    splits: dict[str, LabelledSplit] = {}
+    for split in SPLITS:
+        path = next((p for file in form.files[split] if (p := either(root, file))), None)
+        if path is not None and not (form.split_column and splits):
+            splits |= _read(root, path, form, split)
+    for split in ("train", "dev"):
+        if split not in splits:
+            raise InputError(f"--data {root}: pair task {name} has no {split} set; expected {_expected(form, split)}")
+    held_out = {frozenset(p[:2]) for split, found in splits.items() if split != "train" for p in found.pairs}
+    training = [p for p in splits["train"].pairs if frozenset(p[:2]) not in held_out]
+    for split, found in splits.items():
+        pairs = training if split == "train" else found.pairs
+        distinct = len({target for *_, target in pairs})
+        if distinct < 2:
+            note = " that are not in its dev or test set" if split == "train" else ""
+            raise InputError(
+                f"{root / found.file}: {len(pairs)} {split} pairs of {name}{note}, with {distinct} distinct labels; "
+                f"expected at least 2 of each"
+            )
+    return LabelledPairs(name, splits, training)
+
+
+def _expected(form: TaskFormat, split: str) -> str:
+    rows = f" with rows of {form.split_column} {split}" if form.split_column else ""
+    return " or ".join(form.files[split]) + rows
+
+
+def _read(root: Path, path: Path, form: TaskFormat, split: str) -> dict[str, LabelledSplit]:
+    """The splits in one file: `split`, or those that its split column names."""
+    file, found = path.relative_to(root).as_posix(), dict[str, LabelledSplit]()
+    columns = [*form.columns, form.split_column] if form.split_column else form.columns
+    if not form.split_column:
+        found[split] = LabelledSplit(file)
+    for row, (one, two, label, *named) in read_tsv(path, columns):
+        name = _one_of(path, row, form.split_column, named[0], SPLITS) if named else split
+        chosen = found.setdefault(name, LabelledSplit(file))
+        if form.kind == "three-class" and label == NO_GOLD_LABEL:
+            chosen.skipped += 1
+            continue
+        left, right = sentence(path, row, form.columns[0], one), sentence(path, row, form.columns[1], two)
+        chosen.pairs.append((left, right, _target(path, row, form, label)))
+    return found
+
+
+def _one_of(path: Path, row: int, column: str, value: str, allowed: Sequence[str]) -> str:
+    if value not in allowed:
+        raise InputError(f"{path}, row {row}: column {column!r} is {value!r}; expected {' or '.join(allowed)}")
+    return value
+
+
+def _target(path: Path, row: int, form: TaskFormat, label: str) -> float:
+    column = form.columns[2]
+    if form.labels:
+        return float(form.labels.index(_one_of(path, row, column, label, form.labels)))
+    score = number(path, row, column, label)
+    if not form.low <= score <= form.high:
+        raise InputError(f"{path}, row {row}: column {column!r} is {label!r}; expected {form.low:g} to {form.high:g}")
+    return score
+
+
+def add_pair_tasks(
+    tasks: Iterable[LabelledPairs], limit: int | None, evaluation: set[str], builder: CorpusBuilder
+) -> None:
+    """Add the tasks, with at most `limit` training pairs each (None: all).
+
+    The sentences of these pairs may be trained on without their label too, unless `evaluation` has them.
+    """
+    text = builder.sentences
+    # STS-B was drawn from the STS sets of other years: who trains on it should know how much of them it has seen.
+    sts_pairs = {
+        frozenset((text[one], text[two]))
+        for sts in builder.sts
+        for one, two in zip(sts.left_P.tolist(), sts.right_P.tolist(), strict=True)
+    }
+    for task in tasks:
+        form, splits = FORMATS[task.name], dict[str, PairSplit]()
+        for name, split in task.splits.items():
+            pairs = sample(task.training, limit) if name == "train" else split.pairs
+            splits[name] = builder.pair_split([p[0] for p in pairs], [p[1] for p in pairs], [p[2] for p in pairs])
+            note = f"; {split.skipped} without an agreed label skipped" if split.skipped else ""
+            if name == "train":
+                builder.train_on([side for p in pairs for side in p[:2] if side not in evaluation])
+                dropped = len(split.pairs) - len(task.training)
+                note += (
+                    f"; training on {len(pairs)} of {len(task.training)}, {dropped} left out (in its dev or test set)"
+                )
+                if known := sum(frozenset(p[:2]) in sts_pairs for p in pairs):
+                    note += f"; {known} are pairs of STS dev or test sets"
+            builder.found.append(f"{split.file}: {len(split.pairs)} pairs ({task.name}, {name}){note}")
+        if "test" not in splits:
+            builder.missing.append(f"pair task {task.name}, test ({_expected(form, 'test')})")
+        builder.add_pair_task(PairTask(task.name, form.kind, form.classes, form.low, form.high, splits))

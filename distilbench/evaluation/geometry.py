@@ -1,0 +1,42 @@
+"""The shape of a cloud of embeddings: how many directions it really uses, and whether it has collapsed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.evaluation.retrieval import unit
+
+LEAST_RANK = 1.5
+LEAST_VARIANCE = 1e-4
+
+
+class Geometry(NamedTuple):
+    """`effective_rank`: exp of the entropy of the normalised singular values of the centred embeddings (Roy & Vetterli 2007),
+    from 1 to d. `variance`: total variance of the embeddings brought to unit norm, from 0 (all alike) to 1."""
+
+    effective_rank: float
+    variance: float
+
+    def collapsed(self, d: int) -> str:
+        """Why these embeddings of width `d` are of no use; "" when they are not collapsed."""
+        if self.variance < LEAST_VARIANCE:
+            return f"collapsed: the variance of the unit vectors is {self.variance:.2g}, below {LEAST_VARIANCE:g}"
+        if d > 2 and self.effective_rank < LEAST_RANK:
+            return f"collapsed: effective rank {self.effective_rank:.2f} of {d} dimensions, below {LEAST_RANK}"
+        return ""
+
+
+def geometry(vectors_ND: NDArray[np.float32]) -> Geometry:
+    """Effective rank and variance of N embeddings; a zero rank where all are equal."""
+    unit_ND = unit(vectors_ND).astype(np.float64)
+    variance = float((unit_ND - unit_ND.mean(axis=0)).var(axis=0).sum())
+    centred_ND = vectors_ND.astype(np.float64) - vectors_ND.mean(axis=0, dtype=np.float64)
+    # Singular values from the d x d covariance: N is thousands, d at most the teacher's width.
+    values = np.sqrt(np.clip(np.linalg.eigvalsh(centred_ND.T @ centred_ND), 0, None))
+    if not values.sum() > 0:
+        return Geometry(0.0, variance)
+    share = values[values > 0] / values.sum()
+    return Geometry(float(np.exp(-(share * np.log(share)).sum())), variance)

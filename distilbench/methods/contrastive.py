@@ -1,0 +1,80 @@
+"""Contrastive fine-tuning of the bare student (the SimCSE rows of the HPD and IBKD papers), with or without a projection.
+
+No teacher takes part. B batch, d output dimension.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from distilbench.data.corpus import Corpus
+from distilbench.data.needs import Needs
+from distilbench.methods.method import Phase, Possible, TrainedParams, epoch_steps
+from distilbench.methods.parts.supervised import (
+    LabelledExamples,
+    LabelledParams,
+    check_labelled,
+    contrast,
+    labelled_needs,
+)
+from distilbench.methods.parts.whitened import Whitened, WhitenedParams
+from distilbench.prepare.prepared import Prepared
+
+
+class Params(TrainedParams, LabelledParams, WhitenedParams):
+    """Hyper-parameters; below the student's width a projection to output_dim is added ("+Projection")."""
+
+    epochs: float = Field(default=3, gt=0)
+    tau: float = Field(default=0.05, gt=0)
+    """Temperature of InfoNCE."""
+
+
+class Trainable(Whitened):
+    """Student encoder, mean pooling, a linear layer where d is not the student's width."""
+
+    params_type = Params
+    title: ClassVar[str] = "Contrastive"
+    params: Params
+
+    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+        super().__init__(params, prepared, device)
+        if self.trained_dim != self.width:
+            self.projection = self.linear(self.trained_dim)
+        self.labelled = LabelledExamples(params, prepared)
+        self.to(device)
+
+    @classmethod
+    def needs(cls, possible: Possible) -> Needs:
+        """Labelled examples."""
+        return labelled_needs(possible)
+
+    @classmethod
+    def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
+        """Enough labelled examples for one batch."""
+        super().check_corpus(possible, corpus, native)
+        check_labelled(possible, corpus, "batch_size")
+
+    @classmethod
+    def variant(cls, params: dict[str, Any]) -> str:
+        """The labelled examples, where they are not triplets; whitened."""
+        told = [] if params.get("labelled", "triplets") == "triplets" else [str(params["labelled"])]
+        return ", ".join(filter(None, [*told, super().variant(params)]))
+
+    def phases(self) -> list[Phase]:
+        """One, over the labelled examples."""
+        p, examples = self.params, len(self.labelled)
+        steps = epoch_steps(p.epochs, examples, p.batch_size)
+        return [Phase("contrast", examples, steps, p.batch_size, p.lr, self.loss)]
+
+    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+        """Supervised InfoNCE with hard negatives (SimCSE)."""
+        return self.contrast(self.outputs(self.labelled.rows(index_B)).float(), len(index_B))
+
+    def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
+        """Supervised InfoNCE of the vectors of a batch's rows (anchors first)."""
+        return contrast(self.params, vectors, anchors, self.params.tau)

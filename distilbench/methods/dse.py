@@ -1,0 +1,241 @@
+"""DSE: sentence embeddings distilled from a cross-encoder's scores of sentence pairs (AAAI 2020).
+
+One student reads both sentences apart, a head scores the two embeddings; both learn the cross-encoder's logits T and the
+labels R of a pair task. Axes: B pairs, D width of all pooled layers, d output dimension, C outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from distilbench.data.corpus import Corpus
+from distilbench.data.needs import Needs
+from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec, transformer_config
+from distilbench.errors import InputError
+from distilbench.evaluation.pairs import pair_scores
+from distilbench.methods.method import Phase, Possible, TrainedParams, check_enough, epoch_steps
+from distilbench.methods.parts.encoder_method import EncoderMethod
+from distilbench.methods.parts.last_layers import last_layers_pooling
+from distilbench.methods.parts.losses import squared_distance
+from distilbench.methods.parts.pair_head import (
+    OUTPUTS,
+    HeadKind,
+    PairHead,
+    label_loss,
+    save_pair_head,
+    score_pairs,
+    unit_target,
+)
+from distilbench.prepare.prepared import Prepared
+from distilbench.records import Score
+from distilbench.student import HALF, is_layers, student_source, student_width
+
+PAPER_LAYERS = 4
+
+
+class Params(TrainedParams):
+    """Hyper-parameters; the defaults are the paper's."""
+
+    task: str
+    """Name of the pair task."""
+    alpha: float = Field(default=0.5, ge=0, le=1)
+    """Weight of the cross-encoder's logits against the labels: 0 learns from labels alone, 1 from logits alone."""
+    head: HeadKind = "concat"
+    hidden: int = Field(default=512, ge=1)
+    """Hidden units of the head `concat`."""
+    pooled_layers: int = Field(default=PAPER_LAYERS, ge=1)
+    """How many of the last layers are pooled; the student must have as many."""
+    frozen: bool = False
+    """Train only the head and the projection, on features that are computed once, without dropout."""
+    epochs: float = Field(default=8, gt=0)
+    """Passes over the task's training pairs."""
+
+
+class Trainable(EncoderMethod):
+    """Siamese student, means of its last layers, a linear layer to d where d is not their width, a head for pairs."""
+
+    params_type = Params
+    title: ClassVar[str] = "DSE"
+    params: Params
+
+    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+        super().__init__(params, prepared, device)
+        if prepared.pair_task is None or prepared.pair_task.name != params.task:
+            raise ValueError(f"DSE needs the pair task {params.task} in `prepared`")
+        if params.alpha and prepared.logits_PC is None:
+            raise ValueError("DSE with alpha above 0 needs the cross-encoder's logits in `prepared`")
+        self.task = prepared.pair_task
+        self.train_split = self.task.splits["train"]
+        self.target_P = unit_target(self.task, self.train_split.target_P)
+        transformer = self.student[0]
+        pooling = last_layers_pooling(transformer, params.pooled_layers)
+        self.student = SentenceTransformer(modules=[transformer, *pooling], device=device).eval()
+        self.student.requires_grad_(False)
+        transformer.requires_grad_(not params.frozen)
+        self.width *= params.pooled_layers
+        if params.output_dim > self.width:
+            raise InputError(
+                f"output_dim is {params.output_dim}; expected at most {self.width}, the width of {params.pooled_layers} "
+                f"pooled layers"
+            )
+        if params.output_dim < self.width:
+            self.projection = self.linear(params.output_dim)
+        self.head = PairHead(params.head, params.output_dim, params.hidden, OUTPUTS[self.task.kind])
+        self.to(device)
+
+    @classmethod
+    def native_dim(cls, teacher: EncoderSpec, student: str) -> int:
+        """The width of the paper's four pooled layers, or of all that the student has."""
+        return student_width(student, teacher) * min(PAPER_LAYERS, student_layers(student, teacher))
+
+    @classmethod
+    def needs(cls, possible: Possible) -> Needs:
+        """The pair task."""
+        return Needs(pair_tasks=tuple(possible("task")))
+
+    @classmethod
+    def needs_logits(cls, possible: Possible) -> bool:
+        """Whether any setting learns from a cross-encoder."""
+        return max(possible("alpha")) > 0
+
+    @classmethod
+    def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
+        """One pair task that the corpus has, with enough training pairs for a batch, and a dev set to select by."""
+        super().check_corpus(possible, corpus, native)
+        names, tasks = list(dict.fromkeys(possible("task"))), {task.name: task for task in corpus.pair_tasks}
+        if len(names) > 1:
+            raise InputError(
+                f"task: {', '.join(names)}: scores of different tasks cannot be compared; expected one task"
+            )
+        if names[0] not in tasks:
+            raise InputError(
+                f"task: {names[0]}: the corpus has no such pair task; expected one of {', '.join(tasks) or 'none'}"
+            )
+        splits = tasks[names[0]].splits
+        for split in ("train", "dev"):
+            if split not in splits:
+                raise InputError(f"task: {names[0]}: it has no {split} split; it has {', '.join(splits)}")
+        check_enough("batch_size", max(possible("batch_size")), len(splits["train"].target_P), "training pairs")
+
+    @classmethod
+    def variant(cls, params: dict[str, Any]) -> str:
+        """Task, alpha, and what is not the paper's standard."""
+        told = [str(params["task"]), f"alpha {params.get('alpha', 0.5):g}"]
+        told += ["dot"] * (params.get("head") == "dot") + ["frozen"] * bool(params.get("frozen"))
+        return ", ".join(told)
+
+    def phases(self) -> list[Phase]:
+        """One, over the task's training pairs."""
+        p, examples = self.params, len(self.target_P)
+        steps = epoch_steps(p.epochs, examples, p.batch_size)
+        return [Phase("distil", examples, steps, p.batch_size, p.lr, self.loss)]
+
+    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+        """alpha ||S - T||^2 + (1 - alpha) label loss, means over the batch (DSE, equation 2 and section 3.5)."""
+        split, alpha = self.train_split, self.params.alpha
+        both = self.outputs(np.concatenate([split.left_P[index_B], split.right_P[index_B]]))
+        s_BC = self.head(both[: len(index_B)], both[len(index_B) :]).float()
+        loss = s_BC.new_zeros(())
+        if alpha > 0:
+            assert self.prepared.logits_PC is not None
+            t_BC = torch.from_numpy(self.prepared.logits_PC[index_B]).to(self.device)
+            loss = loss + alpha * squared_distance(s_BC, t_BC)
+        if alpha < 1:
+            target_B = torch.from_numpy(self.target_P[index_B]).to(self.device)
+            loss = loss + (1 - alpha) * label_loss(s_BC, target_B, self.task.kind)
+        return loss
+
+    def pooled(self, rows: NDArray[np.int64]) -> Tensor:
+        """Concatenated means, B x D, in float32; with gradients unless the student is frozen."""
+        if self.params.frozen:
+            kept = _FrozenFeatures.of(self.prepared, self.params.pooled_layers)
+            return torch.from_numpy(kept.take(rows, self._compute_features)).to(self.device)
+        return super().pooled(rows)
+
+    def encode(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Vectors of corpus rows as the method is now, N x d, dropout off."""
+        if not self.params.frozen:
+            return super().encode(rows)
+        with torch.inference_mode():
+            return self.project(self.pooled(rows)).float().cpu().numpy()
+
+    def _compute_features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        device = torch.device(self.device).type
+        self.student.eval()
+        with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
+            pooled = self.over_parts(
+                rows, TOKENS_PER_BATCH[device], lambda part: self.student(part)["sentence_embedding"]
+            )
+            return pooled.float().cpu().numpy()
+
+    def pair_outputs(self, left_P: NDArray[np.int64], right_P: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The head's outputs of pairs of corpus rows, P x C, dropout off."""
+        rows, where = np.unique(np.concatenate([left_P, right_P]), return_inverse=True)
+        left, right = np.split(where, 2)
+        return score_pairs(self.head, torch.from_numpy(self.embed(rows)).to(self.device), left, right)
+
+    def task_scores(self, split: Literal["dev", "test"]) -> list[Score]:
+        """Pearson and Spearman, or accuracy (and F1), of the head on the task's split; none where it has no such split."""
+        if split not in self.task.splits:
+            return []
+        pairs = self.task.splits[split]
+        return pair_scores(self.task, split, self.pair_outputs(pairs.left_P, pairs.right_P))
+
+    def export(self, folder: Path) -> None:
+        """A sentence-transformers folder, and the pair head beside it (`load_pair_scorer` reads both)."""
+        super().export(folder)
+        save_pair_head(folder, self.head, self.task)
+
+
+def student_layers(student: str, teacher: EncoderSpec) -> int:
+    """Layers of the student's encoder.
+
+    Raises:
+        InputError: the encoder is not there.
+    """
+    if is_layers(student) and student != HALF:
+        return len(student.split(","))
+    source = student_source(student, teacher)
+    folder = source.folder()
+    config = transformer_config(folder) if folder else {}
+    layers = int(config.get("num_hidden_layers") or source.load()[0].model.config.num_hidden_layers)
+    return layers // 2 if student == HALF else layers
+
+
+class _FrozenFeatures:
+    """A frozen student's features, each corpus row computed when it is first asked for."""
+
+    _kept: ClassVar[_FrozenFeatures | None] = None
+
+    def __init__(self, prepared: Prepared, layers: int) -> None:
+        assert prepared.tokens is not None
+        self.prepared, self.layers = prepared, layers
+        self.position_N = np.full(len(prepared.tokens.offsets) - 1, -1, dtype=np.int64)
+        self.features_MD = np.empty((0, 0), dtype=np.float32)
+
+    @classmethod
+    def of(cls, prepared: Prepared, layers: int) -> _FrozenFeatures:
+        """Those that this process has, begun anew for other inputs: a warm worker runs many trials on the same."""
+        if cls._kept is None or cls._kept.prepared is not prepared or cls._kept.layers != layers:
+            cls._kept = cls(prepared, layers)
+        return cls._kept
+
+    def take(
+        self, rows: NDArray[np.int64], compute: Callable[[NDArray[np.int64]], NDArray[np.float32]]
+    ) -> NDArray[np.float32]:
+        """The features of `rows`, `len(rows)` x D; those that are missing by `compute(rows)`."""
+        new = np.unique(rows[self.position_N[rows] < 0])
+        if len(new):
+            computed = compute(new)
+            self.position_N[new] = len(self.features_MD) + np.arange(len(new))
+            self.features_MD = np.concatenate([self.features_MD.reshape(-1, computed.shape[1]), computed])
+        return np.asarray(self.features_MD[self.position_N[rows]])

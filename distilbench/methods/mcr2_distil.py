@@ -1,0 +1,98 @@
+"""MCR2, mode `distil` (CIT 2024, table 4): the compression head defines the teacher's short embedding, a student learns it.
+
+Axes: B batch, D teacher width, d output dimension.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+
+from distilbench.data.corpus import Corpus
+from distilbench.encoder import EncoderSpec
+from distilbench.methods import mcr2
+from distilbench.methods.method import Phase, Possible, epoch_steps
+from distilbench.methods.parts.encoder_method import EncoderMethod
+from distilbench.methods.parts.head_method import ROWS
+from distilbench.methods.parts.losses import squared_distance
+from distilbench.prepare.prepared import Prepared
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
+
+
+class Params(mcr2.Params):
+    """Those of the compression head (`lr`, `batch_size`, `steps`, ...), and the distillation's."""
+
+    distil_epochs: float = Field(default=100, gt=0)
+    """Passes over the training sentences (100 in the released code)."""
+    distil_lr: float = Field(default=1e-4, gt=0, le=1)
+    distil_batch_size: int = Field(default=256, ge=2)
+    activation: Literal["identity", "tanh"] = "tanh"
+    """After the student's linear layer."""
+
+
+class Trainable(EncoderMethod):
+    """Student encoder, mean pooling, linear layer to d, tanh; targets are the trained head's features."""
+
+    params_type = Params
+    title: ClassVar[str] = "MCR2 distilled"
+    params: Params
+
+    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+        super().__init__(params, prepared, device)
+        self.compression = mcr2.CompressionHead(params, prepared, device)
+        self.down = self.linear(params.output_dim, ACTIVATIONS[params.activation]())
+        self.targets_Nd = np.empty((0, params.output_dim), dtype=np.float32)
+        self.to(device)
+
+    @classmethod
+    def native_dim(cls, teacher: EncoderSpec, student: str) -> int:
+        """The student's width, or the teacher's where that is smaller."""
+        return min(teacher.width(), super().native_dim(teacher, student))
+
+    @classmethod
+    def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
+        """Enough pairs and sentences for one batch."""
+        super().check_corpus(possible, corpus, native)
+        cls.check_batches(possible, corpus, "distil_batch_size")
+        mcr2.CompressionHead.check_corpus(possible, corpus)
+
+    @classmethod
+    def variant(cls, params: dict[str, Any]) -> str:
+        """The kind of similar pairs."""
+        return str(params["pairs"])
+
+    def phases(self) -> list[Phase]:
+        """The head on the teacher's embeddings, then the student."""
+        p, examples = self.params, len(self.prepared.train)
+        steps = epoch_steps(p.distil_epochs, examples, p.distil_batch_size)
+        distil = Phase(
+            "distil",
+            examples,
+            steps,
+            p.distil_batch_size,
+            p.distil_lr,
+            self.loss,
+            begin=self._begin,
+            trained=[self.student, self.down],
+        )
+        return [self.compression.phase(), distil]
+
+    def _begin(self) -> None:
+        """The head is finished: its features of all training sentences are the targets."""
+        self.projection = self.down
+        train = self.prepared.train
+        with torch.inference_mode():
+            parts = [self.prepared.vectors.take(train[i : i + ROWS]) for i in range(0, len(train), ROWS)]
+            features = [self.compression(torch.from_numpy(x).to(self.device))[0].cpu().numpy() for x in parts]
+        self.targets_Nd = np.concatenate(features)
+
+    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+        """Mean over the batch of ||student - target||^2."""
+        vectors = self.outputs(self.prepared.train[index_B])
+        return squared_distance(vectors.float(), torch.from_numpy(self.targets_Nd[index_B]).to(self.device))

@@ -1,0 +1,122 @@
+"""What every method that trains an encoder of its own has in common: student, mean pooling, an optional projection.
+
+Axes: B batch, D width of the student, d output dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.dense import Dense
+from torch import Tensor, nn
+
+from distilbench.data.corpus import Corpus
+from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec, padded, token_budget_batches
+from distilbench.errors import InputError
+from distilbench.methods import method
+from distilbench.methods.method import Possible
+from distilbench.prepare.prepared import Prepared
+from distilbench.student import load_student, student_width
+
+TRAINING_TOKENS = {"cpu": 512, "cuda": 65536}
+"""Padded tokens of one forward pass in training. A batch is drawn at random and cut into parts of similar length."""
+
+
+class EncoderMethod(method.Method):
+    """A student encoder, mean pooling and, where `projection` is set, a linear layer to d."""
+
+    trains_encoder: ClassVar[bool] = True
+
+    def __init__(self, params: Any, prepared: Prepared, device: str) -> None:
+        super().__init__(params, prepared, device)
+        if prepared.tokens is None:
+            raise ValueError(f"{self.title} needs the student's token arrays in `prepared`")
+        self.tokens = prepared.tokens
+        self.student = load_student(prepared.student, prepared.teacher, device)
+        self.pad = self.student.tokenizer.pad_token_id or 0
+        self.width = int(self.student[0].get_embedding_dimension())
+        self.projection: Dense | None = None
+
+    def linear(self, d: int, activation: nn.Module | None = None) -> Dense:
+        """A randomly drawn layer from the student's width to `d`."""
+        return Dense(self.width, d, activation_function=activation or nn.Identity())
+
+    @classmethod
+    def native_dim(cls, teacher: EncoderSpec, student: str) -> int:
+        """The student's width."""
+        return student_width(student, teacher)
+
+    @classmethod
+    def check_batches(cls, possible: Possible, corpus: Corpus, name: str = "batch_size") -> None:
+        """Enough training sentences for one batch."""
+        method.check_enough(name, max(possible(name)), len(corpus.train), "training sentences")
+
+    @classmethod
+    def check_native(cls, possible: Possible, native: int) -> None:
+        """Every output dimension is the student's own, for a method without projection.
+
+        Raises:
+            InputError: one is not.
+        """
+        for d in possible("output_dim"):
+            if d != native:
+                raise InputError(
+                    f"output_dim: {d}: {cls.title} has no projection; expected {native}, the student's width (`native`)"
+                )
+
+    def over_parts(self, rows: NDArray[np.int64], budget: int, run: Callable[[dict[str, Tensor]], Tensor]) -> Tensor:
+        """`run` on padded parts of `rows` of similar length, joined in the order of `rows`."""
+        parts = token_budget_batches(self.tokens.lengths_of(rows), budget)
+        outs = [run(padded([self.tokens[int(rows[i])] for i in part], self.pad, self.device)) for part in parts]
+        back = np.empty(len(rows), dtype=np.int64)
+        back[np.concatenate(parts)] = np.arange(len(rows))
+        return torch.cat(outs)[torch.from_numpy(back).to(outs[0].device)]
+
+    def pooled(self, rows: NDArray[np.int64]) -> Tensor:
+        """Mean-pooled student states with gradients, B x D, in float32."""
+        budget = TRAINING_TOKENS[torch.device(self.device).type]
+        return self.over_parts(rows, budget, lambda part: self.student(part)["sentence_embedding"]).float()
+
+    def project(self, pooled_BD: Tensor) -> Tensor:
+        """The layer to d, B x d; the states themselves where there is none."""
+        if self.projection is None:
+            return pooled_BD
+        return self.projection({"sentence_embedding": pooled_BD})["sentence_embedding"]
+
+    def outputs(self, rows: NDArray[np.int64]) -> Tensor:
+        """The student's vectors with gradients, B x d."""
+        return self.project(self.pooled(rows))
+
+    def encode(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Vectors of corpus rows as the method is now, N x d, dropout off."""
+        training, device = self.training, torch.device(self.device).type
+        self.eval()
+        try:
+            with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
+                pooled = self.over_parts(
+                    rows, TOKENS_PER_BATCH[device], lambda part: self.student(part)["sentence_embedding"]
+                )
+                return self.project(pooled.float()).float().cpu().numpy()
+        finally:
+            self.train(training)
+
+    def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Student vectors of corpus rows."""
+        return self.encode(rows)
+
+    def layers_after_pooling(self) -> Sequence[nn.Module]:
+        """The modules that follow the pooling in the exported model."""
+        return [] if self.projection is None else [self.projection]
+
+    def export(self, folder: Path) -> None:
+        """Encoder, pooling, and the layers after it."""
+        modules = [*self.student.cpu(), *(layer.cpu() for layer in self.layers_after_pooling())]
+        model = SentenceTransformer(modules=modules, device="cpu")
+        model.max_seq_length = self.student.max_seq_length
+        model.save(str(folder), create_model_card=False)

@@ -1,0 +1,146 @@
+"""Labelled examples (an anchor, its positive, hard negatives) and the supervised contrastive phase over them.
+
+Axes: B batch, T examples, K hard negatives, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+from torch import Tensor
+
+from distilbench.data.corpus import Corpus
+from distilbench.data.needs import Needs
+from distilbench.methods.method import Phase, Possible, check_enough, epoch_steps
+from distilbench.methods.parts.losses import info_nce, supervised_info_nce
+from distilbench.prepare.prepared import Prepared
+
+MINED_FROM = 64
+"""Nearest training sentences of an anchor, by the teacher, among which its hard negatives are taken."""
+
+
+class LabelledParams(BaseModel):
+    """Which labelled examples a method learns from."""
+
+    labelled: Literal["triplets", "pairs"] = "triplets"
+    """Anchor, entailment and contradiction; or similar pairs, whose hard negatives are all mined."""
+    hard_negatives: int = Field(default=1, ge=0, le=16)
+    """K of each anchor: first the triplet's contradiction, then mined ones (IBKD for retrieval: 8)."""
+    negatives_of: Literal["batch", "anchor"] = "batch"
+    """Whose hard negatives an anchor is told from: those of the whole batch (SimCSE), or its own (IBKD, equation 10)."""
+
+
+class FineTuningParams(LabelledParams):
+    """A supervised phase after distillation; the defaults are those of the IBKD paper for STS."""
+
+    ft_epochs: float = Field(default=3, ge=0)
+    """Passes over the labelled examples; 0 leaves the phase out."""
+    ft_lr: float = Field(default=3e-5, gt=0, le=1)
+    ft_batch_size: int = Field(default=256, ge=2)
+    ft_tau: float = Field(default=0.05, gt=0)
+    """Temperature of the supervised InfoNCE."""
+
+
+class LabelledExamples:
+    """Corpus rows of every example: anchor, positive, K hard negatives."""
+
+    def __init__(self, params: LabelledParams, prepared: Prepared) -> None:
+        triplets = params.labelled == "triplets"
+        self.anchor_T, self.positive_T = (prepared.triplets_T3 if triplets else prepared.pairs_P2).T[:2]
+        own = prepared.triplets_T3[:, 2:] if triplets else np.empty((len(self.anchor_T), 0), dtype=np.int64)
+        missing = max(0, params.hard_negatives - own.shape[1])
+        known_TE = np.column_stack([self.anchor_T, self.positive_T, own])
+        mined = mine(prepared, known_TE, missing) if missing else own[:, :0]
+        self.negative_TK = np.hstack([own, mined])[:, : params.hard_negatives]
+
+    def __len__(self) -> int:
+        return len(self.anchor_T)
+
+    def rows(self, index_B: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of a batch: B anchors, B positives, B x K negatives."""
+        return np.concatenate([self.anchor_T[index_B], self.positive_T[index_B], self.negative_TK[index_B].ravel()])
+
+
+def mine(prepared: Prepared, known_TE: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The `count` training sentences nearest to each anchor by the teacher's cosine, those that it comes with left out.
+
+    `known_TE` are the rows of each example that are there already: the anchor, its positive, and its own negative if any.
+    """
+    train = prepared.vectors.take(prepared.train)
+    faiss.normalize_L2(train)
+    index = faiss.IndexFlatIP(train.shape[1])
+    index.add(train)
+    distinct, back = np.unique(known_TE[:, 0], return_inverse=True)
+    asked = prepared.vectors.take(distinct)
+    faiss.normalize_L2(asked)
+    _, found = index.search(asked, min(MINED_FROM, len(train)))
+    near = prepared.train[found][back]
+    known = (near[:, :, None] == known_TE[:, None, :]).any(axis=2)
+    first = np.argsort(known, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(near, first, axis=1)
+
+
+def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
+    """Enough labelled examples for one batch, of every kind that may be asked for.
+
+    Raises:
+        InputError: there are not.
+    """
+    for kind in possible("labelled"):
+        available, what = {
+            "triplets": (len(corpus.triplets_T3), "triplets"),
+            "pairs": (len(corpus.pairs_P2), "similar pairs"),
+        }[kind]
+        check_enough(batch, max(possible(batch)), available, what)
+    check_enough("hard_negatives", max(possible("hard_negatives")), max(0, len(corpus.train) - 2), "sentences to mine")
+
+
+def labelled_needs(possible: Possible) -> Needs:
+    """Triplets, where they may be asked for."""
+    return Needs(triplets="triplets" in possible("labelled"))
+
+
+def contrast(params: LabelledParams, vectors: Tensor, anchors: int, temperature: float) -> Tensor:
+    """Supervised InfoNCE of the vectors of a batch's rows: B anchors, B positives, B x K hard negatives."""
+    if params.negatives_of == "batch":
+        return info_nce(vectors[:anchors], vectors[anchors:], temperature)
+    negatives_BKD = vectors[2 * anchors :].reshape(anchors, -1, vectors.shape[-1])
+    return supervised_info_nce(vectors[:anchors], vectors[anchors : 2 * anchors], negatives_BKD, temperature)
+
+
+class FineTuning:
+    """The supervised phase of a method that has distilled before; `outputs` gives vectors of rows with gradients."""
+
+    needs = staticmethod(labelled_needs)
+
+    def __init__(
+        self, params: FineTuningParams, prepared: Prepared, outputs: Callable[[NDArray[np.int64]], Tensor]
+    ) -> None:
+        self.params, self.outputs = params, outputs
+        self.examples = LabelledExamples(params, prepared)
+
+    @staticmethod
+    def check_corpus(possible: Possible, corpus: Corpus) -> None:
+        """Enough labelled examples for one batch."""
+        check_labelled(possible, corpus, "ft_batch_size")
+
+    def phase(
+        self, loss: Callable[[NDArray[np.int64]], Tensor] | None = None, begin: Callable[[], None] = lambda: None
+    ) -> Phase:
+        """Supervised InfoNCE over the labelled examples, or another `loss` of them."""
+        p = self.params
+        steps = epoch_steps(p.ft_epochs, len(self.examples), p.ft_batch_size)
+        return Phase("fine-tune", len(self.examples), steps, p.ft_batch_size, p.ft_lr, loss or self.loss, begin)
+
+    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+        """Supervised InfoNCE."""
+        return self.contrast(self.outputs(self.examples.rows(index_B)), len(index_B))
+
+    def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
+        """Supervised InfoNCE of the vectors of a batch's rows."""
+        return contrast(self.params, vectors.float(), anchors, self.params.ft_tau)

@@ -1,0 +1,48 @@
+"""Distillation from unlabelled sentences: which rows a method learns from, and for how long."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from distilbench.data.corpus import Corpus
+from distilbench.data.needs import Needs
+from distilbench.errors import InputError
+from distilbench.methods.method import Possible, TrainedParams, check_enough, epoch_steps
+from distilbench.prepare.prepared import Prepared
+
+
+class UnlabelledParams(TrainedParams):
+    """Hyper-parameters of distillation from unlabelled sentences."""
+
+    epochs: float = Field(default=3, gt=0)
+    """Passes over the training sentences; a fraction trains on part of them."""
+    augmentation: bool = False
+    """Whether the augmented sentences (`--augment`) are trained on too."""
+
+
+def unlabelled_rows(params: UnlabelledParams, prepared: Prepared) -> NDArray[np.int64]:
+    """Corpus rows of the sentences to train on."""
+    return np.concatenate([prepared.train, prepared.augmented]) if params.augmentation else prepared.train
+
+
+def unlabelled_steps(params: UnlabelledParams, rows: NDArray[np.int64]) -> int:
+    """Optimiser steps of all epochs."""
+    return epoch_steps(params.epochs, len(rows), params.batch_size)
+
+
+def unlabelled_needs(possible: Possible) -> Needs:
+    """Augmented sentences, where they may be asked for."""
+    return Needs(augmentation=True in possible("augmentation"))
+
+
+def check_unlabelled(possible: Possible, corpus: Corpus) -> None:
+    """Enough training sentences for one batch, and augmented ones where they may be asked for.
+
+    Raises:
+        InputError: there are not.
+    """
+    check_enough("batch_size", max(possible("batch_size")), len(corpus.train), "training sentences")
+    if True in possible("augmentation") and not len(corpus.augmented):
+        raise InputError("augmentation: true, but the corpus has no augmented sentence; expected --augment OPERATIONS")

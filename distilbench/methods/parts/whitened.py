@@ -1,0 +1,84 @@
+"""Whitening of a student's output as post-processing (HPD, appendix B; Su et al. 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+from sentence_transformers.base.modules.dense import Dense
+from torch import nn
+
+from distilbench.data.corpus import Corpus
+from distilbench.errors import InputError
+from distilbench.methods.method import Possible
+from distilbench.methods.parts.encoder_method import EncoderMethod
+from distilbench.methods.parts.heads import whitening_head
+
+SENTENCES = 8000
+"""Training sentences that the whitening is fitted on."""
+
+
+class WhitenedParams(BaseModel):
+    """The hyper-parameter of whitening."""
+
+    whiten_from: int = Field(default=0, ge=0)
+    """0: the student learns output_dim directions. Above 0: it learns this many, and its output is whitened to output_dim."""
+
+
+def spread(examples: int, count: int) -> NDArray[np.int64]:
+    """At most `count` of the numbers below `examples`, evenly spread."""
+    return np.linspace(0, examples - 1, min(count, examples)).astype(np.int64)
+
+
+class Whitened(EncoderMethod):
+    """An encoder whose output may be whitened when its training is over."""
+
+    @property
+    def trained_dim(self) -> int:
+        """The width that is learned."""
+        return int(self.params.whiten_from or self.params.output_dim)
+
+    @classmethod
+    def check_whitening(cls, possible: Possible, native: int) -> None:
+        """A width to whiten from that can be learned, and is not below the output dimension.
+
+        Raises:
+            InputError: it is not.
+        """
+        for width in filter(None, possible("whiten_from")):
+            if not max(possible("output_dim")) <= width <= native:
+                raise InputError(
+                    f"whiten_from: {width}: expected from output_dim ({max(possible('output_dim'))}) to {native} (`native`)"
+                )
+
+    @classmethod
+    def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
+        """Output dimension and width to whiten from."""
+        super().check_corpus(possible, corpus, native)
+        cls.check_whitening(possible, native)
+
+    @classmethod
+    def variant(cls, params: dict[str, Any]) -> str:
+        """Whitened or not."""
+        return "whitened" if params.get("whiten_from") else ""
+
+    def _whitening(self) -> Dense:
+        train = self.prepared.train
+        return whitening_head(self.encode(train[spread(len(train), SENTENCES)]), self.params.output_dim)
+
+    def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Student vectors of corpus rows, whitened on a sample of the training sentences where that is asked for."""
+        vectors = torch.from_numpy(self.encode(rows))
+        if not self.params.whiten_from:
+            return vectors.numpy()
+        with torch.inference_mode():
+            return self._whitening()({"sentence_embedding": vectors})["sentence_embedding"].numpy()
+
+    def layers_after_pooling(self) -> Sequence[nn.Module]:
+        """The projection where there is one, and the whitening."""
+        after = super().layers_after_pooling()
+        return [*after, self._whitening()] if self.params.whiten_from else after

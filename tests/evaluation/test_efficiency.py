@@ -1,0 +1,179 @@
+"""Efficiency: what is counted, what is measured and what extrapolated, and that the two models really run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from distilbench.data.corpus import PairSplit, PairTask
+from distilbench.encoder import EncoderSpec
+from distilbench.errors import InputError
+from distilbench.evaluation import efficiency as module
+from distilbench.evaluation.efficiency import Efficiency, Timing, efficiency_report
+from distilbench.methods.parts.pair_head import PairHead, PairScorer, save_pair_head
+from distilbench.prepare.cross_encoder import CrossEncoder, start_cross_encoder
+
+WORDS = "the a dog cat man woman child runs walks eats sees plays in on under park house river red blue small".split()
+_rng = random.Random(9)
+SENTENCES = tuple(" ".join(_rng.choices(WORDS, k=3 + i % 9)) for i in range(60))
+
+
+def task() -> PairTask:
+    split = PairSplit(np.arange(2), np.arange(2), np.array([0.0, 1.0]))
+    return PairTask("T", "binary", ("no", "yes"), 0.0, 1.0, {"train": split, "dev": split})
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path) -> tuple[Path, Path]:
+    """A student and a cross-encoder."""
+    root = tmp_path_factory.mktemp("efficiency")
+    torch.manual_seed(0)
+    model = EncoderSpec(str(encoder_folder)).load()
+    model.save(str(root / "student"), create_model_card=False)
+    save_pair_head(root / "student", PairHead("concat", 32, 8, 1), task())
+    start_cross_encoder(EncoderSpec(str(encoder_folder)), task(), 32, "cpu").save(root / "cross")
+    return root / "student", root / "cross"
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+    """What the models were given."""
+    calls: dict[str, list[Any]] = {"pairs": [], "embedded": [], "compared": []}
+    logits, embed, against = CrossEncoder.logits, PairScorer.embed, PairHead.against
+
+    def seen_logits(self: CrossEncoder, left: Sequence[str], right: Sequence[str], **options: Any) -> Any:
+        calls["pairs"].append(list(zip(left, right, strict=True)))
+        return logits(self, left, right, **options)
+
+    def seen_embed(self: PairScorer, texts: Sequence[str]) -> Any:
+        calls["embedded"].append(list(texts))
+        return embed(self, texts)
+
+    def seen_against(self: PairHead, u_d: torch.Tensor, v_Nd: torch.Tensor) -> Any:
+        calls["compared"].append(len(v_Nd))
+        return against(self, u_d, v_Nd)
+
+    monkeypatch.setattr(CrossEncoder, "logits", seen_logits)
+    monkeypatch.setattr(PairScorer, "embed", seen_embed)
+    monkeypatch.setattr(PairHead, "against", seen_against)
+    return calls
+
+
+def by_part(report: Efficiency) -> dict[tuple[str, str, str], Timing]:
+    return {(t.setup, t.model, t.work): t for t in report.timings}
+
+
+def test_small_enough_work_is_measured_whole(folders: tuple[Path, Path], seen: dict[str, list[Any]]) -> None:
+    report = efficiency_report(*folders, SENTENCES, sentences=20, catalogue=50, seconds=60)
+    parts = by_part(report)
+    assert {key: (t.total, t.measured, t.counted) for key, t in parts.items()} == {
+        ("all pairs", "cross-encoder", "read"): (400, 400, True),
+        ("all pairs", "student", "embed"): (20, 20, True),
+        ("all pairs", "student", "apply the head to"): (400, 400, True),
+        ("catalogue", "cross-encoder", "read"): (50, 50, True),
+        ("catalogue", "student", "embed"): (1, 1, True),
+        ("catalogue", "student", "apply the head to"): (50, 50, True),
+        ("catalogue", "student", "embed beforehand"): (50, 20, False),
+    }
+    # Each ordered pair of the same 20 sentences was read once, after the warm-up.
+    pairs = list(itertools.chain(*seen["pairs"][1:]))
+    texts = {text for pair in pairs for text in pair}
+    assert len(pairs) == len(set(pairs)) == 400 and len(texts) == 20 and texts <= set(SENTENCES)
+    assert set(seen["embedded"][1]) == texts
+    assert seen["compared"].count(20) == 20 and seen["compared"].count(50) == 20
+    assert all(t.measured_s > 0 for t in report.timings)
+    assert (report.student, report.cross_encoder, report.device) == ("student", "cross", "cpu")
+
+
+def test_a_short_time_reads_one_block_and_extrapolates(
+    folders: tuple[Path, Path], seen: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK", 16)
+    report = efficiency_report(*folders, SENTENCES, sentences=40, catalogue=1000, seconds=0)
+    parts = by_part(report)
+    read = parts["all pairs", "cross-encoder", "read"]
+    assert (read.total, read.measured) == (1600, 16) and read.extrapolated
+    assert read.total_s == pytest.approx(100 * read.measured_s)
+    assert read.how.startswith("extrapolated from 16 pairs in ")
+    online = parts["catalogue", "cross-encoder", "read"]
+    assert online.total_s == pytest.approx(read.measured_s / 16 * 1000)
+    assert parts["all pairs", "student", "embed"].measured == 16
+    assert parts["all pairs", "student", "apply the head to"].measured == 40
+    head = parts["catalogue", "student", "apply the head to"]
+    assert head.measured == head.total == 1000 and head.how == "measured, median of 1 queries"
+
+
+def test_the_same_seed_draws_the_same_sentences_and_threads_are_put_back(
+    folders: tuple[Path, Path], seen: dict[str, list[Any]]
+) -> None:
+    before = torch.get_num_threads()
+    reports = [
+        efficiency_report(*folders, SENTENCES, sentences=5, catalogue=5, seconds=60, threads=2, seed=seed)
+        for seed in (0, 0, 1)
+    ]
+    assert torch.get_num_threads() == before and {r.threads for r in reports} == {2}
+    embedded = [texts for texts in seen["embedded"] if len(texts) == 5]  # a warm-up and the run, of each
+    assert embedded[1] == embedded[4] != embedded[7]
+
+
+def made_up() -> Efficiency:
+    timings = (
+        Timing("all pairs", "cross-encoder", "read", "pairs", 1_000_000, 1000, 10.0),
+        Timing("all pairs", "student", "embed", "sentences", 1000, 1000, 4.0),
+        Timing("all pairs", "student", "apply the head to", "pairs", 1_000_000, 1_000_000, 16.0),
+        Timing("catalogue", "cross-encoder", "read", "pairs", 100_000, 1000, 10.0),
+        Timing("catalogue", "student", "embed", "query", 1, 1, 0.1, note="median of 20 queries"),
+        Timing("catalogue", "student", "apply the head to", "pairs", 100_000, 100_000, 1.9),
+        Timing("catalogue", "student", "embed beforehand", "sentences", 100_000, 1000, 4.0, counted=False),
+    )
+    return Efficiency("s", "c", "cpu", 2, 1000, 100_000, timings)
+
+
+def test_speed_ups_by_hand() -> None:
+    report = made_up()
+    assert report.speedup("all pairs") == pytest.approx(10_000 / 20)
+    assert report.speedup("catalogue") == pytest.approx(1000 / 2)  # what is done beforehand is not counted
+    kept = json.loads(json.dumps(report.to_json()))
+    assert kept["speedups"]["catalogue"] == {"speedup": pytest.approx(500), "published": 13594.0}
+    told, measured = [t["how"] for t in kept["timings"]], ["measured"] * 2
+    assert told == ["extrapolated", *measured, "extrapolated", *measured, "extrapolated"]
+    assert kept["timings"][0]["total_s"] == pytest.approx(10_000)
+
+
+def test_the_table_says_of_every_number_where_it_is_from() -> None:
+    lines = made_up().text(width=200).splitlines()
+
+    def line(*words: str) -> str:
+        (found,) = [text for text in lines if all(word in text for word in words)]
+        return found
+
+    assert "1e+04" in line("all pairs", "read 1,000,000 pairs") and "1,000 pairs in 10 s" in line("all pairs", "read")
+    assert "measured, median of 20 queries" in line("embed 1 query")
+    assert "(400)" in line("embed beforehand 100,000 sentences")  # in brackets: not counted
+    assert "500 x" in line("speed-up", "934 x") and "500 x" in line("speed-up", "13,594 x")
+    assert "not counted" in lines[-1]
+
+
+def test_bad_input(folders: tuple[Path, Path], encoder_folder: Path) -> None:
+    student, cross = folders
+    with pytest.raises(InputError, match=r"--sentences 61: the corpus has 60 distinct sentences"):
+        efficiency_report(student, cross, [*SENTENCES, *SENTENCES], sentences=61)
+    with pytest.raises(InputError, match=r"student '.*cross': no pair_head.json"):
+        efficiency_report(cross, cross, SENTENCES, sentences=5)
+    with pytest.raises(InputError, match=r"cross-encoder '.*tiny': its architectures"):
+        efficiency_report(student, encoder_folder, SENTENCES, sentences=5)
+
+
+def test_a_timing_of_no_more_than_all() -> None:
+    whole = made_up().timings[1]
+    assert not whole.extrapolated and whole.total_s == 4.0 and whole.how == "measured"
+    assert replace(whole, measured=500).total_s == 8.0

@@ -1,0 +1,279 @@
+"""Rows of one encoder: their identity, their widths and quantisations, and what a job hands over to be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distilbench.data.corpus import Corpus, CorpusBuilder
+from distilbench.data.folder import Limits, folder_corpus
+from distilbench.data.needs import Needs
+from distilbench.encoder import EncoderSpec
+from distilbench.evaluation import scoring
+from distilbench.evaluation.quantisation import Binary, Int8, evaluate_quantised
+from distilbench.evaluation.scoring import (
+    Candidate,
+    Encoded,
+    calibration_rows,
+    count_parameters,
+    encode_method,
+    encode_teacher,
+    evaluation_rows,
+    parameters_of,
+    remove_encoded,
+    score_candidate,
+)
+from distilbench.evaluation.sts import from_rows
+from distilbench.evaluation.suite import evaluate
+from distilbench.methods import get_method
+from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.records import ClusterCost, Score
+from distilbench.search.trial import build_method
+
+MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
+
+
+@pytest.fixture(scope="module")
+def prepared(prepared_folder: Path) -> Prepared:
+    return load_prepared(prepared_folder)
+
+
+@pytest.fixture(scope="module")
+def corpus(data_folder: Path) -> Corpus:
+    """That of `prepared`."""
+    return folder_corpus(data_folder, Limits(), Needs(triplets=True))
+
+
+def params(method: str, **given: Any) -> dict[str, Any]:
+    return get_method(method).params_type.model_validate(given).model_dump(mode="json", by_alias=True)
+
+
+STUDENT = Candidate("r", "student", "mcr2", 8, params("mcr2", **MCR2), 0, trial=3)
+TASK_SCORE = Score(task="pairs", set="MRPC", split="dev", metric="f1", variant="all", value=70.0, n=9)
+CLUSTERS = ClusterCost(
+    set="quora", split="dev", kind="implicit", clusters=4, used=4, documents=60, queries=20, accuracy=50, searched=25,
+    fit_s=0, assign_s=0, search_s=0, threads=1,
+)  # fmt: skip
+
+
+# Identity
+
+
+def test_rows_of_the_same_candidate_have_the_same_id(prepared: Prepared, corpus: Corpus) -> None:
+    again = replace(STUDENT, params=dict(reversed(STUDENT.params.items())))  # read from another file, in another order
+    assert (
+        STUDENT.identity(prepared, corpus, 8, "int8")["record_id"]
+        == again.identity(prepared, corpus, 8, "int8")["record_id"]
+    )
+
+
+def test_whatever_a_number_depends_on_changes_the_id(prepared: Prepared, corpus: Corpus) -> None:
+    candidates = [
+        STUDENT,
+        replace(STUDENT, run="s"),
+        replace(STUDENT, seed=1),
+        replace(STUDENT, trial=4),
+        replace(STUDENT, trial=None, configuration="A"),
+        replace(STUDENT, trial=None, configuration="B"),
+        replace(STUDENT, params={**STUDENT.params, "lr": 0.004}),
+        Candidate("r", "baseline", "pca", 8, {"output_dim": 8}, 0),
+        Candidate("r", "baseline", "random_projection", 8, {"output_dim": 8}, 0),
+        Candidate("r", "teacher", "teacher", 8, {}, 0),
+    ]
+    ids = [c.identity(prepared, corpus, 8, "float32")["record_id"] for c in candidates]
+    ids += [STUDENT.identity(prepared, corpus, 4, "float32")["record_id"]]
+    ids += [STUDENT.identity(prepared, corpus, 8, kind)["record_id"] for kind in ("int8", "binary")]
+    other_corpus = replace(corpus, sts=corpus.sts[1:])
+    other_vectors = replace(prepared, vectors=replace(prepared.vectors, folder=Path("embeddings-of-another-teacher")))
+    ids += [STUDENT.identity(prepared, other_corpus, 8, "float32")["record_id"]]
+    ids += [STUDENT.identity(other_vectors, corpus, 8, "float32")["record_id"]]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "label", "start"),
+    [
+        (Candidate("r", "teacher", "teacher", 32, {}, 0), "tiny d=8", "teacher (frozen)"),
+        (Candidate("r", "baseline", "pca", 8, {"output_dim": 8}, 0), "PCA d=8", "teacher (frozen)"),
+        (STUDENT, "MCR2 (duplicates) d=8", "teacher (frozen)"),
+        (replace(STUDENT, params={**STUDENT.params, "pairs": "noise"}), "MCR2 (noise) d=8", "teacher (frozen)"),
+        (
+            Candidate("r", "student", "hpd", 8, params("hpd", output_dim=8, lr=0.1, batch_size=16), 0),
+            "HPD d=8",
+            "tiny layers:0,2",
+        ),
+    ],
+)
+def test_labels_and_starts(prepared: Prepared, corpus: Corpus, candidate: Candidate, label: str, start: str) -> None:
+    found = candidate.identity(prepared, corpus, 8, "float32")
+    assert (found["label"], found["start"], found["dim"]) == (label, start, 8)
+
+
+# What a job hands over
+
+
+def test_encoded_vectors_come_back_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    made = Encoded(
+        rng.standard_normal((7, 4), dtype=np.float32),
+        rng.standard_normal((5, 4), dtype=np.float32),
+        "students/a",
+        [TASK_SCORE],
+        [CLUSTERS],
+    )
+    assert Encoded.load(tmp_path) is None
+    with monkeypatch.context() as patch:
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(scoring, "write_json", killed)
+        with pytest.raises(KeyboardInterrupt):
+            made.save(tmp_path)
+    assert Encoded.load(tmp_path) is None
+    made.save(tmp_path)
+    found = Encoded.load(tmp_path)
+    assert found is not None
+    assert np.array_equal(found.vectors_ND, made.vectors_ND)
+    assert np.array_equal(found.calibration_ND, made.calibration_ND)
+    assert (found.model, found.task_scores, found.clusters) == ("students/a", [TASK_SCORE], [CLUSTERS])
+    (tmp_path / "rung-1.safetensors").touch()
+    remove_encoded(tmp_path)
+    remove_encoded(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["rung-1.safetensors"]
+    assert Encoded.load(tmp_path) is None
+
+
+def test_a_method_is_encoded_with_its_task_and_its_clusters(
+    prepared: Prepared, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = build_method("mcr2", STUDENT.params, prepared, 0, "cpu")
+    monkeypatch.setattr(
+        type(method), "task_scores", lambda self, split: [TASK_SCORE.model_copy(update={"split": split})]
+    )
+    asked: list[Any] = []
+
+    def costs(embed: Any, task: Any, clusters: int, assign: Callable[..., Any], *_: object) -> list[ClusterCost]:
+        asked.append((task.name, task.split, clusters, assign(task.documents).max() < clusters, embed(task.queries)))
+        return [CLUSTERS]
+
+    monkeypatch.setattr(scoring, "cluster_costs", costs)
+    encoded = encode_method(method, corpus, "students/a")
+    rows = evaluation_rows(corpus)
+    assert np.array_equal(encoded.vectors_ND, method.embed(rows))
+    assert np.array_equal(encoded.calibration_ND, method.embed(calibration_rows(prepared)))
+    assert [s.split for s in encoded.task_scores] == ["dev", "test"]
+    [(name, split, clusters, below, queries)] = asked
+    assert (name, split, clusters, below) == ("quora", "dev", 4, True)
+    assert np.array_equal(queries, method.embed(corpus.retrieval[0].queries))
+    assert encoded.clusters == [CLUSTERS] and encoded.model == "students/a"
+    pca = encode_method(build_method("pca", {"output_dim": 8}, prepared, 0, "cpu"), corpus)
+    assert pca.clusters == [] and pca.model == "" and len(asked) == 1
+
+
+def test_rows_are_looked_up_whatever_the_order() -> None:
+    builder = CorpusBuilder("test")
+    builder.train_on(["not evaluated"])
+    builder.add_sts("STSB", "", "test", ["a", "b"], ["c", "a"], [1, 2])
+    builder.add_retrieval("r", "dev", ["q"], ["d", "a"], [[1]])
+    corpus = builder.build()
+    rows = evaluation_rows(corpus)
+    assert [corpus.sentences[i] for i in rows] == ["a", "b", "c", "q", "d"]
+    vectors = np.arange(len(rows), dtype=np.float32)[:, None]
+    assert from_rows(rows, vectors)(rows[[4, 0, 0]])[:, 0].tolist() == [4, 0, 0]
+
+
+def test_quantisers_are_calibrated_on_training_sentences_alone(
+    prepared: Prepared, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = calibration_rows(prepared)
+    assert np.array_equal(rows, prepared.train)
+    assert not np.isin(rows, evaluation_rows(corpus)).any()
+    monkeypatch.setattr(scoring, "CALIBRATION", 10)
+    few = calibration_rows(prepared)
+    assert len(set(few)) == 10 and set(few) <= set(rows) and {rows[0], rows[-1]} <= set(few)
+
+
+# Scoring
+
+
+def score(
+    prepared: Prepared, corpus: Corpus, run: Path, encoded: Encoded, widths: list[int], kinds: list[Any]
+) -> dict[tuple[int, str], Any]:
+    records = score_candidate(STUDENT, prepared, corpus, encoded, widths, kinds, 77, run)
+    assert [(r.dim, r.quantisation) for r in records] == [(w, k) for w in widths for k in ("float32", *kinds)]
+    return {(r.dim, r.quantisation): r for r in records}
+
+
+@pytest.mark.parametrize("widths", [[8], [8, 4, 2]])
+def test_a_row_for_each_width_and_quantisation(
+    tmp_path: Path, prepared: Prepared, corpus: Corpus, widths: list[int]
+) -> None:
+    teacher = encode_teacher(prepared, corpus)
+    parts = teacher.vectors_ND[:, :8], teacher.calibration_ND[:, :8]
+    encoded = Encoded(*parts, "students/a", [TASK_SCORE], [CLUSTERS])
+    found = score(prepared, corpus, tmp_path, encoded, widths, ["int8", "binary"])
+    rows = evaluation_rows(corpus)
+    for width in widths:
+        embed = from_rows(rows, np.ascontiguousarray(encoded.vectors_ND[:, :width]))
+        folder = tmp_path / "students" / "a" / ("" if widths == [8] else f"d{width}")
+        plain = found[width, "float32"]
+        own = [TASK_SCORE] if width == 8 else []
+        assert plain.scores == [*evaluate(embed, corpus)[0], *own]
+        assert {i.kind for i in plain.indexes} == {"flat", "ivf"}
+        assert plain.bytes_per_vector == 4 * width
+        assert plain.clusters == ([CLUSTERS] if width == 8 else [])
+        for kind, quantiser, size in (("int8", Int8, width), ("binary", Binary, -(-width // 8))):
+            record = found[width, kind]
+            saved = quantiser.load(folder, width)  # what is saved with the student is what was scored
+            assert record.scores == evaluate_quantised(embed, corpus, saved)[0]
+            assert [i.kind for i in record.indexes] == [kind] and record.bytes_per_vector == size
+            assert record.clusters == []
+    for record in found.values():
+        assert (record.parameters, record.model, record.trial, record.seed) == (77, "students/a", 3, 0)
+        assert record.provenance.versions
+    assert len({r.record_id for r in found.values()}) == 3 * len(widths)
+
+
+def test_where_no_student_is_saved_no_quantiser_is(tmp_path: Path, prepared: Prepared, corpus: Corpus) -> None:
+    encoded = encode_teacher(prepared, corpus)
+    assert set(score(prepared, corpus, tmp_path, encoded, [32], ["int8"])) == {(32, "float32"), (32, "int8")}
+    assert set(score(prepared, corpus, tmp_path, encoded, [32], [])) == {(32, "float32")}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_int8_is_near_and_binary_is_further(tmp_path: Path, prepared: Prepared, corpus: Corpus) -> None:
+    found = score(prepared, corpus, tmp_path, encode_teacher(prepared, corpus), [32], ["int8", "binary"])
+
+    def test_scores(kind: str) -> np.ndarray:
+        return np.array([s.value for s in found[32, kind].scores if s.task == "sts" and s.variant == "all"])
+
+    exact = test_scores("float32")
+    assert np.abs(test_scores("int8") - exact).max() < 1
+    assert np.abs(test_scores("binary") - exact).max() > np.abs(test_scores("int8") - exact).max()
+
+
+# Parameters
+
+
+def test_parameters_are_counted_from_the_file_headers(encoder_folder: Path) -> None:
+    model = EncoderSpec(str(encoder_folder)).load()
+    assert count_parameters(encoder_folder) == sum(p.numel() for p in model.parameters())
+
+
+def test_parameters_of_a_row_are_those_of_the_whole_encoder(
+    tmp_path: Path, prepared: Prepared, corpus: Corpus, encoder_folder: Path
+) -> None:
+    teacher = count_parameters(encoder_folder)
+    assert parameters_of(prepared, "teacher", 32, None) == teacher
+    assert parameters_of(prepared, "pca", 8, None) == teacher + 32 * 8
+    build_method("pca", {"output_dim": 8}, prepared, 0, "cpu").export(tmp_path / "pca")
+    saved = parameters_of(prepared, "pca", 8, tmp_path / "pca")
+    assert saved == teacher + 32 * 8 + 8
+    Int8.calibrate(np.random.default_rng(0).standard_normal((9, 8))).save(tmp_path / "pca")
+    assert parameters_of(prepared, "pca", 8, tmp_path / "pca") == saved  # a quantiser is no part of the encoder

@@ -1,0 +1,77 @@
+"""Methods built small on the prepared inputs, and a way to run them in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from distilbench.methods.method import Method
+from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.search.trial import build_method
+
+TRAINED = {"lr": 0.003, "batch_size": 16}
+FINE_TUNED = {"ft_batch_size": 8, "ft_epochs": 1.0, "ft_lr": 0.003}
+HEAD = {"lambda": 50.0, "clusters": 4, "lr": 0.01, "batch_size": 16}
+SMALL: dict[str, dict[str, Any]] = {
+    "contrastive": {"output_dim": 8, **TRAINED, "batch_size": 8},
+    "crd": {"output_dim": 32, **TRAINED, "negatives": 24, "critic_dim": 6},
+    "hpd": {"output_dim": 8, **TRAINED, "epochs": 1.0},
+    "ibkd": {"output_dim": 8, **TRAINED, "epochs": 0.5, **FINE_TUNED},
+    "matryoshka": {"output_dim": 8, **TRAINED, "batch_size": 8},
+    "mcr2": {"output_dim": 8, **HEAD},
+    "mcr2_distil": {
+        "output_dim": 8,
+        **HEAD,
+        "steps": 20,
+        "distil_epochs": 1.0,
+        "distil_batch_size": 16,
+        "distil_lr": 0.01,
+    },
+    "mse": {"output_dim": 32, **TRAINED},
+    "pca": {"output_dim": 8},
+    "random_projection": {"output_dim": 8},
+    "whitening": {"output_dim": 8},
+}
+"""Of the random encoder, whose width is 32."""
+
+
+@pytest.fixture(scope="session")
+def prepared(prepared_folder: Path) -> Prepared:
+    """What `prepared_folder` holds."""
+    return load_prepared(prepared_folder)
+
+
+@pytest.fixture(scope="session")
+def sentences(prepared_folder: Path) -> list[str]:
+    """The corpus rows."""
+    return (prepared_folder / "sentences.txt").read_text().split("\n")
+
+
+@pytest.fixture(scope="session")
+def narrow(prepared: Prepared, narrow_encoder_folder: Path) -> Prepared:
+    """The same with a student of its own, 16 wide beside the teacher's 32."""
+    return replace(prepared, student=str(narrow_encoder_folder))
+
+
+@pytest.fixture(scope="session")
+def build(prepared: Prepared) -> Callable[..., Any]:
+    """`build(name, **params)`: a small method with some of its hyper-parameters; `on` are other prepared inputs."""
+
+    def make(name: str, on: Prepared = prepared, seed: int = 0, **params: Any) -> Method:
+        return build_method(name, {**SMALL[name], **params}, on, seed, "cpu")
+
+    return make
+
+
+@pytest.fixture
+def in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods cast to float32; with this, all their numbers stay in double precision. Call `double()` on what is built."""
+    real = torch.from_numpy
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+    monkeypatch.setattr(torch, "from_numpy", lambda a: real(a).double() if a.dtype == np.float32 else real(a))

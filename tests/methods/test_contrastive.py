@@ -1,0 +1,71 @@
+"""Contrastive fine-tuning: its loss on the student's vectors, and its projection."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distilbench.methods.contrastive import Trainable
+from distilbench.training.loop import Trainer
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    a, b = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (a, b))
+    return a @ b.T
+
+
+@pytest.mark.parametrize("output_dim", [8, 32])
+@pytest.mark.parametrize("labelled", ["triplets", "pairs"])
+@pytest.mark.parametrize("negatives_of", ["batch", "anchor"])
+def test_loss_is_that_of_the_students_vectors(
+    build: Callable[..., Trainable], output_dim: int, labelled: str, negatives_of: str
+) -> None:
+    params = {"output_dim": output_dim, "labelled": labelled, "negatives_of": negatives_of}
+    method = build("contrastive", hard_negatives=2, tau=0.2, **params).eval()
+    index = np.array([4, 0, 9])
+    rows = {"triplets": method.prepared.triplets_T3, "pairs": method.prepared.pairs_P2}[labelled][index]
+    a, p = (method.embed(rows[:, side]).astype(np.float64) for side in (0, 1))
+    n = [method.embed(method.labelled.negative_TK[i]).astype(np.float64) for i in index]
+    total = 0.0
+    for i in range(3):
+        negative = np.vstack(n) if negatives_of == "batch" else n[i]
+        logits = cosines(a[[i]], np.vstack([p, negative]))[0] / 0.2
+        total += math.log(np.exp(logits).sum()) - logits[i]
+    assert method.loss(index).item() == pytest.approx(total / 3, rel=1e-4)
+
+
+@pytest.mark.parametrize(("output_dim", "layers"), [(8, 1), (32, 0)])
+def test_a_projection_only_below_the_students_width(
+    build: Callable[..., Trainable], tmp_path: Path, output_dim: int, layers: int
+) -> None:
+    method = build("contrastive", output_dim=output_dim)
+    assert (method.projection is not None) == bool(layers)
+    method.export(tmp_path / "student")
+    assert len(list((tmp_path / "student").glob("*_Dense"))) == layers
+
+
+def test_training_lowers_the_loss(build: Callable[..., Trainable]) -> None:
+    method = build("contrastive", epochs=7.0)
+    trainer = Trainer(method, 0, 42)
+    first = trainer.train_until(6)
+    trainer.train_until(36)
+    assert trainer.train_until(42) < first - 0.2
+
+
+def test_steps_are_those_of_the_labelled_examples(build: Callable[..., Trainable]) -> None:
+    (triplets,) = build("contrastive", epochs=2.0).phases()
+    (pairs,) = build("contrastive", epochs=2.0, labelled="pairs").phases()
+    assert (triplets.examples, triplets.steps) == (48, 12) and (pairs.examples, pairs.steps) == (64, 16)
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [({"labelled": "triplets"}, ""), ({"labelled": "pairs"}, "pairs"), ({"whiten_from": 16}, "whitened")],
+)
+def test_a_table_tells_what_is_unusual(params: dict[str, Any], told: str) -> None:
+    assert Trainable.variant(params) == told

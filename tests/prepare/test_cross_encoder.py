@@ -1,0 +1,433 @@
+"""The cross-encoder: how its outputs are read, fine-tuning that survives a kill, logits made once, bad folders."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from distilbench.data.corpus import PairSplit, PairTask
+from distilbench.encoder import EncoderSpec
+from distilbench.errors import InputError
+from distilbench.prepare import cross_encoder as module
+from distilbench.prepare.cross_encoder import (
+    CrossEncoderParams,
+    CrossEncoderTraining,
+    LogitWorker,
+    check_cross_encoder,
+    cross_encoder_artifact,
+    cross_encoder_scores,
+    load_cross_encoder,
+    logits_artifact,
+    pairs_fingerprint,
+    start_cross_encoder,
+)
+from distilbench.prepare.prepared import LOGITS
+from distilbench.store import ArtifactStore
+from distilbench.training.loop import Trainer
+
+WORDS = "the a dog cat man woman child runs walks eats sees plays in on under park house river red blue small".split()
+_rng = random.Random(5)
+SENTENCES = tuple(" ".join(_rng.choices(WORDS, k=3 + i % 9)) for i in range(40))
+FAST = CrossEncoderParams(lr=0.003, batch_size=8, epochs=3, max_tokens=32)
+CLASSES = {"regression": (), "binary": ("different", "equivalent"), "three-class": ("entailment", "neutral", "other")}
+
+
+def make_task(kind: str = "binary") -> PairTask:
+    """Whether the second sentence is the first: what a cross-encoder can learn and no chance gives."""
+    rng = np.random.default_rng(0)
+
+    def split(count: int) -> PairSplit:
+        left, same = rng.integers(0, 40, count), rng.random(count) < 0.5
+        right = np.where(same, left, (left + rng.integers(1, 40, count)) % 40)
+        target = {"regression": 1 + 4 * same, "binary": same, "three-class": np.where(same, 0, 1 + left % 2)}[kind]
+        return PairSplit(left, right, target.astype(np.float64))
+
+    low, high = (1.0, 5.0) if kind == "regression" else (0.0, 1.0)
+    splits = {"train": split(48), "dev": split(20), "test": split(12)}
+    return PairTask("SAME", kind, CLASSES[kind], low, high, splits)  # type: ignore[arg-type]
+
+
+def make_cross_encoder(encoder: Path, folder: Path, kind: str, **config: Any) -> Path:
+    """A folder as a user has it: a freshly drawn output layer, and changes to `config.json`."""
+    torch.manual_seed(1)
+    started = start_cross_encoder(EncoderSpec(str(encoder)), make_task(kind), 32, "cpu")
+    with torch.no_grad():
+        started.model.classifier.weight.mul_(30)  # so that the order of outputs is seen
+    started.save(folder)
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **config}))
+    return folder
+
+
+def run_here(
+    items: list[dict[str, Any]], total: int, cross_encoder: Path, task: PairTask, folder: Path, label: str
+) -> None:
+    """What Ray Data does with `LogitWorker`, in this process: a worker's start takes seconds."""
+    worker = LogitWorker(cross_encoder, task, folder, "cpu", 1)
+    for item in items:
+        columns = {name: np.array([item[name], None], dtype=object)[:1] for name in ("left", "right")}
+        (error,) = worker({"shard": np.array([item["shard"]]), **columns})["error"]
+        if error:
+            raise InputError(error)
+
+
+run_on_ray = module._run
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARD_PAIRS", 20)
+    monkeypatch.setattr(module, "_run", run_here)
+
+
+def raw_logits(folder: Path, left: str, right: str) -> np.ndarray:
+    """Of one pair, by transformers alone."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model = AutoModelForSequenceClassification.from_pretrained(str(folder)).eval()
+    with torch.no_grad():
+        found = model(**AutoTokenizer.from_pretrained(str(folder))(left, right, return_tensors="pt"))
+    return found.logits[0].numpy()
+
+
+def test_logits_are_transformers_own_whatever_the_batch(encoder_folder: Path, tmp_path: Path) -> None:
+    folder = make_cross_encoder(encoder_folder, tmp_path / "ce", "three-class")
+    encoder = load_cross_encoder(folder, make_task("three-class"))
+    logits = encoder.logits(SENTENCES[:12], SENTENCES[12:24])
+    assert logits.shape == (12, 3) and logits.dtype == np.float32
+    for i in (0, 5, 11):
+        assert logits[i] == pytest.approx(raw_logits(folder, SENTENCES[i], SENTENCES[12 + i]), abs=1e-4)
+    assert len({len(ids) for ids, _ in encoder.tokens(SENTENCES[:12], SENTENCES[12:24])}) > 1
+    # The two sentences are told apart, and their order counts.
+    assert np.abs(encoder.logits(SENTENCES[12:24], SENTENCES[:12]) - logits).max() > 1e-3
+    assert encoder.tokens(["the dog"], ["a cat"])[0][1].tolist() == [0, 0, 0, 0, 1, 1, 1]  # type: ignore[union-attr]
+
+
+def test_two_outputs_are_read_as_their_difference(encoder_folder: Path, tmp_path: Path) -> None:
+    folder, pair = make_cross_encoder(encoder_folder, tmp_path / "ce", "binary"), (SENTENCES[0], SENTENCES[1])
+    raw = raw_logits(folder, *pair)
+    (logits,) = load_cross_encoder(folder, make_task("binary")).logits(*([side] for side in pair))
+    assert logits == pytest.approx([raw[1] - raw[0]], abs=1e-4)
+    assert load_cross_encoder(folder, None).logits(*([side] for side in pair)).shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "order"),
+    [
+        ("three-class", ["OTHER", "Neutral", "entailment"], [2, 1, 0]),  # MNLI models differ in their order
+        ("three-class", ["LABEL_0", "LABEL_1", "LABEL_2"], [0, 1, 2]),  # nameless: taken as the task's
+        ("binary", ["equivalent", "not_equivalent"], [1, 0]),  # class 1 is found by its name
+    ],
+)
+def test_outputs_are_brought_to_the_order_of_the_tasks_classes(
+    encoder_folder: Path, tmp_path: Path, kind: str, names: list[str], order: list[int]
+) -> None:
+    folder = make_cross_encoder(encoder_folder, tmp_path / "ce", kind, id2label=dict(enumerate(names)))
+    raw = raw_logits(folder, SENTENCES[0], SENTENCES[1])[order]
+    wanted = [raw[1] - raw[0]] if kind == "binary" else raw
+    (logits,) = load_cross_encoder(folder, make_task(kind)).logits([SENTENCES[0]], [SENTENCES[1]])
+    assert logits == pytest.approx(wanted, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary", "three-class"])
+def test_training_loss_is_that_of_transformers(encoder_folder: Path, kind: str) -> None:
+    task = make_task(kind)
+    torch.manual_seed(0)
+    encoder = start_cross_encoder(EncoderSpec(str(encoder_folder)), task, 32, "cpu")
+    learner, index = CrossEncoderTraining(encoder, task, SENTENCES, FAST), np.array([2, 9, 30, 4])
+    learner.eval()
+    train = task.splits["train"]
+    texts = [[SENTENCES[i] for i in side[index]] for side in (train.left_P, train.right_P)]
+    inputs = encoder.tokenizer(*texts, padding=True, return_tensors="pt")
+    gold = torch.tensor(train.target_P[index])
+    labels = ((gold - 1) / 4).float() if kind == "regression" else gold.long()
+    assert learner.loss(index).item() == pytest.approx(encoder.model(**inputs, labels=labels).loss.item(), rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path) -> Path:
+    """A store with a cross-encoder fine-tuned on the binary task; copy it before changing it."""
+    root = tmp_path_factory.mktemp("tuned") / "store"
+    cross_encoder_artifact(make_task(), SENTENCES, EncoderSpec(str(encoder_folder)), FAST, 0, ArtifactStore(root))
+    return root
+
+
+def artifact(root: Path, encoder: Path, **changes: Any) -> Path:
+    arguments = {"task": make_task(), "start": EncoderSpec(str(encoder)), "params": FAST, "seed": 0, **changes}
+    return cross_encoder_artifact(**arguments, sentences=SENTENCES, store=ArtifactStore(root))
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def test_a_fine_tuned_cross_encoder_is_a_hugging_face_folder_and_is_found_again(
+    tuned: Path, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_fine_tune", lambda *_: pytest.fail("fine-tuned again"))
+    folder = artifact(tuned, encoder_folder)
+    assert {p.name for p in folder.iterdir()} == {*module.FILES, "tokenizer.json", "manifest.json"}
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["BertForSequenceClassification"]
+    assert config["id2label"] == {"0": "different", "1": "equivalent"}
+    assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == FAST.max_tokens
+    check_cross_encoder(folder, make_task())
+
+
+def test_what_is_kept_is_the_best_epoch_on_dev(tuned: Path, encoder_folder: Path) -> None:
+    folder = artifact(tuned, encoder_folder)
+    kept = json.loads((folder / "dev.json").read_text())
+    task = make_task()
+    learner = CrossEncoderTraining(_fresh(encoder_folder, task), task, SENTENCES, FAST)
+    trainer, scores = Trainer(learner, 0, 10**9), []
+    for end in (6, 12, 18):
+        trainer.train_until(end)
+        dev = learner.encoder.logits(*module.pair_texts(task, "dev", SENTENCES))
+        scores.append(module.pair_metrics(task.kind, dev, task.splits["dev"].target_P)["accuracy"])
+    assert kept["accuracy"] == max(scores) and kept["epoch"] == 1 + int(np.argmax(scores))
+
+
+def _fresh(encoder_folder: Path, task: PairTask) -> module.CrossEncoder:
+    torch.manual_seed(0)
+    return start_cross_encoder(EncoderSpec(str(encoder_folder)), task, FAST.max_tokens, "cpu")
+
+
+@pytest.mark.parametrize("killed_after", [1, 2, 3])
+def test_a_killed_fine_tuning_goes_on_and_ends_the_same(
+    tuned: Path, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_after: int
+) -> None:
+    save, epochs = Trainer.save, list[int]()
+
+    def save_and_die(trainer: Trainer, folder: Path, rung: int) -> None:
+        save(trainer, folder, rung)
+        epochs.append(rung)
+        if rung == killed_after:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "save", save_and_die)
+        artifact(tmp_path / "store", encoder_folder)
+    trained = list[float]()
+    train_step = Trainer._train_step
+    monkeypatch.setattr(Trainer, "_train_step", lambda trainer: trained.append(0) or train_step(trainer))
+    folder = artifact(tmp_path / "store", encoder_folder)
+    assert len(trained) == 6 * (3 - killed_after)
+    whole = artifact(tuned, encoder_folder)
+    assert (folder / "dev.json").read_text() == (whole / "dev.json").read_text()
+    for name, tensor in weights(whole).items():
+        assert torch.equal(weights(folder)[name], tensor), name
+
+
+@pytest.mark.parametrize("change", ["seed", "params", "labels", "start"])
+def test_another_cross_encoder_is_never_taken_for_it(
+    tuned: Path, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    class FineTuned(Exception):
+        pass
+
+    def fine_tuned(*_: Any) -> None:
+        raise FineTuned
+
+    monkeypatch.setattr(module, "_fine_tune", fine_tuned)
+    task = make_task()
+    dev = task.splits["dev"]
+    changed: dict[str, Any] = {
+        "seed": {"seed": 1},
+        "params": {"params": FAST.model_copy(update={"lr": 0.002})},
+        "labels": {"task": replace(task, splits={**task.splits, "dev": replace(dev, target_P=1 - dev.target_P)})},
+        "start": {"start": EncoderSpec(str(shutil.copytree(encoder_folder, tmp_path / "copy")))},
+    }[change]
+    if change == "start":
+        artifact(tuned, encoder_folder, **changed)  # the same files elsewhere are the same encoder
+        path = tmp_path / "copy" / "config.json"
+        path.write_text(path.read_text().replace('"hidden_dropout_prob": 0.1', '"hidden_dropout_prob": 0.2'))
+    with pytest.raises(FineTuned):
+        artifact(tuned, encoder_folder, **changed)
+
+
+def test_a_task_is_known_by_its_text_wherever_it_is_in_a_corpus() -> None:
+    task, moved = make_task(), make_task()
+    order = np.arange(40)[::-1]
+    train = moved.splits["train"]
+    split = replace(train, left_P=order[train.left_P], right_P=order[train.right_P])
+    moved = replace(moved, splits={"train": split})
+    assert pairs_fingerprint(moved, "train", SENTENCES[::-1]) == pairs_fingerprint(task, "train", SENTENCES)
+    assert pairs_fingerprint(moved, "train", SENTENCES) != pairs_fingerprint(task, "train", SENTENCES)
+
+
+@pytest.fixture
+def store(tmp_path: Path, tuned: Path) -> ArtifactStore:
+    return ArtifactStore(Path(shutil.copytree(tuned, tmp_path / "tuned")))
+
+
+def test_logits_are_those_of_the_training_pairs_and_are_made_once(
+    store: ArtifactStore, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, task = artifact(store.root, encoder_folder), make_task()
+    path = logits_artifact(task, SENTENCES, folder, store)
+    logits = np.load(path / LOGITS)
+    direct = load_cross_encoder(folder, task).logits(*module.pair_texts(task, "train", SENTENCES))
+    assert logits.dtype == np.float32 and logits == pytest.approx(direct, abs=1e-5)
+    assert [p.name for p in path.iterdir() if p.name != "manifest.json"] == [LOGITS]
+    monkeypatch.setattr(module, "_run", lambda *_: pytest.fail("computed again"))
+    assert logits_artifact(task, SENTENCES, folder, store) == path
+
+
+def test_an_interrupted_scoring_goes_on(
+    store: ArtifactStore, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, task, scored = artifact(store.root, encoder_folder), make_task(), list[int]()
+
+    def dies_after_two(items: list[dict[str, Any]], *rest: Any) -> None:
+        run_here(items[:2], *rest)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, "_run", dies_after_two)
+        logits_artifact(task, SENTENCES, folder, store)
+
+    def counted(items: list[dict[str, Any]], *rest: Any) -> None:
+        scored.extend(item["shard"] for item in items)
+        run_here(items, *rest)
+
+    monkeypatch.setattr(module, "_run", counted)
+    path = logits_artifact(task, SENTENCES, folder, store)
+    assert scored == [2] and "40 of 48 pairs were scored before" in " ".join(capsys.readouterr().out.split())
+    direct = load_cross_encoder(folder, task).logits(*module.pair_texts(task, "train", SENTENCES))
+    assert np.load(path / LOGITS) == pytest.approx(direct, abs=1e-5)
+
+
+def test_logits_on_ray_are_the_same(
+    store: ArtifactStore, encoder_folder: Path, tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, task = artifact(store.root, encoder_folder), make_task()
+    here = np.load(logits_artifact(task, SENTENCES, folder, store) / LOGITS)
+    monkeypatch.setattr(module, "_run", run_on_ray)
+    there = logits_artifact(task, SENTENCES, folder, ArtifactStore(tmp_path / "other"))
+    assert np.load(there / LOGITS) == pytest.approx(here, abs=1e-6)
+
+
+def test_a_worker_that_cannot_load_the_folder_says_so(tmp_path: Path, encoder_folder: Path) -> None:
+    worker = LogitWorker(encoder_folder, make_task(), tmp_path, "cpu", 1)
+    out = worker({"shard": np.array([0]), "left": np.array([["a"]]), "right": np.array([["b"]])})
+    assert "ForSequenceClassification" in out["error"][0] and not list(tmp_path.iterdir())
+
+
+def test_the_teachers_own_scores(store: ArtifactStore, encoder_folder: Path) -> None:
+    folder = artifact(store.root, encoder_folder)
+    scores = cross_encoder_scores(make_task(), SENTENCES, folder, store)
+    assert [(s.split, s.metric, s.n) for s in scores] == [
+        ("dev", "accuracy", 20),
+        ("dev", "f1", 20),
+        ("test", "accuracy", 12),
+        ("test", "f1", 12),
+    ]
+    assert scores[0].value == json.loads((folder / "dev.json").read_text())["accuracy"]
+
+
+def test_outputs_on_another_scale_are_brought_to_that_of_the_labels(
+    store: ArtifactStore, encoder_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = make_task("regression")
+    folder = make_cross_encoder(encoder_folder, tmp_path / "ce", "regression")
+    logits = np.load(logits_artifact(task, SENTENCES, folder, store) / LOGITS)[:, 0]
+    raw = load_cross_encoder(folder, task).logits(*module.pair_texts(task, "train", SENTENCES))[:, 0]
+    gold = (task.splits["train"].target_P - 1) / 4
+    assert np.mean((raw - gold) ** 2) > np.var(gold)  # or nothing would be mapped
+    design = np.stack([np.ones(48), raw], axis=1)
+    assert logits == pytest.approx(design @ np.linalg.lstsq(design, gold, rcond=None)[0], abs=1e-4)
+    assert "not on the scale 0 to 1" in " ".join(capsys.readouterr().out.split())
+    near = (gold[:, None] + 0.1).astype(np.float32)  # on the scale already
+    assert module._on_unit_scale(near, gold.astype(np.float32), "") is near
+
+
+def _no_tokenizer(folder: Path) -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+
+
+def _torn_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text("{")
+
+
+def _no_classifier(folder: Path) -> None:
+    from safetensors.torch import save_file
+
+    kept = {name: tensor for name, tensor in weights(folder).items() if not name.startswith("classifier")}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("made_for", "task", "config", "change", "message"),
+    [
+        ("three-class", "binary", {}, None, r"it has 3 outputs; expected 1 or 2 for SAME, a binary task"),
+        ("binary", "three-class", {}, None, r"it has 2 outputs; expected 3 for SAME"),
+        ("binary", "regression", {}, None, r"it has 2 outputs; expected 1 for SAME, a regression task"),
+        ("regression", "binary", {}, None, r"problem_type is 'regression'; expected 'multi_label_classification'"),
+        (
+            "binary",
+            "binary",
+            {"problem_type": "multi_label_classification"},
+            None,
+            r"problem_type is 'multi_label_cla.*expected 'single_label_classification'",
+        ),
+        (
+            "binary",
+            "binary",
+            {"id2label": {"0": "bad", "1": "good"}},
+            None,
+            r"outputs are bad, good .*expected the classes of SAME: different, equivalent",
+        ),
+        (
+            "three-class",
+            "three-class",
+            {"id2label": {"0": "x", "1": "neutral", "2": "other"}},
+            None,
+            r"outputs are x, neutral, other",
+        ),
+        ("binary", "binary", {"architectures": ["BertModel"]}, None, r"architectures are \['BertModel'\]; expected"),
+        ("binary", "binary", {}, _no_tokenizer, r"no tokenizer in it, only 5 special tokens; expected a tokenizer's"),
+        ("binary", "binary", {}, _torn_tokenizer, r"no readable tokenizer"),
+        ("binary", "binary", {}, _no_classifier, r"no weights of classifier.bias, classifier.weight; expected a fine"),
+    ],
+)
+def test_a_folder_that_is_no_cross_encoder_for_the_task_is_bad_input(
+    encoder_folder: Path,
+    tmp_path: Path,
+    made_for: str,
+    task: str,
+    config: dict[str, Any],
+    change: Callable[[Path], None] | None,
+    message: str,
+) -> None:
+    folder = make_cross_encoder(encoder_folder, tmp_path / "mine", made_for, **config)
+    if change:
+        change(folder)
+    with pytest.raises(InputError, match=rf"cross-encoder '.*mine': (its )?{message}"):
+        check_cross_encoder(folder, make_task(task))
+
+
+def test_a_folder_that_is_not_there_and_a_corpus_too_small(tmp_path: Path, encoder_folder: Path) -> None:
+    with pytest.raises(InputError, match=r"cross-encoder '.*nowhere': no such folder"):
+        check_cross_encoder(tmp_path / "nowhere", make_task())
+    with pytest.raises(InputError, match=r"batch_size is 64, but the corpus has only 48 training pairs"):
+        artifact(tmp_path, encoder_folder, params=FAST.model_copy(update={"batch_size": 64}))
+
+
+def test_a_fine_tuning_that_diverges_names_the_learning_rate(
+    tmp_path: Path, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CrossEncoderTraining, "loss", lambda self, index: self.model.classifier.bias.sum() * np.inf)
+    with pytest.raises(InputError, match=r"tiny' on SAME: loss .* at step 0; expected a learning rate below 0.003"):
+        artifact(tmp_path, encoder_folder)

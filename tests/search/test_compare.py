@@ -1,0 +1,200 @@
+"""Comparisons end to end on a small data folder: named rows over seeds, and what is left when something is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from run_command import Command, kill_driver, wait_for, workers
+
+from distilbench.records import ScoreRecord
+
+MCR2 = {"output_dim": 8, "lambda": 50, "clusters": 4, "lr": 0.003, "batch_size": 16, "steps": 3000}
+IBKD = {"output_dim": 8, "lr": 0.001, "batch_size": 16, "epochs": 1, "labelled": "pairs", "precision": "fp16"}
+IBKD |= {"ft_epochs": 2, "ft_batch_size": 16, "ft_lr": 0.001}
+ROWS: dict[str, dict[str, Any]] = {
+    "head": {"method": "mcr2", "params": MCR2, "table": "1", "published": {"STSB": 75.0}},
+    "diverges": {"method": "mcr2", "params": {**MCR2, "lambda": 1e39}},  # above float32
+    "two phases": {"method": "ibkd", "params": IBKD},
+    "nested": {
+        "method": "matryoshka",
+        "params": {"output_dim": 8, "halvings": 1, "lr": 0.001, "batch_size": 16, "labelled": "pairs"},
+    },
+    "no training": {"method": "pca", "params": {"output_dim": "native"}},
+}
+KINDS = ("float32", "int8", "binary")
+
+
+def make_compare(
+    folder: Path, data: Path, encoder: Path, store: Path, rows: dict[str, dict[str, Any]], *arguments: str
+) -> Command:
+    """The command of a comparison of `rows`."""
+    path = folder / "rows.yaml"
+    path.write_text(yaml.safe_dump({"rows": [{"name": name, **row} for name, row in rows.items()]}, sort_keys=False))
+    return Command("compare", folder, data, encoder, store, str(path), *arguments)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One artifact store: the same teacher on the same corpus."""
+    return tmp_path_factory.mktemp("store")
+
+
+def students(compare: Command) -> list[ScoreRecord]:
+    return [r for r in compare.scores() if r.role == "student"]
+
+
+def rows_of(compare: Command) -> Counter[tuple[str, int, int, str]]:
+    return Counter((r.configuration, r.seed, r.dim, r.quantisation) for r in students(compare))
+
+
+def trainings(compare: Command) -> Counter[tuple[str, int, str]]:
+    """Method, seed and state of every recorded training."""
+    return Counter((r.method, r.seed, r.state) for r in compare.trials())
+
+
+def wanted(widths: dict[str, list[int]], seeds: int) -> Counter[tuple[str, int, int, str]]:
+    return Counter((n, seed, w, k) for n, ws in widths.items() for seed in range(seeds) for w in ws for k in KINDS)
+
+
+def assert_whole(compare: Command) -> None:
+    """Every record once, trials numbered from 0, every student saved, nothing half-written."""
+    records = compare.scores()
+    assert len({r.record_id for r in records}) == len(records)
+    assert [r.number for r in compare.trials()] == list(range(len(compare.trials())))
+    for record in students(compare):
+        assert (compare.run / record.model / "modules.json").exists()
+    assert compare.leftovers() == []
+    assert (compare.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
+
+
+@pytest.mark.timeout(600)
+def test_a_comparison_fails_in_part_repeats_and_grows(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    from distilbench.data.folder import Limits, folder_corpus
+    from distilbench.evaluation.sts import sts_scores
+
+    fixed = ("--student", "layers:0,2", "--steps", "12")
+    compare = make_compare(tmp_path, data_folder, encoder_folder, store, ROWS, *fixed)
+    out = compare.finish("--row", "head", "--row", "diverges", "--seeds", "1")
+    reason = "loss -inf, gradient norm nan at step 0"
+    assert f"failed: diverges, seed 0: {reason}" in out
+    assert out.rstrip().endswith(str(tmp_path / "reports" / "r" / "index.html"))
+    assert_whole(compare)
+    assert rows_of(compare) == wanted({"head": [8]}, 1)
+    assert {(r.state, r.reason) for r in compare.trials()} == {("COMPLETE", ""), ("FAIL", reason)}
+    references = [(r.role, r.method, r.dim, r.quantisation) for r in compare.scores() if r.role != "student"]
+    assert Counter(references) == Counter(
+        (*row, kind)
+        for row in (("teacher", "teacher", 32), ("baseline", "pca", 8), ("baseline", "random_projection", 8))
+        for kind in KINDS
+    )
+    first_scores, first_trials = compare.files()
+
+    # More rows and seeds: what is there stays, byte for byte, and is not trained again.
+    out = compare.finish("--seeds", "2")
+    assert "trained head, seed 1" in out and "trained head, seed 0" not in out
+    assert f"failed: diverges, seed 0: {reason}" in out and f"failed: diverges, seed 1: {reason}" in out
+    scores, trials = compare.files()
+    assert scores.startswith(first_scores) and trials.startswith(first_trials)
+    assert_whole(compare)
+    widths = {"head": [8], "two phases": [8], "nested": [8, 4], "no training": [32]}
+    assert rows_of(compare) == wanted(widths, 2)
+    methods = ("mcr2", "ibkd", "matryoshka", "pca")
+    assert trainings(compare) == Counter(
+        [*((m, s, "COMPLETE") for m in methods for s in (0, 1)), *(("mcr2", s, "FAIL") for s in (0, 1))]
+    )
+    steps = {r.method: [rung.step for rung in r.rungs] for r in compare.trials() if r.state == "COMPLETE"}
+    assert steps["mcr2"] == [1, 4, 12] and steps["pca"] == [0]
+    assert steps["ibkd"][-1] <= 12
+    labels = {r.configuration: r.label for r in students(compare) if r.dim != 4}
+    assert labels["nested"] == "Matryoshka (pairs, of 8) d=8" and labels["two phases"].startswith("IBKD (fine-tuned")
+    baselines = {(r.method, r.dim) for r in compare.scores() if r.role == "baseline"}
+    assert baselines == {(m, d) for m in ("pca", "random_projection") for d in (4, 8, 32)}
+
+    # The saved students are those that were scored, whole and cut.
+    corpus = folder_corpus(data_folder, Limits())
+    for record in students(compare):
+        if record.quantisation == "float32" and record.seed == 1:
+            cut = record.dim if record.configuration == "nested" else None
+            model = SentenceTransformer(str(compare.run / record.model), device="cpu", truncate_dim=cut)
+            outside = sts_scores(lambda rows, m=model: m.encode([corpus.sentences[i] for i in rows]), corpus.sts)
+            assert [s.value for s in outside] == pytest.approx(
+                [s.value for s in record.scores if s.task == "sts"], abs=0.6
+            )
+    by_seed = [[s.value for s in r.scores] for r in students(compare) if (r.configuration, r.dim) == ("head", 8)]
+    assert by_seed[0] != by_seed[3]
+
+    # The same again trains nothing and changes nothing.
+    saved = {p: p.stat().st_mtime_ns for p in (compare.run / "students").rglob("*")}
+    out = compare.finish("--seeds", "2")
+    assert "trained " not in out and out.count("failed: diverges") == 2
+    assert compare.files() == (scores, trials)
+    assert {p: p.stat().st_mtime_ns for p in (compare.run / "students").rglob("*")} == saved
+    page = (tmp_path / "reports" / "r" / "index.html").read_text()
+    assert "two phases" in page and "nested" in page
+
+
+SLOW = {
+    "long": {"method": "mcr2", "params": {**MCR2, "steps": 900}},
+    "longer": {"method": "mcr2", "params": {**MCR2, "steps": 1200}},
+}
+
+
+def assert_slow_ones_whole(compare: Command) -> None:
+    assert_whole(compare)
+    assert rows_of(compare) == wanted({"long": [8], "longer": [8]}, 2)
+    trials = compare.trials()
+    told = Counter((r.params["steps"], r.seed, r.state) for r in trials)
+    assert told == Counter((steps, seed, "COMPLETE") for steps in (900, 1200) for seed in (0, 1))
+    for record in trials:
+        total = record.params["steps"]
+        assert [r.step for r in record.rungs] == [total // 9, total // 3, total]
+        assert all(r.objective is not None for r in record.rungs)
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_driver_loses_and_repeats_nothing(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+) -> None:
+    compare = make_compare(tmp_path, data_folder, encoder_folder, store, SLOW, "--seeds", "2")
+    driver = compare.start()
+    try:
+        wait_for(lambda: (compare.run / "trials.jsonl").exists() or driver.poll() is not None)
+        # in the middle of a training that has a checkpoint
+        wait_for(lambda: len(list(compare.run.glob("trials/*/rung-1.safetensors"))) > 1 or driver.poll() is not None)
+        assert driver.poll() is None, compare.log()
+        kill_driver(driver)
+    finally:
+        driver.kill()
+    before = compare.trials()
+    assert 1 <= len(before) < 4
+    compare.finish()
+    assert_slow_ones_whole(compare)
+    assert compare.trials()[: len(before)] == before
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_worker_is_retried_from_its_checkpoint(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+) -> None:
+    compare = make_compare(tmp_path, data_folder, encoder_folder, store, SLOW, "--seeds", "2")
+    driver = compare.start()
+    try:
+        wait_for(lambda: list(compare.run.glob("trials/*/rung-1.safetensors")) or driver.poll() is not None)
+        victims = workers(driver.pid, "ray::finish")
+        assert victims, compare.log()
+        os.kill(victims[0].pid, signal.SIGKILL)
+        assert driver.wait(timeout=300) == 0, compare.log()
+    finally:
+        driver.kill()
+    assert_slow_ones_whole(compare)
+    shutil.rmtree(tmp_path / "runs")

@@ -1,0 +1,192 @@
+"""One trial, as its worker runs it, with the searcher beside it: embeddings that collapse, losses that diverge."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from optuna.trial import FrozenTrial, TrialState
+
+from distilbench.evaluation.geometry import geometry
+from distilbench.methods.mcr2 import Params as Mcr2Params
+from distilbench.methods.mcr2 import Trainable
+from distilbench.methods.method import Method, Params
+from distilbench.prepare.prepared import load_prepared
+from distilbench.records import Score, TrialRecord, append_records, read_records
+from distilbench.search.searcher import RungScheduler, StudySearcher
+from distilbench.search.space import SearchSpace, load_space
+from distilbench.search.study import best_per_dimension, open_study, queue_trials, sqlite_url
+from distilbench.search.sweep import trial_record
+from distilbench.search.trial import TrialTrainable, build_method, dev_report, dev_rows, trial_folder
+
+MCR2 = """
+method: mcr2
+budget: {trials: 1, steps: 18, rungs: 3, eta: 3}
+parameters: {lr: {low: 0.001, high: 0.01, paper: 0.003}}
+fixed: {output_dim: 8, batch_size: 16, clusters: 4, lambda: LAMBDA}
+"""
+PCA = "method: pca\nbudget: {trials: 1, steps: 18, rungs: 3}\nparameters: {output_dim: {choices: [8]}}"
+
+
+class Trial:
+    """A sweep of one trial in a folder, driven as Tune drives it: to the end, or to the report after which it is killed."""
+
+    def __init__(self, run: Path, prepared: Path, yaml: str, params: type[Params] = Mcr2Params) -> None:
+        self.run, self.prepared = run, prepared
+        run.mkdir(exist_ok=True)
+        (run / "space.yaml").write_text(yaml)
+        self.method = "pca" if params is Params else "mcr2"
+        self.space: SearchSpace = load_space(run / "space.yaml", self.method, params, native=32)
+        self.study = open_study(sqlite_url(run / "study.db"), "s", seed=0)
+        self.finished: list[FrozenTrial] = []
+        self.results: list[dict[str, Any]] = []
+
+    def drive(self, reports: int = 99) -> TrialTrainable:
+        queue_trials(self.study, self.space, 1)
+        searcher = StudySearcher(self.study, self.space, 1, self.finished.append)
+        suggested = searcher.suggest("a")
+        assert isinstance(suggested, dict)
+        config = {"run": str(self.run), "prepared": str(self.prepared), "method": self.method, "seed": 0, "gpus": 0}
+        trainable = TrialTrainable({**config, "budget": self.space.budget.model_dump(), "cpus": 1, **suggested})
+        tune_trial = type("TuneTrial", (), {"trial_id": "a"})()
+        for _ in range(reports):
+            result = trainable.step()
+            self.results.append(result)
+            if result["done"]:
+                searcher.on_trial_complete("a", result)
+                break
+            if RungScheduler(searcher).on_trial_result(None, tune_trial, result) == "STOP":
+                searcher.on_trial_complete("a", result)
+                break
+        return trainable
+
+    def record(self) -> TrialRecord:
+        """The record, through its file."""
+        [trial] = self.finished
+        append_records(self.run / "trials.jsonl", [trial_record("r", trial, self.space, 0)])
+        [record] = read_records(self.run / "trials.jsonl")
+        assert isinstance(record, TrialRecord)
+        return record
+
+
+def test_a_trial_reports_its_rungs_and_the_shape_of_its_embeddings(tmp_path: Path, prepared_folder: Path) -> None:
+    trial = Trial(tmp_path / "r", prepared_folder, MCR2.replace("LAMBDA", "50"))
+    method = trial.drive().method
+    assert [(r["rung"], r["step"], r["final"]) for r in trial.results] == [(1, 2, False), (2, 6, False), (3, 18, True)]
+    record = trial.record()
+    assert (record.state, record.reason, len(record.rungs)) == ("COMPLETE", "", 3)
+    metrics = record.rungs[-1].metrics
+    assert metrics.keys() >= {"dev_spearman", "dev_pca_spearman", "effective_rank", "variance", "loss", "rung_seconds"}
+    assert metrics["dev_spearman"] - metrics["dev_pca_spearman"] == pytest.approx(record.objective)
+    assert method is not None
+    shape = geometry(method.embed(dev_rows(load_prepared(prepared_folder))))
+    assert (metrics["effective_rank"], metrics["variance"]) == pytest.approx(shape)
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "reason"),
+    [
+        # One embedding for all sentences but for a little noise; or all of them on one line.
+        ([1.0] * 8, 1000.0, r"collapsed: the variance of the unit vectors is \d\S*e-\d\d, below 0\.0001"),
+        ([1.0] + [1e-4] * 7, 0.0, r"collapsed: effective rank 1\.\d\d of 8 dimensions, below 1\.5"),
+    ],
+)
+@pytest.mark.parametrize("rung", [1, 2, 3])
+def test_a_collapsed_trial_fails_with_the_reason_and_keeps_its_metrics(
+    tmp_path: Path,
+    prepared_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rung: int,
+    scale: list[float],
+    shift: float,
+    reason: str,
+) -> None:
+    trial = Trial(tmp_path / "r", prepared_folder, MCR2.replace("LAMBDA", "50"))
+    real, calls = Trainable.embed, []
+
+    def collapsing(self: Trainable, rows: np.ndarray) -> np.ndarray:
+        calls.append(len(rows))
+        vectors = real(self, rows)
+        if len(calls) < rung:
+            return vectors
+        return ((vectors - vectors.mean(axis=0)) / vectors.std(axis=0) * scale + shift).astype(np.float32)
+
+    monkeypatch.setattr(Trainable, "embed", collapsing)
+    trial.drive()
+    assert len(trial.results) == len(calls) == rung  # nothing is trained after it
+    assert [t.state for t in trial.finished] == [TrialState.FAIL]
+    record = trial.record()
+    assert record.state == "FAIL"
+    assert re.fullmatch(reason, record.reason), record.reason
+    assert trial.study.trials[0].user_attrs["reason"] == record.reason
+    assert [r.rung for r in record.rungs] == list(range(1, rung + 1))
+    last = record.rungs[-1].metrics
+    assert f"{last['variance']:.2g}" in record.reason or f"{last['effective_rank']:.2f}" in record.reason
+    assert last["dev_spearman"] is not None and last["loss"] is not None
+    assert record.rungs[-1].step == [2, 6, 18][rung - 1]
+    assert best_per_dimension(trial.study, trial.space) == {}  # however good its last score was
+
+
+def test_embeddings_that_are_not_finite_fail_the_trial(
+    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(tmp_path / "r", prepared_folder, MCR2.replace("LAMBDA", "50"))
+    monkeypatch.setattr(Trainable, "embed", lambda self, rows: np.full((len(rows), 8), np.nan, dtype=np.float32))
+    trial.drive()
+    record = trial.record()
+    assert (record.state, record.reason) == ("FAIL", "an embedding is not finite")
+    assert [(r.rung, r.objective) for r in record.rungs] in ([(1, None)], [])
+    assert record.objective is None
+
+
+def test_a_loss_that_diverges_is_the_reason(tmp_path: Path, prepared_folder: Path) -> None:
+    trial = Trial(tmp_path / "r", prepared_folder, MCR2.replace("LAMBDA", "1e39"))  # above float32
+    trial.drive()
+    record = trial.record()
+    assert (record.state, record.rungs, record.objective) == ("FAIL", [], None)
+    assert record.reason.startswith("loss -inf, gradient norm nan at step 0")
+
+
+def test_a_killed_worker_reports_its_last_rung_again(tmp_path: Path, prepared_folder: Path) -> None:
+    yaml = MCR2.replace("LAMBDA", "50")
+    whole = Trial(tmp_path / "whole", prepared_folder, yaml)
+    whole.drive()
+    killed = Trial(tmp_path / "killed", prepared_folder, yaml)
+    killed.drive(reports=2)
+    killed.drive()
+    assert [r["rung"] for r in killed.results] == [1, 2, 2, 3]
+    assert killed.results[2]["objective"] == killed.results[1]["objective"]
+    ours, wanted = killed.record(), whole.record()
+    assert [(r.rung, r.step, r.objective) for r in ours.rungs] == [(r.rung, r.step, r.objective) for r in wanted.rungs]
+    assert all(r.metrics["loss"] is not None for r in ours.rungs)
+    assert len(list(trial_folder(killed.run, 0).glob("rung-*"))) == 2
+
+
+def test_a_method_without_training_is_a_trial_of_one_rung(tmp_path: Path, prepared_folder: Path) -> None:
+    trial = Trial(tmp_path / "r", prepared_folder, PCA, Params)
+    trial.drive()
+    record = trial.record()
+    assert (record.state, len(record.rungs), record.rungs[0].step) == ("COMPLETE", 1, 0)
+    assert record.rungs[0].metrics["loss"] is None
+    assert record.objective == pytest.approx(0.0, abs=0.1)  # PCA beside PCA
+
+
+def test_a_methods_own_task_is_the_objective(prepared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = load_prepared(prepared_folder)
+    scores = {
+        "dev": [
+            Score(task="pairs", set="MRPC", split="dev", metric="f1", variant="all", value=70.0, n=9),
+            Score(task="pairs", set="MRPC", split="dev", metric="accuracy", variant="all", value=60.0, n=9),
+        ],
+        "test": [Score(task="pairs", set="MRPC", split="test", metric="f1", variant="all", value=99.0, n=9)],
+    }
+    monkeypatch.setattr(Method, "task_scores", lambda self, split: scores[split])
+    method = build_method("pca", {"output_dim": 8}, prepared, 0, "cpu")
+    objective, metrics, collapsed = dev_report(method, prepared_folder, prepared)
+    assert (objective, collapsed) == (70.0, "")
+    assert (metrics["dev_MRPC_f1"], metrics["dev_MRPC_accuracy"]) == (70.0, 60.0)
+    assert math.isfinite(metrics["dev_spearman"]) and "test" not in str(metrics)

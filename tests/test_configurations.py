@@ -1,0 +1,213 @@
+"""Files of configurations: what a row is completed with, and one message for each kind of bad row."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from distilbench.configurations import Configuration, chosen_encoder, complete, read_configurations
+from distilbench.encoder import EncoderSpec
+from distilbench.errors import InputError
+from distilbench.methods import get_method, method_names
+
+ROOT = Path(__file__).parents[1]
+
+MCR2: dict[str, Any] = {"output_dim": 8, "lambda": 2000, "clusters": 4, "lr": 0.001, "batch_size": 16}
+IBKD: dict[str, Any] = {"output_dim": 8, "lr": 0.001, "batch_size": 16}
+
+
+def write(path: Path, *rows: dict[str, Any] | str, **more: Any) -> Path:
+    path.write_text(yaml.safe_dump({"rows": list(rows), **more}, sort_keys=False))
+    return path
+
+
+def row(name: str = "A", method: str = "mcr2", params: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {"name": name, "method": method, "params": MCR2 if params is None else params, **more}
+
+
+def load(folder: Path, encoder: Path, *rows: dict[str, Any], names: tuple[str, ...] = ()) -> list[Configuration]:
+    written = read_configurations([write(folder / "rows.yaml", *rows)], names)
+    return [complete(path, found, EncoderSpec(str(encoder)), "half") for path, found in written]
+
+
+def test_a_row_is_completed_with_the_methods_defaults(tmp_path: Path, encoder_folder: Path) -> None:
+    [found] = load(tmp_path, encoder_folder, row(table="2", published={"STSB": 78}, note="of the released code"))
+    assert found.params.items() >= MCR2.items()
+    fields = get_method("mcr2").params_type.model_fields
+    assert found.params.keys() == {field.alias or name for name, field in fields.items()}
+    assert found.params["betas"] == [0.9, 0.99] and found.params["head"] == "elu"
+    assert found.possible("clusters") == [4]
+    assert (found.table, found.published, found.note) == ("2", {"STSB": 78.0}, "of the released code")
+    get_method("mcr2").params_type.model_validate(found.params)
+
+
+def test_native_is_the_width_that_the_student_has(tmp_path: Path, encoder_folder: Path) -> None:
+    rows = [row("head", params={**MCR2, "output_dim": "native"}), row("mse", "mse", {**IBKD, "output_dim": "native"})]
+    assert [r.params["output_dim"] for r in load(tmp_path, encoder_folder, *rows)] == [32, 32]
+
+
+def test_numbers_may_be_written_as_everywhere_else(tmp_path: Path, encoder_folder: Path) -> None:
+    text = (
+        "rows:\n- {name: A, method: mcr2, params: "
+        "{output_dim: 8, lambda: 2E3, clusters: 4, lr: 1e-4, batch_size: 16, betas: [0.8, 0.9]}}"
+    )
+    (tmp_path / "rows.yaml").write_text(text)
+    [(path, found)] = read_configurations([tmp_path / "rows.yaml"], ())
+    params = complete(path, found, EncoderSpec(str(encoder_folder)), "half").params
+    assert (params["lr"], params["lambda"], params["betas"]) == (0.0001, 2000.0, [0.8, 0.9])
+
+
+def test_rows_are_chosen_by_name_each_once(tmp_path: Path, encoder_folder: Path) -> None:
+    rows = [row("A"), row("B"), row("C")]
+    assert [r.name for r in load(tmp_path, encoder_folder, *rows)] == ["A", "B", "C"]
+    assert [r.name for r in load(tmp_path, encoder_folder, *rows, names=("C", "A", "C"))] == ["C", "A"]
+
+
+def test_several_files_are_one_list(tmp_path: Path) -> None:
+    files = [write(tmp_path / "one.yaml", row("A"), paper="X"), write(tmp_path / "two.yaml", row("B"))]
+    assert [(path.name, found.name) for path, found in read_configurations(files, ())] == [
+        ("one.yaml", "A"),
+        ("two.yaml", "B"),
+    ]
+    twice = write(tmp_path / "three.yaml", row("A"))
+    with pytest.raises(InputError, match=r"three\.yaml: row 'A': the name comes twice \(also in .*one\.yaml\)"):
+        read_configurations([*files, twice], ())
+
+
+@pytest.mark.parametrize(
+    ("named", "given", "wanted"),
+    [
+        ([], None, "standard"),
+        (["", ""], None, "standard"),
+        (["x", "", "x"], None, "x"),
+        (["x", "y"], "z", "z"),
+        (["x"], "z", "z"),
+    ],
+)
+def test_the_encoder_is_that_of_the_rows_unless_one_is_given(named: list[str], given: str | None, wanted: str) -> None:
+    rows = [(Path("f"), Configuration(**row(str(i), teacher=name))) for i, name in enumerate(named)]
+    assert chosen_encoder(rows, "teacher", given, "standard") == wanted
+
+
+def test_rows_with_several_encoders_need_one_to_be_given() -> None:
+    rows = [(Path("f"), Configuration(**row(name, student=name))) for name in ("x", "y")]
+    with pytest.raises(InputError, match=r"^--student: the rows name 2 of them \(x, y\); expected --student for all"):
+        chosen_encoder(rows, "student", None, "half")
+
+
+# Bad rows
+
+
+def changed(base: dict[str, Any], **params: Any) -> dict[str, Any]:
+    """Parameters replaced; None removes one."""
+    return {name: value for name, value in {**base, **params}.items() if value is not None}
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    # unknown method
+    (row(method="mcr3"), r"row 'A': method is 'mcr3'; expected one of .*hpd, .*mcr2"),
+    (row(method="method"), r"row 'A': method is 'method'; expected one of "),
+    # unknown parameter
+    (row(params=changed(MCR2, lamda=3)), r"row 'A': lamda: mcr2 has no such parameter; it has .*lambda"),
+    (row(params=changed(MCR2, lam=3)), r"row 'A': lam: mcr2 has no such parameter"),
+    (row(params=changed(MCR2, epochs=3)), r"row 'A': epochs: mcr2 has no such parameter"),
+    # missing parameter
+    (row(params=changed(MCR2, lr=None)), r"row 'A': lr: not given; mcr2 needs it"),
+    (row(params={}), r"row 'A': output_dim: not given; mcr2 needs it"),
+    # wrong type
+    (row(params=changed(MCR2, lr="fast")), r"row 'A': lr: the value is 'fast': .*number"),
+    (row(params=changed(MCR2, lr="0.1")), r"row 'A': lr: the value is '0\.1': .*number"),
+    (row(params=changed(MCR2, lr=True)), r"row 'A': lr: the value is True: .*number"),
+    (row(params=changed(MCR2, lr=[0.1])), r"row 'A': lr: the value is \[0\.1\]: .*number"),
+    (row(params=changed(MCR2, clusters=2.5)), r"row 'A': clusters: the value is 2\.5: .*integer"),
+    (row(params=changed(MCR2, decay="yes")), r"row 'A': decay: the value is 'yes': .*boolean"),
+    (row(params=changed(MCR2, head="gelu")), r"row 'A': head: the value is 'gelu': .*'elu' or 'residual'"),
+    (row(params=changed(MCR2, precision="int8")), r"row 'A': precision: the value is 'int8': .*'fp16'"),
+    (row(params=changed(MCR2, betas=[0.9])), r"row 'A': betas: the value is \[0\.9\]: "),
+    (row(params=changed(MCR2, output_dim="Native")), r"row 'A': output_dim: the value is 'Native': .*integer"),
+    # out of range
+    (row("T", "ibkd", changed(IBKD, tau=0)), r"row 'T': tau: the value is 0: .*greater than 0"),
+    (row("T", "ibkd", changed(IBKD, gamma=-1)), r"row 'T': gamma: the value is -1: .*greater than 0"),
+    (row("T", "ibkd", changed(IBKD, kernel="cosine")), r"row 'T': kernel: the value is 'cosine': .*'rbf'"),
+    (row(params=changed(MCR2, lr=0)), r"row 'A': lr: the value is 0: .*greater than 0"),
+    (row(params=changed(MCR2, lr=1.5)), r"row 'A': lr: the value is 1\.5: .*less than or equal to 1"),
+    (row(params=changed(MCR2, batch_size=1)), r"row 'A': batch_size: the value is 1: .*greater than or equal to 2"),
+    (row(params=changed(MCR2, warmup=1)), r"row 'A': warmup: the value is 1: .*less than 1"),
+    (row(params=changed(MCR2, clip=0)), r"row 'A': clip: the value is 0: .*greater than 0"),
+    (row(params=changed(MCR2, output_dim=0)), r"row 'A': output_dim: the value is 0: .*greater than or equal to 1"),
+    (row(params=changed(MCR2, eps2=float("inf"))), r"row 'A': eps2: the value is inf: .*finite"),
+    (row(params=changed(MCR2, eps2=float("nan"))), r"row 'A': eps2: the value is nan: .*finite"),
+    # a row that is none
+    (row(""), r"row '': name: .*at least 1 character"),
+    ({"method": "mcr2", "params": MCR2}, r"row 2: name: field required"),
+    (row(7), r"row 7: name: .*string \(got '7'\)"),  # type: ignore[arg-type]
+    ({"name": "A", "params": MCR2}, r"row 'A': method: field required"),
+    ({"name": "A", "method": "mcr2"}, r"row 'A': params: field required"),
+    ({"name": "A", "method": "mcr2", "params": "all"}, r"row 'A': params: .*\(got 'all'\)"),
+    (row(parameters=MCR2), r"row 'A': parameters: .*not permitted"),
+    (row(published={"STSB": "high"}), r"row 'A': published\.STSB: .*number.*\(got 'high'\)"),
+    # two of one name
+    (row("good"), r"row 'good': the name comes twice \(also in .*rows\.yaml\)"),
+]
+
+
+@pytest.mark.parametrize(("bad", "message"), BAD)
+def test_a_bad_row_names_file_row_parameter_and_value(
+    tmp_path: Path, encoder_folder: Path, bad: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        load(tmp_path, encoder_folder, row("good"), bad)
+    assert re.match(rf"{re.escape(str(tmp_path))}/rows\.yaml: {message}", str(error.value)), str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"the file: .*\(got 'None'\)"),
+        ("- a list", r"the file: "),
+        ("rows: []", r"rows: .*at least 1 item"),
+        ("rows: all", r"rows: .*\(got 'all'\)"),
+        ("rows: [all]", r"rows\.0: .*\(got 'all'\)"),
+        ("paper: X", r"rows: field required"),
+        ("rows: [\n", r"not YAML: .*line"),
+        ("rows:\n\t- {}", r"not YAML: .*line 2"),
+        ("rows: [{name: A, name: B}]", r"not YAML: name is given twice"),
+        ("rows: [{name: A, method: mcr2, params: {lr: 1, lr: 0.1}}]", r"not YAML: lr is given twice"),
+        ("rows: [!!python/object/apply:os.system ['touch pwned']]", r"not YAML: .*python/object"),
+        ("rows: [{name: A, method: mcr2, params: {}}]\nseeds: 3", r"seeds: .*not permitted"),
+    ],
+)
+def test_a_file_that_holds_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.yaml").write_text(text)
+    with pytest.raises(InputError, match=rf"rows\.yaml: {message}") as error:
+        read_configurations([tmp_path / "rows.yaml"], ())
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("name", ["absent.yaml", "folder.yaml"])
+def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder.yaml").mkdir()
+    with pytest.raises(InputError, match=rf"{name}: cannot be read: \S"):
+        read_configurations([tmp_path / name], ())
+
+
+def test_an_unknown_row_names_the_known_ones(tmp_path: Path, encoder_folder: Path) -> None:
+    with pytest.raises(InputError, match=r"^--row X: no such row; expected one of 'A', 'B'$"):
+        load(tmp_path, encoder_folder, row("A"), row("B"), names=("A", "X"))
+
+
+# The shipped files
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "search_spaces").glob("*/*.yaml")), ids=lambda p: p.name)
+def test_every_shipped_row_is_valid_for_its_method(path: Path, encoder_folder: Path) -> None:
+    for file, found in read_configurations([path], ()):
+        assert found.method in method_names()
+        complete(file, found, EncoderSpec(str(encoder_folder)), "half")
