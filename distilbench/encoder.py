@@ -127,16 +127,7 @@ class EncoderSpec:
         folder = self.folder()
         if folder is None:
             return
-        from transformers import AutoTokenizer
-
-        try:
-            AutoTokenizer.from_pretrained(str(transformer_folder(folder)), trust_remote_code=False)
-        except Exception as error:  # tokenizers raises bare Exceptions
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(
-                f"{role} {self.name!r}: its tokenizer cannot be loaded: {reason:.200}; expected tokenizer files beside "
-                f"{transformer_folder(folder) / 'config.json'}"
-            ) from None
+        readable_tokenizer(str(transformer_folder(folder)), f"{role} {self.name!r}")
 
     @property
     def title(self) -> str:
@@ -203,6 +194,26 @@ def _check_folder(path: Path) -> None:
         raise InputError(f"encoder {str(path)!r}: no config.json in it; expected a Hugging Face encoder folder")
     if not any((inner / name).exists() for name in _WEIGHTS):
         raise InputError(f"encoder {str(path)!r}: no weights in it; expected one of {', '.join(_WEIGHTS)}")
+
+
+def readable_tokenizer(source: str, what: str, **where: Any) -> Any:
+    """The tokenizer of a folder or hub id; `where` are further arguments of `from_pretrained`.
+
+    Raises:
+        InputError: there is none, or it cannot be read; the message begins with `what`.
+    """
+    from transformers import AutoTokenizer
+
+    expected = "expected a tokenizer's files (tokenizer.json, or its vocabulary) beside config.json"
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **where)
+    except Exception as error:  # tokenizers raises bare Exceptions
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{what}: its tokenizer cannot be loaded: {reason:.200}; {expected}") from None
+    # transformers makes an empty tokenizer where there are no files of one.
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise InputError(f"{what}: no tokenizer in it, only {len(tokenizer)} special tokens; {expected}")
+    return tokenizer
 
 
 def default_device() -> str:

@@ -169,14 +169,25 @@ def _compare(
             f"failed: {failure.job.candidate.configuration}, seed {failure.job.candidate.seed}: {failure.failed}",
             markup=False,
         )
-    return _report(settings, corpus, run, [*scores, *found])
+    return _report(settings, corpus, run, [*scores, *found], [line for row in rows for line in published_lines(row)])
 
 
-def _report(settings: RunSettings, corpus: Corpus, run: Path, scores: list[ScoreRecord]) -> Path:
+def published_lines(row: Configuration) -> list[str]:
+    """What a row's source reports for it, as a line for the reader; none where it says nothing."""
+    if not row.published:
+        return []
+    encoders = f"teacher {row.teacher or 'not named'}, student {row.student or 'not named'}"
+    values = ", ".join(f"{name} {value:g}" for name, value in row.published.items())
+    return [f"Published for {row.name} (table {row.table}; {encoders}; its own data): {values}"]
+
+
+def _report(
+    settings: RunSettings, corpus: Corpus, run: Path, scores: list[ScoreRecord], more: Sequence[str] = ()
+) -> Path:
     from distilbench.reporting.page import write_report
 
     trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
-    notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing)]
+    notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing), *more]
     return write_report([*scores, *trials], settings.reports / run.name, title=run.name, notes=notes)
 
 

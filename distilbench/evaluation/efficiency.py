@@ -41,8 +41,8 @@ ROWS = 8192
 PATIENCE = 10
 """The student may take this many times `seconds` for a part before the rest of it is extrapolated."""
 
-REPEATS = 20
-"""Queries whose median time is taken in the set-up `catalogue`."""
+QUERIES = (3, 20)
+"""How many at least and at most, as time allows, have their median taken in the set-up `catalogue`."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Timing:
     def how(self) -> str:
         """Where the number is from."""
         if self.extrapolated:
-            return f"extrapolated from {self.measured:,} {self.unit} in {self.measured_s:.3g} s"
+            return f"extrapolated from {self.measured:,} {self.unit} in {_readable(self.measured_s)} s"
         return "measured" + (f", {self.note}" if self.note else "")
 
 
@@ -121,12 +121,12 @@ class Efficiency:
         for setup, published in PUBLISHED.items():
             for t in self.timings:
                 if t.setup == setup:
-                    seconds = f"{t.total_s:,.4g}" if t.counted else f"({t.total_s:,.4g})"
+                    seconds = _readable(t.total_s) if t.counted else f"({_readable(t.total_s)})"
                     table.add_row(setup, t.model, f"{t.work} {t.total:,} {t.unit}", seconds, t.how)
             table.add_row(
                 setup,
                 "speed-up",
-                f"{self.seconds(setup, 'cross-encoder'):,.4g} s / {self.seconds(setup, 'student'):,.4g} s",
+                " / ".join(f"{_readable(self.seconds(setup, model))} s" for model in ("cross-encoder", "student")),
                 f"{self.speedup(setup):,.0f} x",
                 f"the paper: {published:,.0f} x (BERT-large, V100)",
                 end_section=True,
@@ -136,6 +136,10 @@ class Efficiency:
         console.print(table)
         console.print("Seconds in brackets are not counted.", highlight=False)
         return out.getvalue()
+
+
+def _readable(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
 
 
 def efficiency_report(
@@ -172,7 +176,7 @@ def efficiency_report(
         chosen = [texts[i] for i in rng.choice(len(texts), sentences, replace=False)]
         pairs, pairs_s = _cross_encode(crosser, chosen, seconds, rng)
         timings = _all_pairs(scorer, chosen, seconds * PATIENCE, pairs, pairs_s)
-        timings += _catalogue(scorer, chosen, catalogue, seconds * PATIENCE, pairs, pairs_s, timings[1])
+        timings += _catalogue(scorer, chosen, catalogue, seconds, pairs, pairs_s, timings[1])
         used = torch.get_num_threads()
     finally:
         torch.set_num_threads(before)
@@ -226,21 +230,22 @@ def _catalogue(
     pairs_s: float,
     embedding: Timing,
 ) -> list[Timing]:
-    setup, queries = "catalogue", list(texts[:REPEATS])
+    setup, (least, most) = "catalogue", QUERIES
     e_Nd = _repeated(scorer.embed(texts[:BLOCK]), size)
     embed_s, head_s, began = list[float](), list[float](), time.perf_counter()
-    for query in queries:
+    for query in texts[:most]:
         start = time.perf_counter()
         u_d = scorer.embed([query])[0]
         middle = time.perf_counter()
         _compare(scorer, u_d, e_Nd)
         embed_s.append(middle - start)
         head_s.append(time.perf_counter() - middle)
-        if time.perf_counter() - began > limit:
+        if len(head_s) >= least and time.perf_counter() - began > limit:
             break
+    read, embedded = min(pairs, size), min(embedding.measured, size)
     note = f"median of {len(head_s)} queries"
     return [
-        Timing(setup, "cross-encoder", "read", "pairs", size, min(pairs, size), pairs_s * min(pairs, size) / pairs),
+        Timing(setup, "cross-encoder", "read", "pairs", size, read, pairs_s * read / pairs, note="on random pairs"),
         Timing(setup, "student", "embed", "query", 1, 1, statistics.median(embed_s), note=note),
         Timing(setup, "student", "apply the head to", "pairs", size, size, statistics.median(head_s), note=note),
         Timing(
@@ -249,8 +254,8 @@ def _catalogue(
             "embed beforehand",
             "sentences",
             size,
-            min(embedding.measured, size),
-            embedding.measured_s * min(embedding.measured, size) / embedding.measured,
+            embedded,
+            embedding.measured_s * embedded / embedding.measured,
             counted=False,
         ),
     ]

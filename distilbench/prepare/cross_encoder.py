@@ -28,6 +28,7 @@ from distilbench.encoder import (
     EncoderSpec,
     default_device,
     padded,
+    readable_tokenizer,
     token_budget_batches,
     transformer_config,
     transformer_folder,
@@ -61,7 +62,8 @@ seconds than 1,024 and 25 % fewer than 2,048 (all-MiniLM-L6-v2 on MRPC)."""
 SHARD_PAIRS = 512
 """Pairs per shard of logits: what a killed run loses per worker."""
 
-FILES = ("config.json", "model.safetensors", "tokenizer_config.json", "dev.json")
+DEV_SCORES = "dev.json"
+FILES = ("config.json", "model.safetensors", "tokenizer_config.json", DEV_SCORES)
 """Of a fine-tuned cross-encoder: those that every one has; a tokenizer may have more."""
 
 STEPS_SHOWN = 10
@@ -172,7 +174,7 @@ def _load(
         InputError: one of them cannot be loaded, or the tokenizer does not fit the model.
     """
     from safetensors import SafetensorError
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoModelForSequenceClassification
 
     where: dict[str, Any] = {"local_files_only": True} if Path(source).is_dir() else {"revision": revision}
     try:
@@ -182,15 +184,8 @@ def _load(
             )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{what}: cannot be loaded: {_first_line(error)}") from error
-    expected = "expected a tokenizer's files (tokenizer.json, or its vocabulary) beside config.json"
-    try:
-        with _quiet():
-            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **where)
-    except Exception as error:  # tokenizers raises bare Exceptions
-        raise InputError(f"{what}: no readable tokenizer: {_first_line(error)}; {expected}") from None
-    # transformers makes an empty tokenizer where there are no files of one.
-    if len(tokenizer) <= len(tokenizer.all_special_ids):
-        raise InputError(f"{what}: no tokenizer in it, only {len(tokenizer)} special tokens; {expected}")
+    with _quiet():
+        tokenizer = readable_tokenizer(source, what, **where)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         raise InputError(
             f"{what}: its tokenizer has {len(tokenizer)} tokens, its model "
@@ -403,7 +398,7 @@ def _fine_tune(
     # Renamed one by one, the whole list last: what has its name is whole.
     for path in (folder / "saved").iterdir():
         path.replace(folder / path.name)
-    write_json(folder / FILES[-1], scores)
+    write_json(folder / DEV_SCORES, scores)
     (folder / "saved").rmdir()
     remove_folder(work)
 
