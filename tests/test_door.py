@@ -30,8 +30,9 @@ def python(*arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[s
     ("arguments", "wanted"),
     [
         (["platform.sweep", "--help"], ["--method", "--teacher", "--store"]),
+        (["platform.compare", "--help"], ["FILE", "--row", "--seeds", "--quantise"]),
         (["platform.report", "--help"], ["--out"]),
-        (["distilbench", "--help"], ["sweep", "report"]),
+        (["distilbench", "--help"], ["sweep", "compare", "report"]),
     ],
 )
 def test_help(arguments: list[str], wanted: list[str]) -> None:
@@ -41,10 +42,17 @@ def test_help(arguments: list[str], wanted: list[str]) -> None:
         assert text in done.stdout
 
 
-def test_bad_input_is_status_2_and_one_line() -> None:
-    done = python("-m", "platform.sweep", "--method", "nope")
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["sweep", "--method", "nope"], "error: --method nope: unknown method; expected one of "),
+        (["compare", "nowhere.yaml"], "error: nowhere.yaml: cannot be read: No such file or directory"),
+    ],
+)
+def test_bad_input_is_status_2_and_one_line(arguments: list[str], wanted: str) -> None:
+    done = python("-m", f"platform.{arguments[0]}", *arguments[1:])
     assert done.returncode == 2
-    assert done.stderr.strip() == "error: --method nope: unknown method; expected one of hpd, mcr2"
+    assert done.stderr.startswith(wanted) and done.stderr.count("\n") == 1
     assert done.stdout == ""
 
 

@@ -132,7 +132,7 @@ def encode_method(method: Method, corpus: Corpus, model: str = "") -> Encoded:
     scores = [score for split in SPLITS for score in method.task_scores(split)]
     clusters: list[ClusterCost] = []
     if (assign := method.assign()) is not None:
-        for task in corpus.retrieval:
+        for task in (t for t in corpus.retrieval if len(t.documents) >= method.params.clusters):
             clusters += cluster_costs(from_rows(rows, vectors_ND), task, method.params.clusters, assign)
     return Encoded(vectors_ND, method.embed(calibration_rows(method.prepared)), model, scores, clusters)
 

@@ -200,8 +200,7 @@ def test_a_training_resumed_around_the_phase_boundary_is_bit_for_bit_the_uninter
         first.save(tmp_path / str(stop), rung=1)
         second = start()
         assert second.resume(tmp_path / str(stop)) == 1 and second.step == stop
-        if stop != boundary:  # what the next phase begins with may already be there
-            assert np.array_equal(second.method.embed(rows), first.method.embed(rows))
+        assert np.array_equal(second.method.embed(rows), first.method.embed(rows))
         second.train_until(end)
         for key, value in parameters(whole.method).items():
             assert torch.equal(parameters(second.method)[key], value), (stop, key)

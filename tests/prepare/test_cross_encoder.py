@@ -398,7 +398,7 @@ def _no_classifier(folder: Path) -> None:
         ),
         ("binary", "binary", {"architectures": ["BertModel"]}, None, r"architectures are \['BertModel'\]; expected"),
         ("binary", "binary", {}, _no_tokenizer, r"no tokenizer in it, only 5 special tokens; expected a tokenizer's"),
-        ("binary", "binary", {}, _torn_tokenizer, r"no readable tokenizer"),
+        ("binary", "binary", {}, _torn_tokenizer, r"its tokenizer cannot be loaded"),
         ("binary", "binary", {}, _no_classifier, r"no weights of classifier.bias, classifier.weight; expected a fine"),
     ],
 )

@@ -36,7 +36,7 @@ class Command:
 
     def finish(self, *more: str) -> str:
         done = subprocess.run(
-            [*self.command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240
+            [*self.command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600
         )
         assert done.returncode == 0, done.stdout
         return done.stdout
@@ -60,7 +60,7 @@ class Command:
         return [p for p in paths if p.suffix == ".tmp" or ".partial" in p.name or p.name == "encoded.json"]
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "what the test waits for did not happen"

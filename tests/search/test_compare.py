@@ -73,7 +73,7 @@ def assert_whole(compare: Command) -> None:
     assert (compare.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_comparison_fails_in_part_repeats_and_grows(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
 ) -> None:
@@ -144,8 +144,8 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
 
 
 SLOW = {
-    "long": {"method": "mcr2", "params": {**MCR2, "steps": 900}},
-    "longer": {"method": "mcr2", "params": {**MCR2, "steps": 1200}},
+    "long": {"method": "mcr2", "params": {**MCR2, "lambda": 1, "steps": 900}},
+    "longer": {"method": "mcr2", "params": {**MCR2, "lambda": 1, "steps": 1200}},
 }
 
 
@@ -161,7 +161,7 @@ def assert_slow_ones_whole(compare: Command) -> None:
         assert all(r.objective is not None for r in record.rungs)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_killed_driver_loses_and_repeats_nothing(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
 ) -> None:
@@ -182,7 +182,7 @@ def test_a_killed_driver_loses_and_repeats_nothing(
     assert compare.trials()[: len(before)] == before
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_killed_worker_is_retried_from_its_checkpoint(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
 ) -> None:
@@ -193,8 +193,7 @@ def test_a_killed_worker_is_retried_from_its_checkpoint(
         victims = workers(driver.pid, "ray::finish")
         assert victims, compare.log()
         os.kill(victims[0].pid, signal.SIGKILL)
-        assert driver.wait(timeout=300) == 0, compare.log()
+        assert driver.wait(timeout=600) == 0, compare.log()
     finally:
         driver.kill()
     assert_slow_ones_whole(compare)
-    shutil.rmtree(tmp_path / "runs")

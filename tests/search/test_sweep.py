@@ -63,7 +63,7 @@ def assert_whole(sweep: Command, trials: int) -> None:
     assert (sweep.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_sweep_repeats_resumes_and_grows(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
 ) -> None:
@@ -99,13 +99,13 @@ def test_a_sweep_repeats_resumes_and_grows(
     sweep.finish("--trials", "8")
     assert len(sweep.trials()) == 8 and len(sweep.study().trials) == 8
 
-    other = subprocess.run([*sweep.command, "--seed", "1"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    other = subprocess.run([*sweep.command, "--seed", "1"], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert other.returncode == 2
     assert "seed: 0 there, 1 now" in other.stderr
     assert len(sweep.trials()) == 8
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_killed_driver_loses_and_repeats_nothing(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_killed_driver_loses_and_repeats_nothing(
     assert all(now[number] == record for number, record in finished.items())
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_killed_worker_is_retried_from_its_checkpoint(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
 ) -> None:
@@ -141,14 +141,14 @@ def test_a_killed_worker_is_retried_from_its_checkpoint(
         victims = workers(driver.pid, "MCR2")
         assert victims, sweep.log()
         os.kill(victims[0].pid, signal.SIGKILL)
-        assert driver.wait(timeout=240) == 0, sweep.log()
+        assert driver.wait(timeout=600) == 0, sweep.log()
     finally:
         driver.kill()
     assert_whole(sweep, 6)
     assert {r.state for r in sweep.trials()} <= {"COMPLETE", "PRUNED"}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_the_same_sweep_twice_at_once_is_refused(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
 ) -> None:
@@ -156,16 +156,16 @@ def test_the_same_sweep_twice_at_once_is_refused(
     driver = sweep.start()
     try:
         wait_for(lambda: (sweep.run / "config.json").exists() or driver.poll() is not None)
-        second = subprocess.run(sweep.command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        second = subprocess.run(sweep.command, cwd=ROOT, capture_output=True, text=True, timeout=300)
         assert second.returncode == 2 and "another process is running this sweep" in second.stderr
-        assert driver.wait(timeout=240) == 0, sweep.log()
+        assert driver.wait(timeout=600) == 0, sweep.log()
     finally:
         driver.kill()
     assert_whole(sweep, 6)
     assert json.loads((sweep.run / "config.json").read_text())["trials"] == 6
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_hpd_trains_an_encoder_of_its_own(tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path) -> None:
     from sentence_transformers import SentenceTransformer
 

@@ -67,7 +67,8 @@ def cluster_coding_rates(z_Bd: Tensor, p_BK: Tensor, eps2: float, *, workspace: 
     allowed = workspace or WORKSPACE.get(z_Bd.device.type, WORKSPACE["cpu"])
     with torch.autocast(z_Bd.device.type, enabled=False):
         inputs = (z_Bd.to(dtype), p_BK.to(dtype), eps2, allowed, wanted)
-        return _ClusterCodingRates.apply(*inputs).to(given)  # type: ignore[no-untyped-call]
+        rate: Tensor = _ClusterCodingRates.apply(*inputs)  # type: ignore[no-untyped-call]
+    return rate.to(given)
 
 
 def mcr2_loss(z1_Bd: Tensor, z2_Bd: Tensor, p_BK: Tensor, *, lam: float, eps2: float, gamma: float) -> Tensor:

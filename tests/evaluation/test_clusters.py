@@ -1,0 +1,197 @@
+"""Retrieval within clusters: known answers on blobs, brute force, and the edges."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import faiss
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from distilbench.data.corpus import RetrievalSet, Rows
+from distilbench.evaluation.clusters import (
+    accuracy,
+    cluster_costs,
+    cluster_lists,
+    search_lists,
+    spherical_kmeans,
+)
+from distilbench.evaluation.retrieval import unit
+from distilbench.evaluation.sts import Embed
+
+BLOBS, PER_BLOB, WIDTH = 5, 12, 16
+DOCUMENTS = BLOBS * PER_BLOB
+
+
+def blobs(noise: float = 0.05) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """60 vectors in 5 tight orthogonal blobs of 12, in turn, then one query for each blob; and the blob of each row."""
+    rng = np.random.default_rng(0)
+    blob = np.concatenate([np.arange(DOCUMENTS) % BLOBS, np.arange(BLOBS)])
+    vectors = np.eye(WIDTH)[blob] + noise * rng.standard_normal((len(blob), WIDTH))
+    lengths = rng.uniform(0.5, 3, (len(blob), 1))  # which cosine does not see
+    return (lengths * vectors).astype(np.float32), blob
+
+
+def task(relevant: list[list[int]], queries: int = BLOBS, documents: int = DOCUMENTS) -> RetrievalSet:
+    rows = np.arange(DOCUMENTS, DOCUMENTS + queries)
+    return RetrievalSet("blobs", "test", rows, np.arange(documents), tuple(np.array(r) for r in relevant))
+
+
+OWN_BLOB = [[q + BLOBS] for q in range(BLOBS)]
+OTHER_BLOB = [[(q + 1) % BLOBS] for q in range(BLOBS)]
+
+
+def embed_of(vectors: NDArray[np.float32]) -> Embed:
+    return lambda rows: vectors[rows]
+
+
+@pytest.mark.parametrize(
+    ("relevant", "expected"),
+    [
+        (OWN_BLOB, 100),
+        (OTHER_BLOB, 0),
+        ([*OWN_BLOB[:2], *OTHER_BLOB[2:]], 40),
+        ([[1, 2, 3, 0]] * BLOBS, 80),  # one of several relevant documents is enough; blob 4 has none
+    ],
+)
+def test_blobs_have_the_known_answer(relevant: list[list[int]], expected: float) -> None:
+    vectors, blob = blobs()
+    implicit, kmeans = cluster_costs(embed_of(vectors), task(relevant), BLOBS, lambda rows: blob[rows])
+    assert (implicit.kind, kmeans.kind) == ("implicit", "k-means")
+    for cost in (implicit, kmeans):
+        assert (cost.set, cost.split, cost.clusters, cost.used) == ("blobs", "test", BLOBS, BLOBS)
+        assert (cost.documents, cost.queries, cost.threads) == (DOCUMENTS, BLOBS, 1)
+        assert cost.accuracy == pytest.approx(expected)
+        assert cost.searched == pytest.approx(100 / BLOBS)
+        assert cost.assign_s > 0 and cost.search_s > 0
+    assert implicit.fit_s == 0 and kmeans.fit_s > 0
+
+
+def test_a_method_without_clusters_has_k_means_alone() -> None:
+    [kmeans] = cluster_costs(embed_of(blobs()[0]), task(OWN_BLOB), BLOBS, None)
+    assert kmeans.kind == "k-means" and kmeans.accuracy == 100
+
+
+def test_one_cluster_searches_everything() -> None:
+    vectors, _ = blobs()
+    for cost in cluster_costs(embed_of(vectors), task(OTHER_BLOB), 1, lambda rows: np.zeros(len(rows), dtype=np.int64)):
+        assert (cost.used, cost.accuracy, cost.searched) == (1, 100, 100)
+
+
+def test_searched_is_the_mean_over_queries_not_clusters() -> None:
+    """30 documents in cluster 0, 6 in cluster 1: a query there and three here search (50 + 3 x 10) / 4 % of 60."""
+    vectors, _ = blobs()
+    cluster = np.array([0] * 30 + [1] * 6 + [2] * 24 + [0, 1, 1, 1, 2])
+    implicit, _ = cluster_costs(embed_of(vectors), task([[0]] * 4, queries=4), 3, lambda rows: cluster[rows])
+    assert implicit.searched == pytest.approx((50 + 3 * 10) / 4)
+    assert implicit.accuracy == pytest.approx(25)
+
+
+def test_empty_clusters_and_queries_without_documents() -> None:
+    """Cluster 7 holds a query alone, clusters 5, 6 and 8 to 9 nothing."""
+    vectors, blob = blobs()
+    blob[DOCUMENTS] = 7
+    implicit, _ = cluster_costs(embed_of(vectors), task(OWN_BLOB), 10, lambda rows: blob[rows])
+    assert (implicit.clusters, implicit.used) == (10, BLOBS)
+    assert implicit.accuracy == pytest.approx(80)
+    assert implicit.searched == pytest.approx(100 / BLOBS * 4 / 5)
+
+
+def test_as_many_clusters_as_documents() -> None:
+    vectors, blob = blobs()
+    own = np.arange(len(blob)) % DOCUMENTS
+    implicit, kmeans = cluster_costs(embed_of(vectors), task(OWN_BLOB), DOCUMENTS, lambda rows: own[rows])
+    assert implicit.accuracy == 0 and implicit.searched == pytest.approx(100 / DOCUMENTS)
+    assert kmeans.used <= DOCUMENTS
+
+
+def test_equal_documents_leave_clusters_empty() -> None:
+    vectors, _ = blobs(noise=0)
+    [kmeans] = cluster_costs(embed_of(vectors), task(OWN_BLOB), 20, None)
+    assert kmeans.accuracy == 100 and kmeans.used <= 20
+
+
+@pytest.mark.parametrize("clusters", [0, DOCUMENTS + 1])
+def test_an_impossible_number_of_clusters_is_named(clusters: int) -> None:
+    message = rf"{clusters} clusters for the 60 documents of blobs \(test\): expected at least 1 and at most as many"
+    with pytest.raises(ValueError, match=message):
+        cluster_costs(embed_of(blobs()[0]), task(OWN_BLOB), clusters, None)
+
+
+@pytest.mark.parametrize(
+    "assign",
+    [
+        lambda rows: np.full(len(rows), BLOBS),  # one above the last
+        lambda rows: np.full(len(rows), -1),
+        lambda rows: np.zeros(len(rows) - 1, dtype=np.int64),
+    ],
+)
+def test_an_assignment_out_of_range_is_refused(assign: Callable[[Rows], Rows]) -> None:
+    with pytest.raises(ValueError, match=r"expected 0 to 4 for every row"):
+        cluster_costs(embed_of(blobs()[0]), task(OWN_BLOB), BLOBS, assign)
+
+
+def random_case(seed: int) -> tuple[NDArray[np.float32], RetrievalSet, Rows]:
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((400, 8)).astype(np.float32)
+    relevant = tuple(rng.choice(300, rng.integers(1, 4), replace=False) for _ in range(50))
+    return vectors, RetrievalSet("r", "dev", np.arange(300, 350), np.arange(300), relevant), rng.integers(0, 9, 400)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_figures_equal_brute_force(seed: int) -> None:
+    vectors, case, cluster = random_case(seed)
+    implicit, _ = cluster_costs(embed_of(vectors), case, 12, lambda rows: cluster[rows])
+    hits, shares = [], []
+    for query, wanted in zip(case.queries, case.relevant, strict=True):
+        own = {int(d) for d in case.documents if cluster[d] == cluster[query]}
+        hits.append(bool(own & {int(case.documents[w]) for w in wanted}))
+        shares.append(len(own) / 300)
+    assert implicit.accuracy == pytest.approx(100 * np.mean(hits))
+    assert implicit.searched == pytest.approx(100 * np.mean(shares))
+
+
+def test_the_search_finds_the_nearest_of_the_own_cluster() -> None:
+    vectors, case, cluster = random_case(2)
+    documents, queries = unit(vectors[case.documents]), unit(vectors[case.queries])
+    cluster[case.queries[0]] = 11  # holds no document
+    lists = cluster_lists(documents, cluster[case.documents], 12)
+    found = search_lists(lists, queries, cluster[case.queries], 100)
+    assert found.shape == (50, 100) and (found[0] == -1).all()
+    for row, query, own in zip(found[1:], queries[1:], cluster[case.queries][1:], strict=True):
+        members = np.flatnonzero(cluster[case.documents] == own)
+        expected = members[np.argsort(-(documents[members] @ query))]
+        assert row[: len(members)].tolist() == expected.tolist() and (row[len(members) :] == -1).all()
+
+
+def test_k_means_finds_the_blobs_whatever_the_seed_and_repeats_itself() -> None:
+    vectors, blob = blobs()
+    documents = unit(vectors[:DOCUMENTS])
+    for seed in range(5):
+        one, two = (spherical_kmeans(documents, BLOBS, seed).search(documents, 1)[1][:, 0] for _ in range(2))
+        assert len(set(zip(blob, one.tolist(), strict=False))) == BLOBS  # a one-to-one match
+        assert (one == two).all()
+
+
+def test_accuracy_by_hand() -> None:
+    documents, queries = np.array([0, 0, 1, 2]), np.array([0, 1, 2, 3])
+    relevant = tuple(np.array(r) for r in ([2, 1], [0, 3], [3], [0]))
+    assert accuracy(documents, queries, relevant) == 50
+
+
+def test_seconds_are_those_of_assign_itself_on_the_stated_threads() -> None:
+    vectors, blob = blobs()
+    before, seen = (torch.get_num_threads(), faiss.omp_get_max_threads()), []
+
+    def slow(rows: Rows) -> Rows:
+        seen.append((torch.get_num_threads(), faiss.omp_get_max_threads(), rows.tolist()))
+        time.sleep(0.05)
+        return blob[rows]
+
+    implicit, kmeans = cluster_costs(embed_of(vectors), task(OWN_BLOB), BLOBS, slow, threads=1)
+    assert 0.05 <= implicit.assign_s < 5 and kmeans.assign_s < 0.05
+    assert seen[0] == (1, 1, list(range(DOCUMENTS + BLOBS)))
+    assert (torch.get_num_threads(), faiss.omp_get_max_threads()) == before
