@@ -41,6 +41,8 @@ CrossEncoder = Annotated[
     str | None,
     typer.Option(help="For dse: a fine-tuned cross-encoder's folder; default: the teacher is fine-tuned on the task."),
 ]
+CrossLr = Annotated[float, typer.Option(min=1e-8, max=1, help="Learning rate of that fine-tuning.")]
+CrossEpochs = Annotated[float, typer.Option(min=0.01, help="Epochs of that fine-tuning.")]
 Float32 = Annotated[bool, typer.Option("--float32", help="Store teacher embeddings in float32, not float16.")]
 Quantise = Annotated[str, typer.Option(help="Score every row also in these: int8, binary, or none.")]
 Seed = Annotated[int, typer.Option(min=0, help="Fixes everything random.")]
@@ -77,6 +79,8 @@ def sweep(
     max_tokens: MaxTokens = None,
     student: Student = "half",
     cross_encoder: CrossEncoder = None,
+    cross_encoder_lr: CrossLr = 2e-5,
+    cross_encoder_epochs: CrossEpochs = 3,
     float32: Float32 = False,
     quantise: Quantise = "int8,binary",
     seed: Seed = 0,
@@ -120,6 +124,8 @@ def compare(
     max_tokens: MaxTokens = None,
     student: RowStudent = None,
     cross_encoder: CrossEncoder = None,
+    cross_encoder_lr: CrossLr = 2e-5,
+    cross_encoder_epochs: CrossEpochs = 3,
     float32: Float32 = False,
     quantise: Quantise = "int8,binary",
     seed: Seed = 0,

@@ -26,6 +26,9 @@ class RunSettings(BaseModel):
     teacher: EncoderSpec = EncoderSpec("all-MiniLM-L6-v2")
     cross_encoder: str | None = None
     """A fine-tuned cross-encoder's folder, for DSE; None fine-tunes one from the teacher's encoder."""
+    cross_encoder_lr: float = Field(default=2e-5, gt=0, le=1)
+    cross_encoder_epochs: float = Field(default=3, gt=0)
+    """Of that fine-tuning."""
     vectors: Literal["float16", "float32"] = "float16"
     """Precision in which the teacher's embeddings are stored."""
     student: str = "half"

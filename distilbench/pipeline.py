@@ -219,7 +219,8 @@ def prepare(
             cross = Path(settings.cross_encoder)
         else:
             start = replace(settings.teacher, prompt="", max_tokens=None)
-            cross = cross_encoder_artifact(task, corpus.sentences, start, CrossEncoderParams(), settings.seed, store)
+            params = CrossEncoderParams(lr=settings.cross_encoder_lr, epochs=settings.cross_encoder_epochs)
+            cross = cross_encoder_artifact(task, corpus.sentences, start, params, settings.seed, store)
         artifact = logits_artifact(task, corpus.sentences, cross, store)
         scores = cross_encoder_scores(task, corpus.sentences, cross, store)
         told = ", ".join(f"{s.split} {s.metric} {s.value:.2f}" for s in scores)
@@ -307,7 +308,7 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         "teacher_fingerprint": fingerprint(settings.teacher.identity()),
         "student": student,
         "vectors": settings.vectors,
-        "cross_encoder": settings.cross_encoder,
+        "cross_encoder": settings.cross_encoder or [settings.cross_encoder_lr, settings.cross_encoder_epochs],
         "seed": settings.seed,
     }
 

@@ -44,9 +44,9 @@ def cluster_costs(
             f"{clusters} clusters for the {len(task.documents)} documents of {task.name} ({task.split}): "
             "expected at least 1 and at most as many as documents"
         )
-    documents_ND, queries_QD = unit(embed(task.documents)), unit(embed(task.queries))
-    vectors_MD = np.concatenate([documents_ND, queries_QD])
     rows_M = np.concatenate([task.documents, task.queries])
+    vectors_MD = np.ascontiguousarray(unit(embed(rows_M)))
+    documents_ND, queries_QD = np.split(vectors_MD, [len(task.documents)])
 
     def cost(
         kind: Literal["implicit", "k-means"], cluster_M: NDArray[np.int64], fit: float, took: float

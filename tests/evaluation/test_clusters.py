@@ -192,6 +192,6 @@ def test_seconds_are_those_of_assign_itself_on_the_stated_threads() -> None:
         return blob[rows]
 
     implicit, kmeans = cluster_costs(embed_of(vectors), task(OWN_BLOB), BLOBS, slow, threads=1)
-    assert 0.05 <= implicit.assign_s < 5 and kmeans.assign_s < 0.05
+    assert 0.05 <= implicit.assign_s and kmeans.assign_s < implicit.assign_s
     assert seen[0] == (1, 1, list(range(DOCUMENTS + BLOBS)))
     assert (torch.get_num_threads(), faiss.omp_get_max_threads()) == before
