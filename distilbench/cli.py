@@ -176,7 +176,10 @@ def _run_options(given: dict[str, Any]) -> dict[str, Any]:
         if part not in ("int8", "binary"):
             raise InputError(f"--quantise {part}: expected int8, binary, both with a comma between, or none")
     limits = (given[f"max_{what}"] or None for what in ("pairs", "sentences", "documents", "triplets", "labelled"))
-    same = "data student cross_encoder seed name corpus_size runs reports address cpus dashboard gpus_per_trial".split()
+    same = (
+        "data student cross_encoder cross_encoder_lr cross_encoder_epochs seed name corpus_size runs reports address cpus "
+        "dashboard gpus_per_trial"
+    ).split()
     return {
         **{key: given[key] for key in same},
         "limits": Limits(*limits),

@@ -301,14 +301,15 @@ def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:
 def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
     """What the numbers of any run depend on, JSON-able."""
     student = settings.student if is_layers(settings.student) else fingerprint(EncoderSpec(settings.student).identity())
+    cross = settings.cross_encoder or [settings.cross_encoder_lr, settings.cross_encoder_epochs]
     return {
+        **({"cross_encoder": cross} if corpus.pair_tasks else {}),
         "corpus": corpus.name,
         "corpus_fingerprint": corpus.fingerprint,
         "teacher": settings.teacher.title,
         "teacher_fingerprint": fingerprint(settings.teacher.identity()),
         "student": student,
         "vectors": settings.vectors,
-        "cross_encoder": settings.cross_encoder or [settings.cross_encoder_lr, settings.cross_encoder_epochs],
         "seed": settings.seed,
     }
 
