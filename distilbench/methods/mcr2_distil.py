@@ -86,11 +86,20 @@ class Trainable(EncoderMethod):
     def _begin(self) -> None:
         """The head is finished: its features of all training sentences are the targets."""
         self.projection = self.down
-        train = self.prepared.train
+        self.targets_Nd = self._features(self.prepared.train)
+
+    def _features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The head's output for the teacher's cached embeddings of corpus rows, N x d."""
+        out = [np.empty((0, self.params.output_dim), dtype=np.float32)]
         with torch.inference_mode():
-            parts = [self.prepared.vectors.take(train[i : i + ROWS]) for i in range(0, len(train), ROWS)]
-            features = [self.compression(torch.from_numpy(x).to(self.device))[0].cpu().numpy() for x in parts]
-        self.targets_Nd = np.concatenate(features)
+            for i in range(0, len(rows), ROWS):
+                x_BD = torch.from_numpy(self.prepared.vectors.take(rows[i : i + ROWS])).to(self.device)
+                out.append(self.compression(x_BD)[0].float().cpu().numpy())
+        return np.concatenate(out)
+
+    def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The student's vectors of corpus rows; while the head is trained, what the student is to learn."""
+        return self._features(rows) if self.projection is None else super().embed(rows)
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Mean over the batch of ||student - target||^2."""
