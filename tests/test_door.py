@@ -30,7 +30,7 @@ def python(*arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[s
     ("arguments", "wanted"),
     [
         (["platform.sweep", "--help"], ["--method", "--teacher", "--store"]),
-        (["platform.compare", "--help"], ["FILE", "--row", "--seeds", "--quantise"]),
+        (["platform.compare", "--help"], ["file", "--row", "--seeds", "--quantise"]),
         (["platform.report", "--help"], ["--out"]),
         (["distilbench", "--help"], ["sweep", "compare", "report"]),
     ],

@@ -20,6 +20,7 @@ IBKD |= {"ft_epochs": 2, "ft_batch_size": 16, "ft_lr": 0.001}
 ROWS: dict[str, dict[str, Any]] = {
     "head": {"method": "mcr2", "params": MCR2, "table": "1", "published": {"STSB": 75.0}},
     "diverges": {"method": "mcr2", "params": {**MCR2, "lambda": 1e39}},  # above float32
+    "collapses": {"method": "mcr2", "params": {**MCR2, "lambda": 5000, "lr": 0.01}},  # all alike at the second rung
     "two phases": {"method": "ibkd", "params": IBKD},
     "nested": {
         "method": "matryoshka",
@@ -110,8 +111,13 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
     assert rows_of(compare) == wanted(widths, 2)
     methods = ("mcr2", "ibkd", "matryoshka", "pca")
     assert trainings(compare) == Counter(
-        [*((m, s, "COMPLETE") for m in methods for s in (0, 1)), *(("mcr2", s, "FAIL") for s in (0, 1))]
+        [*((m, s, "COMPLETE") for m in methods for s in (0, 1)), *(("mcr2", s, "FAIL") for s in (0, 1, 0, 1))]
     )
+    collapsed = [r for r in compare.trials() if r.params.get("lambda") == 5000]
+    for record in collapsed:
+        assert record.reason.startswith("collapsed: the variance of the unit vectors is ")
+        assert [r.step for r in record.rungs] == [1, 4] and record.rungs[-1].metrics["variance"] < 1e-4
+        assert f"failed: collapses, seed {record.seed}: {record.reason}" in out
     steps = {r.method: [rung.step for rung in r.rungs] for r in compare.trials() if r.state == "COMPLETE"}
     assert steps["mcr2"] == [1, 4, 12] and steps["pca"] == [0]
     assert steps["ibkd"][-1] <= 12
@@ -136,7 +142,7 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
     # The same again trains nothing and changes nothing.
     saved = {p: p.stat().st_mtime_ns for p in (compare.run / "students").rglob("*")}
     out = compare.finish("--seeds", "2")
-    assert "trained " not in out and out.count("failed: diverges") == 2
+    assert "trained " not in out and out.count("failed: ") == 4
     assert compare.files() == (scores, trials)
     assert {p: p.stat().st_mtime_ns for p in (compare.run / "students").rglob("*")} == saved
     page = (tmp_path / "reports" / "r" / "index.html").read_text()
