@@ -1,6 +1,6 @@
 """Seconds of the MCR2 loss, forward and backward, beside its direct formula, on the same batch, in the same run.
 
-    python benchmarks/mcr2_loss.py [--memberships gumbel|even] [--rounds 3] [--limit 20] [--json FILE]
+    python benchmarks/mcr2_loss.py [--memberships gumbel|even] [--dimensions 50 100 ...] [--json FILE]
 
 Two peers compute the same loss by autograd through `torch.logdet` of d x d matrices: "loop", one cluster after another,
 and "batched", all clusters at once, as published codes do. One thread, in processor time; the ways take turns, `rounds`
@@ -104,6 +104,7 @@ def exponent(seconds: dict[int, float]) -> float | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--memberships", choices=("gumbel", "even"), default="gumbel")
+    parser.add_argument("--dimensions", type=int, nargs="+", default=DIMENSIONS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=20.0)
     parser.add_argument("--json", type=Path)
@@ -113,7 +114,7 @@ def main() -> None:
     print("   d     K |       ours       loop    batched | loop/ours batched/ours | gradient differs")
     cells: list[dict[str, object]] = []
     exponents: list[dict[str, object]] = []
-    for d in DIMENSIONS:
+    for d in chosen.dimensions:
         medians: dict[str, dict[int, float]] = {name: {} for name in WAYS}
         for way in WAYS.values():
             measure(way, batch(d, CLUSTERS[0], chosen.memberships))

@@ -93,7 +93,7 @@ class IndexCost(_Record):
 
 
 class ClusterCost(_Record):
-    """Retrieval within the query's own cluster (MCR2, table 3), one way of clustering the documents."""
+    """Retrieval within the query's own cluster (MCR2, table 1), one way of clustering the documents."""
 
     set: str
     split: Literal["dev", "test"]

@@ -24,8 +24,7 @@ SETS = (("STS12", "test"), ("STS13", "test"), ("STS14", "test"), ("STSB", "test"
 def test_sts_scores_equal_the_reference_to_two_decimals(name: str, tmp_path: Path) -> None:
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.encoder import EncoderSpec, encode
-    from distilbench.evaluation.leaderboard import from_rows
-    from distilbench.evaluation.sts import sts_scores
+    from distilbench.evaluation.sts import from_rows, sts_scores
 
     folder = MODELS / name
     if name == "all-mpnet-base-v2" and not folder.is_dir():

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from toy_learner import FIRST, SECOND, Toy, Untrained
 
 from distilbench.training.loop import Trainer, epoch_batches
-from toy_learner import FIRST, SECOND, Toy, Untrained
 
 TOTAL = FIRST + SECOND
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from toy_learner import FIRST, SECOND, Toy
 from torch import Tensor
+from toy_learner import FIRST, SECOND, Toy
 
 from distilbench.search.trial import describe_error
 from distilbench.training.loop import Diverged, Trainer
