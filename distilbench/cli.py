@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -22,6 +22,18 @@ app = typer.Typer(
 
 # The options that `sweep` and `compare` share.
 Data = Annotated[Path | None, typer.Option(help="A data folder; without it the built-in demonstration corpus.")]
+Text = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Sentences to train on: a file, folder or glob (TSV, CSV, JSON lines, Parquet, text), or hf:NAME; repeatable."
+    ),
+]
+TextColumn = Annotated[str, typer.Option(help="The column of --text that holds the sentences.")]
+MinChars = Annotated[int, typer.Option(min=0, help="Leave out unlabelled sentences of fewer characters.")]
+MaxChars = Annotated[int | None, typer.Option(min=1, help="Leave out those of more characters; default: none.")]
+SkipBadRows = Annotated[
+    bool, typer.Option("--skip-bad-rows", help="Leave out and count bad rows of unlabelled text, instead of stopping.")
+]
 Augment = Annotated[
     str, typer.Option(help="For methods with `augmentation: true`: synonym, swap, delete, with commas between.")
 ]
@@ -49,7 +61,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Fixes everything random.")]
 Name = Annotated[str | None, typer.Option(help="The run's name; the same name continues a run.")]
 CorpusSize = Annotated[int, typer.Option(help="Training pairs of the built-in corpus.")]
 MaxPairs = Annotated[int, typer.Option(min=0, help="Similar pairs to train on at most; 0: all.")]
-MaxSentences = Annotated[int, typer.Option(min=0, help="Unlabelled sentences at most; 0: all.")]
+MaxSentences = Annotated[int, typer.Option(min=0, help="Unlabelled sentences to train on at most; 0: all.")]
 MaxDocuments = Annotated[int, typer.Option(min=0, help="Documents of a retrieval set at most; 0: all.")]
 MaxTriplets = Annotated[int, typer.Option(min=0, help="Triplets to train on at most; 0: all.")]
 MaxLabelled = Annotated[int, typer.Option(min=0, help="Labelled pairs of a task to train on at most; 0: all.")]
@@ -73,6 +85,11 @@ def sweep(
     space: Annotated[Path | None, typer.Option(help="A search space; default: search_spaces/METHOD.yaml.")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Trials in all; default: the search space's.")] = None,
     data: Data = None,
+    text: Text = None,
+    text_column: TextColumn = "text",
+    min_chars: MinChars = 1,
+    max_chars: MaxChars = None,
+    skip_bad_rows: SkipBadRows = False,
     teacher: Teacher = "all-MiniLM-L6-v2",
     revision: Revision = None,
     prompt: Prompt = "",
@@ -118,6 +135,11 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="Seeds for each row.")] = 3,
     steps: Annotated[int | None, typer.Option(min=1, help="Optimiser steps of one training at most.")] = None,
     data: Data = None,
+    text: Text = None,
+    text_column: TextColumn = "text",
+    min_chars: MinChars = 1,
+    max_chars: MaxChars = None,
+    skip_bad_rows: SkipBadRows = False,
     teacher: RowTeacher = None,
     revision: Revision = None,
     prompt: Prompt = "",
@@ -165,9 +187,10 @@ def _run_options(given: dict[str, Any]) -> dict[str, Any]:
     """The settings that `sweep` and `compare` share, from their options.
 
     Raises:
-        InputError: --quantise names something else than int8 and binary.
+        InputError: --quantise names something else than int8 and binary, or --max-chars is below --min-chars.
     """
     from distilbench.data.folder import Limits
+    from distilbench.data.text import TextSettings
     from distilbench.encoder import EncoderSpec
     from distilbench.store import default_store
 
@@ -176,12 +199,15 @@ def _run_options(given: dict[str, Any]) -> dict[str, Any]:
         if part not in ("int8", "binary"):
             raise InputError(f"--quantise {part}: expected int8, binary, both with a comma between, or none")
     limits = (given[f"max_{what}"] or None for what in ("pairs", "sentences", "documents", "triplets", "labelled"))
+    on_error: Literal["stop", "skip"] = "skip" if given["skip_bad_rows"] else "stop"
     same = (
         "data student cross_encoder cross_encoder_lr cross_encoder_epochs seed name corpus_size runs reports address cpus "
         "dashboard gpus_per_trial"
     ).split()
     return {
         **{key: given[key] for key in same},
+        "text": tuple(given["text"] or ()),
+        "text_settings": TextSettings(given["text_column"], given["min_chars"], given["max_chars"], on_error),
         "limits": Limits(*limits),
         "teacher": EncoderSpec(given["teacher"], given["revision"], given["prompt"], given["max_tokens"]),
         "vectors": "float32" if given["float32"] else "float16",

@@ -254,9 +254,9 @@ def load_corpus(settings: RunSettings, needs: Needs, console: Console) -> Corpus
         InputError: the folder is unusable, or lacks what the methods need.
     """
     if settings.data:
-        corpus = folder_corpus(settings.data, settings.limits, needs)
+        corpus = folder_corpus(settings.data, settings.limits, needs, settings.texts)
     else:
-        corpus = builtin_corpus(settings.corpus_size, needs=needs)
+        corpus = builtin_corpus(settings.corpus_size, 0, needs, settings.texts, settings.limits.sentences)
     if needs.augmentation and settings.augment:
         corpus = augmented_corpus(corpus, settings.augment, settings.seed)
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)

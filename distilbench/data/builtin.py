@@ -16,6 +16,8 @@ from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.grammar import FRAMES, Meaning, Pool, new_style, opposite, say, third_way
 from distilbench.data.meanings import Writer, fresh, graded_pairs, positions, with_less
 from distilbench.data.needs import NO_NEEDS, Needs
+from distilbench.data.text import NO_TEXTS, Texts
+from distilbench.data.unlabelled import train_on_texts
 from distilbench.errors import InputError
 
 NAME = "built-in demonstration"
@@ -28,7 +30,9 @@ _PAIRS_PER_MEANING = 3  # a meaning is said in three ways
 _SINGLES_PER_PAIR = 1 / 8  # training sentences without a partner
 
 
-def builtin_corpus(size: int = 4000, seed: int = 0, needs: Needs = NO_NEEDS) -> Corpus:
+def builtin_corpus(
+    size: int = 4000, seed: int = 0, needs: Needs = NO_NEEDS, texts: Texts = NO_TEXTS, limit: int | None = None
+) -> Corpus:
     """The demonstration corpus, the same for the same arguments on any machine.
 
     `size` is the number of similar training pairs; the dev and test sets do not depend on it. They are "DEMO-STS"
@@ -36,32 +40,42 @@ def builtin_corpus(size: int = 4000, seed: int = 0, needs: Needs = NO_NEEDS) -> 
     meaning), and "demo-questions" (300 queries, 2,500 documents), each as "dev" and "test". Where `needs` asks for them,
     `size` triplets and the pair tasks of `builtin_pairs` come after that.
 
-    Raises InputError where `size` is below 1 or above `largest_size()`, or where there is no such pair task.
+    With sources in `texts` at most `limit` sentences of these (None: all) are trained on instead of the similar pairs and
+    single sentences.
+
+    Raises InputError where `size` is below 1 or above `largest_size()`, where there is no such pair task, or where a source
+    cannot be read.
     """
-    return assemble(size, seed, needs)[0]
+    return assemble(size, seed, needs, texts, limit)[0]
 
 
-def assemble(size: int, seed: int, needs: Needs = NO_NEEDS) -> tuple[Corpus, dict[str, Meaning]]:
-    """`builtin_corpus(size, seed, needs)` and the meaning of each of its sentences. Raises InputError as that does."""
+def assemble(
+    size: int, seed: int, needs: Needs = NO_NEEDS, texts: Texts = NO_TEXTS, limit: int | None = None
+) -> tuple[Corpus, dict[str, Meaning]]:
+    """The arguments' `builtin_corpus` and the meaning of each generated sentence. Raises InputError as that does."""
     tasks = needs.distinct_tasks(DEMO_TASKS)
     if not 1 <= size <= largest_size():
         raise InputError(
             f"built-in corpus: size is {size}, expected a number of training pairs from 1 to {largest_size()}"
         )
     writer = Writer()
-    builder = CorpusBuilder(NAME, demonstration=True)
-    _add_training(builder, writer, size, Random(f"{seed} train"))
+    builder = CorpusBuilder(f"{NAME}, own text" if texts.sources else NAME, demonstration=True)
+    if not texts.sources:
+        _add_training(builder, writer, size, Random(f"{seed} train"))
     for split in ("dev", "test"):
         for group, (frame, count) in _STS_PAIRS.items():
             _add_sts(builder, writer, group, split, frame, count, Random(f"{seed} {group} {split}"))
         _add_questions(builder, writer, split, Random(f"{seed} questions {split}"))
-    builder.found.append(f"{NAME}: {size} similar training pairs, seed {seed}; generated text, no published benchmark")
+    trained = "no training pairs" if texts.sources else f"{size} similar training pairs"
+    builder.found.append(f"{NAME}: {trained}, seed {seed}; generated text, no published benchmark")
     if needs.triplets:
         add_triplets(builder, writer, _pools("train")["scene"], size, Random(f"{seed} triplets"))
     for task in tasks:
         add_task(builder, writer, task, _pools, seed)
-    corpus = builder.build()
-    return corpus, {sentence: writer.meaning_of[sentence] for sentence in corpus.sentences}
+    generated = builder.sentences
+    if texts.sources:
+        train_on_texts(texts, limit, builder)
+    return builder.build(), {sentence: writer.meaning_of[sentence] for sentence in generated}
 
 
 @cache
