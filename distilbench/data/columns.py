@@ -13,7 +13,7 @@ from distilbench.errors import InputError
 
 BATCH_ROWS = 4096
 """Rows of a Parquet file in memory at once."""
-_PAGE_BUFFER = 1 << 20  # bytes of a Parquet column read ahead: without it a whole column of a row group would be
+_PAGE_BUFFER = 1 << 20  # bytes of a Parquet column read ahead; by default it is the column's whole row group
 
 Rows = Iterator[tuple[int, str | InputError]]
 """Row numbers as an editor or a spreadsheet shows them, with a sentence or with what is wrong in that row."""
@@ -126,7 +126,7 @@ def _parquet(path: Path, column: str) -> Rows:
 
     what, row = f"column {column!r}", 0
     try:
-        with ParquetFile(path, buffer_size=_PAGE_BUFFER) as file:
+        with ParquetFile(path, buffer_size=_PAGE_BUFFER, pre_buffer=False) as file:
             schema = file.schema_arrow
             if column not in schema.names:
                 raise InputError(f"{path}: no column {column!r}; the columns are {schema.names}")
