@@ -21,7 +21,14 @@ from distilbench.data.columns import format_of
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.needs import NO_NEEDS, Needs
 from distilbench.data.pair_tasks import FORMATS, SPLITS, add_pair_tasks, read_pair_task
-from distilbench.data.senteval import is_senteval, read_senteval_sts, read_senteval_task, senteval_training
+from distilbench.data.senteval import (
+    DEV_EXPECTED,
+    TRAINING_EXPECTED,
+    is_senteval,
+    read_senteval_sts,
+    read_senteval_task,
+    senteval_training,
+)
 from distilbench.data.tables import either, sample
 from distilbench.data.text import NO_TEXTS, Texts, TextStream, open_text
 from distilbench.data.triplets import add_triplets
@@ -85,20 +92,23 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Te
     if needs.triplets:
         add_triplets(root, limits.triplets, asked, builder)
     corpus = builder.build()
+    _check_usable(root, corpus)
+    return corpus
+
+
+def _check_usable(root: Path, corpus: Corpus) -> None:
     if not corpus.sts and not corpus.retrieval and not len(corpus.train):
         raise InputError(
             f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (see the README for the layout)"
         )
+    senteval = is_senteval(root)
     if not any(s.split == "dev" for s in corpus.sts):
-        raise InputError(
-            f"--data {root}: no dev STS set to select by; expected sts/STSB.dev.tsv or another sts/NAME.dev.tsv"
-        )
+        expected = DEV_EXPECTED if senteval else "sts/STSB.dev.tsv or another sts/NAME.dev.tsv"
+        raise InputError(f"--data {root}: no dev STS set to select by; expected {expected}")
     if not len(corpus.train):
-        raise InputError(
-            f"--data {root}: nothing to train on; expected quora/pairs.tsv, cqadupstack/*.dup_pairs.tsv, unlabeled/*.tsv, "
-            f"or --text"
-        )
-    return corpus
+        own = "quora/pairs.tsv, cqadupstack/*.dup_pairs.tsv, unlabeled/*.tsv"
+        expected = TRAINING_EXPECTED if senteval else own
+        raise InputError(f"--data {root}: nothing to train on; expected {expected}, or --text")
 
 
 def _read_sts(folder: Path, builder: CorpusBuilder) -> None:
