@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from distilbench.data.folder import Limits
+from distilbench.data.text import Texts, TextSettings
 from distilbench.encoder import EncoderSpec
 from distilbench.prepare.augment import AugmentSettings
 from distilbench.prepare.encode import Backend, Stored
@@ -20,6 +21,10 @@ class RunSettings(BaseModel):
 
     data: Path | None = None
     """A data folder; None is the built-in demonstration corpus of `corpus_size` training pairs."""
+    text: tuple[str, ...] = ()
+    """Sources of unlabelled training sentences, beside the data folder's or instead of the built-in ones."""
+    text_settings: TextSettings = TextSettings()
+    """How they, and a data folder's `unlabeled/`, are read."""
     corpus_size: int = 4000
     limits: Limits = Limits()
     augment: AugmentSettings = AugmentSettings()
@@ -54,6 +59,11 @@ class RunSettings(BaseModel):
     dashboard: bool = True
     gpus_per_trial: float | None = Field(default=None, ge=0)
     """None is a quarter of a GPU where there is one."""
+
+    @property
+    def texts(self) -> Texts:
+        """The sources and how to read them."""
+        return Texts(self.text, self.text_settings)
 
 
 class PrepareSettings(RunSettings):

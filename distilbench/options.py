@@ -63,7 +63,12 @@ OPTIONS: dict[str, Shared] = {
     "seed": (Annotated[int, typer.Option(min=0, help="Fixes everything random.")], 0),
     "corpus_size": (Annotated[int, typer.Option(help="Training pairs of the built-in corpus.")], 4000),
     "max_pairs": (Annotated[int, typer.Option(min=0, help="Similar pairs to train on at most; 0: all.")], 20_000),
-    "max_sentences": (Annotated[int, typer.Option(min=0, help="Unlabelled sentences at most; 0: all.")], 20_000),
+    "max_sentences": (
+        Annotated[
+            int, typer.Option(min=0, help="Unlabelled sentences of --data, and of --text, to train on at most; 0: all.")
+        ],
+        20_000,
+    ),
     "max_documents": (
         Annotated[int, typer.Option(min=0, help="Documents of a retrieval set at most; 0: all.")],
         20_000,
@@ -164,9 +169,10 @@ def run_settings(given: dict[str, Any]) -> dict[str, Any]:
     """The fields of `RunSettings` from the options above.
 
     Raises:
-        InputError: an option's value is none of those that it can have.
+        InputError: an option's value is none of those that it can have, or --max-chars is below --min-chars.
     """
     from distilbench.data.folder import Limits
+    from distilbench.data.text import TextSettings
     from distilbench.encoder import EncoderSpec
     from distilbench.prepare.augment import AugmentSettings
     from distilbench.prepare.pool import PoolSize
@@ -183,6 +189,10 @@ def run_settings(given: dict[str, Any]) -> dict[str, Any]:
     ).split()
     return {
         **{key: given[key] for key in same if key in given},
+        "text": tuple(given["text"] or ()),
+        "text_settings": TextSettings(
+            given["text_column"], given["min_chars"], given["max_chars"], "skip" if given["skip_bad_rows"] else "stop"
+        ),
         "limits": Limits(*limits),
         "teacher": EncoderSpec(given["teacher"], given["revision"], given["prompt"], given["max_tokens"]),
         "backend": _one_of("--backend", given["backend"], ("torch", "onnx")),

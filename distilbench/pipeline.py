@@ -15,6 +15,7 @@ from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import folder_corpus
 from distilbench.data.needs import Needs
+from distilbench.data.training_text import with_text
 from distilbench.encoder import EncoderSpec, transformer_config
 from distilbench.errors import InputError
 from distilbench.methods import get_method
@@ -26,7 +27,7 @@ from distilbench.search.cluster import ray_cluster, trial_resources, wait_for_id
 from distilbench.search.space import Budget, SearchSpace, load_space
 from distilbench.search.study import best_per_dimension, open_study, queue_trials, sqlite_url, trial_params
 from distilbench.search.sweep import discard_checkpoints, run_trials
-from distilbench.store import claim_folder, fingerprint
+from distilbench.store import ArtifactStore, claim_folder, fingerprint
 from distilbench.student import check_student, is_layers
 
 SWEEP_GROWS = frozenset({"trials"})
@@ -253,9 +254,10 @@ def load_corpus(settings: RunSettings, needs: Needs, console: Console) -> Corpus
         InputError: the folder is unusable, or lacks what the methods need.
     """
     if settings.data:
-        corpus = folder_corpus(settings.data, settings.limits, needs)
+        corpus = folder_corpus(settings.data, settings.limits, needs, settings.texts)
     else:
-        corpus = builtin_corpus(settings.corpus_size, needs=needs)
+        corpus = builtin_corpus(settings.corpus_size, needs=needs, own_text=bool(settings.text))
+    corpus = with_text(corpus, settings.texts, settings.limits.sentences, ArtifactStore(settings.store))
     if needs.augmentation and not settings.augment.operations:
         raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)

@@ -39,7 +39,7 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
     base = sentences_artifact(corpus.sentences, corpus.sentences_fingerprint, store)
     asked = sorted(asked_rows(corpus).tolist())
     parts = {
-        "sources": [stream.source_identity() for stream in streams],
+        "sources": [stream.identity() for stream in streams],
         "settings": asdict(texts.settings),
         "sentences": corpus.sentences_fingerprint,
         "asked": fingerprint(asked),

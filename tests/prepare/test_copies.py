@@ -21,7 +21,9 @@ from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.pool import PoolSize
 from distilbench.store import ArtifactStore
 
-TRAIN = tuple(f"the {a} sees a {b} in the house" for a in ("dog", "cat", "man", "child") for b in ("river", "park", "door"))
+TRAIN = tuple(
+    f"the {a} sees a {b} in the house" for a in ("dog", "cat", "man", "child") for b in ("river", "park", "door")
+)
 
 
 @dataclass(frozen=True)
