@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 # The options that `sweep` and `compare` share.
-Data = Annotated[Path | None, typer.Option(help="A data folder, or SentEval's; without it the built-in demonstration corpus.")]
+Data = Annotated[Path | None, typer.Option(help="A data folder, or SentEval's; without it the built-in corpus.")]
 Text = Annotated[
     list[str] | None,
     typer.Option(
