@@ -55,7 +55,7 @@ def refused(result: Result, *wanted: str) -> None:
     assert result.stderr.startswith("error: ") and "Traceback" not in result.output
     for text in wanted:
         assert text in result.stderr, result.stderr
-    assert not Path("runs").exists() and not Path("store").exists()
+    assert not Path("runs").exists() and not list(Path("store").glob("*/manifest.json"))
 
 
 @pytest.mark.parametrize("command", ["sweep", "compare"])

@@ -36,8 +36,7 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
     if not texts.sources:
         return corpus
     streams = texts.open()
-    base = sentences_artifact(corpus.sentences, corpus.sentences_fingerprint, store)
-    asked = sorted(asked_rows(corpus).tolist())
+    asked = sorted(asked_rows(corpus))
     parts = {
         "sources": [stream.identity() for stream in streams],
         "settings": asdict(texts.settings),
@@ -49,7 +48,7 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
 
     def make(folder: Path, missing: list[str]) -> None:
         drawn = folder / "drawn.arrow"
-        counts = write_distinct(drawn, _keyed(streams), KEYED, [base.take(np.array(asked, np.int64))], limit=limit)
+        counts = write_distinct(drawn, _keyed(streams), KEYED, [[corpus.sentences[row] for row in asked]], limit=limit)
         row_of = {sentence: row for row, sentence in enumerate(corpus.sentences)}
         known: list[int] = []
         write_arrow(folder / NEW, _unknown(SentenceFile(drawn), row_of, known), ROW)
@@ -63,6 +62,7 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
         write_json(folder / TOLD, told)
 
     path = store.build("text", parts, [NEW, KNOWN, TOLD], make)
+    base = sentences_artifact(corpus.sentences, corpus.sentences_fingerprint, store)
     sentences = SentenceFile(*base.paths, path / NEW)
     known = np.load(path / KNOWN, allow_pickle=False)
     train = np.union1d(corpus.train, np.concatenate([known, np.arange(len(base), len(sentences))]))

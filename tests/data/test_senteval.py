@@ -14,7 +14,9 @@ from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.data.senteval import SUBSETS
 from distilbench.data.text import Texts
+from distilbench.data.training_text import with_text
 from distilbench.errors import InputError
+from distilbench.store import ArtifactStore
 
 REAL = Path(os.environ.get("DISTILBENCH_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 STSB = "downstream/STS/STSBenchmark/sts-{}.csv"
@@ -167,7 +169,8 @@ def test_train_splits_are_trained_on_without_evaluation_sentences(folder: Path) 
 
 def test_given_text_is_trained_on_instead_of_them(folder: Path, tmp_path: Path) -> None:
     write(tmp_path / "own.txt", "one", "two", "stsb test a1")
-    corpus = folder_corpus(folder, Limits(), texts=Texts((str(tmp_path / "own.txt"),)))
+    texts = Texts((str(tmp_path / "own.txt"),))
+    corpus = with_text(folder_corpus(folder, Limits(), texts=texts), texts, None, ArtifactStore(tmp_path / "store"))
     assert trained(corpus) == ["one", "two"]
     assert any(line == f"--text {tmp_path}/own.txt: 3 sentences (train)" for line in corpus.found)
 
