@@ -12,20 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_models import SENTENCES as TRAIN
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.prepare import augment as module
-from distilbench.prepare.augment import DEBIAN_WORDNET, INSTALL, OPERATIONS, augmented_corpus
-
-TRAIN = (
-    "I don't think that he can do it in Paris, do you?",
-    "A man is playing the guitar on a stage.",
-    "Two dogs run through the snow-covered field (quickly).",
-    "How do I open a bank account?",
-    "The market fell 3.5% on Monday, analysts said.",
-    "A woman is slicing a large onion in the kitchen.",
-)
+from distilbench.prepare.augment import augmented_corpus
+from distilbench.prepare.augment import wordnet as module
+from distilbench.prepare.augment.random_words import Swap
+from distilbench.prepare.augment.synonym import Synonym, synonym_augmenter
+from distilbench.prepare.augment.wordnet import DEBIAN_WORDNET, INSTALL, wordnet_checksums
 
 
 def make_corpus(train: tuple[str, ...] = TRAIN, evaluation: tuple[str, ...] = ("a cat", "no cat")) -> Corpus:
@@ -45,7 +40,7 @@ def words(sentence: str) -> Counter[str]:
     return Counter(re.findall(r"\w+|[^\w\s]", sentence.lower()))
 
 
-@pytest.fixture(params=OPERATIONS)
+@pytest.fixture(params=["synonym", "swap", "delete"])
 def operation(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     if name == "synonym":
@@ -57,7 +52,7 @@ def operation(request: pytest.FixtureRequest) -> str:
 def wordnet() -> None:
     """The tests that need WordNet and the tagger say so where these are not."""
     try:
-        module._augmenter("synonym")
+        Synonym().check()
     except InputError as missing:
         pytest.skip(str(missing))
 
@@ -118,7 +113,9 @@ def test_random_states_are_given_back() -> None:
 
 
 def test_random_states_are_given_back_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_augmenter", lambda operation: lambda sentence: 1 / 0)
+    from nlpaug.augmenter.word import RandomWordAug
+
+    monkeypatch.setattr(RandomWordAug, "swap", lambda self, sentence: random.random() / 0)
     state = random.getstate()
     with pytest.raises(ZeroDivisionError):
         augmented_corpus(make_corpus(), ["swap"], 0)
@@ -164,13 +161,13 @@ def test_no_training_sentence() -> None:
 
 
 def test_unknown_operation_is_told_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_augmenter", lambda _: pytest.fail("made"))
-    with pytest.raises(InputError, match=r"^augmentation 'shuffle': expected one of synonym, swap, delete$"):
+    monkeypatch.setattr(Swap, "load", lambda self: pytest.fail("made"))
+    with pytest.raises(InputError, match=r"^augmentation 'shuffle': expected one of synonym, swap, delete, "):
         augmented_corpus(make_corpus(), ["swap", "shuffle"], 0)
 
 
 def test_tagger_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "textblob.en", None)
+    monkeypatch.setitem(sys.modules, "textblob", None)
     with pytest.raises(InputError, match=r"^augmentation synonym: textblob .* not installed") as told:
         augmented_corpus(make_corpus(), ["swap", "synonym"], 0)
     assert INSTALL in str(told.value)
@@ -201,7 +198,7 @@ def test_wordnet_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 def test_nltks_own_wordnet_gives_the_same_copies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if not DEBIAN_WORDNET.is_dir():
         pytest.skip(f"no {DEBIAN_WORDNET} to make a folder of NLTK's kind from; expected apt-get install wordnet-base")
-    wanted = copies(augmented_corpus(make_corpus(), ["synonym"], 0))
+    wanted, checksums = copies(augmented_corpus(make_corpus(), ["synonym"], 0)), wordnet_checksums()
     import nltk
 
     folder = Path(shutil.copytree(DEBIAN_WORDNET, tmp_path / "corpora" / "wordnet"))
@@ -210,6 +207,33 @@ def test_nltks_own_wordnet_gives_the_same_copies(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
     monkeypatch.setattr(module, "DEBIAN_WORDNET", tmp_path / "not there")
     assert copies(augmented_corpus(make_corpus(), ["synonym"], 0)) == wanted
+    assert wordnet_checksums() == checksums
+
+
+@pytest.mark.usefixtures("wordnet", "bare_nltk")
+def test_wordnet_in_a_zip_file_has_the_same_identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As `python -m nltk.downloader wordnet` leaves it."""
+    if not DEBIAN_WORDNET.is_dir():
+        pytest.skip(f"no {DEBIAN_WORDNET} to make a zip file from; expected apt-get install wordnet-base")
+    wanted = wordnet_checksums()
+    import nltk
+
+    shutil.copytree(DEBIAN_WORDNET, tmp_path / "corpora" / "wordnet")
+    shutil.make_archive(str(tmp_path / "corpora" / "wordnet"), "zip", tmp_path / "corpora", "wordnet")
+    shutil.rmtree(tmp_path / "corpora" / "wordnet")
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    monkeypatch.setattr(module, "DEBIAN_WORDNET", tmp_path / "not there")
+    assert wordnet_checksums() == wanted
+
+
+@pytest.mark.usefixtures("wordnet")
+def test_remembered_synonyms_are_those_of_nlpaug_alone() -> None:
+    sentences = [*TRAIN, *TRAIN[::-1]]
+    plain, remembering = (synonym_augmenter(cached=cached) for cached in (False, True))
+    random.seed(0)
+    wanted = [plain.augment(sentence)[0] for sentence in sentences]
+    random.seed(0)
+    assert [remembering.substitute(sentence) for sentence in sentences] == wanted
 
 
 @pytest.mark.usefixtures("wordnet")

@@ -1,0 +1,17 @@
+"""Augmentation: changed copies of the training sentences, one operation a file."""
+
+from distilbench.prepare.augment.corpus import augmented_corpus
+from distilbench.prepare.augment.operation import Copies, Operation, same
+from distilbench.prepare.augment.recipes import OPERATIONS, RECIPES, AugmentSettings, operations, parse
+
+__all__ = [
+    "OPERATIONS",
+    "RECIPES",
+    "AugmentSettings",
+    "Copies",
+    "Operation",
+    "augmented_corpus",
+    "operations",
+    "parse",
+    "same",
+]
