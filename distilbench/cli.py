@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from distilbench.errors import InputError
-from distilbench.options import OPTIONS, RUN_OPTIONS, run_settings, with_options
+from distilbench.options import OPTIONS, RUN_OPTIONS, Data, run_settings, with_options
 
 app = typer.Typer(
     help="Find the best small sentence encoder for your data and budget.",
@@ -21,7 +21,6 @@ app = typer.Typer(
     add_completion=False,
 )
 
-Data = OPTIONS["data"][0]
 RowTeacher = Annotated[
     str | None, typer.Option(help="As for sweep; default: the one that the rows name, else all-MiniLM-L6-v2.")
 ]

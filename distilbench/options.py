@@ -14,11 +14,10 @@ from distilbench.errors import InputError
 Shared = tuple[Any, Any]
 """An annotation and a default."""
 
+Data = Annotated[Path | None, typer.Option(help="A data folder; without it the built-in demonstration corpus.")]
+
 OPTIONS: dict[str, Shared] = {
-    "data": (
-        Annotated[Path | None, typer.Option(help="A data folder; without it the built-in demonstration corpus.")],
-        None,
-    ),
+    "data": (Data, None),
     "teacher": (
         Annotated[str, typer.Option(help="An encoder's folder, hub id, or packaged name.")],
         "all-MiniLM-L6-v2",

@@ -110,7 +110,7 @@ def _firsts(
             "SELECT (SELECT count(*) FROM free), (SELECT count(*) FROM firsts)"
         ).fetchone() or (0, 0)
         sampled = f"ORDER BY one, two LIMIT {int(limit)}" if limit is not None and limit < distinct else ""
-        numbers = con.execute(f"SELECT number FROM firsts {sampled}").fetchnumpy()["number"].astype(np.int64)
+        numbers = np.asarray(con.execute(f"SELECT number FROM firsts {sampled}").fetchnumpy()["number"], np.int64)
     except duckdb.Error as error:
         if "No space left" in str(error):
             raise disk_full(work, OSError(errno.ENOSPC, "No space left on device")) from None

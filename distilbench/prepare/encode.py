@@ -23,6 +23,9 @@ reads some thousands of sentences at once."""
 Stored = Literal["float16", "float32"]
 """Precision on disk. float16 halves the files; it moved a Spearman x 100 by 0.01 at most (STS12 of all-MiniLM-L6-v2)."""
 
+Backend = Literal["torch", "onnx"]
+"""What runs the encoder."""
+
 STEP_VERSION = 1
 """Part of every fingerprint: raise it when the code below changes what it computes."""
 
@@ -60,6 +63,7 @@ def encode_corpus(
     *,
     label: str,
     stored: Stored = "float16",
+    backend: Backend = "torch",
     size: PoolSize = AS_FIT,
 ) -> tuple[ShardedArray, int]:
     """Vectors of `sentences` (rows in their order), and how many sentences had to be encoded for it (0: all found).
@@ -76,6 +80,7 @@ def encode_corpus(
         "sentences": sentences_fingerprint,
         "precision": "bfloat16 forward" if device == "cuda" else "float32 forward",
         "stored": stored,
+        **({"backend": backend} if backend != "torch" else {}),
         "shard_rows": rows,
         "step_version": STEP_VERSION,
     }

@@ -183,7 +183,11 @@ def test_a_hub_that_answers(repository: Path, tmp_path: Path) -> None:
         )
     assert done.returncode == 0, done.stderr
     mine, revision, other = map(json.loads, done.stdout.splitlines())
-    assert mine == [["one", "two", "three"], ["hf:me/mine?config=en", COMMIT], f"3 sentences (train) of commit {COMMIT}"]
+    assert mine == [
+        ["one", "two", "three"],
+        ["hf:me/mine?config=en", COMMIT],
+        f"3 sentences (train) of commit {COMMIT}",
+    ]
     assert revision == "hf:me/mine?revision=v9: the dataset has no revision 'v9'"
     assert other.startswith("hf:me/other: the hub has no such dataset")
     # What is read is the commit, not a branch that may move meanwhile.

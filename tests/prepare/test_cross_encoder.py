@@ -30,6 +30,7 @@ from distilbench.prepare.cross_encoder import (
     pairs_fingerprint,
     start_cross_encoder,
 )
+from distilbench.prepare.pool import ShardWorker
 from distilbench.prepare.prepared import LOGITS
 from distilbench.store import ArtifactStore
 from distilbench.training.loop import Trainer
