@@ -18,6 +18,34 @@ Data = Annotated[Path | None, typer.Option(help="A data folder; without it the b
 
 OPTIONS: dict[str, Shared] = {
     "data": (Data, None),
+    "text": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                help="Sentences to train on: a file, folder or glob (TSV, CSV, JSON lines, Parquet, text), or hf:NAME; "
+                "repeatable."
+            ),
+        ],
+        None,
+    ),
+    "text_column": (Annotated[str, typer.Option(help="The column of --text that holds the sentences.")], "text"),
+    "min_chars": (
+        Annotated[int, typer.Option(min=0, help="Leave out unlabelled sentences of fewer characters.")],
+        1,
+    ),
+    "max_chars": (
+        Annotated[int | None, typer.Option(min=1, help="Leave out those of more characters; default: none.")],
+        None,
+    ),
+    "skip_bad_rows": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--skip-bad-rows", help="Leave out and count bad rows of unlabelled text, instead of stopping."
+            ),
+        ],
+        False,
+    ),
     "teacher": (
         Annotated[str, typer.Option(help="An encoder's folder, hub id, or packaged name.")],
         "all-MiniLM-L6-v2",
