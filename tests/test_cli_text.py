@@ -55,7 +55,7 @@ def refused(result: Result, *wanted: str) -> None:
     assert result.stderr.startswith("error: ") and "Traceback" not in result.output
     for text in wanted:
         assert text in result.stderr, result.stderr
-    assert not Path("runs").exists() and not list(Path("store").glob("*/manifest.json"))
+    assert not Path("runs").exists() and not list(Path("store").glob("embeddings-*"))
 
 
 @pytest.mark.parametrize("command", ["sweep", "compare"])
@@ -63,7 +63,7 @@ def test_text_beside_a_data_folder(command: str, common: list[str], data_folder:
     result = invoke(command, *common, "--data", str(data_folder), "--text", "own.txt", "--max-sentences", "0")
     assert isinstance(result.exception, Reached), result.output
     assert "found      --text own.txt: 40 sentences (train)" in result.stdout
-    assert "120 distinct of 120 sentences" in result.stdout
+    assert "training on 40 distinct of 40 sentences of --text" in result.stdout
 
 
 @pytest.mark.parametrize("command", ["sweep", "compare"])
@@ -100,7 +100,7 @@ def test_other_text_is_another_run(common: list[str]) -> None:
             ["none of its 11 rows", "no column 'text'; the columns are ['s']"],
         ),
         (["--text", "own.txt", "--min-chars", "9", "--max-chars", "8"], ["--max-chars 8: below --min-chars 9"]),
-        (["--text", "own.txt", "--max-chars", "3"], ["batch_size is 8, but the corpus has only 0 training sentences"]),
+        (["--text", "own.txt", "--max-chars", "3"], ["--text own.txt: no sentence to train on"]),
         (["--text", "hf:me/mine"], ["hf:me/mine: the hub cannot be reached"]),
         (["--text", "hf:me/mine?split"], ["hf:me/mine?split: expected hf:NAME"]),
     ],
