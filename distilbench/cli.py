@@ -1,4 +1,4 @@
-"""The command line: `distilbench sweep`, `compare`, `efficiency`, `report`."""
+"""The command line: `distilbench prepare`, `sweep`, `compare`, `efficiency`, `report`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from distilbench.errors import InputError
+from distilbench.options import OPTIONS, RUN_OPTIONS, Data, run_settings, with_options
 
 app = typer.Typer(
     help="Find the best small sentence encoder for your data and budget.",
@@ -20,46 +21,11 @@ app = typer.Typer(
     add_completion=False,
 )
 
-# The options that `sweep` and `compare` share.
-Data = Annotated[Path | None, typer.Option(help="A data folder; without it the built-in demonstration corpus.")]
-Augment = Annotated[
-    str, typer.Option(help="For methods with `augmentation: true`: synonym, swap, delete, with commas between.")
-]
-Teacher = Annotated[str, typer.Option(help="An encoder's folder, hub id, or packaged name.")]
 RowTeacher = Annotated[
     str | None, typer.Option(help="As for sweep; default: the one that the rows name, else all-MiniLM-L6-v2.")
 ]
-Revision = Annotated[str | None, typer.Option(help="The teacher's revision on the hub.")]
-Prompt = Annotated[str, typer.Option(help="Text that the teacher wants before every sentence.")]
-MaxTokens = Annotated[int | None, typer.Option(min=3, help="Cut sentences here; default: the teacher's limit.")]
-Student = Annotated[
-    str,
-    typer.Option(help="Where an encoder student starts: half, layers:0,2,4 (of the teacher), folder or hub id."),
-]
 RowStudent = Annotated[str | None, typer.Option(help="As for sweep; default: the one that the rows name, else half.")]
-CrossEncoder = Annotated[
-    str | None,
-    typer.Option(help="For dse: a fine-tuned cross-encoder's folder; default: the teacher is fine-tuned on the task."),
-]
-CrossLr = Annotated[float, typer.Option(min=1e-8, max=1, help="Learning rate of that fine-tuning.")]
-CrossEpochs = Annotated[float, typer.Option(min=0.01, help="Epochs of that fine-tuning.")]
-Float32 = Annotated[bool, typer.Option("--float32", help="Store teacher embeddings in float32, not float16.")]
-Quantise = Annotated[str, typer.Option(help="Score every row also in these: int8, binary, or none.")]
-Seed = Annotated[int, typer.Option(min=0, help="Fixes everything random.")]
-Name = Annotated[str | None, typer.Option(help="The run's name; the same name continues a run.")]
-CorpusSize = Annotated[int, typer.Option(help="Training pairs of the built-in corpus.")]
-MaxPairs = Annotated[int, typer.Option(min=0, help="Similar pairs to train on at most; 0: all.")]
-MaxSentences = Annotated[int, typer.Option(min=0, help="Unlabelled sentences at most; 0: all.")]
-MaxDocuments = Annotated[int, typer.Option(min=0, help="Documents of a retrieval set at most; 0: all.")]
-MaxTriplets = Annotated[int, typer.Option(min=0, help="Triplets to train on at most; 0: all.")]
-MaxLabelled = Annotated[int, typer.Option(min=0, help="Labelled pairs of a task to train on at most; 0: all.")]
-Runs = Annotated[Path, typer.Option(help="Where runs are kept.")]
-Reports = Annotated[Path, typer.Option(help="Where leaderboards are written.")]
-Store = Annotated[Path | None, typer.Option(help="Artifact store; default: the user's cache folder.")]
-Address = Annotated[str | None, typer.Option(help="A running Ray cluster; default: Ray on this machine.")]
-Cpus = Annotated[int | None, typer.Option(min=1, help="CPUs of Ray on this machine; default: all.")]
-Dashboard = Annotated[bool, typer.Option(help="Start Ray's dashboard.")]
-GpusPerTrial = Annotated[float | None, typer.Option(min=0, help="Share of a GPU for a trial; default 0.25.")]
+Space = Annotated[Path | None, typer.Option(help="A search space; default: search_spaces/METHOD.yaml.")]
 
 
 @app.callback()
@@ -68,82 +34,34 @@ def main() -> None:
 
 
 @app.command()
+@with_options(OPTIONS, RUN_OPTIONS)
 def sweep(
     method: Annotated[str, typer.Option(help="The method, such as hpd, mcr2, ibkd or dse (README: Methods).")],
-    space: Annotated[Path | None, typer.Option(help="A search space; default: search_spaces/METHOD.yaml.")] = None,
+    space: Space = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Trials in all; default: the search space's.")] = None,
-    data: Data = None,
-    teacher: Teacher = "all-MiniLM-L6-v2",
-    revision: Revision = None,
-    prompt: Prompt = "",
-    max_tokens: MaxTokens = None,
-    student: Student = "half",
-    cross_encoder: CrossEncoder = None,
-    cross_encoder_lr: CrossLr = 2e-5,
-    cross_encoder_epochs: CrossEpochs = 3,
-    float32: Float32 = False,
-    quantise: Quantise = "int8,binary",
-    seed: Seed = 0,
-    name: Name = None,
-    corpus_size: CorpusSize = 4000,
-    max_pairs: MaxPairs = 20_000,
-    max_sentences: MaxSentences = 20_000,
-    max_documents: MaxDocuments = 20_000,
-    max_triplets: MaxTriplets = 20_000,
-    max_labelled: MaxLabelled = 20_000,
-    augment: Augment = "",
-    runs: Runs = Path("runs"),
-    reports: Reports = Path("reports"),
-    store: Store = None,
-    address: Address = None,
-    cpus: Cpus = None,
-    dashboard: Dashboard = True,
-    gpus_per_trial: GpusPerTrial = None,
+    **options: Any,
 ) -> None:
     """Sweep a method's hyper-parameters and publish the leaderboard. The same command again continues a sweep."""
     with input_errors():
-        options = _run_options(dict(locals()))
+        given = run_settings(options)
         from distilbench.config import SweepSettings
         from distilbench.pipeline import sweep as run_sweep
 
-        settings = SweepSettings(method=method, space=space, trials=trials, **options)
+        settings = SweepSettings(method=method, space=space, trials=trials, **given)
         page = run_sweep(settings, Console(soft_wrap=True))
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
 
 
 @app.command()
+@with_options(OPTIONS, RUN_OPTIONS)
 def compare(
     file: Annotated[list[Path], typer.Argument(help="Files of configurations, such as search_spaces/papers/hpd.yaml.")],
     row: Annotated[list[str] | None, typer.Option(help="Only the row of this name; may be repeated.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds for each row.")] = 3,
     steps: Annotated[int | None, typer.Option(min=1, help="Optimiser steps of one training at most.")] = None,
-    data: Data = None,
     teacher: RowTeacher = None,
-    revision: Revision = None,
-    prompt: Prompt = "",
-    max_tokens: MaxTokens = None,
     student: RowStudent = None,
-    cross_encoder: CrossEncoder = None,
-    cross_encoder_lr: CrossLr = 2e-5,
-    cross_encoder_epochs: CrossEpochs = 3,
-    float32: Float32 = False,
-    quantise: Quantise = "int8,binary",
-    seed: Seed = 0,
-    name: Name = None,
-    corpus_size: CorpusSize = 4000,
-    max_pairs: MaxPairs = 20_000,
-    max_sentences: MaxSentences = 20_000,
-    max_documents: MaxDocuments = 20_000,
-    max_triplets: MaxTriplets = 20_000,
-    max_labelled: MaxLabelled = 20_000,
-    augment: Augment = "",
-    runs: Runs = Path("runs"),
-    reports: Reports = Path("reports"),
-    store: Store = None,
-    address: Address = None,
-    cpus: Cpus = None,
-    dashboard: Dashboard = True,
-    gpus_per_trial: GpusPerTrial = None,
+    **options: Any,
 ) -> None:
     """Train named configurations (rows of a paper, or your own) over several seeds, and publish the leaderboard."""
     with input_errors():
@@ -152,43 +70,35 @@ def compare(
         written = read_configurations(file, row or ())
         teacher = chosen_encoder(written, "teacher", teacher, "all-MiniLM-L6-v2")
         student = chosen_encoder(written, "student", student, "half")
-        options = _run_options(dict(locals()))
+        given = run_settings({**options, "teacher": teacher, "student": student})
         from distilbench.config import CompareSettings
         from distilbench.pipeline import compare as run_compare
 
-        settings = CompareSettings(files=tuple(file), rows=tuple(row or ()), seeds=seeds, steps=steps, **options)
+        settings = CompareSettings(files=tuple(file), rows=tuple(row or ()), seeds=seeds, steps=steps, **given)
         page = run_compare(settings, Console(soft_wrap=True))
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
 
 
-def _run_options(given: dict[str, Any]) -> dict[str, Any]:
-    """The settings that `sweep` and `compare` share, from their options.
+@app.command()
+@with_options(OPTIONS)
+def prepare(
+    method: Annotated[
+        str | None, typer.Option(help="Prepare what a sweep of this method reads; default: what most of them do.")
+    ] = None,
+    space: Space = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write what was prepared to this file too.")] = None,
+    **options: Any,
+) -> None:
+    """Augment, encode with the teacher and tokenise, into the store where a sweep finds it. Interrupted, it goes on."""
+    with input_errors():
+        given = run_settings(options)
+        from distilbench.config import PrepareSettings
+        from distilbench.pipeline import prepare as run_prepare
+        from distilbench.store import write_json
 
-    Raises:
-        InputError: --quantise names something else than int8 and binary.
-    """
-    from distilbench.data.folder import Limits
-    from distilbench.encoder import EncoderSpec
-    from distilbench.store import default_store
-
-    quantise = [part.strip() for part in given["quantise"].split(",") if part.strip() not in ("", "none")]
-    for part in quantise:
-        if part not in ("int8", "binary"):
-            raise InputError(f"--quantise {part}: expected int8, binary, both with a comma between, or none")
-    limits = (given[f"max_{what}"] or None for what in ("pairs", "sentences", "documents", "triplets", "labelled"))
-    same = (
-        "data student cross_encoder cross_encoder_lr cross_encoder_epochs seed name corpus_size runs reports address cpus "
-        "dashboard gpus_per_trial"
-    ).split()
-    return {
-        **{key: given[key] for key in same},
-        "limits": Limits(*limits),
-        "teacher": EncoderSpec(given["teacher"], given["revision"], given["prompt"], given["max_tokens"]),
-        "vectors": "float32" if given["float32"] else "float16",
-        "quantisations": tuple(dict.fromkeys(quantise)),
-        "augment": tuple(part.strip() for part in given["augment"].split(",") if part.strip()),
-        "store": given["store"] or default_store(),
-    }
+        found = run_prepare(PrepareSettings(method=method, space=space, **given), Console(soft_wrap=True))
+        if json_file:
+            write_json(json_file, found)
 
 
 @app.command()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from distilbench.data.folder import Limits
+from distilbench.data.text import Texts, TextSettings
 from distilbench.encoder import EncoderSpec
+from distilbench.prepare.augment import AugmentSettings
+from distilbench.prepare.encode import Backend, Stored
+from distilbench.prepare.pool import AS_FIT, PoolSize
 from distilbench.records import Quantisation
 
 
@@ -19,17 +22,25 @@ class RunSettings(BaseModel):
 
     data: Path | None = None
     """A data folder; None is the built-in demonstration corpus of `corpus_size` training pairs."""
+    text: tuple[str, ...] = ()
+    """Sources of unlabelled training sentences, beside the data folder's or instead of the built-in ones."""
+    text_settings: TextSettings = TextSettings()
+    """How they, and a data folder's `unlabeled/`, are read."""
     corpus_size: int = 4000
     limits: Limits = Limits()
-    augment: tuple[str, ...] = ()
-    """Operations that make augmented sentences, for the methods that train on them."""
+    augment: AugmentSettings = AugmentSettings()
+    """How augmented sentences are made, for the methods that train on them."""
+    min_cosine: float | None = Field(default=None, ge=-1, le=1)
+    """Of an augmented sentence to its source, by the teacher; None keeps all."""
     teacher: EncoderSpec = EncoderSpec("all-MiniLM-L6-v2")
     cross_encoder: str | None = None
     """A fine-tuned cross-encoder's folder, for DSE; None fine-tunes one from the teacher's encoder."""
     cross_encoder_lr: float = Field(default=2e-5, gt=0, le=1)
     cross_encoder_epochs: float = Field(default=3, gt=0)
     """Of that fine-tuning."""
-    vectors: Literal["float16", "float32"] = "float16"
+    backend: Backend = "torch"
+    """What runs the teacher."""
+    vectors: Stored = "float16"
     """Precision in which the teacher's embeddings are stored."""
     student: str = "half"
     quantisations: tuple[Quantisation, ...] = ("int8", "binary")
@@ -40,6 +51,8 @@ class RunSettings(BaseModel):
     runs: Path = Path("runs")
     reports: Path = Path("reports")
     store: Path
+    pool: PoolSize = AS_FIT
+    """Workers that prepare data."""
     address: str | None = None
     """A Ray cluster; None starts one on this machine."""
     cpus: int | None = Field(default=None, ge=1)
@@ -47,6 +60,19 @@ class RunSettings(BaseModel):
     dashboard: bool = True
     gpus_per_trial: float | None = Field(default=None, ge=0)
     """None is a quarter of a GPU where there is one."""
+
+    @property
+    def texts(self) -> Texts:
+        """The sources and how to read them."""
+        return Texts(self.text, self.text_settings)
+
+
+class PrepareSettings(RunSettings):
+    """Everything that one `prepare` command decides."""
+
+    method: str | None = None
+    """Prepare what a sweep of it reads; None is embeddings, PCA, tokens, and augmented sentences where asked for."""
+    space: Path | None = None
 
 
 class SweepSettings(RunSettings):

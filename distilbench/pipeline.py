@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from distilbench.config import CompareSettings, RunSettings, SweepSettings
+from distilbench.config import CompareSettings, PrepareSettings, RunSettings, SweepSettings
 from distilbench.configurations import Configuration, complete, read_configurations
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import folder_corpus
 from distilbench.data.needs import Needs
+from distilbench.data.training_text import with_text
 from distilbench.encoder import EncoderSpec, transformer_config
 from distilbench.errors import InputError
 from distilbench.methods import get_method
-from distilbench.methods.method import Method
-from distilbench.prepare.augment import augmented_corpus
-from distilbench.prepare.cross_encoder import (
-    CrossEncoderParams,
-    cross_encoder_artifact,
-    cross_encoder_scores,
-    logits_artifact,
-)
-from distilbench.prepare.encode import encode_corpus
-from distilbench.prepare.pca import pca_artifact
-from distilbench.prepare.prepared import load_prepared, save_prepared
-from distilbench.prepare.tokens import tokens_artifact
-from distilbench.records import Score, ScoreRecord, TrialRecord, read_records
+from distilbench.prepare.augment import operations
+from distilbench.prepare.prepared import load_prepared
+from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.cluster import ray_cluster, trial_resources, wait_for_idle
 from distilbench.search.space import Budget, SearchSpace, load_space
 from distilbench.search.study import best_per_dimension, open_study, queue_trials, sqlite_url, trial_params
 from distilbench.search.sweep import discard_checkpoints, run_trials
 from distilbench.store import ArtifactStore, claim_folder, fingerprint
-from distilbench.student import check_student, is_layers, student_source
+from distilbench.student import check_student, is_layers
 
 SWEEP_GROWS = frozenset({"trials"})
 NO_LIMIT = 10**9
@@ -54,17 +45,10 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
         InputError: bad input, found before anything is written.
     """
     method = get_method(settings.method)
-    check_encoders(settings, [method])
-    native = method.native_dim(settings.teacher, settings.student)
-    path = space_path(settings)
-    space = load_space(path, settings.method, method.params_type, native)
+    check_encoders(settings, trains_encoder=method.trains_encoder)
+    space, corpus = searched(settings, settings.method, settings.space, console)
     if settings.trials:
         space = space.model_copy(update={"budget": space.budget.model_copy(update={"trials": settings.trials})})
-    corpus = load_corpus(settings, method.needs(space.possible), console)
-    try:
-        method.check_corpus(space.possible, corpus, native)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
     run = settings.runs / run_name(settings, settings.method, corpus)
     with one_writer(run):
         claim_folder(run, sweep_config(settings, space, corpus), may_change=SWEEP_GROWS)
@@ -79,7 +63,11 @@ def _sweep(settings: SweepSettings, space: SearchSpace, corpus: Corpus, run: Pat
 
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
         method = get_method(settings.method)
-        prepared, cross = prepare(settings, corpus, [method], method.needs_logits(space.possible), run, console)
+        needs = method.needs(space.possible)
+        wanted = Wanted(needs.augmentation, method.trains_encoder, method.needs_logits(space.possible))
+        made = prepare_corpus(settings, corpus, wanted, console)
+        prepared = run / "prepared"
+        made.save(prepared, settings)
         study = open_study(sqlite_url(run / "study.db"), run.name, settings.seed)
         queue_trials(study, space, space.budget.trials)
         resources = trial_resources(settings.gpus_per_trial)
@@ -89,8 +77,8 @@ def _sweep(settings: SweepSettings, space: SearchSpace, corpus: Corpus, run: Pat
         if not best:
             reasons = sorted({str(t.user_attrs.get("reason")) for t in study.trials})
             raise InputError(f"{run}: none of {len(study.trials)} trials was completed: {'; '.join(reasons[:3])}")
-        board = Leaderboard(run, load_prepared(prepared.resolve()), corpus, settings.quantisations, console)
-        scores = board.references(space.dimensions, settings.seed, cross)
+        board = Leaderboard(run, load_prepared(prepared.resolve()), made.corpus, settings.quantisations, console)
+        scores = board.references(space.dimensions, settings.seed, made.scores)
         jobs = []
         for d, trial in best.items():
             params = trial_params(trial, space)
@@ -105,7 +93,49 @@ def _sweep(settings: SweepSettings, space: SearchSpace, corpus: Corpus, run: Pat
     if missing:
         console.print(f"No trial of output dimension {', '.join(map(str, missing))} was completed")
     discard_checkpoints(run, keep={trial.number for trial in best.values()})
-    return _report(settings, corpus, run, [*scores, *found])
+    return _report(settings, made.corpus, run, [*scores, *found])
+
+
+def searched(settings: RunSettings, name: str, given: Path | None, console: Console) -> tuple[SearchSpace, Corpus]:
+    """The search space of a method (`given` or its own), and a corpus that has what it needs.
+
+    Raises:
+        InputError: either cannot be used.
+    """
+    method, path = get_method(name), space_path(name, given)
+    native = method.native_dim(settings.teacher, settings.student)
+    space = load_space(path, name, method.params_type, native)
+    corpus = load_corpus(settings, method.needs(space.possible), console)
+    try:
+        method.check_corpus(space.possible, corpus, native)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return space, corpus
+
+
+def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
+    """Everything that trials read, into the store; where it is and how large, JSON-able.
+
+    Raises:
+        InputError: bad input, found before anything is written; or the disk is full.
+    """
+    method = get_method(settings.method) if settings.method else None
+    tokens = method is None or method.trains_encoder
+    check_encoders(settings, trains_encoder=tokens)
+    augmentation = bool(settings.augment.operations)
+    if method is None:
+        corpus = load_corpus(settings, Needs(augmentation=augmentation), console)
+        wanted = Wanted(augmentation, tokens, logits=False)
+    else:
+        space, corpus = searched(settings, str(settings.method), settings.space, console)
+        needs = method.needs(space.possible)
+        wanted = Wanted(needs.augmentation, tokens, method.needs_logits(space.possible))
+    with ray_cluster(settings.address, settings.cpus, settings.dashboard):
+        made = prepare_corpus(settings, corpus, wanted, console)
+    found = made.described()
+    for name, artifact in found["artifacts"].items():
+        console.print(f"{name:<12} {artifact['bytes'] / 1e6:>10,.1f} MB  {artifact['path']}", markup=False)
+    return found
 
 
 def compare(settings: CompareSettings, console: Console) -> Path:
@@ -117,7 +147,7 @@ def compare(settings: CompareSettings, console: Console) -> Path:
     written = read_configurations(settings.files, settings.rows)
     rows = [complete(path, row, settings.teacher, settings.student) for path, row in written]
     methods = list(dict.fromkeys(get_method(row.method) for row in rows))
-    check_encoders(settings, methods)
+    check_encoders(settings, trains_encoder=any(method.trains_encoder for method in methods))
     needs = Needs()
     for row in rows:
         needs |= get_method(row.method).needs(row.possible)
@@ -154,22 +184,30 @@ def _compare(
             key = fingerprint([row.name, row.method, row.params, seed, budget.steps])[:16]
             jobs.append(Job(candidate, budget, run.resolve(), run.resolve() / "trials" / key, f"students/{key}"))
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
-        methods = [get_method(row.method) for row in rows]
-        logits = any(method.needs_logits(row.possible) for method, row in zip(methods, rows, strict=True))
-        prepared, cross = prepare(settings, corpus, methods, logits, run, console)
+        methods = [(get_method(row.method), row) for row in rows]
+        wanted = Wanted(
+            augmentation=any(method.needs(row.possible).augmentation for method, row in methods),
+            tokens=any(method.trains_encoder for method, _ in methods),
+            logits=any(method.needs_logits(row.possible) for method, row in methods),
+        )
+        made = prepare_corpus(settings, corpus, wanted, console)
+        prepared = run / "prepared"
+        made.save(prepared, settings)
         resources = trial_resources(settings.gpus_per_trial)
         console.print(f"{len(jobs)} trainings; {resources.explanation}")
         wait_for_idle(resources)
-        board = Leaderboard(run, load_prepared(prepared.resolve()), corpus, settings.quantisations, console)
+        board = Leaderboard(run, load_prepared(prepared.resolve()), made.corpus, settings.quantisations, console)
         found, failures = board.students(jobs, prepared.resolve(), resources)
         dimensions = sorted({record.dim for record in found})
-        scores = board.references(dimensions, settings.seed, cross)
+        scores = board.references(dimensions, settings.seed, made.scores)
     for failure in failures:
         console.print(
             f"failed: {failure.job.candidate.configuration}, seed {failure.job.candidate.seed}: {failure.failed}",
             markup=False,
         )
-    return _report(settings, corpus, run, [*scores, *found], [line for row in rows for line in published_lines(row)])
+    return _report(
+        settings, made.corpus, run, [*scores, *found], [line for row in rows for line in published_lines(row)]
+    )
 
 
 def published_lines(row: Configuration) -> list[str]:
@@ -191,53 +229,15 @@ def _report(
     return write_report([*scores, *trials], settings.reports / run.name, title=run.name, notes=notes)
 
 
-def prepare(
-    settings: RunSettings, corpus: Corpus, methods: Sequence[type[Method]], logits: bool, run: Path, console: Console
-) -> tuple[Path, list[Score]]:
-    """Everything that trials read, made or found in the store: teacher embeddings, PCA, tokens and, with `logits`, those of
-    a cross-encoder on the corpus's pair task. Returns the folder, and the cross-encoder's own scores."""
-    store = ArtifactStore(settings.store)
-    vectors, encoded = encode_corpus(
-        corpus.sentences,
-        corpus.sentences_fingerprint,
-        settings.teacher,
-        store,
-        label="Teacher encoding",
-        stored=settings.vectors,
-    )
-    console.print(f"Teacher {settings.teacher.title}: {encoded} of {len(corpus.sentences)} sentences encoded now")
-    pca = pca_artifact(vectors, corpus.train, store)
-    tokens = None
-    if any(method.trains_encoder for method in methods):
-        source = student_source(settings.student, settings.teacher)
-        tokens = tokens_artifact(corpus.sentences, corpus.sentences_fingerprint, source, store)
-    prepared = run / "prepared"
-    task = corpus.pair_tasks[0] if corpus.pair_tasks else None
-    artifact, scores = None, []
-    if task is not None and logits:
-        if settings.cross_encoder:
-            cross = Path(settings.cross_encoder)
-        else:
-            start = replace(settings.teacher, prompt="", max_tokens=None)
-            params = CrossEncoderParams(lr=settings.cross_encoder_lr, epochs=settings.cross_encoder_epochs)
-            cross = cross_encoder_artifact(task, corpus.sentences, start, params, settings.seed, store)
-        artifact = logits_artifact(task, corpus.sentences, cross, store)
-        scores = cross_encoder_scores(task, corpus.sentences, cross, store)
-        told = ", ".join(f"{s.split} {s.metric} {s.value:.2f}" for s in scores)
-        console.print(f"Cross-encoder on {task.name}: {told}; its folder: {cross}", markup=False)
-    save_prepared(prepared, corpus, settings.teacher, settings.student, vectors, pca, tokens, task, artifact)
-    return prepared, scores
-
-
-def space_path(settings: SweepSettings) -> Path:
+def space_path(method: str, given: Path | None) -> Path:
     """The search space: the one given, else `search_spaces/METHOD.yaml` here or in the checkout of this package.
 
     Raises:
         InputError: there is none.
     """
-    if settings.space is not None:
-        return settings.space
-    name = f"{settings.method}.yaml"
+    if given is not None:
+        return given
+    name = f"{method}.yaml"
     places = [Path("search_spaces") / name, Path(__file__).resolve().parents[1] / "search_spaces" / name]
     for place in places:
         if place.exists():
@@ -254,11 +254,12 @@ def load_corpus(settings: RunSettings, needs: Needs, console: Console) -> Corpus
         InputError: the folder is unusable, or lacks what the methods need.
     """
     if settings.data:
-        corpus = folder_corpus(settings.data, settings.limits, needs)
+        corpus = folder_corpus(settings.data, settings.limits, needs, settings.texts)
     else:
-        corpus = builtin_corpus(settings.corpus_size, needs=needs)
-    if needs.augmentation and settings.augment:
-        corpus = augmented_corpus(corpus, settings.augment, settings.seed)
+        corpus = builtin_corpus(settings.corpus_size, needs=needs, own_text=bool(settings.text))
+    corpus = with_text(corpus, settings.texts, settings.limits.sentences, ArtifactStore(settings.store))
+    if needs.augmentation and not settings.augment.operations:
+        raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)
     for line in corpus.found:
         console.print(f"  found      {line}", markup=False)
@@ -267,7 +268,7 @@ def load_corpus(settings: RunSettings, needs: Needs, console: Console) -> Corpus
     return corpus
 
 
-def check_encoders(settings: RunSettings, methods: Sequence[type[Method]]) -> None:
+def check_encoders(settings: RunSettings, *, trains_encoder: bool) -> None:
     """What can be known of teacher and student before anything is read.
 
     Raises:
@@ -282,7 +283,7 @@ def check_encoders(settings: RunSettings, methods: Sequence[type[Method]]) -> No
         raise InputError(
             f"--cross-encoder {settings.cross_encoder}: no such folder; expected a fine-tuned cross-encoder"
         )
-    if any(method.trains_encoder for method in methods):
+    if trains_encoder:
         check_student(settings.student, settings.teacher)
         if not is_layers(settings.student):
             EncoderSpec(settings.student).check_tokenizer("student")
@@ -302,8 +303,13 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
     """What the numbers of any run depend on, JSON-able."""
     student = settings.student if is_layers(settings.student) else fingerprint(EncoderSpec(settings.student).identity())
     cross = settings.cross_encoder or [settings.cross_encoder_lr, settings.cross_encoder_epochs]
+    augment = {
+        "operations": [{"name": o.name, **o.identity()} for o in operations(settings.augment)],
+        "min_cosine": settings.min_cosine,
+    }
     return {
         **({"cross_encoder": cross} if corpus.pair_tasks else {}),
+        **({"augment": augment} if settings.augment.operations else {}),
         "corpus": corpus.name,
         "corpus_fingerprint": corpus.fingerprint,
         "teacher": settings.teacher.title,

@@ -8,6 +8,7 @@ A killed writer leaves `KIND-FINGERPRINT.partial/`, whose finished shards the ne
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -19,12 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
+import rich
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from distilbench.errors import InputError
 
 MANIFEST = "manifest.json"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Of a disk, and of a user's share of it."""
 
 
 def default_store() -> Path:
@@ -45,22 +49,44 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def array_sha256(array: NDArray[Any]) -> str:
+    """SHA-256 of an array's bytes."""
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; renamed to `path` when the block ends well, deleted otherwise."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    """A temporary path beside `path` to write to; renamed to `path` when the block ends well, deleted otherwise.
+
+    Raises:
+        InputError: the disk is full.
+    """
+    temporary = path
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         # mkstemp makes files for the owner alone; an artifact has the permissions of any new file.
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
+    except OSError as error:
+        if error.errno in FULL or "requested and" in str(error):  # NumPy's, which has no number
+            raise disk_full(path, error) from None
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary != path:
+            temporary.unlink(missing_ok=True)
+
+
+def disk_full(path: Path, error: OSError) -> InputError:
+    """What to tell the user when `path` could not be written whole."""
+    return InputError(
+        f"{path}: {error.strerror or 'No space left on device'}; what is finished is kept: make room, then repeat the command"
+    )
 
 
 def _umask() -> int:
@@ -127,20 +153,21 @@ class ArtifactStore:
     def find(self, kind: str, parts: dict[str, Any]) -> Path | None:
         """The finished artifact, its shards verified against the manifest; None when there is none.
 
-        A damaged shard is removed and the artifact demoted to `.partial`, so that only that shard is made again.
+        A damaged shard is named, removed, and the artifact demoted to `.partial`, so that only that shard is made again.
         """
         path = self.path(kind, parts)
         if not path.exists():
             return None
         if not _damaged(path):
             return path
-        with self._lock(path):
+        with _locked(path):
             if not path.exists():
                 return None
             damaged = _damaged(path)  # again: another process may have repaired it
             if not damaged:
                 return path
             for name in damaged:
+                rich.print(f"{path / name}: not what was written (its checksum differs), so it is made again")
                 (path / name).unlink(missing_ok=True)
             remove_folder(_partial(path))
             path.rename(_partial(path))
@@ -161,7 +188,7 @@ class ArtifactStore:
             return found
         path = self.path(kind, parts)
         self.root.mkdir(parents=True, exist_ok=True)
-        with self._lock(path):
+        with _locked(path):
             if (path / MANIFEST).exists():  # another process finished it while this one waited
                 return path
             partial = _partial(path)
@@ -181,8 +208,20 @@ class ArtifactStore:
             partial.rename(path)
         return path
 
-    def _lock(self, path: Path) -> FileLock:
-        return FileLock(str(path) + ".lock")
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """The artifact's lock, which dies with its process; the user is told where another process has it."""
+    lock = FileLock(str(path) + ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        rich.print(f"{path.name}: another process is making it; waiting for that")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _partial(path: Path) -> Path:

@@ -32,7 +32,8 @@ def python(*arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[s
         (["platform.sweep", "--help"], ["--method", "--teacher", "--store"]),
         (["platform.compare", "--help"], ["file", "--row", "--seeds", "--quantise"]),
         (["platform.report", "--help"], ["--out"]),
-        (["distilbench", "--help"], ["sweep", "compare", "report"]),
+        (["platform.prepare", "--help"], ["--augment", "--min-cosine", "--text", "--store"]),
+        (["distilbench", "--help"], ["prepare", "sweep", "compare", "report"]),
     ],
 )
 def test_help(arguments: list[str], wanted: list[str]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from distilbench import store as store_module
 from distilbench.errors import InputError
@@ -337,8 +338,22 @@ def test_of_two_processes_one_makes_and_the_other_waits(tmp_path: Path) -> None:
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [process.communicate(timeout=60)[0].strip() for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
-    assert outputs == [str(ArtifactStore(root).path("vectors", PARTS))] * 2
+    assert [out.splitlines()[-1] for out in outputs] == [str(ArtifactStore(root).path("vectors", PARTS))] * 2
     assert Path(f"{root}.log").read_text() == ",".join(NAMES) + "\n"
+
+
+def test_who_waits_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, maker = ArtifactStore(tmp_path).path("vectors", PARTS), Maker()
+    with FileLock(f"{path}.lock"):
+        thread = threading.Thread(target=build, args=(tmp_path, maker))
+        thread.start()
+        said, deadline = "", time.monotonic() + 30
+        while "waiting" not in said and time.monotonic() < deadline:
+            time.sleep(0.01)
+            said += capsys.readouterr().out
+        assert f"{path.name}: another process is making it; waiting" in " ".join(said.split()) and not maker.calls
+    thread.join(timeout=30)
+    assert maker.calls == [NAMES] and path.exists()
 
 
 def test_two_threads_that_find_the_same_damage_repair_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

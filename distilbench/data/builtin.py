@@ -28,7 +28,7 @@ _PAIRS_PER_MEANING = 3  # a meaning is said in three ways
 _SINGLES_PER_PAIR = 1 / 8  # training sentences without a partner
 
 
-def builtin_corpus(size: int = 4000, seed: int = 0, needs: Needs = NO_NEEDS) -> Corpus:
+def builtin_corpus(size: int = 4000, seed: int = 0, needs: Needs = NO_NEEDS, *, own_text: bool = False) -> Corpus:
     """The demonstration corpus, the same for the same arguments on any machine.
 
     `size` is the number of similar training pairs; the dev and test sets do not depend on it. They are "DEMO-STS"
@@ -36,26 +36,32 @@ def builtin_corpus(size: int = 4000, seed: int = 0, needs: Needs = NO_NEEDS) -> 
     meaning), and "demo-questions" (300 queries, 2,500 documents), each as "dev" and "test". Where `needs` asks for them,
     `size` triplets and the pair tasks of `builtin_pairs` come after that.
 
+    With `own_text` it has no similar pairs and single sentences to train on: others take their place.
+
     Raises InputError where `size` is below 1 or above `largest_size()`, or where there is no such pair task.
     """
-    return assemble(size, seed, needs)[0]
+    return assemble(size, seed, needs, own_text=own_text)[0]
 
 
-def assemble(size: int, seed: int, needs: Needs = NO_NEEDS) -> tuple[Corpus, dict[str, Meaning]]:
-    """`builtin_corpus(size, seed, needs)` and the meaning of each of its sentences. Raises InputError as that does."""
+def assemble(
+    size: int, seed: int, needs: Needs = NO_NEEDS, *, own_text: bool = False
+) -> tuple[Corpus, dict[str, Meaning]]:
+    """The arguments' `builtin_corpus` and the meaning of each of its sentences. Raises InputError as that does."""
     tasks = needs.distinct_tasks(DEMO_TASKS)
     if not 1 <= size <= largest_size():
         raise InputError(
             f"built-in corpus: size is {size}, expected a number of training pairs from 1 to {largest_size()}"
         )
     writer = Writer()
-    builder = CorpusBuilder(NAME, demonstration=True)
-    _add_training(builder, writer, size, Random(f"{seed} train"))
+    builder = CorpusBuilder(f"{NAME}, own text" if own_text else NAME, demonstration=True)
+    if not own_text:
+        _add_training(builder, writer, size, Random(f"{seed} train"))
     for split in ("dev", "test"):
         for group, (frame, count) in _STS_PAIRS.items():
             _add_sts(builder, writer, group, split, frame, count, Random(f"{seed} {group} {split}"))
         _add_questions(builder, writer, split, Random(f"{seed} questions {split}"))
-    builder.found.append(f"{NAME}: {size} similar training pairs, seed {seed}; generated text, no published benchmark")
+    trained = "no training pairs" if own_text else f"{size} similar training pairs"
+    builder.found.append(f"{NAME}: {trained}, seed {seed}; generated text, no published benchmark")
     if needs.triplets:
         add_triplets(builder, writer, _pools("train")["scene"], size, Random(f"{seed} triplets"))
     for task in tasks:

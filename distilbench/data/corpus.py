@@ -80,8 +80,23 @@ class PairTask:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """Augmented sentences, which are not among the training rows: their rows, the row of each one's source, and the
+    number in `names` of the operation that made it."""
+
+    rows: Rows
+    source: Rows
+    operation: NDArray[np.int8]
+    names: tuple[str, ...]
+
+
+_NO_ROWS = np.empty(0, dtype=np.int64)
+NO_COPIES = Copies(_NO_ROWS, _NO_ROWS, _NO_ROWS.astype(np.int8), ())
+
+
+@dataclass(frozen=True)
 class Corpus:
-    """Everything a sweep reads, with all text in `sentences` (N distinct strings).
+    """Everything a sweep reads, with all text in `sentences` (N distinct strings, in memory or a `SentenceFile`).
 
     `train` are the rows that students may train on, `pairs_P2` the similar pairs (duplicates, paraphrases) among
     them, `triplets_T3` anchors with an entailed and a contradicting sentence. `found` and `missing` are lines for the
@@ -89,7 +104,7 @@ class Corpus:
     """
 
     name: str
-    sentences: tuple[str, ...]
+    sentences: Sequence[str]
     train: Rows
     pairs_P2: Rows
     sts: tuple[StsSet, ...]
@@ -99,8 +114,7 @@ class Corpus:
     demonstration: bool = False
     triplets_T3: Rows = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
     pair_tasks: tuple[PairTask, ...] = ()
-    augmented: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """Rows of sentences made from the training sentences, which are not among `train`."""
+    copies: Copies = field(default_factory=lambda: NO_COPIES)
 
     @functools.cached_property
     def sentences_fingerprint(self) -> str:
@@ -127,8 +141,8 @@ class Corpus:
                 digest.update(column.tobytes() + b"|")
         if len(self.triplets_T3):
             digest.update(b"triplets" + self.triplets_T3.tobytes())
-        if len(self.augmented):
-            digest.update(b"augmented" + self.augmented.tobytes())
+        if len(self.copies.rows):
+            digest.update(b"augmented" + self.copies.rows.tobytes())
         for pair_task in self.pair_tasks:
             digest.update(json.dumps([pair_task.name, pair_task.kind, pair_task.classes]).encode())
             for name, split in sorted(pair_task.splits.items()):

@@ -5,23 +5,35 @@ quora/pairs.tsv[.gz]                     question1 question2 is_duplicate split
 quora/corpus.tsv[.gz]                    doc_id text is_beir_query
 quora/retrieval/{queries,qrels}.SPLIT.tsv   query_id text; query_id doc_id score
 cqadupstack/*.dup_pairs.tsv              is_duplicate title1 title2
-unlabeled/*.tsv[.gz]                     text
+unlabeled/*                              text           TSV, CSV, JSON lines, Parquet, or a sentence a line (`columns`)
 
-Triplets and labelled pair tasks are read only where a method needs them: see `triplets` and `pair_tasks`.
+SentEval's folder, which has another layout, is known by its `downstream/`: see `senteval`. Triplets and labelled
+pair tasks are read only where a method needs them: see `triplets` and `pair_tasks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from distilbench.data.columns import format_of
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.needs import NO_NEEDS, Needs
 from distilbench.data.pair_tasks import FORMATS, SPLITS, add_pair_tasks, read_pair_task
+from distilbench.data.senteval import (
+    DEV_EXPECTED,
+    TRAINING_EXPECTED,
+    is_senteval,
+    read_senteval_sts,
+    read_senteval_task,
+    senteval_training,
+)
 from distilbench.data.tables import either, sample
+from distilbench.data.text import NO_TEXTS, Texts, TextStream, open_text
 from distilbench.data.triplets import add_triplets
 from distilbench.data.tsv import flag, number, read_tsv, sentence
+from distilbench.data.unlabelled import draw, only_text
 from distilbench.errors import InputError
 
 STS_EXPECTED = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB.dev", "STSB.test", "SICK.test")
@@ -43,8 +55,11 @@ class Limits:
     labelled: int | None = 20_000
 
 
-def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS) -> Corpus:
+def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Texts = NO_TEXTS) -> Corpus:
     """Read `root`; evaluation sentences are kept out of the training ones.
+
+    The settings of `texts` are for `unlabeled/`; its sources are read elsewhere (`training_text`): with them a folder need
+    not have training text.
 
     These are the sentences of STS dev and test sets, retrieval queries, and the sentences of dev and test sets of the
     pair tasks in `needs`. What `needs` adds comes after the sentences of a corpus without needs.
@@ -57,32 +72,46 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS) -> Corpus
         raise InputError(f"--data {root}: no such folder")
     task_names = needs.distinct_tasks(FORMATS)
     builder = CorpusBuilder(name=root.resolve().name)
-    _read_sts(root / "sts", builder)
-    evaluation = set(builder.sentences)
-    for split in ("dev", "test"):
-        evaluation |= _read_quora_retrieval(root / "quora", split, limits, builder)
-    pairs = [*_quora_pairs(root / "quora", builder), *_duplicate_titles(root / "cqadupstack", builder)]
-    sentences = _unlabelled(root / "unlabeled", builder)
-    tasks = [read_pair_task(root, name) for name in task_names]
+    streams: dict[str, TextStream] = {}
+    training: list[str] = []
+    pairs: list[tuple[str, str]] = []
+    if is_senteval(root):
+        read_senteval_sts(root, builder)
+        evaluation = set(builder.sentences)
+        training = [] if texts.sources else senteval_training(root, builder)
+        tasks = [read_senteval_task(root, name) for name in task_names]
+    else:
+        _read_sts(root / "sts", builder)
+        evaluation = set(builder.sentences)
+        for split in ("dev", "test"):
+            evaluation |= _read_quora_retrieval(root / "quora", split, limits, builder)
+        pairs = [*_quora_pairs(root / "quora", builder), *_duplicate_titles(root / "cqadupstack", builder)]
+        streams = _unlabelled(root / "unlabeled", texts, builder)
+        tasks = [read_pair_task(root, name) for name in task_names]
     asked = evaluation.union(*(task.evaluation for task in tasks))
-    _add_training(builder, pairs, sentences, evaluation, asked, limits)
+    _add_training(builder, pairs, [training, *map(only_text, streams.values())], evaluation, asked, limits)
+    builder.found += [f"{name}: {stream.told()}" for name, stream in streams.items()]
     add_pair_tasks(tasks, limits.labelled, asked, builder)
     if needs.triplets:
         add_triplets(root, limits.triplets, asked, builder)
     corpus = builder.build()
+    _check_usable(root, corpus, own_text=bool(texts.sources))
+    return corpus
+
+
+def _check_usable(root: Path, corpus: Corpus, *, own_text: bool) -> None:
     if not corpus.sts and not corpus.retrieval and not len(corpus.train):
         raise InputError(
             f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (see the README for the layout)"
         )
+    senteval = is_senteval(root)
     if not any(s.split == "dev" for s in corpus.sts):
-        raise InputError(
-            f"--data {root}: no dev STS set to select by; expected sts/STSB.dev.tsv or another sts/NAME.dev.tsv"
-        )
-    if not len(corpus.train):
-        raise InputError(
-            f"--data {root}: nothing to train on; expected quora/pairs.tsv, cqadupstack/*.dup_pairs.tsv or unlabeled/*.tsv"
-        )
-    return corpus
+        expected = DEV_EXPECTED if senteval else "sts/STSB.dev.tsv or another sts/NAME.dev.tsv"
+        raise InputError(f"--data {root}: no dev STS set to select by; expected {expected}")
+    if not len(corpus.train) and not own_text:
+        own = "quora/pairs.tsv, cqadupstack/*.dup_pairs.tsv, unlabeled/*.tsv"
+        expected = TRAINING_EXPECTED if senteval else own
+        raise InputError(f"--data {root}: nothing to train on; expected {expected}, or --text")
 
 
 def _read_sts(folder: Path, builder: CorpusBuilder) -> None:
@@ -182,41 +211,36 @@ def _duplicate_titles(folder: Path, builder: CorpusBuilder) -> list[tuple[str, s
     return pairs
 
 
-def _unlabelled(folder: Path, builder: CorpusBuilder) -> list[str]:
-    texts: dict[str, None] = {}
-    files = [p for p in sorted(folder.glob("*")) if p.name.endswith((".tsv", ".tsv.gz"))]
-    for path in files:
-        before = len(texts)
-        texts.update((sentence(path, row, "text", text), None) for row, (text,) in read_tsv(path, ("text",)))
-        builder.found.append(f"unlabeled/{path.name}: {len(texts) - before} sentences (train)")
+def _unlabelled(folder: Path, texts: Texts, builder: CorpusBuilder) -> dict[str, TextStream]:
+    files = [p for p in sorted(folder.glob("*")) if format_of(p)]
     if not files:
         builder.missing.append("unlabeled/*.tsv")
-    return list(texts)
+    settings = replace(texts.settings, column="text")
+    return {f"unlabeled/{path.name}": open_text(str(path), settings) for path in files}
 
 
 def _add_training(
     builder: CorpusBuilder,
     pairs: Sequence[tuple[str, str]],
-    sentences: Sequence[str],
+    sentences: Iterable[Iterable[str]],
     evaluation: set[str],
     asked: set[str],
     limits: Limits,
 ) -> None:
     clean_pairs = [p for p in pairs if p[0] != p[1] and not evaluation.intersection(p)]
-    clean_sentences = [s for s in sentences if s not in evaluation]
     drawn_pairs = sample(clean_pairs, limits.pairs)
-    drawn_sentences = sample(clean_sentences, limits.sentences)
+    drawn = draw(sentences, evaluation, limits.sentences)
     # Everything drawn gets its row before the pair tasks take from it: the sentences stay those of a corpus without them.
-    for texts in ([p[0] for p in drawn_pairs], [p[1] for p in drawn_pairs], drawn_sentences):
+    for texts in ([p[0] for p in drawn_pairs], [p[1] for p in drawn_pairs], drawn.sentences):
         builder.rows(texts)
     used_pairs = [p for p in drawn_pairs if not asked.intersection(p)]
-    used_sentences = [s for s in drawn_sentences if s not in asked]
+    used_sentences = [s for s in drawn.sentences if s not in asked]
     builder.train_pairs([p[0] for p in used_pairs], [p[1] for p in used_pairs])
     builder.train_on(used_sentences)
-    dropped = len(pairs) - len(clean_pairs) + len(sentences) - len(clean_sentences)
-    dropped += len(drawn_pairs) - len(used_pairs) + len(drawn_sentences) - len(used_sentences)
+    dropped = len(pairs) - len(clean_pairs) + drawn.dropped
+    dropped += len(drawn_pairs) - len(used_pairs) + len(drawn.sentences) - len(used_sentences)
     builder.found.append(
-        f"training on {len(used_pairs)} of {len(clean_pairs)} pairs and {len(used_sentences)} of {len(clean_sentences)} "
+        f"training on {len(used_pairs)} of {len(clean_pairs)} pairs and {len(used_sentences)} distinct of {drawn.clean} "
         f"sentences; {dropped} left out (identical pairs, or text that a dev or test set asks about)"
     )
 

@@ -134,6 +134,15 @@ def read_pair_task(root: Path, name: str) -> LabelledPairs:
     for split in ("train", "dev"):
         if split not in splits:
             raise InputError(f"--data {root}: pair task {name} has no {split} set; expected {_expected(form, split)}")
+    return labelled_pairs(root, name, splits)
+
+
+def labelled_pairs(root: Path, name: str, splits: Mapping[str, LabelledSplit]) -> LabelledPairs:
+    """The task of splits that were read from `root`, of which "train" and "dev" must be there.
+
+    Raises:
+        InputError: a split has fewer than two different labels.
+    """
     held_out = {frozenset(p[:2]) for split, found in splits.items() if split != "train" for p in found.pairs}
     training = [p for p in splits["train"].pairs if frozenset(p[:2]) not in held_out]
     for split, found in splits.items():

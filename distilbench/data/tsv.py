@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from distilbench.data.lines import decoded, read_lines
 from distilbench.errors import InputError
 
 
@@ -18,25 +17,37 @@ def read_tsv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str
         InputError: the file is not UTF-8 or not gzip, a column is absent from the header, or a row has another number
             of fields than the header.
     """
-    row = 1
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            header = file.readline().decode("utf-8-sig").rstrip("\r\n").split("\t")
-            absent = [c for c in columns if c not in header]
-            if absent:
-                raise InputError(f"{path}, row 1: no column {absent[0]!r}; the header is {header}")
-            positions = [header.index(c) for c in columns]
-            for row, line in enumerate(file, start=2):
-                fields = line.decode().rstrip("\r\n").split("\t")
-                if len(fields) != len(header):
-                    raise InputError(
-                        f"{path}, row {row}: {len(fields)} fields, expected {len(header)} as in the header"
-                    )
-                yield row, [fields[p] for p in positions]
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}, row {row}: not UTF-8 ({error.reason} at byte {error.start} of the row)") from None
-    except (EOFError, OSError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read after row {row}: {error}") from None
+    for row, fields in tsv_rows(path, columns):
+        if isinstance(fields, InputError):
+            raise fields
+        yield row, fields
+
+
+def tsv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str] | InputError]]:
+    """As `read_tsv`, but a bad row is given as its InputError, and reading can go on behind it.
+
+    Raises:
+        InputError: the file cannot be read, or a column is absent from the header.
+    """
+    lines = read_lines(path)
+    first = decoded(path, 1, next(lines, (1, b""))[1])
+    if isinstance(first, InputError):
+        raise first
+    header = first.split("\t")
+    absent = [c for c in columns if c not in header]
+    if absent:
+        raise InputError(f"{path}, row 1: no column {absent[0]!r}; the header is {header}")
+    positions = [header.index(c) for c in columns]
+    for row, line in lines:
+        text = decoded(path, row, line)
+        if isinstance(text, InputError):
+            yield row, text
+            continue
+        fields = text.split("\t")
+        if len(fields) != len(header):
+            yield row, InputError(f"{path}, row {row}: {len(fields)} fields, expected {len(header)} as in the header")
+        else:
+            yield row, [fields[p] for p in positions]
 
 
 def sentence(path: Path, row: int, column: str, value: str) -> str:

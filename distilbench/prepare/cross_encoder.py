@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,7 +37,7 @@ from distilbench.errors import InputError
 from distilbench.evaluation.pairs import pair_metrics, pair_scores
 from distilbench.methods.method import Learner, Phase, TrainedParams, check_enough, epoch_steps
 from distilbench.methods.parts.pair_head import OUTPUTS, label_loss, unit_target
-from distilbench.prepare.encode import run_pool
+from distilbench.prepare.pool import AS_FIT, PoolSize, ShardTask, run_pool
 from distilbench.prepare.prepared import LOGITS
 from distilbench.records import Score
 from distilbench.store import (
@@ -442,35 +442,32 @@ class _Best:
         return scores
 
 
-class LogitWorker:
-    """A Ray Data actor: loads the cross-encoder once, then turns one block of pairs into one shard of logits."""
+@dataclass(frozen=True)
+class CrossEncoding(ShardTask):
+    """Turns pairs into shards of logits; `task` need not have its splits."""
 
-    def __init__(self, cross_encoder: Path, task: PairTask, folder: Path, device: str, threads: int) -> None:
-        torch.set_num_threads(threads)
-        self.name, self.folder, self.error = str(cross_encoder), folder, ""
-        try:
-            self.encoder = load_cross_encoder(cross_encoder, task, device)
-        except InputError as error:
-            self.error = str(error)
+    cross_encoder: Path
+    task: PairTask
+    left: Sequence[str]
+    right: Sequence[str]
+    folder: Path
+    device: str
 
-    def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, list[Any]]:
-        """Input columns `shard` (int), `left` and `right` (lists of str); output `shard`, `count` and `error`."""
-        counts = []
-        for shard, left, right in zip(batch["shard"], batch["left"], batch["right"], strict=True):
-            if not self.error:
-                self._compute(int(shard), list(left), list(right))
-            counts.append(len(left))
-        return {"shard": list(batch["shard"]), "count": counts, "error": [self.error] * len(counts)}
+    def load(self) -> Callable[[int, int, int], None]:
+        """The cross-encoder onto its device."""
+        encoder = load_cross_encoder(self.cross_encoder, self.task, self.device)
 
-    def _compute(self, shard: int, left: list[str], right: list[str]) -> None:
-        logits_PC = self.encoder.logits(left, right)
-        bad = ~np.isfinite(logits_PC).all(axis=1)
-        if bad.any():
-            first = int(bad.argmax())
-            pair = f"{left[first]!r:.100} and {right[first]!r:.100}"
-            self.error = f"cross-encoder {self.name!r}: its logits are not finite for {pair}"
-        else:
+        def make(shard: int, start: int, stop: int) -> None:
+            left, right = self.left[start:stop], self.right[start:stop]
+            logits_PC = encoder.logits(left, right)
+            bad = ~np.isfinite(logits_PC).all(axis=1)
+            if bad.any():
+                first = int(bad.argmax())
+                pair = f"{left[first]!r:.100} and {right[first]!r:.100}"
+                raise InputError(f"cross-encoder {str(self.cross_encoder)!r}: its logits are not finite for {pair}")
             save_array(self.folder / shard_name(shard), logits_PC)
+
+        return make
 
 
 def logits_artifact(
@@ -479,6 +476,8 @@ def logits_artifact(
     cross_encoder: Path,
     store: ArtifactStore,
     split: Literal["train", "dev", "test"] = "train",
+    *,
+    size: PoolSize = AS_FIT,
 ) -> Path:
     """The folder with `logits.npy`, P x C float32, of a split's pairs by a cross-encoder's folder, computed if not there.
 
@@ -500,15 +499,14 @@ def logits_artifact(
 
     def make(folder: Path, missing: list[str]) -> None:
         shards = [folder / shard_name(i) for i in range(len(ranges))]
-        items: list[dict[str, Any]] = [
-            {"shard": i, "left": left[start:stop], "right": right[start:stop]}
-            for i, (start, stop) in enumerate(ranges)
-            if not shards[i].exists()
-        ]
-        count = sum(len(item["left"]) for item in items)
+        wanted = [(i, start, stop) for i, (start, stop) in enumerate(ranges) if not shards[i].exists()]
+        count = sum(stop - start for _, start, stop in wanted)
         if count < len(left):
             rich.print(f"{label}: {len(left) - count} of {len(left)} pairs were scored before the interruption")
-        _run(items, count, cross_encoder.absolute(), replace(task, splits={}), folder, label)
+        if wanted:
+            device = default_device()
+            work = CrossEncoding(cross_encoder.absolute(), replace(task, splits={}), left, right, folder, device)
+            run_pool(work, wanted, label, "pairs", size=size, gpu=device == "cuda")
         logits_PC = np.concatenate([np.load(path, allow_pickle=False) for path in shards])
         if task.kind == "regression" and split == "train":
             logits_PC = _on_unit_scale(logits_PC, unit_target(task, task.splits[split].target_P), label)
@@ -517,21 +515,6 @@ def logits_artifact(
             path.unlink()
 
     return store.build("logits", parts, [LOGITS], make)
-
-
-def _run(
-    items: list[dict[str, Any]], total: int, cross_encoder: Path, task: PairTask, folder: Path, label: str
-) -> None:
-    if items:
-        device = default_device()
-        arguments = {
-            "cross_encoder": cross_encoder,
-            "task": task,
-            "folder": folder,
-            "device": device,
-            "threads": 1,
-        }
-        run_pool(LogitWorker, arguments, items, total, device, label, "pairs")
 
 
 def _on_unit_scale(logits_PC: NDArray[np.float32], target_P: NDArray[np.float32], label: str) -> NDArray[np.float32]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.store import ArtifactStore, ShardedArray, save_array
+from distilbench.store import ArtifactStore, ShardedArray, array_sha256, save_array
 
 SAMPLE = 100_000
 """Training sentences that the axes are fitted on at most, as in the HPD paper."""
@@ -65,7 +64,7 @@ def pca_artifact(vectors: ShardedArray, train: NDArray[np.int64], store: Artifac
     rows = sample(train)
     parts = {
         "vectors": vectors.folder.name,
-        "rows": hashlib.sha256(rows.tobytes()).hexdigest(),
+        "rows": array_sha256(rows),
         "step_version": STEP_VERSION,
     }
 

@@ -79,7 +79,9 @@ def save_prepared(
     save_array(folder / "train.npy", corpus.train)
     save_array(folder / "pairs.npy", corpus.pairs_P2)
     save_array(folder / "triplets.npy", corpus.triplets_T3)
-    save_array(folder / "augmented.npy", corpus.augmented)
+    save_array(folder / "augmented.npy", corpus.copies.rows)
+    save_array(folder / "augmented-source.npy", corpus.copies.source)
+    save_array(folder / "augmented-operation.npy", corpus.copies.operation)
     for name, split in pair_task.splits.items() if pair_task else ():
         save_array(folder / f"task-{name}-rows.npy", np.stack([split.left_P, split.right_P]))
         save_array(folder / f"task-{name}-target.npy", split.target_P)
@@ -94,6 +96,7 @@ def save_prepared(
             "vectors": {**vars(vectors), "folder": str(vectors.folder)},
             "pca": str(pca),
             "tokens": None if tokens is None else str(tokens),
+            "augmented-operation": corpus.copies.names,
             "dev": [s.name for s in dev],
             "task": None if pair_task is None else {**vars(pair_task), "splits": sorted(pair_task.splits)},
             "logits": None if logits is None else str(logits),

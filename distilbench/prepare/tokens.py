@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.data.sentences import SentenceFile, sentences_artifact
 from distilbench.encoder import EncoderSpec, token_ids
-from distilbench.store import ArtifactStore, save_array
+from distilbench.prepare.pool import AS_FIT, PoolSize, ShardTask, run_pool
+from distilbench.store import ArtifactStore, atomic_path, remove_folder, save_array, shard_name, shard_ranges
 
-CHUNK = 10_000
+SHARD_ROWS = 16_384
+"""Sentences that a worker tokenises at a time."""
+
 STEP_VERSION = 1
+FILES = ("ids.npy", "offsets.npy")
+IDS = np.dtype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -33,13 +39,42 @@ class Tokens:
 
 def load_tokens(folder: Path) -> Tokens:
     """The tokens kept in an artifact folder, memory-mapped."""
-    return Tokens(*(np.load(folder / n, mmap_mode="r", allow_pickle=False) for n in ("ids.npy", "offsets.npy")))
+    return Tokens(*(np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in FILES))
+
+
+@dataclass(frozen=True)
+class Tokenising(ShardTask):
+    """Turns rows of sentences into shards of ids, each with the lengths of its sentences."""
+
+    spec: EncoderSpec
+    sentences: SentenceFile
+    folder: Path
+
+    def load(self) -> Callable[[int, int, int], None]:
+        """The encoder, whose tokenizer and limit are its module's."""
+        model = self.spec.load()
+
+        def make(shard: int, start: int, stop: int) -> None:
+            rows = token_ids(model, self.sentences[start:stop], self.spec.prompt)
+            lengths = np.array([len(row) for row in rows], dtype=np.int64)
+            save_array(_lengths(self.folder, shard), lengths)
+            ids = np.fromiter((i for row in rows for i in row), dtype=IDS, count=int(lengths.sum()))
+            save_array(self.folder / shard_name(shard), ids)  # last: it says that the shard is done
+
+        return make
 
 
 def tokens_artifact(
-    sentences: Sequence[str], sentences_fingerprint: str, spec: EncoderSpec, store: ArtifactStore
+    sentences: Sequence[str],
+    sentences_fingerprint: str,
+    spec: EncoderSpec,
+    store: ArtifactStore,
+    size: PoolSize = AS_FIT,
 ) -> Path:
-    """The folder with the tokens of `sentences` by the tokenizer of `spec`, cut at its limit, made if not there."""
+    """The folder with the tokens of `sentences` by the tokenizer of `spec`, cut at its limit, made if not there.
+
+    Of more than one shard the work is Ray Data's, and needs `ray.init`.
+    """
     parts = {
         "encoder": spec.identity(),
         "sentences": sentences_fingerprint,
@@ -47,13 +82,35 @@ def tokens_artifact(
     }
 
     def make(folder: Path, missing: list[str]) -> None:
-        model = spec.load()
-        rows: list[list[int]] = []
-        for start in range(0, len(sentences), CHUNK):
-            rows += token_ids(model, sentences[start : start + CHUNK], spec.prompt)
-        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum([len(r) for r in rows], out=offsets[1:])
-        save_array(folder / "ids.npy", np.concatenate([np.array(r, dtype=np.int32) for r in rows]))
-        save_array(folder / "offsets.npy", offsets)
+        work = folder / "shards"
+        work.mkdir(exist_ok=True)
+        shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(sentences), SHARD_ROWS))]
+        wanted = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
+        task = Tokenising(spec.absolute(), sentences_artifact(sentences, sentences_fingerprint, store), work)
+        if len(wanted) > 1:
+            run_pool(task, wanted, "Tokens", "sentences", size=size)
+        else:  # a worker takes longer to start than this takes
+            one = task.load()
+            for shard in wanted:
+                one(*shard)
+        _join(work, [shard for shard, _, _ in shards], folder)
+        remove_folder(work)
 
-    return store.build("tokens", parts, ["ids.npy", "offsets.npy"], make)
+    return store.build("tokens", parts, FILES, make)
+
+
+def _lengths(folder: Path, shard: int) -> Path:
+    return folder / f"lengths-{shard_name(shard)}"
+
+
+def _join(work: Path, shards: Sequence[int], folder: Path) -> None:
+    """One file of ids, a shard in memory at a time, and the offsets."""
+    lengths = np.concatenate([np.load(_lengths(work, shard), allow_pickle=False) for shard in shards])
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    # Written, not mapped: a full disk is an error of `write`, but kills a process that writes through a map.
+    with atomic_path(folder / FILES[0]) as temporary, temporary.open("wb") as file:
+        header = {"descr": np.lib.format.dtype_to_descr(IDS), "fortran_order": False, "shape": (int(offsets[-1]),)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for shard in shards:
+            file.write(np.load(work / shard_name(shard), allow_pickle=False).tobytes())
+    save_array(folder / FILES[1], offsets)

@@ -147,7 +147,7 @@ def test_a_bad_file_is_named_with_row_and_value(folder: Path, rows: list[str], m
 def test_an_unreadable_file_is_named(folder: Path, content: bytes) -> None:
     (folder / "nli").mkdir()
     (folder / "nli" / "triplets.tsv.gz").write_bytes(content)
-    with pytest.raises(InputError, match=r"triplets\.tsv\.gz: cannot be read after row 1"):
+    with pytest.raises(InputError, match=r"triplets\.tsv\.gz: cannot be read after row 0"):
         folder_corpus(folder, Limits(), TRIPLETS)
 
 

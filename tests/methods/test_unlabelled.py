@@ -40,10 +40,10 @@ def test_augmented_sentences_are_examples_like_the_others(
     assert np.isfinite(augmented.loss(last).item())
 
 
-def corpus(augmented: int) -> Corpus:
+def corpus() -> Corpus:
     builder = CorpusBuilder("test")
     builder.train_on([f"sentence {i}" for i in range(20)])
-    return replace(builder.build(), augmented=np.arange(augmented))
+    return builder.build()
 
 
 def possible(**given: Any) -> Callable[[str], list[Any]]:
@@ -56,9 +56,6 @@ def test_augmented_sentences_are_needed_where_they_may_be_asked_for() -> None:
 
 
 def test_what_the_corpus_cannot_give_is_said() -> None:
-    check_unlabelled(possible(), corpus(0))
-    check_unlabelled(possible(augmentation=[True, False]), corpus(3))
+    check_unlabelled(possible(), corpus())
     with pytest.raises(InputError, match="batch_size is 32, but the corpus has only 20 training sentences"):
-        check_unlabelled(possible(batch_size=[8, 32]), corpus(0))
-    with pytest.raises(InputError, match="no augmented sentence; expected --augment"):
-        check_unlabelled(possible(augmentation=[True, False]), corpus(0))
+        check_unlabelled(possible(batch_size=[8, 32]), corpus())

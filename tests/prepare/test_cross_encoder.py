@@ -21,7 +21,7 @@ from distilbench.prepare import cross_encoder as module
 from distilbench.prepare.cross_encoder import (
     CrossEncoderParams,
     CrossEncoderTraining,
-    LogitWorker,
+    CrossEncoding,
     check_cross_encoder,
     cross_encoder_artifact,
     cross_encoder_scores,
@@ -30,6 +30,7 @@ from distilbench.prepare.cross_encoder import (
     pairs_fingerprint,
     start_cross_encoder,
 )
+from distilbench.prepare.pool import ShardWorker
 from distilbench.prepare.prepared import LOGITS
 from distilbench.store import ArtifactStore
 from distilbench.training.loop import Trainer
@@ -68,25 +69,20 @@ def make_cross_encoder(encoder: Path, folder: Path, kind: str, **config: Any) ->
     return folder
 
 
-def run_here(
-    items: list[dict[str, Any]], total: int, cross_encoder: Path, task: PairTask, folder: Path, label: str
-) -> None:
-    """What Ray Data does with `LogitWorker`, in this process: a worker's start takes seconds."""
-    worker = LogitWorker(cross_encoder, task, folder, "cpu", 1)
-    for item in items:
-        columns = {name: np.array([item[name], None], dtype=object)[:1] for name in ("left", "right")}
-        (error,) = worker({"shard": np.array([item["shard"]]), **columns})["error"]
-        if error:
-            raise InputError(error)
+def run_here(task: CrossEncoding, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
+    """What Ray Data does with the task, in this process: a worker's start takes seconds."""
+    make = task.load()
+    for shard in shards:
+        make(*shard)
 
 
-run_on_ray = module._run
+run_on_ray = module.run_pool
 
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHARD_PAIRS", 20)
-    monkeypatch.setattr(module, "_run", run_here)
+    monkeypatch.setattr(module, "run_pool", run_here)
 
 
 def raw_logits(folder: Path, left: str, right: str) -> np.ndarray:
@@ -280,7 +276,7 @@ def test_logits_are_those_of_the_training_pairs_and_are_made_once(
     direct = load_cross_encoder(folder, task).logits(*module.pair_texts(task, "train", SENTENCES))
     assert logits.dtype == np.float32 and logits == pytest.approx(direct, abs=1e-5)
     assert [p.name for p in path.iterdir() if p.name != "manifest.json"] == [LOGITS]
-    monkeypatch.setattr(module, "_run", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(module, "run_pool", lambda *_, **__: pytest.fail("computed again"))
     assert logits_artifact(task, SENTENCES, folder, store) == path
 
 
@@ -289,19 +285,19 @@ def test_an_interrupted_scoring_goes_on(
 ) -> None:
     folder, task, scored = artifact(store.root, encoder_folder), make_task(), list[int]()
 
-    def dies_after_two(items: list[dict[str, Any]], *rest: Any) -> None:
-        run_here(items[:2], *rest)
+    def dies_after_two(task: CrossEncoding, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
+        run_here(task, shards[:2])
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(module, "_run", dies_after_two)
+        patch.setattr(module, "run_pool", dies_after_two)
         logits_artifact(task, SENTENCES, folder, store)
 
-    def counted(items: list[dict[str, Any]], *rest: Any) -> None:
-        scored.extend(item["shard"] for item in items)
-        run_here(items, *rest)
+    def counted(task: CrossEncoding, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
+        scored.extend(shard for shard, _, _ in shards)
+        run_here(task, shards)
 
-    monkeypatch.setattr(module, "_run", counted)
+    monkeypatch.setattr(module, "run_pool", counted)
     path = logits_artifact(task, SENTENCES, folder, store)
     assert scored == [2] and "40 of 48 pairs were scored before" in " ".join(capsys.readouterr().out.split())
     direct = load_cross_encoder(folder, task).logits(*module.pair_texts(task, "train", SENTENCES))
@@ -313,14 +309,14 @@ def test_logits_on_ray_are_the_same(
 ) -> None:
     folder, task = artifact(store.root, encoder_folder), make_task()
     here = np.load(logits_artifact(task, SENTENCES, folder, store) / LOGITS)
-    monkeypatch.setattr(module, "_run", run_on_ray)
+    monkeypatch.setattr(module, "run_pool", run_on_ray)
     there = logits_artifact(task, SENTENCES, folder, ArtifactStore(tmp_path / "other"))
     assert np.load(there / LOGITS) == pytest.approx(here, abs=1e-6)
 
 
 def test_a_worker_that_cannot_load_the_folder_says_so(tmp_path: Path, encoder_folder: Path) -> None:
-    worker = LogitWorker(encoder_folder, make_task(), tmp_path, "cpu", 1)
-    out = worker({"shard": np.array([0]), "left": np.array([["a"]]), "right": np.array([["b"]])})
+    worker = ShardWorker(CrossEncoding(encoder_folder, make_task(), ["a"], ["b"], tmp_path, "cpu"))
+    out = worker({"shard": np.array([0]), "start": np.array([0]), "stop": np.array([1])})
     assert "ForSequenceClassification" in out["error"][0] and not list(tmp_path.iterdir())
 
 

@@ -15,39 +15,28 @@ from safetensors.numpy import load_file, save_file
 from distilbench.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import encode as module
-from distilbench.prepare.encode import ShardEncoder, encode_corpus
+from distilbench.prepare.encode import TeacherEncoding, encode_corpus
 from distilbench.store import ArtifactStore, ShardedArray, shard_name
 
 # Of every length, and long and short ones mixed, so that batches by length would show a wrong order.
 SENTENCES = tuple(" ".join(["the dog runs in a park today"] * (1 + 7 * i % 5))[: 5 + 3 * i] for i in range(40))
 
 
-def run_here(
-    items: list[dict[str, Any]],
-    total: int,
-    spec: EncoderSpec,
-    folder: Path,
-    device: str,
-    stored: module.Stored,
-    label: str,
-) -> None:
-    """What Ray Data does with `ShardEncoder`, in this process: a worker's start takes seconds."""
-    worker = ShardEncoder(spec, folder, device, 1, stored)
-    for item in items:
-        shard = np.array([item["shard"]])
-        (error,) = worker({"shard": shard, "sentences": np.array([item["sentences"], None], dtype=object)[:1]})["error"]
-        if error:
-            raise InputError(error)
+def run_here(task: TeacherEncoding, shards: list[tuple[int, int, int]], label: str, unit: str, **_: Any) -> None:
+    """What Ray Data does with the task, in this process: a worker's start takes seconds."""
+    make = task.load()
+    for shard in shards:
+        make(*shard)
 
 
-run_on_ray = module._run
+run_on_ray = module.run_pool
 
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three shards: 16, 16 and 8 sentences; without Ray, but where a test puts it back."""
-    monkeypatch.setattr(module, "SHARD_ROWS", 16)
-    monkeypatch.setattr(module, "_run", run_here)
+    monkeypatch.setitem(module.SHARD_ROWS, "cpu", 16)
+    monkeypatch.setattr(module, "run_pool", run_here)
 
 
 def encoded(
@@ -71,8 +60,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, spec: EncoderSpec, cluster: N
     """A store that holds the vectors of `SENTENCES`, encoded on Ray Data; copy it before changing it."""
     root = tmp_path_factory.mktemp("made") / "store"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SHARD_ROWS", 16)
-        patch.setattr(module, "_run", run_on_ray)
+        patch.setitem(module.SHARD_ROWS, "cpu", 16)
+        patch.setattr(module, "run_pool", run_on_ray)
         vectors, count = encoded(root, spec)
     assert count == 40 and vectors.shard_rows == 16
     return root
@@ -102,7 +91,7 @@ def test_shards_are_float16(made: Path) -> None:
 def test_a_second_run_encodes_nothing_and_needs_no_cluster(
     made: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_run", lambda *_: pytest.fail("encoding was started"))
+    monkeypatch.setattr(module, "run_pool", lambda *_, **__: pytest.fail("encoding was started"))
     assert encoded(made, spec)[1] == 0
 
 
@@ -188,13 +177,13 @@ def test_a_teacher_without_weights_is_bad_input_and_nothing_is_written(tmp_path:
 def test_a_teacher_that_no_worker_can_load_is_bad_input(
     tmp_path: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch, cluster: None
 ) -> None:
-    monkeypatch.setattr(module, "_run", run_on_ray)
+    monkeypatch.setattr(module, "run_pool", run_on_ray)
     folder = Path(shutil.copytree(spec.name, tmp_path / "torn"))
     path = next(folder.rglob("model.safetensors"))
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match=r"torn'.*cannot be loaded"):
         encoded(tmp_path / "store", EncoderSpec(str(folder)))
-    assert not list((tmp_path / "store").glob("*/manifest.json"))
+    assert not list((tmp_path / "store").glob("embeddings-*/manifest.json"))
 
 
 def test_a_teacher_with_a_broken_weight_is_found_at_the_sentence(tmp_path: Path, spec: EncoderSpec) -> None:
@@ -204,24 +193,27 @@ def test_a_teacher_with_a_broken_weight_is_found_at_the_sentence(tmp_path: Path,
     save_file(tensors, path, metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"nan': .*vector is not finite for 'the dog'"):
         encoded(tmp_path / "store", EncoderSpec(str(folder)), ("the dog",))
-    assert not list((tmp_path / "store").glob("*/manifest.json"))
+    assert not list((tmp_path / "store").glob("embeddings-*/manifest.json"))
 
 
-def test_a_vector_that_float16_cannot_hold_is_an_error(tmp_path: Path, encoder_folder: Path) -> None:
+def test_a_vector_that_float16_cannot_hold_is_an_error(
+    tmp_path: Path, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
 
-    worker = ShardEncoder(EncoderSpec(str(encoder_folder)), tmp_path, "cpu", 1)
-    worker.model.append(torch.nn.Identity())
-    worker.model[-1].forward = lambda features: {"sentence_embedding": features["sentence_embedding"] * 1e6}
-    out = worker({"shard": np.array([0]), "sentences": np.array([["the dog runs"]], dtype=object)})
-    assert "overflow" in out["error"][0] and not list(tmp_path.iterdir())
+    model = EncoderSpec(str(encoder_folder)).load()
+    model.append(torch.nn.Identity())
+    model[-1].forward = lambda features: {"sentence_embedding": features["sentence_embedding"] * 1e6}
+    monkeypatch.setattr(EncoderSpec, "load", lambda *_: model)
+    with pytest.raises(InputError, match="overflow"):
+        encoded(tmp_path, EncoderSpec(str(encoder_folder)), ("the dog runs",))
+    assert not list(tmp_path.glob("embeddings-*/*.npy"))
 
 
 @pytest.mark.parametrize(("stored", "tolerance"), [("float16", 1e-3), ("float32", 1e-6)])
 def test_the_precision_on_disk_is_a_choice_and_part_of_the_name(
-    tmp_path: Path, encoder_folder: Path, stored: module.Stored, tolerance: float, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, encoder_folder: Path, stored: module.Stored, tolerance: float
 ) -> None:
-    monkeypatch.setattr(module, "_run", run_here)
     spec, store = EncoderSpec(str(encoder_folder)), ArtifactStore(tmp_path)
     kept, count = module.encode_corpus(SENTENCES, "k", spec, store, label="test", stored=stored)
     assert count == len(SENTENCES)

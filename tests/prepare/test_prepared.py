@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distilbench.data.corpus import Corpus, CorpusBuilder, PairTask
+from distilbench.data.corpus import Copies, Corpus, CorpusBuilder, PairTask
 from distilbench.encoder import EncoderSpec
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import LOGITS, load_prepared, save_prepared, selection_sets
@@ -29,7 +29,8 @@ def corpus(*names: tuple[str, str]) -> Corpus:
     pairs = [["a cat", "the cat 1"], ["one cat", "a child"], [2, 0]]
     splits = {name: builder.pair_split(*pairs) for name in ("train", "dev")}
     builder.add_pair_task(PairTask("NLI", "three-class", ("no", "maybe", "yes"), 0, 1, splits))
-    return replace(builder.build(), augmented=np.array([3, 1]))
+    copies = Copies(np.array([3, 1]), np.array([0, 0]), np.array([0, 0], dtype=np.int8), ("swap",))
+    return replace(builder.build(), copies=copies)
 
 
 @pytest.fixture(autouse=True)

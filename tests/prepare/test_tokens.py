@@ -33,10 +33,13 @@ def test_ids_are_the_tokenizers(spec: EncoderSpec, tmp_path: Path) -> None:
     assert tokens.ids.dtype == np.int32 and tokens.offsets.dtype == np.int64
 
 
-def test_chunks_leave_no_trace(spec: EncoderSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_leave_no_trace(
+    spec: EncoderSpec, tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = tokens_artifact(SENTENCES, "key", spec, ArtifactStore(tmp_path / "one"))
-    monkeypatch.setattr(module, "CHUNK", 2)
+    monkeypatch.setattr(module, "SHARD_ROWS", 2)
     two = tokens_artifact(SENTENCES, "key", spec, ArtifactStore(tmp_path / "two"))
+    assert sorted(p.name for p in two.iterdir()) == ["ids.npy", "manifest.json", "offsets.npy"]
     for name in ("ids.npy", "offsets.npy", "manifest.json"):
         assert (one / name).read_bytes() == (two / name).read_bytes()
 

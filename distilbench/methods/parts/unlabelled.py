@@ -8,7 +8,6 @@ from pydantic import Field
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.errors import InputError
 from distilbench.methods.method import Possible, TrainedParams, check_enough, epoch_steps
 from distilbench.prepare.prepared import Prepared
 
@@ -38,11 +37,9 @@ def unlabelled_needs(possible: Possible) -> Needs:
 
 
 def check_unlabelled(possible: Possible, corpus: Corpus) -> None:
-    """Enough training sentences for one batch, and augmented ones where they may be asked for.
+    """Enough training sentences for one batch.
 
     Raises:
         InputError: there are not.
     """
     check_enough("batch_size", max(possible("batch_size")), len(corpus.train), "training sentences")
-    if True in possible("augmentation") and not len(corpus.augmented):
-        raise InputError("augmentation: true, but the corpus has no augmented sentence; expected --augment OPERATIONS")

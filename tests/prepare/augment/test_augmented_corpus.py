@@ -7,25 +7,25 @@ import re
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
+from small_models import SENTENCES as TRAIN
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.prepare import augment as module
-from distilbench.prepare.augment import DEBIAN_WORDNET, INSTALL, OPERATIONS, augmented_corpus
-
-TRAIN = (
-    "I don't think that he can do it in Paris, do you?",
-    "A man is playing the guitar on a stage.",
-    "Two dogs run through the snow-covered field (quickly).",
-    "How do I open a bank account?",
-    "The market fell 3.5% on Monday, analysts said.",
-    "A woman is slicing a large onion in the kitchen.",
-)
+from distilbench.prepare import copies as copying
+from distilbench.prepare.augment import AugmentSettings, operations
+from distilbench.prepare.augment import wordnet as module
+from distilbench.prepare.augment.random_words import Swap
+from distilbench.prepare.augment.synonym import Synonym, synonym_augmenter
+from distilbench.prepare.augment.wordnet import DEBIAN_WORDNET, INSTALL, wordnet_checksums
+from distilbench.store import ArtifactStore
 
 
 def make_corpus(train: tuple[str, ...] = TRAIN, evaluation: tuple[str, ...] = ("a cat", "no cat")) -> Corpus:
@@ -38,14 +38,33 @@ def make_corpus(train: tuple[str, ...] = TRAIN, evaluation: tuple[str, ...] = ("
 
 
 def copies(corpus: Corpus) -> list[str]:
-    return [corpus.sentences[row] for row in corpus.augmented]
+    return [corpus.sentences[row] for row in corpus.copies.rows]
+
+
+def run_here(task: Any, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
+    make = task.load()
+    for shard in shards:
+        make(*shard)
+
+
+@pytest.fixture(autouse=True)
+def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "run_pool", run_here)
+
+
+def augmented_corpus(corpus: Corpus, names: Sequence[str], seed: int) -> Corpus:
+    """Made in this process and in a store of its own, all sentences in memory."""
+    with TemporaryDirectory() as store:
+        chosen = operations(AugmentSettings(operations=tuple(names)))
+        made = copying.augmented_corpus(corpus, chosen, seed, ArtifactStore(Path(store)))
+        return replace(made, sentences=tuple(made.sentences))
 
 
 def words(sentence: str) -> Counter[str]:
     return Counter(re.findall(r"\w+|[^\w\s]", sentence.lower()))
 
 
-@pytest.fixture(params=OPERATIONS)
+@pytest.fixture(params=["synonym", "swap", "delete"])
 def operation(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     if name == "synonym":
@@ -57,7 +76,7 @@ def operation(request: pytest.FixtureRequest) -> str:
 def wordnet() -> None:
     """The tests that need WordNet and the tagger say so where these are not."""
     try:
-        module._augmenter("synonym")
+        Synonym().check()
     except InputError as missing:
         pytest.skip(str(missing))
 
@@ -69,12 +88,12 @@ def test_rows_and_sets_stay(operation: str) -> None:
     np.testing.assert_array_equal(made.train, corpus.train)
     np.testing.assert_array_equal(made.pairs_P2, corpus.pairs_P2)
     assert made.sts is corpus.sts and made.missing == corpus.missing
-    assert made.augmented.dtype == np.int64
-    assert made.augmented.tolist() == list(range(len(corpus.sentences), len(made.sentences)))
+    assert made.copies.rows.dtype == np.int64
+    assert made.copies.rows.tolist() == list(range(len(corpus.sentences), len(made.sentences)))
     assert len(set(made.sentences)) == len(made.sentences)
-    assert made.found == (f"augmentation {operation}: 6 sentences from 6 (0 unchanged or already there)",)
+    assert made.found == (f"augmentation {operation}: 6 sentences from 6 (0 unchanged, 0 already there)",)
     assert made.fingerprint != corpus.fingerprint
-    assert not len(corpus.augmented) and not corpus.found
+    assert not len(corpus.copies.rows) and not corpus.found
 
 
 def test_a_seed_says_everything(operation: str) -> None:
@@ -118,7 +137,9 @@ def test_random_states_are_given_back() -> None:
 
 
 def test_random_states_are_given_back_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_augmenter", lambda operation: lambda sentence: 1 / 0)
+    from nlpaug.augmenter.word import RandomWordAug
+
+    monkeypatch.setattr(RandomWordAug, "swap", lambda self, sentence: random.random() / 0)
     state = random.getstate()
     with pytest.raises(ZeroDivisionError):
         augmented_corpus(make_corpus(), ["swap"], 0)
@@ -132,7 +153,7 @@ def test_an_evaluation_sentence_is_never_made() -> None:
     for evaluation in ("run dogs", "Run  DOGS"):
         made = augmented_corpus(make_corpus(("dogs run",), (evaluation, "no cat")), ["swap"], 0)
         assert not copies(made)
-        assert made.found == ("augmentation swap: 0 sentences from 1 (1 unchanged or already there)",)
+        assert made.found == ("augmentation swap: 0 sentences from 1 (0 unchanged, 1 already there)",)
 
 
 def test_what_is_unchanged_or_made_twice_is_counted() -> None:
@@ -140,17 +161,10 @@ def test_what_is_unchanged_or_made_twice_is_counted() -> None:
     corpus = make_corpus(("Yes", "...", "", "a a", "dogs run"))
     made = augmented_corpus(corpus, ["swap", "swap"], 0)
     assert len(copies(made)) == 1
-    assert made.found == ("augmentation swap: 1 sentences from 5 (4 unchanged or already there)",)
+    assert made.found == ("augmentation swap: 1 sentences from 5 (4 unchanged, 0 already there)",)
     # nlpaug deletes words and leaves punctuation, so these three end up the same.
     made = augmented_corpus(make_corpus(("yes !", "no !", "! yes")), ["delete"], 0)
-    assert copies(made) == ["!"] and "1 sentences from 3 (2 unchanged" in made.found[0]
-
-
-def test_the_second_augmentation_starts_from_the_training_sentences_too() -> None:
-    once = augmented_corpus(make_corpus(), ["swap"], 0)
-    twice = augmented_corpus(once, ["swap", "delete"], 0)
-    assert copies(twice) == copies(augmented_corpus(make_corpus(), ["swap", "delete"], 0))
-    assert len(twice.found) == 2 and "6 sentences from 6 (6 unchanged" in twice.found[1]
+    assert copies(made) == ["!"] and "1 sentences from 3 (0 unchanged, 2 already there" in made.found[0]
 
 
 def test_no_operation_changes_nothing() -> None:
@@ -164,13 +178,13 @@ def test_no_training_sentence() -> None:
 
 
 def test_unknown_operation_is_told_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_augmenter", lambda _: pytest.fail("made"))
-    with pytest.raises(InputError, match=r"^augmentation 'shuffle': expected one of synonym, swap, delete$"):
+    monkeypatch.setattr(Swap, "load", lambda self: pytest.fail("made"))
+    with pytest.raises(InputError, match=r"^augmentation 'shuffle': expected one of synonym, swap, delete, "):
         augmented_corpus(make_corpus(), ["swap", "shuffle"], 0)
 
 
 def test_tagger_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "textblob.en", None)
+    monkeypatch.setitem(sys.modules, "textblob", None)
     with pytest.raises(InputError, match=r"^augmentation synonym: textblob .* not installed") as told:
         augmented_corpus(make_corpus(), ["swap", "synonym"], 0)
     assert INSTALL in str(told.value)
@@ -201,7 +215,7 @@ def test_wordnet_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 def test_nltks_own_wordnet_gives_the_same_copies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if not DEBIAN_WORDNET.is_dir():
         pytest.skip(f"no {DEBIAN_WORDNET} to make a folder of NLTK's kind from; expected apt-get install wordnet-base")
-    wanted = copies(augmented_corpus(make_corpus(), ["synonym"], 0))
+    wanted, checksums = copies(augmented_corpus(make_corpus(), ["synonym"], 0)), wordnet_checksums()
     import nltk
 
     folder = Path(shutil.copytree(DEBIAN_WORDNET, tmp_path / "corpora" / "wordnet"))
@@ -210,6 +224,33 @@ def test_nltks_own_wordnet_gives_the_same_copies(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
     monkeypatch.setattr(module, "DEBIAN_WORDNET", tmp_path / "not there")
     assert copies(augmented_corpus(make_corpus(), ["synonym"], 0)) == wanted
+    assert wordnet_checksums() == checksums
+
+
+@pytest.mark.usefixtures("wordnet", "bare_nltk")
+def test_wordnet_in_a_zip_file_has_the_same_identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As `python -m nltk.downloader wordnet` leaves it."""
+    if not DEBIAN_WORDNET.is_dir():
+        pytest.skip(f"no {DEBIAN_WORDNET} to make a zip file from; expected apt-get install wordnet-base")
+    wanted = wordnet_checksums()
+    import nltk
+
+    shutil.copytree(DEBIAN_WORDNET, tmp_path / "corpora" / "wordnet")
+    shutil.make_archive(str(tmp_path / "corpora" / "wordnet"), "zip", tmp_path / "corpora", "wordnet")
+    shutil.rmtree(tmp_path / "corpora" / "wordnet")
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    monkeypatch.setattr(module, "DEBIAN_WORDNET", tmp_path / "not there")
+    assert wordnet_checksums() == wanted
+
+
+@pytest.mark.usefixtures("wordnet")
+def test_remembered_synonyms_are_those_of_nlpaug_alone() -> None:
+    sentences = [*TRAIN, *TRAIN[::-1]]
+    plain, remembering = (synonym_augmenter(cached=cached) for cached in (False, True))
+    random.seed(0)
+    wanted = [plain.augment(sentence)[0] for sentence in sentences]
+    random.seed(0)
+    assert [remembering.substitute(sentence) for sentence in sentences] == wanted
 
 
 @pytest.mark.usefixtures("wordnet")

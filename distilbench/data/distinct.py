@@ -1,0 +1,127 @@
+"""Distinct rows of a stream of any length. DuckDB compares digests, on disk where memory does not suffice."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from distilbench.data.sentences import read_arrow, write_arrow
+from distilbench.store import disk_full
+
+KEY = "key"
+MEMORY = "256MB"
+"""Of DuckDB; what does not fit goes to its temporary files."""
+
+THREADS = 2
+"""Of DuckDB: each wants a share of its memory."""
+
+DIGESTS = pa.schema([("number", pa.int64()), ("one", pa.int64()), ("two", pa.int64())])
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Rows `read`, those whose key was `taken`, `repeated` ones, and those `kept`; the rest was left out by a limit."""
+
+    read: int
+    taken: int
+    repeated: int
+    kept: int
+
+
+def write_distinct(
+    path: Path,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    taken: Iterable[Sequence[str]],
+    *,
+    limit: int | None = None,
+) -> Distinct:
+    """Write the rows of `batches` whose column `key` comes for the first time and is not in `taken` to an Arrow file.
+
+    The rows keep their order, and lose the column `key`. `taken` are lists of keys. Of more than `limit` rows a sample is
+    taken, which depends on the rows' keys and on nothing else. Keys are compared by 128-bit digests. Memory: `MEMORY`, one
+    batch, and a byte for each row.
+
+    Raises:
+        InputError: the disk is full.
+    """
+    found = pa.schema([field for field in schema if field.name != KEY])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".distinct-") as work:
+        spool = Path(work) / "rows.arrow"
+        keys = Path(work) / "keys.arrow"
+        with pa.OSFile(str(keys), "wb") as sink, pa.ipc.new_file(sink, DIGESTS) as writer:
+            read = write_arrow(spool, _without_keys(batches, found, writer), found)
+        counts, numbers = _firsts(Path(work), keys, read, taken, limit)
+        keep = np.zeros(read, dtype=bool)
+        keep[numbers] = True
+        write_arrow(path, _kept(spool, keep), found)
+    return counts
+
+
+def _without_keys(
+    batches: Iterable[pa.RecordBatch], found: pa.Schema, writer: pa.RecordBatchWriter
+) -> Iterator[pa.RecordBatch]:
+    """The batches without their keys, whose digests go to `writer`."""
+    number = 0
+    for batch in batches:
+        digests = _digests(batch.column(KEY).to_pylist())
+        numbers = np.arange(number, number + batch.num_rows)
+        writer.write_batch(pa.record_batch([pa.array(c) for c in (numbers, *digests.T)], schema=DIGESTS))
+        number += batch.num_rows
+        yield batch.select(found.names)
+
+
+def _digests(keys: Sequence[str]) -> NDArray[np.int64]:
+    """N x 2, the halves of 128-bit digests."""
+    joined = b"".join(hashlib.blake2b(key.encode(), digest_size=16).digest() for key in keys)
+    return np.frombuffer(joined, dtype=np.int64).reshape(-1, 2)
+
+
+def _firsts(
+    work: Path, keys: Path, read: int, taken: Iterable[Sequence[str]], limit: int | None
+) -> tuple[Distinct, NDArray[np.int64]]:
+    """What there is, and the numbers of the rows to keep."""
+    import duckdb
+
+    def taken_digests() -> Iterator[pa.RecordBatch]:
+        for batch in taken:
+            digests = _digests(batch)
+            yield pa.record_batch([pa.array(c) for c in (np.zeros(len(digests), np.int64), *digests.T)], schema=DIGESTS)
+
+    con = duckdb.connect(
+        str(work / "rows.duckdb"), config={"memory_limit": MEMORY, "temp_directory": str(work), "threads": THREADS}
+    )
+    try:
+        con.register("numbered", read_arrow(keys))
+        con.register("taken", pa.RecordBatchReader.from_batches(DIGESTS, taken_digests()))
+        con.execute("CREATE TABLE gone AS SELECT DISTINCT one, two FROM taken")
+        con.execute("CREATE TABLE free AS SELECT * FROM numbered ANTI JOIN gone USING (one, two)")
+        con.execute("CREATE TABLE firsts AS SELECT min(number) AS number, one, two FROM free GROUP BY one, two")
+        free, distinct = con.execute(
+            "SELECT (SELECT count(*) FROM free), (SELECT count(*) FROM firsts)"
+        ).fetchone() or (0, 0)
+        sampled = f"ORDER BY one, two LIMIT {int(limit)}" if limit is not None and limit < distinct else ""
+        numbers = np.asarray(con.execute(f"SELECT number FROM firsts {sampled}").fetchnumpy()["number"], np.int64)
+    except duckdb.Error as error:
+        if "No space left" in str(error):
+            raise disk_full(work, OSError(errno.ENOSPC, "No space left on device")) from None
+        raise
+    finally:
+        con.close()
+    return Distinct(read, read - free, free - distinct, len(numbers)), numbers
+
+
+def _kept(spool: Path, keep: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+    at = 0
+    for batch in read_arrow(spool).to_batches():
+        yield batch.filter(pa.array(keep[at : at + batch.num_rows]))
+        at += batch.num_rows

@@ -1,0 +1,173 @@
+"""Sources of unlabelled sentences (`--text`): a file, a folder, a glob, or a dataset of the Hugging Face hub.
+
+A source is read as a stream, whatever its size. What is left out is counted by reason.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from distilbench.data.columns import FORMATS_TOLD, Rows, format_of, read_column
+from distilbench.data.hub import PREFIX, HubDataset, open_hub
+from distilbench.errors import InputError
+from distilbench.store import file_sha256
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """How sentences are read, and which of them.
+
+    `column`: where the format has columns. `min_chars`, `max_chars`: sentences with fewer or more characters are left out
+    and counted; None is no limit. `on_error`: "stop" raises at the first bad row, "skip" leaves it out and counts it; a file
+    that cannot be read on ends the reading either way.
+    """
+
+    column: str = "text"
+    min_chars: int = 1
+    max_chars: int | None = None
+    on_error: Literal["stop", "skip"] = "stop"
+
+    def __post_init__(self) -> None:
+        """Raises InputError where no length is left."""
+        if self.max_chars is not None and self.max_chars < max(1, self.min_chars):
+            raise InputError(
+                f"--max-chars {self.max_chars}: below --min-chars {self.min_chars}; expected at least that"
+            )
+
+
+@dataclass
+class TextCounts:
+    """What became of a source's rows: `rows` = `kept` + `short` + `long` + `bad`; `first_error` is the first bad one's."""
+
+    rows: int = 0
+    kept: int = 0
+    short: int = 0
+    long: int = 0
+    bad: int = 0
+    first_error: str = ""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Sources of training sentences, and how to read them."""
+
+    sources: tuple[str, ...] = ()
+    settings: TextSettings = TextSettings()
+
+    def open(self) -> list[TextStream]:
+        """A stream for each source.
+
+        Raises:
+            InputError: one is not there, or nothing in it can be read.
+        """
+        return [open_text(source, self.settings) for source in self.sources]
+
+
+NO_TEXTS = Texts()
+
+
+class TextStream:
+    """The sentences of one source, in the order of its files and rows, with running numbers.
+
+    `counts` tell of the rows read so far, so of the whole source after the last one.
+    """
+
+    def __init__(self, source: str, opened: Sequence[Path] | HubDataset, settings: TextSettings) -> None:
+        self.source = source
+        self.settings = settings
+        self.counts = TextCounts()
+        self._opened = opened
+
+    def identity(self) -> list[str]:
+        """What the sentences are known by before they are read: the hub's name and commit, else the files' SHA-256."""
+        if not isinstance(self._opened, HubDataset):
+            return [file_sha256(path) for path in self._opened]
+        return [self.source, self._opened.commit] if self._opened.commit else [self.source, *self._opened.checksums()]
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        """The number of a row in the whole source (the first is 1; left-out rows count) and its sentence; may be repeated.
+
+        Raises:
+            InputError: a bad row (unless these are skipped), a file that cannot be read on, or not one good row of several.
+        """
+        counts = self.counts = TextCounts()
+        shortest, longest = self.settings.min_chars, self.settings.max_chars
+        for value in self._values():
+            counts.rows += 1
+            if isinstance(value, InputError):
+                if self.settings.on_error == "stop":
+                    raise value
+                counts.bad += 1
+                counts.first_error = counts.first_error or str(value)
+            elif len(value) < shortest:
+                counts.short += 1
+            elif longest is not None and len(value) > longest:
+                counts.long += 1
+            else:
+                counts.kept += 1
+                yield counts.rows, value
+        if counts.bad and counts.bad == counts.rows:
+            raise InputError(
+                f"{self.source}: none of its {counts.rows} rows can be used; the first: {counts.first_error}"
+            )
+
+    def told(self) -> str:
+        """What was read, for the reader: "80 sentences (train)", and what was left out for which reason."""
+        counts, told = self.counts, [f"{self.counts.kept} sentences (train)"]
+        if isinstance(self._opened, HubDataset) and self._opened.commit:
+            told[0] += f" of commit {self._opened.commit}"
+        if counts.short:
+            told.append(f"{counts.short} of fewer than {self.settings.min_chars} characters left out")
+        if counts.long:
+            told.append(f"{counts.long} of more than {self.settings.max_chars} characters left out")
+        if counts.bad:
+            told.append(f"{counts.bad} bad rows skipped, the first: {counts.first_error}")
+        return "; ".join(told)
+
+    def _values(self) -> Iterator[str | InputError]:
+        if isinstance(self._opened, HubDataset):
+            readers: Iterator[Rows] = iter([self._opened.read()])
+        else:
+            readers = (read_column(path, self.settings.column) for path in self._opened)
+        return (value for rows in readers for _, value in rows)
+
+
+def open_text(source: str, settings: TextSettings) -> TextStream:
+    """The stream of a source: a file, a folder (its files of known formats, not those of folders in it), a glob (`**` goes
+    through folders), or `hf:NAME`. Files come in the order of their paths.
+
+    Raises:
+        InputError: there is no such file or dataset, or no file in it has a known format.
+    """
+    if source.startswith(PREFIX):
+        return TextStream(source, open_hub(source, settings.column), settings)
+    return TextStream(source, text_files(source), settings)
+
+
+def text_files(source: str) -> list[Path]:
+    """The files of a local source, sorted by path; hidden ones, and those that begin with "_", only where they are named.
+
+    Raises:
+        InputError: there is none, or none of a known format.
+    """
+    path = Path(source)
+    if path.is_file():
+        if format_of(path) is None:
+            raise InputError(f"{path}: the format is not known by the file's name; expected {FORMATS_TOLD}")
+        return [path]
+    if path.is_dir():
+        found = list(path.iterdir())
+    elif any(c in source for c in "*?["):
+        found = [Path(name) for name in glob.glob(source, recursive=True)]
+    else:
+        raise InputError(f"{source}: no such file or folder; expected one, a glob, or {PREFIX}NAME (a hub's dataset)")
+    files = [p for p in found if p.is_file() and not p.name.startswith((".", "_")) and format_of(p)]
+    if not files:
+        saved = any((path / name).is_file() for name in ("state.json", "dataset_dict.json"))
+        hint = f"; it is a saved dataset, which {PREFIX}{source} reads" if saved else ""
+        raise InputError(f"{source}: no file of a known format; expected {FORMATS_TOLD}{hint}")
+    return sorted(files, key=lambda p: p.as_posix())

@@ -1,0 +1,96 @@
+"""Training sentences from `--text`, as many as there are: read once, kept distinct on disk, never all in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from distilbench.data.corpus import Corpus
+from distilbench.data.distinct import KEY, write_distinct
+from distilbench.data.sentences import TEXT, SentenceFile, in_batches, sentences_artifact, write_arrow
+from distilbench.data.text import Texts, TextStream
+from distilbench.errors import InputError
+from distilbench.store import ArtifactStore, fingerprint, save_array, write_json
+
+STEP_VERSION = 1
+NEW, KNOWN, TOLD = "text.arrow", "known.npy", "found.json"
+KEYED = pa.schema([(KEY, pa.string()), (TEXT, pa.string())])
+ROW = pa.schema([(TEXT, pa.string())])
+
+
+def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactStore) -> Corpus:
+    """`corpus`, training also on at most `limit` distinct sentences of `texts` (None: all), none that a dev or test set asks
+    about (STS and pair task sentences, retrieval queries).
+
+    Sentences that `corpus` has already become training rows, the others come after its sentences. Which are drawn does not
+    depend on their order. Memory: that of `write_distinct`, and 8 bytes for each training row.
+
+    Raises:
+        InputError: a source is not there or malformed, or has no sentence to train on; or the disk is full.
+    """
+    if not texts.sources:
+        return corpus
+    streams = texts.open()
+    asked = sorted(asked_rows(corpus))
+    parts = {
+        "sources": [stream.identity() for stream in streams],
+        "settings": asdict(texts.settings),
+        "sentences": corpus.sentences_fingerprint,
+        "asked": fingerprint(asked),
+        "limit": limit,
+        "step_version": STEP_VERSION,
+    }
+
+    def make(folder: Path, missing: list[str]) -> None:
+        drawn = folder / "drawn.arrow"
+        counts = write_distinct(drawn, _keyed(streams), KEYED, [[corpus.sentences[row] for row in asked]], limit=limit)
+        row_of = {sentence: row for row, sentence in enumerate(corpus.sentences)}
+        known: list[int] = []
+        write_arrow(folder / NEW, _unknown(SentenceFile(drawn), row_of, known), ROW)
+        save_array(folder / KNOWN, np.array(known, dtype=np.int64))
+        drawn.unlink()
+        told = [f"--text {stream.source}: {stream.told()}" for stream in streams]
+        told.append(
+            f"training on {counts.kept:,} distinct of {counts.read:,} sentences of --text; {counts.taken:,} left out (text "
+            f"that a dev or test set asks about), {counts.repeated:,} repeated"
+        )
+        write_json(folder / TOLD, told)
+
+    path = store.build("text", parts, [NEW, KNOWN, TOLD], make)
+    base = sentences_artifact(corpus.sentences, corpus.sentences_fingerprint, store)
+    sentences = SentenceFile(*base.paths, path / NEW)
+    known = np.load(path / KNOWN, allow_pickle=False)
+    train = np.union1d(corpus.train, np.concatenate([known, np.arange(len(base), len(sentences))]))
+    if not len(train):
+        raise InputError(f"--text {', '.join(texts.sources)}: no sentence to train on")
+    found = (*corpus.found, *json.loads((path / TOLD).read_text()))
+    return replace(corpus, sentences=sentences, train=train, found=found)
+
+
+def asked_rows(corpus: Corpus) -> set[int]:
+    """Rows of the sentences that a dev or test set asks about, on which no student is trained."""
+    columns = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
+    columns += [task.queries for task in corpus.retrieval]
+    for task in corpus.pair_tasks:
+        columns += [side for n, s in task.splits.items() if n != "train" for side in (s.left_P, s.right_P)]
+    return {row for column in columns for row in column.tolist()}
+
+
+def _keyed(streams: Sequence[TextStream]) -> Iterator[pa.RecordBatch]:
+    for stream in streams:
+        for batch in in_batches(text for _, text in stream):
+            text = pa.array(batch, pa.string())
+            yield pa.record_batch([text, text], schema=KEYED)
+
+
+def _unknown(drawn: SentenceFile, row_of: dict[str, int], known: list[int]) -> Iterator[pa.RecordBatch]:
+    """The drawn sentences that the corpus has not; the rows of the others go to `known`."""
+    for batch in in_batches(drawn):
+        known += [row_of[text] for text in batch if text in row_of]
+        new = [text for text in batch if text not in row_of]
+        yield pa.record_batch([pa.array(new, pa.string())], schema=ROW)

@@ -1,0 +1,156 @@
+"""Augmented copies of the training sentences, made on Ray Data, each with its source and its operation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from distilbench.data.corpus import Copies, Corpus
+from distilbench.data.distinct import KEY, write_distinct
+from distilbench.data.sentences import TEXT, SentenceFile, in_batches, read_arrow, sentences_artifact, write_arrow
+from distilbench.prepare.augment import Operation, same
+from distilbench.prepare.pool import AS_FIT, PoolSize, ShardTask, run_pool
+from distilbench.store import ArtifactStore, array_sha256, save_array, shard_ranges, write_json
+
+SHARD_ROWS = 512
+"""Sentences per shard: what a killed run loses per worker. Fixed, so that a translator's batches are the same for any
+number of workers."""
+
+STEP_VERSION = 1
+ROWS, KEPT, COUNTS = "rows.npy", "kept.arrow", "counts.json"
+SOURCE, OPERATION = "source", "operation"
+COPY = pa.schema([(SOURCE, pa.int64()), (TEXT, pa.string())])
+KEYED = pa.schema([(KEY, pa.string()), (SOURCE, pa.int64()), (OPERATION, pa.int8()), (TEXT, pa.string())])
+
+
+@dataclass(frozen=True)
+class Copying(ShardTask):
+    """Makes one copy of each sentence of a shard."""
+
+    operation: Operation
+    seed: int
+    sentences: SentenceFile
+    folder: Path
+
+    def load(self) -> Callable[[int, int, int], None]:
+        """What the operation needs: WordNet, a model."""
+        copies_of = self.operation.load()
+        rows_T = np.load(self.folder / ROWS, mmap_mode="r", allow_pickle=False)
+
+        def make(shard: int, start: int, stop: int) -> None:
+            rows = np.array(rows_T[start:stop])
+            texts = copies_of(self.sentences.take(rows), self.seed)
+            batch = pa.record_batch([pa.array(rows), pa.array(texts, pa.string())], schema=COPY)
+            write_arrow(self.folder / _name(shard), [batch], COPY)
+
+        return make
+
+
+def _name(shard: int) -> str:
+    return f"shard-{shard:05d}.arrow"
+
+
+def augmented_corpus(
+    corpus: Corpus, operations: Sequence[Operation], seed: int, store: ArtifactStore, size: PoolSize = AS_FIT
+) -> Corpus:
+    """`corpus` and one changed copy of each training sentence for each of `operations`.
+
+    The copies come after the sentences of `corpus`, which keep their rows; they are in `copies` and in no set. A copy is
+    dropped where it is unchanged, a copy already made, or a sentence of `corpus`, such as an evaluation sentence; spaces and
+    case do not tell it from one of those. A line of `found` has the numbers. Needs `ray.init` only when something is missing.
+
+    Raises:
+        InputError: what an operation needs is not installed.
+    """
+    if not operations:
+        return corpus
+    base = sentences_artifact(corpus.sentences, corpus.sentences_fingerprint, store)
+    folders = [_copies_artifact(corpus, base, operation, seed, store, size) for operation in operations]
+    shards = len(shard_ranges(len(corpus.train), SHARD_ROWS))
+    names = [operation.name for operation in operations]
+
+    def make(folder: Path, missing: list[str]) -> None:
+        counted = {name: {"made": 0, "unchanged": 0} for name in names}
+        taken = ([same(s) for s in batch] for batch in in_batches(corpus.sentences))
+        write_distinct(folder / KEPT, _keyed(folders, names, shards, base, counted), KEYED, taken)
+        kept = np.bincount(read_arrow(folder / KEPT).column(OPERATION).to_numpy(), minlength=len(names))
+        counts = {name: {**counted[name], "kept": int(kept[i])} for i, name in enumerate(names)}
+        write_json(folder / COUNTS, counts)
+
+    parts = {"copies": [folder.name for folder in folders], "step_version": STEP_VERSION}
+    path = store.build("augmented", parts, [KEPT, COUNTS], make)
+    table = read_arrow(path / KEPT)
+    copies = Copies(
+        rows=np.arange(len(base), len(base) + table.num_rows, dtype=np.int64),
+        source=table.column(SOURCE).to_numpy(),
+        operation=table.column(OPERATION).to_numpy(),
+        names=tuple(names),
+    )
+    return replace(
+        corpus,
+        sentences=SentenceFile(*base.paths, path / KEPT),
+        copies=copies,
+        found=(*corpus.found, *_told(json.loads((path / COUNTS).read_text()))),
+    )
+
+
+def _copies_artifact(
+    corpus: Corpus, base: SentenceFile, operation: Operation, seed: int, store: ArtifactStore, size: PoolSize
+) -> Path:
+    parts = {
+        "operation": {"name": operation.name, **operation.identity()},
+        "seed": seed,
+        "sentences": corpus.sentences_fingerprint,
+        "rows": array_sha256(corpus.train),
+        "shard_rows": SHARD_ROWS,
+        "step_version": STEP_VERSION,
+    }
+    shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(corpus.train), SHARD_ROWS))]
+
+    def make(folder: Path, missing: list[str]) -> None:
+        operation.check()
+        if ROWS in missing:
+            save_array(folder / ROWS, corpus.train)
+        absent = set(missing)
+        if wanted := [shard for shard in shards if _name(shard[0]) in absent]:
+            task = Copying(operation, seed, base, folder)
+            run_pool(task, wanted, f"Augmentation, {operation.name}", "sentences", size=size, gpu=operation.uses_gpu)
+
+    return store.build("copies", parts, [ROWS, *(_name(i) for i, _, _ in shards)], make)
+
+
+def _keyed(
+    folders: Sequence[Path], names: Sequence[str], shards: int, base: SentenceFile, counted: dict[str, dict[str, int]]
+) -> Iterator[pa.RecordBatch]:
+    """The copies of all operations that are not their sources, and by the way the numbers of the others."""
+    for number, (name, folder) in enumerate(zip(names, folders, strict=True)):
+        for shard in range(shards):
+            table = read_arrow(folder / _name(shard))
+            rows, texts = table.column(SOURCE).to_numpy(), table.column(TEXT).to_pylist()
+            keys = [same(text) for text in texts]
+            sources = [same(text) for text in base.take(rows)]
+            changed = [i for i, (key, source) in enumerate(zip(keys, sources, strict=True)) if key not in ("", source)]
+            counted[name]["made"] += len(texts)
+            counted[name]["unchanged"] += len(texts) - len(changed)
+            columns = [
+                [keys[i] for i in changed],
+                rows[changed],
+                np.full(len(changed), number),
+                [texts[i] for i in changed],
+            ]
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, KEYED, strict=True)]
+            yield pa.record_batch(arrays, schema=KEYED)
+
+
+def _told(counts: dict[str, dict[str, int]]) -> Iterator[str]:
+    for name, count in counts.items():
+        there = count["made"] - count["unchanged"] - count["kept"]
+        yield (
+            f"augmentation {name}: {count['kept']:,} sentences from {count['made']:,} "
+            f"({count['unchanged']:,} unchanged, {there:,} already there)"
+        )

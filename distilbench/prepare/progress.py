@@ -1,0 +1,76 @@
+"""How far a stage of the preparation is: a bar in the terminal, lines in a log, gauges for Ray's dashboard."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import rich
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+LINE_EVERY_S = 30
+"""Between two lines where there is no terminal to draw a bar in."""
+
+
+@contextmanager
+def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """Shows `label` at work on `total` things called `unit` ("sentences"); call what it gives with how many more are done.
+
+    Where Ray runs, the gauges `distilbench_prepare_{done,total,per_second,seconds_left}` have it too, by `stage` and `unit`.
+    """
+    gauges = _Gauges(label, total, unit)
+    began, said, done = time.monotonic(), time.monotonic(), 0
+    columns = (
+        TextColumn(label),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=rich.get_console()) as bar:
+        task = bar.add_task(label, total=total, rate="")
+
+        def advance(count: int) -> None:
+            nonlocal done, said
+            done += count
+            now = time.monotonic()
+            rate = done / max(now - began, 1e-9)
+            bar.update(task, advance=count, rate=f"{rate:,.0f} {unit}/s")
+            gauges.set(done, rate)
+            if not bar.console.is_terminal and now - said > LINE_EVERY_S:
+                said = now
+                left = (total - done) / rate
+                bar.console.print(
+                    f"{label}: {done:,} of {total:,} {unit}, {rate:,.0f}/s, {left:,.0f} s left", markup=False
+                )
+
+        yield advance
+
+
+class _Gauges:
+    """Ray's gauges; nothing where Ray does not run."""
+
+    def __init__(self, stage: str, total: int, unit: str) -> None:
+        import ray
+        from ray.util.metrics import Gauge
+
+        self.total = total
+        self.gauges: dict[str, Gauge] = {}
+        if ray.is_initialized():
+            tags = {"stage": stage, "unit": unit}
+            for name, meaning in (
+                ("done", "Finished by now"),
+                ("total", "To do in all"),
+                ("per_second", "Finished per second since the stage began"),
+                ("seconds_left", "Seconds to the end at this rate"),
+            ):
+                gauge = Gauge(f"distilbench_prepare_{name}", meaning, tag_keys=tuple(tags))
+                gauge.set_default_tags(tags)
+                self.gauges[name] = gauge
+
+    def set(self, done: int, rate: float) -> None:
+        values = {"done": done, "total": self.total, "per_second": rate, "seconds_left": (self.total - done) / rate}
+        for name, gauge in self.gauges.items():
+            gauge.set(values[name])

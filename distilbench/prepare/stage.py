@@ -1,0 +1,146 @@
+"""The preparation of a corpus: everything that trials read, made on Ray Data or found in the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from distilbench.config import RunSettings
+from distilbench.data.corpus import Corpus, PairTask
+from distilbench.prepare.augment import operations
+from distilbench.prepare.copies import augmented_corpus
+from distilbench.prepare.copy_filter import copy_cosines, filtered
+from distilbench.prepare.cross_encoder import (
+    CrossEncoderParams,
+    cross_encoder_artifact,
+    cross_encoder_scores,
+    logits_artifact,
+)
+from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.pca import pca_artifact
+from distilbench.prepare.prepared import save_prepared
+from distilbench.prepare.tokens import tokens_artifact
+from distilbench.records import Score
+from distilbench.store import ArtifactStore, ShardedArray
+from distilbench.student import student_source
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the methods of a run ask of the preparation beside embeddings and PCA."""
+
+    augmentation: bool
+    tokens: bool
+    logits: bool
+
+
+@dataclass(frozen=True)
+class Made:
+    """A prepared corpus and where its artifacts are; `scores` are a cross-encoder teacher's own."""
+
+    corpus: Corpus
+    vectors: ShardedArray
+    pca: Path
+    tokens: Path | None = None
+    task: PairTask | None = None
+    logits: Path | None = None
+    scores: tuple[Score, ...] = ()
+
+    def save(self, folder: Path, settings: RunSettings) -> None:
+        """Write what a trial needs to find all of it."""
+        save_prepared(
+            folder,
+            self.corpus,
+            settings.teacher,
+            settings.student,
+            self.vectors,
+            self.pca,
+            self.tokens,
+            self.task,
+            self.logits,
+        )
+
+    def described(self) -> dict[str, Any]:
+        """What was prepared, JSON-able: sizes of the corpus, and where each artifact is."""
+        corpus = self.corpus
+        artifacts = {
+            "sentences": [p.parent for p in getattr(corpus.sentences, "paths", ())],
+            "embeddings": [self.vectors.folder],
+            "PCA": [self.pca],
+            "tokens": [self.tokens] if self.tokens else [],
+            "logits": [self.logits] if self.logits else [],
+        }
+        return {
+            "corpus": corpus.name,
+            "corpus_fingerprint": corpus.fingerprint,
+            "sentences": len(corpus.sentences),
+            "training_sentences": len(corpus.train),
+            "augmented_sentences": len(corpus.copies.rows),
+            "embedding_width": self.vectors.width,
+            "notes": list(corpus.found),
+            "artifacts": {
+                kind if len(folders) == 1 else f"{kind} {i}": {"path": str(folder), "bytes": _bytes(folder)}
+                for kind, folders in artifacts.items()
+                for i, folder in enumerate(folders, start=1)
+            },
+        }
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def prepare_corpus(settings: RunSettings, corpus: Corpus, wanted: Wanted, console: Console) -> Made:
+    """Augment, encode with the teacher, filter the copies, fit PCA, tokenise for the student, compute logits.
+
+    Needs `ray.init` where something is missing. What is found in the store is not made again.
+
+    Raises:
+        InputError: an encoder or a resource of an operation is not there, or the disk is full.
+    """
+    store, size = ArtifactStore(settings.store), settings.pool
+    known = len(corpus.found)
+    if wanted.augmentation:
+        corpus = augmented_corpus(corpus, operations(settings.augment), settings.seed, store, size)
+    key = corpus.sentences_fingerprint
+    vectors, encoded = encode_corpus(
+        corpus.sentences,
+        key,
+        settings.teacher,
+        store,
+        label="Teacher encoding",
+        stored=settings.vectors,
+        backend=settings.backend,
+        size=size,
+    )
+    console.print(f"Teacher {settings.teacher.title}: {encoded} of {len(corpus.sentences)} sentences encoded now")
+    if len(corpus.copies.rows):
+        corpus = filtered(corpus, copy_cosines(corpus, vectors, store), settings.min_cosine)
+    for line in corpus.found[known:]:
+        console.print(f"  {line}", markup=False)
+    pca = pca_artifact(vectors, corpus.train, store)
+    tokens = None
+    if wanted.tokens:
+        source = student_source(settings.student, settings.teacher)
+        tokens = tokens_artifact(corpus.sentences, key, source, store, size)
+    made = Made(corpus, vectors, pca, tokens, corpus.pair_tasks[0] if corpus.pair_tasks else None)
+    return _with_logits(settings, made, store, console) if wanted.logits and made.task else made
+
+
+def _with_logits(settings: RunSettings, made: Made, store: ArtifactStore, console: Console) -> Made:
+    task, sentences = made.task, made.corpus.sentences
+    assert task is not None
+    if settings.cross_encoder:
+        cross = Path(settings.cross_encoder)
+    else:
+        start = replace(settings.teacher, prompt="", max_tokens=None)
+        params = CrossEncoderParams(lr=settings.cross_encoder_lr, epochs=settings.cross_encoder_epochs)
+        cross = cross_encoder_artifact(task, sentences, start, params, settings.seed, store)
+    logits = logits_artifact(task, sentences, cross, store, size=settings.pool)
+    scores = cross_encoder_scores(task, sentences, cross, store)
+    told = ", ".join(f"{s.split} {s.metric} {s.value:.2f}" for s in scores)
+    console.print(f"Cross-encoder on {task.name}: {told}; its folder: {cross}", markup=False)
+    return replace(made, logits=logits, scores=tuple(scores))

@@ -1,0 +1,147 @@
+"""Text sources as streams: order, numbers, length limits, bad rows, counts and identity."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from distilbench.data.text import TextCounts, TextSettings, open_text, text_files
+from distilbench.errors import InputError
+
+PLAIN = TextSettings()
+
+
+def lines(path: Path, *texts: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{t}\n" for t in texts))
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three files that are read, and others that are not."""
+    lines(tmp_path / "b.txt", "three", "four")
+    lines(tmp_path / "a.tsv", "text", "one", "two")
+    lines(tmp_path / "c.jsonl", '{"text": "five"}')
+    for other in ("_SUCCESS.txt", ".hidden.txt", "notes.md", "inner/d.txt"):
+        lines(tmp_path / other, "not read")
+    return tmp_path
+
+
+def test_files_of_a_folder_come_sorted_with_running_numbers(folder: Path) -> None:
+    stream = open_text(str(folder), PLAIN)
+    assert list(stream) == [(1, "one"), (2, "two"), (3, "three"), (4, "four"), (5, "five")]
+    assert stream.counts == TextCounts(rows=5, kept=5)
+    assert stream.told() == "5 sentences (train)"
+
+
+def test_a_glob_takes_what_it_names(folder: Path) -> None:
+    assert [p.name for p in text_files(f"{folder}/[bc].*")] == ["b.txt", "c.jsonl"]
+    assert [p.name for p in text_files(f"{folder}/**/*.txt")] == ["b.txt", "d.txt"]
+    lines(folder / "a[1].txt", "a file whose name looks like a glob")
+    assert text_files(f"{folder}/a[1].txt") == [folder / "a[1].txt"]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("nowhere", r"nowhere: no such file or folder; expected one, a glob, or hf:NAME"),
+        ("notes.md", r"notes\.md: the format is not known by the file's name; expected NAME\.tsv"),
+        ("*.md", r"\*\.md: no file of a known format; expected NAME\.tsv"),
+        ("inner/deeper", r"deeper: no file of a known format"),
+    ],
+)
+def test_a_source_without_a_readable_file(folder: Path, source: str, message: str) -> None:
+    (folder / "inner" / "deeper").mkdir()
+    with pytest.raises(InputError, match=message):
+        open_text(str(folder / source), PLAIN)
+
+
+def test_lengths_are_counted_in_characters_after_blanks_are_cut(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.txt", "ééé", "éé  ", "éééé", "ééééé", "é" * 9)
+    stream = open_text(str(path), TextSettings(min_chars=3, max_chars=5))
+    assert list(stream) == [(1, "ééé"), (3, "éééé"), (4, "ééééé")]
+    assert stream.counts == TextCounts(rows=5, kept=3, short=1, long=1)
+    assert stream.told() == (
+        "3 sentences (train); 1 of fewer than 3 characters left out; 1 of more than 5 characters left out"
+    )
+
+
+def test_a_bad_row_stops_or_is_skipped_and_counted(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", '{"text": "one"}', "{", '{"text": 3}', '{"text": "two"}')
+    stop = open_text(str(path), PLAIN)
+    with pytest.raises(InputError, match=r"a\.jsonl, row 2: malformed JSON"):
+        list(stop)
+    skip = open_text(str(path), TextSettings(on_error="skip"))
+    assert list(skip) == [(1, "one"), (4, "two")]
+    assert (skip.counts.rows, skip.counts.kept, skip.counts.bad) == (4, 2, 2)
+    assert skip.counts.first_error.startswith(f"{path}, row 2: malformed JSON")
+    assert f"2 bad rows skipped, the first: {path}, row 2: malformed JSON" in skip.told()
+
+
+def test_skipping_does_not_hide_that_nothing_can_be_read(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", *['{"sentence": "one"}'] * 3)
+    with pytest.raises(
+        InputError, match=r"none of its 3 rows can be used; the first: .*the columns are \['sentence'\]"
+    ):
+        list(open_text(str(path), TextSettings(on_error="skip")))
+
+
+def test_skipping_rows_does_not_skip_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    lines(tmp_path / "a.txt", "one")
+    (tmp_path / "b.txt.gz").write_bytes(b"no gzip")
+    with pytest.raises(InputError, match=r"b\.txt\.gz: cannot be read after row 0"):
+        list(open_text(str(tmp_path), TextSettings(on_error="skip")))
+
+
+def test_the_identity_is_that_of_the_files_in_order(folder: Path, tmp_path: Path) -> None:
+    def identity(source: Path) -> list[str]:
+        return open_text(str(source), PLAIN).identity()
+
+    same = Path(shutil.copytree(folder, tmp_path / "elsewhere"))
+    assert identity(same) == identity(folder) and len(set(identity(folder))) == 3
+    lines(same / "a.txt", "another")
+    assert identity(same) != identity(folder)
+
+
+def test_no_length_may_be_left() -> None:
+    with pytest.raises(InputError, match=r"--max-chars 4: below --min-chars 5"):
+        TextSettings(min_chars=5, max_chars=4)
+    assert TextSettings(min_chars=5, max_chars=5).max_chars == 5
+
+
+MEMORY = """
+import sys
+from distilbench.data.text import TextSettings, open_text
+import pyarrow.parquet
+
+def peak():
+    return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmHWM"))
+
+before = peak()
+count = sum(1 for _ in open_text(sys.argv[1], TextSettings()))
+print(count, (peak() - before) // 1024)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+@pytest.mark.parametrize("kind", ["parquet", "txt"])
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
+    # 300,000 sentences, 60 MB of text: in one row group, so that reading it whole would show.
+    path = tmp_path / f"a.{kind}"
+    texts = [f"{i * 2654435761 % 4294967296:x} " * 20 for i in range(300_000)]
+    if kind == "txt":
+        lines(path, *texts)
+    else:
+        table = pa.table({"text": texts})
+        parquet.write_table(table, path, row_group_size=len(texts), use_dictionary=False, compression="none")
+    assert path.stat().st_size > 45e6
+    done = subprocess.run([sys.executable, "-c", MEMORY, str(path)], capture_output=True, text=True, check=True)
+    count, grown = map(int, done.stdout.split())
+    assert count == 300_000 and grown < 30, f"{grown} MiB"

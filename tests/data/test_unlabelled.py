@@ -1,0 +1,196 @@
+"""Training sentences from text sources: beside a data folder, or instead of the built-in ones; evaluation text kept out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from distilbench.data import reservoir, training_text, unlabelled
+from distilbench.data.builtin import builtin_corpus
+from distilbench.data.corpus import Corpus, StsSet
+from distilbench.data.folder import Limits, folder_corpus
+from distilbench.data.needs import NO_NEEDS, Needs
+from distilbench.data.text import Texts, TextSettings
+from distilbench.data.training_text import with_text
+from distilbench.errors import InputError
+from distilbench.store import ArtifactStore
+
+ALL = Limits(None, None, None)
+OWN = [f"my own sentence {i}" for i in range(50)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, data_folder: Path) -> Path:
+    """A copy of the small data folder that a test may change."""
+    return Path(shutil.copytree(data_folder, tmp_path / "mine"))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    """A source of fifty sentences."""
+    return lines(tmp_path / "own.txt", *OWN)
+
+
+def lines(path: Path, *texts: str) -> str:
+    path.write_text("".join(f"{t}\n" for t in texts))
+    return str(path)
+
+
+def with_folder(folder: Path, limits: Limits, texts: Texts) -> Corpus:
+    store = ArtifactStore(folder.with_name("store"))
+    return with_text(folder_corpus(folder, limits, texts=texts), texts, limits.sentences, store)
+
+
+def with_builtin(size: int, texts: Texts, limit: int | None = None, needs: Needs = NO_NEEDS) -> Corpus:
+    with TemporaryDirectory() as store:
+        return with_text(builtin_corpus(size, needs=needs, own_text=True), texts, limit, ArtifactStore(Path(store)))
+
+
+def trained(corpus: Corpus) -> list[str]:
+    return [corpus.sentences[i] for i in corpus.train]
+
+
+def test_text_is_trained_on_beside_a_data_folder(folder: Path, own: str) -> None:
+    before, after = folder_corpus(folder, ALL), with_folder(folder, ALL, Texts((own,)))
+    assert trained(after) == trained(before) + OWN
+    assert np.array_equal(before.pairs_P2, after.pairs_P2)
+    assert f"--text {own}: 50 sentences (train)" in after.found
+    assert "unlabeled/sentences.tsv: 80 sentences (train)" in after.found
+
+
+def test_text_may_be_all_there_is_to_train_on(folder: Path, own: str) -> None:
+    shutil.rmtree(folder / "unlabeled")
+    (folder / "quora" / "pairs.tsv").unlink()
+    assert trained(with_folder(folder, ALL, Texts((own,)))) == OWN
+
+
+def test_evaluation_text_is_kept_out(folder: Path, tmp_path: Path) -> None:
+    without = folder_corpus(folder, ALL)
+    dev = next(s for s in without.sts if s.split == "dev")
+    leaks = [without.sentences[dev.left_P[0]], without.sentences[without.retrieval[0].queries[0]]]
+    source = lines(tmp_path / "own.txt", leaks[0], "new", f"  {leaks[1]} ", "new")
+    corpus = with_folder(folder, ALL, Texts((source,)))
+    assert trained(corpus) == [*trained(without), "new"]
+    assert any("2 left out" in line for line in corpus.found)
+
+
+def test_the_limit_is_for_all_sources_together(folder: Path, own: str, tmp_path: Path) -> None:
+    more = lines(tmp_path / "more.txt", *(f"another {i}" for i in range(70)))
+    limits = replace(ALL, sentences=60)
+    one, two = (with_folder(folder, limits, Texts(sources)) for sources in ((own, more), (more, own)))
+    before = len(folder_corpus(folder, limits).train)
+    drawn = trained(one)[before:]
+    assert len(drawn) == 60 and {t.split()[0] for t in drawn} == {"my", "another"}
+    assert set(drawn) == set(trained(two)[before:])  # whatever their order
+    assert any("training on 60 distinct of 120 sentences of --text" in line for line in one.found)
+
+
+def test_a_stream_too_long_to_hold_is_sampled_as_it_comes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = reservoir.draw_distinct
+    monkeypatch.setattr(unlabelled, "draw_distinct", lambda sentences, limit: held(sentences, limit, held=70))
+    drawn = trained(folder_corpus(folder, replace(ALL, sentences=60)))[2 * 64 :]
+    assert drawn == reservoir.reservoir(trained(folder_corpus(folder, ALL))[2 * 64 :], 60)
+
+
+def test_unlabelled_files_may_be_of_any_format(folder: Path) -> None:
+    plain = folder_corpus(folder, ALL)
+    path = folder / "unlabeled" / "sentences.tsv"
+    texts = path.read_text().splitlines()[1:]
+    path.unlink()
+    (path.parent / "a.csv").write_text("n,text\n" + "".join(f'1,"{t}"\n' for t in texts[:20]))
+    objects = "".join(json.dumps({"text": t}) + "\n" for t in texts[20:40])
+    (path.parent / "b.jsonl.gz").write_bytes(gzip.compress(objects.encode()))
+    parquet.write_table(pa.table({"text": texts[40:60]}), path.parent / "c.parquet")
+    lines(path.parent / "d.txt", *texts[60:])
+    assert folder_corpus(folder, ALL).fingerprint == plain.fingerprint
+
+
+def test_settings_hold_for_unlabelled_files_but_for_their_column(folder: Path, tmp_path: Path) -> None:
+    lines(folder / "unlabeled" / "more.txt", "", "abc", "a sentence in the middle", "x" * 200)
+    source = tmp_path / "own.tsv"
+    source.write_text("satz\nein eigener Satz\nkurz\n")
+    settings = TextSettings("satz", min_chars=5, max_chars=150, on_error="skip")
+    corpus = with_folder(folder, ALL, Texts((str(source),), settings))
+    assert {"a sentence in the middle", "ein eigener Satz"} < set(trained(corpus))
+    assert not {"abc", "kurz", "x" * 200} & set(trained(corpus))
+    (line,) = [line for line in corpus.found if line.startswith("unlabeled/more.txt")]
+    assert line.startswith(
+        "unlabeled/more.txt: 1 sentences (train); 1 of fewer than 5 characters left out; 1 of more than 150 characters "
+        "left out; 1 bad rows skipped, the first: "
+    )
+    assert "more.txt, row 1: the line is empty" in line
+    with pytest.raises(InputError, match=r"more\.txt, row 1: the line is empty"):
+        with_folder(folder, ALL, Texts((str(source),), replace(settings, on_error="stop")))
+
+
+def test_a_source_that_is_not_there_is_told(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere\.txt: no such file or folder"):
+        with_folder(folder, ALL, Texts((str(folder / "nowhere.txt"),)))
+
+
+def test_sentences_of_the_corpus_become_training_rows_and_no_second_sentences(folder: Path, tmp_path: Path) -> None:
+    without = folder_corpus(folder, ALL)
+    document = without.sentences[without.retrieval[0].documents[3]]
+    assert document not in trained(without)
+    source = lines(tmp_path / "own.txt", document, "new", trained(without)[5])
+    corpus = with_folder(folder, ALL, Texts((source,)))
+    assert sorted(trained(corpus)) == sorted([*trained(without), document, "new"])
+    assert len(set(corpus.sentences)) == len(corpus.sentences) == len(without.sentences) + 1
+    with pytest.raises(InputError, match=r"own\.txt: no sentence to train on"):
+        lines(tmp_path / "own.txt", without.sentences[without.retrieval[0].queries[0]])
+        with_builtin(50, Texts((lines(tmp_path / "own.txt", builtin_corpus(50).sentences[-1]),)))
+
+
+def test_text_is_read_once_and_again_when_it_has_changed(
+    folder: Path, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    write = training_text.write_distinct
+    monkeypatch.setattr(
+        training_text, "write_distinct", lambda *args, **more: (reads.append(1), write(*args, **more))[1]
+    )
+    first = with_folder(folder, ALL, Texts((own,)))
+    again = with_folder(folder, ALL, Texts((own,)))
+    assert first.fingerprint == again.fingerprint and first.found == again.found and len(reads) == 1
+    lines(Path(own), *OWN, "one more")
+    assert len(with_folder(folder, ALL, Texts((own,))).train) == len(first.train) + 1 and len(reads) == 2
+
+
+def evaluated(corpus: Corpus) -> list[tuple[str, str, list[str], list[str]]]:
+    def texts(sts: StsSet, rows: np.ndarray) -> list[str]:
+        return [corpus.sentences[i] for i in rows]
+
+    return [(s.name, s.split, texts(s, s.left_P), texts(s, s.right_P)) for s in corpus.sts]
+
+
+def test_own_text_takes_the_place_of_the_built_in_training_sentences(own: str, tmp_path: Path) -> None:
+    plain = builtin_corpus(50)
+    asked = [plain.sentences[plain.sts[0].left_P[0]], plain.sentences[plain.retrieval[0].queries[0]]]
+    leaking = lines(tmp_path / "leaking.txt", *asked, "and one more")
+    corpus = with_builtin(50, Texts((own, leaking)))
+    assert trained(corpus) == [*OWN, "and one more"]
+    assert len(corpus.pairs_P2) == 0 and corpus.demonstration and corpus.name != plain.name
+    assert evaluated(corpus) == evaluated(plain)
+    assert any("51 distinct of 53 sentences of --text; 2 left out" in line for line in corpus.found)
+    assert not any("50 similar training pairs" in line for line in corpus.found)
+    assert len(trained(with_builtin(50, Texts((own,)), limit=7))) == 7
+
+
+def test_pair_tasks_of_the_built_in_corpus_stay_with_own_text(own: str) -> None:
+    needs = Needs(triplets=True, pair_tasks=("DEMO-SIM",))
+    corpus = with_builtin(20, Texts((own,)), needs=needs)
+    assert [t.name for t in corpus.pair_tasks] == ["DEMO-SIM"] and len(corpus.triplets_T3) == 20
+    assert set(OWN) < set(trained(corpus))
+    rows = set(corpus.train.tolist())
+    assert rows.issuperset(corpus.triplets_T3.ravel().tolist())
+    test = corpus.pair_tasks[0].splits["test"]
+    assert not rows & {*test.left_P.tolist(), *test.right_P.tolist()}

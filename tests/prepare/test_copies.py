@@ -1,0 +1,187 @@
+"""Augmented copies: with source and operation, counted, the same for any number of workers, resumed, filtered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from distilbench.data.corpus import Corpus, CorpusBuilder
+from distilbench.encoder import EncoderSpec, encode
+from distilbench.errors import InputError
+from distilbench.prepare import copies as module
+from distilbench.prepare.augment import AugmentSettings, Operation, operations
+from distilbench.prepare.copies import augmented_corpus
+from distilbench.prepare.copy_filter import copy_cosines, filtered
+from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.pool import PoolSize
+from distilbench.store import ArtifactStore
+
+TRAIN = tuple(
+    f"the {a} sees a {b} in the house" for a in ("dog", "cat", "man", "child") for b in ("river", "park", "door")
+)
+
+
+@dataclass(frozen=True)
+class Changed(Operation):
+    """Replaces a word; without it in the sentence the copy is the sentence."""
+
+    old: str = "dog"
+    new: str = "Dog  "
+
+    name: ClassVar[str] = "changed"
+
+    def identity(self) -> dict[str, Any]:
+        return {"old": self.old, "new": self.new}
+
+    def check(self) -> None:
+        if self.new == "missing":
+            raise InputError("changed: nothing is installed")
+
+    def load(self) -> Callable[[Sequence[str], int], list[str]]:
+        return lambda sentences, seed: [s.replace(self.old, self.new) for s in sentences]
+
+
+def make_corpus(train: Sequence[str] = TRAIN) -> Corpus:
+    builder = CorpusBuilder("test")
+    builder.add_sts("STSB", "", "dev", ["a bird sees a river in the house"], ["Y"], [1.0])
+    builder.train_on(train)
+    return builder.build()
+
+
+def run_here(task: Any, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
+    make = task.load()
+    for shard in shards:
+        make(*shard)
+
+
+run_on_ray = module.run_pool
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARD_ROWS", 5)
+    monkeypatch.setattr(module, "run_pool", run_here)
+
+
+def texts(corpus: Corpus) -> list[str]:
+    return [corpus.sentences[i] for i in corpus.copies.rows]
+
+
+def test_every_copy_has_its_source_and_operation_and_the_others_are_counted(tmp_path: Path) -> None:
+    corpus = make_corpus()
+    made = augmented_corpus(
+        corpus, [Changed("dog", "bird"), Changed("door", "gate"), Changed("dog", "BIRD")], 0, ArtifactStore(tmp_path)
+    )
+    assert tuple(made.sentences)[: len(corpus.sentences)] == corpus.sentences
+    assert np.array_equal(made.train, corpus.train) and made.sts == corpus.sts
+    # "the bird sees a river..." differs from the evaluation sentence in "the"; BIRD repeats bird.
+    assert texts(made) == [
+        *(s.replace("dog", "bird") for s in TRAIN if "dog" in s),
+        *(s.replace("door", "gate") for s in TRAIN if "door" in s),
+    ]
+    for row, source, operation in zip(made.copies.rows, made.copies.source, made.copies.operation, strict=True):
+        old, new = [("dog", "bird"), ("door", "gate")][operation]
+        assert made.sentences[row] == made.sentences[source].replace(old, new)
+    assert made.copies.names == ("changed",) * 3
+    assert made.fingerprint != corpus.fingerprint and made.sentences_fingerprint != corpus.sentences_fingerprint
+
+
+def test_counts_are_told(tmp_path: Path) -> None:
+    made = augmented_corpus(make_corpus(), [Changed("the dog", "a bird")], 0, ArtifactStore(tmp_path))
+    # Of 3 copies one is the evaluation sentence; 9 sentences have no dog.
+    assert made.found[-1] == "augmentation changed: 2 sentences from 12 (9 unchanged, 1 already there)"
+    made = augmented_corpus(make_corpus(), [Changed()], 0, ArtifactStore(tmp_path))  # spaces and case alone
+    assert made.found[-1] == "augmentation changed: 0 sentences from 12 (12 unchanged, 0 already there)"
+    assert not len(made.copies.rows) and list(made.sentences) == list(make_corpus().sentences)
+
+
+def test_any_number_of_workers_makes_the_same_copies(
+    tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = operations(AugmentSettings(operations=("swap", "delete")))
+    here = augmented_corpus(make_corpus(), chosen, 3, ArtifactStore(tmp_path / "here"))
+    monkeypatch.setattr(module, "run_pool", run_on_ray)
+    two = augmented_corpus(make_corpus(), chosen, 3, ArtifactStore(tmp_path / "two"), PoolSize(2))
+    assert texts(here) == texts(two) and len(texts(here)) > 12
+    assert here.found == two.found and here.fingerprint == two.fingerprint
+
+
+def test_a_second_run_makes_nothing_and_another_seed_or_setting_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, swap = ArtifactStore(tmp_path), operations(AugmentSettings(operations=("swap",)))
+    first = augmented_corpus(make_corpus(), swap, 0, store)
+    calls: list[int] = []
+
+    def counted(task: Any, shards: list[tuple[int, int, int]], *rest: Any, **more: Any) -> None:
+        calls.append(len(shards))
+        run_here(task, shards)
+
+    monkeypatch.setattr(module, "run_pool", counted)
+    assert augmented_corpus(make_corpus(), swap, 0, store).fingerprint == first.fingerprint and calls == []
+    both = operations(AugmentSettings(operations=("swap", "delete")))
+    augmented_corpus(make_corpus(), both, 0, store)
+    assert calls == [3]  # of "delete" alone
+    assert texts(augmented_corpus(make_corpus(), swap, 1, store)) != texts(first)
+    more = operations(AugmentSettings(operations=("swap",), share=0.9))
+    assert texts(augmented_corpus(make_corpus(), more, 0, store)) != texts(first)
+    assert calls == [3, 3, 3]
+
+
+def test_an_interrupted_augmentation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, swap = ArtifactStore(tmp_path / "one"), operations(AugmentSettings(operations=("swap",)))
+    whole = augmented_corpus(make_corpus(), swap, 0, ArtifactStore(tmp_path / "other"))
+    left: list[int] = []
+
+    def dies(task: Any, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
+        run_here(task, shards[:1])
+        raise KeyboardInterrupt
+
+    def goes_on(task: Any, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
+        left.extend(number for number, _, _ in shards)
+        run_here(task, shards)
+
+    monkeypatch.setattr(module, "run_pool", dies)
+    with pytest.raises(KeyboardInterrupt):
+        augmented_corpus(make_corpus(), swap, 0, store)
+    monkeypatch.setattr(module, "run_pool", goes_on)
+    assert augmented_corpus(make_corpus(), swap, 0, store).fingerprint == whole.fingerprint
+    assert left == [1, 2]
+
+
+def test_what_is_not_installed_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing is installed"):
+        augmented_corpus(make_corpus(), [Changed("dog", "missing")], 0, ArtifactStore(tmp_path))
+    assert not list(tmp_path.glob("copies-*/*.arrow"))
+
+
+def test_the_filter_leaves_out_what_is_far_from_its_source_for_the_teacher(
+    tmp_path: Path, encoder_folder: Path, cluster: None
+) -> None:
+    store, spec = ArtifactStore(tmp_path), EncoderSpec(str(encoder_folder))
+    made = augmented_corpus(make_corpus(), [Changed("house", "big house"), Changed("the", "how what")], 0, store)
+    vectors, _ = encode_corpus(made.sentences, made.sentences_fingerprint, spec, store, label="test", stored="float32")
+    cosine = copy_cosines(made, vectors, store)
+    direct = [
+        float(np.dot(*encode(spec.load(), [made.sentences[row], made.sentences[source]])))  # unit vectors
+        for row, source in zip(made.copies.rows[:3], made.copies.source[:3], strict=True)
+    ]
+    assert cosine[:3] == pytest.approx(direct, abs=1e-5)
+    least = float(np.median(cosine))
+    kept = filtered(made, cosine, least)
+    assert np.array_equal(kept.copies.rows, made.copies.rows[cosine >= least])
+    assert np.array_equal(kept.copies.source, made.copies.source[cosine >= least])
+    assert kept.sentences is made.sentences and kept.fingerprint != made.fingerprint
+    low = int(((cosine < least) & (made.copies.operation == 1)).sum())
+    assert kept.found[-1].endswith(f"; {low} of 12 below {least:g} left out")
+    everything = filtered(made, cosine, None)
+    assert np.array_equal(everything.copies.rows, made.copies.rows) and "left out" not in everything.found[-1]
+    middle = np.median(cosine[made.copies.operation == 0])
+    assert f" / {middle:.2f} / " in everything.found[-2]
+    nothing = filtered(replace(made, copies=made.copies), cosine, 1.01)
+    assert not len(nothing.copies.rows)

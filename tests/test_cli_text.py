@@ -1,0 +1,116 @@
+"""`--text` and its options on the command line: what reaches the run, and what is refused before it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from distilbench.cli import app
+
+SPACE: dict[str, Any] = {
+    "method": "hpd",
+    "budget": {"trials": 1, "steps": 5},
+    "parameters": {"output_dim": {"choices": [4]}},
+    "fixed": {"batch_size": 8, "lr": 0.001},
+}
+ROWS = {"rows": [{"name": "r", "method": "hpd", "params": {"output_dim": 4, "lr": 0.001, "batch_size": 8}}]}
+
+
+class Reached(Exception):
+    """Raised where Ray would be started."""
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def reached(*_: object) -> None:
+        raise Reached
+
+    monkeypatch.setattr("distilbench.pipeline.ray_cluster", reached)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "space.yaml").write_text(yaml.safe_dump(SPACE))
+    (tmp_path / "rows.yaml").write_text(yaml.safe_dump(ROWS))
+    (tmp_path / "own.txt").write_text("".join(f"my own sentence {i}\n" for i in range(40)))
+    (tmp_path / "own.jsonl").write_text(
+        "".join(json.dumps({"s": f"another one {i}"}) + "\n" for i in range(10)) + "{\n"
+    )
+
+
+@pytest.fixture
+def common(encoder_folder: Path, data_folder: Path) -> list[str]:
+    return ["--teacher", str(encoder_folder), "--store", "store", "--name", "mine"]
+
+
+def invoke(command: str, *options: str) -> Result:
+    first = ["sweep", "--method", "hpd", "--space", "space.yaml"] if command == "sweep" else ["compare", "rows.yaml"]
+    return CliRunner().invoke(app, [*first, *options])
+
+
+def refused(result: Result, *wanted: str) -> None:
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert result.stderr.startswith("error: ") and "Traceback" not in result.output
+    for text in wanted:
+        assert text in result.stderr, result.stderr
+    assert not Path("runs").exists() and not list(Path("store").glob("*/manifest.json"))
+
+
+@pytest.mark.parametrize("command", ["sweep", "compare"])
+def test_text_beside_a_data_folder(command: str, common: list[str], data_folder: Path) -> None:
+    result = invoke(command, *common, "--data", str(data_folder), "--text", "own.txt", "--max-sentences", "0")
+    assert isinstance(result.exception, Reached), result.output
+    assert "found      --text own.txt: 40 sentences (train)" in result.stdout
+    assert "120 distinct of 120 sentences" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["sweep", "compare"])
+def test_several_sources_with_all_options_and_no_data(command: str, common: list[str]) -> None:
+    options = ["--text", "own.jsonl", "--text", "own.jsonl", "--text-column", "s", "--skip-bad-rows"]
+    lengths = ["--min-chars", "13", "--max-chars", "13"]
+    (Path.cwd() / "own.jsonl").write_text(
+        "".join(json.dumps({"s": s}) + "\n" for s in ["short", *(f"sentence {i:4}" for i in range(30)), "much " * 9])
+        + "{\n"
+    )
+    result = invoke(command, *common, *options, *lengths, "--max-sentences", "20")
+    assert isinstance(result.exception, Reached), result.output
+    told = "30 sentences (train); 1 of fewer than 13 characters left out; 1 of more than 13 characters left out; 1 bad"
+    assert result.stdout.count(f"found      --text own.jsonl: {told} rows skipped, the first: own.jsonl, row 33") == 2
+    assert "training on 20 distinct of 60 sentences" in result.stdout
+    assert json.loads(Path("runs/mine/config.json").read_text())["corpus"] == "built-in demonstration, own text"
+
+
+def test_other_text_is_another_run(common: list[str]) -> None:
+    assert isinstance(invoke("sweep", *common, "--text", "own.txt").exception, Reached)
+    assert isinstance(invoke("sweep", *common, "--text", "own.txt").exception, Reached)
+    result = invoke("sweep", *common, "--text", "own.txt", "--max-sentences", "30")
+    assert result.exit_code == 2 and "corpus_fingerprint" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (["--text", "nowhere.csv"], ["nowhere.csv: no such file or folder"]),
+        (["--text", "space.yaml"], ["space.yaml: the format is not known"]),
+        (["--text", "own.jsonl", "--text-column", "s"], ["own.jsonl, row 11: malformed JSON"]),
+        (
+            ["--text", "own.jsonl", "--skip-bad-rows"],
+            ["none of its 11 rows", "no column 'text'; the columns are ['s']"],
+        ),
+        (["--text", "own.txt", "--min-chars", "9", "--max-chars", "8"], ["--max-chars 8: below --min-chars 9"]),
+        (["--text", "own.txt", "--max-chars", "3"], ["batch_size is 8, but the corpus has only 0 training sentences"]),
+        (["--text", "hf:me/mine"], ["hf:me/mine: the hub cannot be reached"]),
+        (["--text", "hf:me/mine?split"], ["hf:me/mine?split: expected hf:NAME"]),
+    ],
+)
+def test_bad_text_is_refused_and_nothing_is_written(common: list[str], options: list[str], wanted: list[str]) -> None:
+    refused(invoke("sweep", *common, *options), *wanted)
+
+
+def test_a_method_that_needs_pairs_says_that_text_has_none(common: list[str]) -> None:
+    space = {**SPACE, "method": "mcr2", "fixed": {"batch_size": 8, "lr": 0.001, "clusters": 4, "lambda": 1}}
+    Path("space.yaml").write_text(yaml.safe_dump(space))
+    result = invoke("sweep", "--method", "mcr2", *common, "--text", "own.txt")
+    refused(result, "the corpus has only 0 similar pairs")
