@@ -244,9 +244,7 @@ def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str 
     )
 
 
-def token_budget_batches(
-    lengths: NDArray[np.int64], budget: int, enough: int | None = None
-) -> list[NDArray[np.int64]]:
+def token_budget_batches(lengths: NDArray[np.int64], budget: int, enough: int | None = None) -> list[NDArray[np.int64]]:
     """Positions in batches of similar length: longest x count <= `budget` padded tokens, at least one per batch.
 
     A batch of at least `enough` padded tokens takes no sentence in that is longer than its longest; None fills every

@@ -38,7 +38,13 @@ LARGEST_DIFFERENCE = 1e-5
 STEP_VERSION = 1
 """Part of every fingerprint: raise it when the code below changes the graph."""
 
-_SENTENCES = ("", "a", "the dog runs", "one small red cat plays slowly under the big blue house " * 3, "how do i " * 400)
+_SENTENCES = (
+    "",
+    "a",
+    "the dog runs",
+    "one small red cat plays slowly under the big blue house " * 3,
+    "how do i " * 400,
+)
 """Of every kind of batch: short ones padded together, a middle one, and one longer than any encoder's limit."""
 
 
@@ -106,9 +112,7 @@ class _Graph:
         self.inputs = {given.name for given in self.session.get_inputs()}
         self.config, self.device, self.dtype = config, torch.device("cpu"), torch.float32
 
-    def forward(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **_: Any
-    ) -> dict[str, torch.Tensor]:
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **_: Any) -> dict[str, torch.Tensor]:
         """`last_hidden_state`, B x T x width. Anything else that the tokenizer gives has its default value."""
         import torch
 
