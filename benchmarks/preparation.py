@@ -2,11 +2,14 @@
 
     python benchmarks/preparation.py overhead [--sentences 50000] [--teacher NAME]
     python benchmarks/preparation.py memory   [--sentences 1000000]
+    python benchmarks/preparation.py augment  [--sentences 100000] [--operation synonym]
 
 `overhead` encodes the same sentences into the same shard files three ways, in turn in this run: a bare loop in one process,
 Ray Data with one worker, Ray Data with two. All three load the model anew, with one torch thread each; Ray runs already.
 `memory` prepares random text with a one-layer encoder (distinct sentences, embeddings, PCA, tokens) and watches the peaks of
 anonymous memory (pages of mapped files are the kernel's to drop) and Ray's object store.
+`augment` copies the same sentences with nlpaug's loop in a process of its own, and on Ray Data with one worker and with two,
+each from loading to the last copy on disk; Ray runs already.
 """
 
 from __future__ import annotations
@@ -25,9 +28,12 @@ from rich.console import Console
 
 from distilbench.config import PrepareSettings
 from distilbench.data.builtin import builtin_corpus
+from distilbench.data.corpus import CorpusBuilder
 from distilbench.data.folder import Limits
 from distilbench.data.sentences import SentenceFile, sentences_artifact
 from distilbench.encoder import EncoderSpec
+from distilbench.prepare.augment import AugmentSettings, operations
+from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.encode import SHARD_ROWS, TeacherEncoding, encode_corpus
 from distilbench.prepare.pool import PoolSize
 from distilbench.search.cluster import ray_cluster
@@ -80,6 +86,53 @@ def bare(sentences: SentenceFile, spec: EncoderSpec, root: Path) -> None:
     shards = shard_ranges(len(sentences), SHARD_ROWS["cpu"])
     (root / "task").write_bytes(pickle.dumps((task, shards)))
     subprocess.run([sys.executable, "-c", BARE, str(root / "task")], check=True)
+
+
+NLPAUG = """
+import sys
+from pathlib import Path
+from nlpaug.augmenter.word import RandomWordAug
+from distilbench.data.sentences import SentenceFile
+from distilbench.prepare.augment.synonym import synonym_augmenter
+augmenter = synonym_augmenter(cached=False) if sys.argv[1] == "synonym" else RandomWordAug(action=sys.argv[1])
+copies = [next(iter(augmenter.augment(sentence)), "") for sentence in SentenceFile(Path(sys.argv[2]))]
+Path(sys.argv[3]).write_text("\\n".join(copies))
+"""
+
+
+def augment(sentences: int, operation: str, rounds: int) -> dict[str, object]:
+    text = many_sentences(sentences)
+    builder = CorpusBuilder("benchmark")
+    builder.train_on(text)
+    corpus, small = builder.build(), CorpusBuilder("warm")
+    small.train_on(text[:1000])
+    chosen = operations(AugmentSettings(operations=(operation,)))
+    seconds: dict[str, list[float]] = {"nlpaug's loop": [], "one worker": [], "two workers": []}
+    with tempfile.TemporaryDirectory() as folder, ray_cluster(None, 2, dashboard=False):
+        root = Path(folder)
+        (path,) = sentences_artifact(text, "all", ArtifactStore(root)).paths
+        augmented_corpus(small.build(), chosen, 0, ArtifactStore(root / "warm"))
+        for number in range(rounds):
+            for name in seconds:
+                began = time.perf_counter()
+                if name == "nlpaug's loop":
+                    command = [sys.executable, "-c", NLPAUG, operation, str(path), str(root / "copies.txt")]
+                    subprocess.run(command, check=True)
+                else:
+                    store, size = (
+                        ArtifactStore(root / f"{name[:3]}{number}"),
+                        PoolSize(1 if name == "one worker" else 2),
+                    )
+                    augmented_corpus(corpus, chosen, 0, store, size)
+                seconds[name].append(time.perf_counter() - began)
+    best = {name: min(times) for name, times in seconds.items()}
+    return {
+        "operation": operation,
+        "sentences": sentences,
+        "seconds": seconds,
+        "one worker to nlpaug's loop": best["nlpaug's loop"] / best["one worker"],
+        "two workers to nlpaug's loop": best["nlpaug's loop"] / best["two workers"],
+    }
 
 
 def many_sentences(count: int) -> tuple[str, ...]:
@@ -166,13 +219,16 @@ def _anonymous(process: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("overhead", "memory"))
+    parser.add_argument("what", choices=("overhead", "memory", "augment"))
     parser.add_argument("--sentences", type=int)
+    parser.add_argument("--operation", default="synonym")
     parser.add_argument("--teacher", default="all-MiniLM-L6-v2")
     parser.add_argument("--rounds", type=int, default=1)
     chosen = parser.parse_args()
     if chosen.what == "overhead":
         found = overhead(chosen.sentences or 50_000, chosen.teacher, chosen.rounds)
+    elif chosen.what == "augment":
+        found = augment(chosen.sentences or 100_000, chosen.operation, chosen.rounds)
     else:
         found = memory(chosen.sentences or 1_000_000)
     print(json.dumps(found, indent=1))

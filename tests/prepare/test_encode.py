@@ -143,7 +143,9 @@ def test_a_damaged_shard_alone_is_encoded_again(
     capsys.readouterr()
     again, encoded_now = encoded(store, spec)
     assert encoded_now == count
-    assert f"{40 - count} of 40 sentences were encoded before" in " ".join(capsys.readouterr().out.split())
+    said = "".join(capsys.readouterr().out.split())
+    assert f"{40 - count}of40sentenceswereencodedbefore" in said
+    assert f"{path}:notwhatwaswritten" in said
     np.testing.assert_array_equal(whole(again), before)
     assert {name: (vectors.folder / name).stat().st_mtime_ns for name in times} == times
 
