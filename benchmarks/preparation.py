@@ -157,6 +157,7 @@ def memory(sentences: int) -> dict[str, object]:
             text=(str(root / "text.txt"),),
             limits=Limits(sentences=None),
             teacher=EncoderSpec(str(root / "one-layer")),
+            student="layers:0",
             store=root / "store",
             cpus=2,
             dashboard=False,

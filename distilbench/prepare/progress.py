@@ -17,10 +17,10 @@ LINE_EVERY_S = 30
 def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
     """Shows `label` at work on `total` things called `unit` ("sentences"); call what it gives with how many more are done.
 
-    Where Ray runs, the gauges `distilbench_prepare_{done,total,per_second,seconds_left}` have it too, by `stage` and `unit`.
+    The rate is that since the first report, which also waited for workers to start. Where Ray runs, the gauges `distilbench_prepare_{done,total,per_second,seconds_left}` have it too, by `stage` and `unit`.
     """
     gauges = _Gauges(label, total, unit)
-    began, said, done = time.monotonic(), time.monotonic(), 0
+    began, before, said, done = time.monotonic(), 0, time.monotonic(), 0
     columns = (
         TextColumn(label),
         BarColumn(),
@@ -33,10 +33,12 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
         task = bar.add_task(label, total=total, rate="")
 
         def advance(count: int) -> None:
-            nonlocal done, said
+            nonlocal began, before, done, said
             done += count
             now = time.monotonic()
-            rate = done / max(now - began, 1e-9)
+            rate = (done - before) / max(now - began, 1e-9)
+            if not before:
+                began, before = now, done
             bar.update(task, advance=count, rate=f"{rate:,.0f} {unit}/s")
             gauges.set(done, rate)
             if not bar.console.is_terminal and now - said > LINE_EVERY_S:

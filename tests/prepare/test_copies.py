@@ -53,17 +53,12 @@ def make_corpus(train: Sequence[str] = TRAIN) -> Corpus:
     return builder.build()
 
 
-def run_here(task: Any, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
-    make = task.load()
-    for shard in shards:
-        make(*shard)
-
-
+Run = Callable[..., None]
 run_on_ray = module.run_pool
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_shards(monkeypatch: pytest.MonkeyPatch, run_here: Run) -> None:
     monkeypatch.setattr(module, "SHARD_ROWS", 5)
     monkeypatch.setattr(module, "run_pool", run_here)
 
@@ -112,7 +107,7 @@ def test_any_number_of_workers_makes_the_same_copies(
 
 
 def test_a_second_run_makes_nothing_and_another_seed_or_setting_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: Run
 ) -> None:
     store, swap = ArtifactStore(tmp_path), operations(AugmentSettings(operations=("swap",)))
     first = augmented_corpus(make_corpus(), swap, 0, store)
@@ -133,7 +128,7 @@ def test_a_second_run_makes_nothing_and_another_seed_or_setting_everything(
     assert calls == [3, 3, 3]
 
 
-def test_an_interrupted_augmentation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_augmentation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: Run) -> None:
     store, swap = ArtifactStore(tmp_path / "one"), operations(AugmentSettings(operations=("swap",)))
     whole = augmented_corpus(make_corpus(), swap, 0, ArtifactStore(tmp_path / "other"))
     left: list[int] = []

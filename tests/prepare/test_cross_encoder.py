@@ -69,18 +69,12 @@ def make_cross_encoder(encoder: Path, folder: Path, kind: str, **config: Any) ->
     return folder
 
 
-def run_here(task: CrossEncoding, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
-    """What Ray Data does with the task, in this process: a worker's start takes seconds."""
-    make = task.load()
-    for shard in shards:
-        make(*shard)
-
-
+Run = Callable[..., None]
 run_on_ray = module.run_pool
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_shards(monkeypatch: pytest.MonkeyPatch, run_here: Run) -> None:
     monkeypatch.setattr(module, "SHARD_PAIRS", 20)
     monkeypatch.setattr(module, "run_pool", run_here)
 
@@ -281,7 +275,11 @@ def test_logits_are_those_of_the_training_pairs_and_are_made_once(
 
 
 def test_an_interrupted_scoring_goes_on(
-    store: ArtifactStore, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: ArtifactStore,
+    encoder_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    run_here: Run,
 ) -> None:
     folder, task, scored = artifact(store.root, encoder_folder), make_task(), list[int]()
 

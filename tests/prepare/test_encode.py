@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,25 +15,19 @@ from safetensors.numpy import load_file, save_file
 from distilbench.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import encode as module
-from distilbench.prepare.encode import TeacherEncoding, encode_corpus
+from distilbench.prepare.encode import encode_corpus
 from distilbench.store import ArtifactStore, ShardedArray, shard_name
 
 # Of every length, and long and short ones mixed, so that batches by length would show a wrong order.
 SENTENCES = tuple(" ".join(["the dog runs in a park today"] * (1 + 7 * i % 5))[: 5 + 3 * i] for i in range(40))
 
 
-def run_here(task: TeacherEncoding, shards: list[tuple[int, int, int]], label: str, unit: str, **_: Any) -> None:
-    """What Ray Data does with the task, in this process: a worker's start takes seconds."""
-    make = task.load()
-    for shard in shards:
-        make(*shard)
-
-
+Run = Callable[..., None]
 run_on_ray = module.run_pool
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_shards(monkeypatch: pytest.MonkeyPatch, run_here: Run) -> None:
     """Three shards: 16, 16 and 8 sentences; without Ray, but where a test puts it back."""
     monkeypatch.setitem(module.SHARD_ROWS, "cpu", 16)
     monkeypatch.setattr(module, "run_pool", run_here)

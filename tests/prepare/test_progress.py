@@ -16,9 +16,10 @@ def test_a_log_gets_lines_with_rate_and_time_left(
 ) -> None:
     monkeypatch.setattr(module, "LINE_EVERY_S", 0.01)
     with progress("Teacher encoding", 400, "sentences") as advance:
-        for _ in range(2):
-            time.sleep(0.1)
-            advance(100)
+        time.sleep(0.4)  # workers start
+        advance(100)
+        time.sleep(0.1)
+        advance(100)
     out = " ".join(capsys.readouterr().out.split())
     assert "Teacher encoding: 100 of 400 sentences, " in out and "Teacher encoding: 200 of 400 sentences, " in out
     rate, left = out.split("200 of 400 sentences, ")[1].split(" s left")[0].split("/s, ")

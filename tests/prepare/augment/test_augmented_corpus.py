@@ -7,11 +7,10 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pytest
@@ -41,14 +40,11 @@ def copies(corpus: Corpus) -> list[str]:
     return [corpus.sentences[row] for row in corpus.copies.rows]
 
 
-def run_here(task: Any, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
-    make = task.load()
-    for shard in shards:
-        make(*shard)
+Run = Callable[..., None]
 
 
 @pytest.fixture(autouse=True)
-def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_ray(monkeypatch: pytest.MonkeyPatch, run_here: Run) -> None:
     monkeypatch.setattr(copying, "run_pool", run_here)
 
 
@@ -57,7 +53,7 @@ def augmented_corpus(corpus: Corpus, names: Sequence[str], seed: int) -> Corpus:
     with TemporaryDirectory() as store:
         chosen = operations(AugmentSettings(operations=tuple(names)))
         made = copying.augmented_corpus(corpus, chosen, seed, ArtifactStore(Path(store)))
-        return replace(made, sentences=tuple(made.sentences))
+        return made if made is corpus else replace(made, sentences=tuple(made.sentences))
 
 
 def words(sentence: str) -> Counter[str]:
