@@ -17,6 +17,7 @@ import numpy as np
 
 from distilbench.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
+from distilbench.prepare.onnx_attention import split_heads_in_attention
 from distilbench.store import ArtifactStore, atomic_path
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ SLOW_FUSIONS = ["SkipLayerNormFusion"]
 LARGEST_DIFFERENCE = 1e-5
 """Of a component from PyTorch's vector, both scaled to the PyTorch vector's length of 1."""
 
-STEP_VERSION = 1
+STEP_VERSION = 2
 """Part of every fingerprint: raise it when the code below changes the graph."""
 
 _SENTENCES = (
@@ -122,7 +123,10 @@ class _Graph:
 
 
 def _export(spec: EncoderSpec, path: Path) -> None:
+    import onnx
     import torch
+
+    transformer = _transformer(spec, spec.load("cpu")).model
 
     class States(torch.nn.Module):
         """The transformer's last hidden states alone: without its pooler."""
@@ -141,7 +145,7 @@ def _export(spec: EncoderSpec, path: Path) -> None:
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
-            States(_transformer(spec, spec.load("cpu")).model).eval(),
+            States(transformer).eval(),
             (ids_BT, mask_BT),
             dynamo=True,
             opset_version=OPSET,
@@ -150,9 +154,13 @@ def _export(spec: EncoderSpec, path: Path) -> None:
             dynamic_shapes=(free, free),
             verbose=False,
         )
-    if program is None:
-        raise RuntimeError("torch.onnx.export returned nothing")
+    assert program is not None, "torch.onnx.export with dynamo=True returns a program"
     program.save(str(path), external_data=True)
+    graph = onnx.load(path, load_external_data=False)
+    split_heads_in_attention(graph, getattr(transformer.config, "num_attention_heads", 0))
+    for node in graph.graph.node:  # stack traces, with the paths of this machine
+        del node.metadata_props[:]
+    onnx.save(graph, path)
 
 
 def _largest_difference(spec: EncoderSpec, graph: Path) -> float:
