@@ -29,8 +29,8 @@ TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
 """Padded tokens of one forward pass. On CPU 1,024 encodes 27 % more sentences per second than 4,096 (mpnet)."""
 
 ENOUGH_TOKENS = 128
-"""On CPU a batch with this many tokens takes no longer sentence in: matrix products are at 95 % of their speed there, and
-of 512 real sentences 1 % is padding instead of 13 %."""
+"""On CPU a batch with this many tokens takes no longer sentence in: of 512 real sentences 1 % is padding then instead of
+13 %, and a linear layer over 64 tokens already has 90 % of its speed over 1,024."""
 
 
 @dataclass(frozen=True)
