@@ -145,9 +145,13 @@ def test_sentences_of_the_corpus_become_training_rows_and_no_second_sentences(fo
     corpus = with_folder(folder, ALL, Texts((source,)))
     assert sorted(trained(corpus)) == sorted([*trained(without), document, "new"])
     assert len(set(corpus.sentences)) == len(corpus.sentences) == len(without.sentences) + 1
+
+
+def test_text_that_is_all_asked_about_leaves_nothing_to_train_on(tmp_path: Path) -> None:
+    plain = builtin_corpus(50, own_text=True)
+    source = lines(tmp_path / "own.txt", plain.sentences[plain.retrieval[0].queries[0]])
     with pytest.raises(InputError, match=r"own\.txt: no sentence to train on"):
-        lines(tmp_path / "own.txt", without.sentences[without.retrieval[0].queries[0]])
-        with_builtin(50, Texts((lines(tmp_path / "own.txt", builtin_corpus(50).sentences[-1]),)))
+        with_builtin(50, Texts((source,)))
 
 
 def test_text_is_read_once_and_again_when_it_has_changed(
