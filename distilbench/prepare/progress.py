@@ -17,7 +17,8 @@ LINE_EVERY_S = 30
 def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
     """Shows `label` at work on `total` things called `unit` ("sentences"); call what it gives with how many more are done.
 
-    The rate is that since the first report, which also waited for workers to start. Where Ray runs, the gauges `distilbench_prepare_{done,total,per_second,seconds_left}` have it too, by `stage` and `unit`.
+    The rate is that since the first report, which also waited for workers to start. Where Ray runs, the gauges
+    `distilbench_prepare_{done,total,per_second,seconds_left}` have it too, by `stage` and `unit`.
     """
     gauges = _Gauges(label, total, unit)
     began, before, said, done = time.monotonic(), 0, time.monotonic(), 0
