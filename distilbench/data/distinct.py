@@ -48,7 +48,7 @@ def write_distinct(
 
     The rows keep their order, and lose the column `key`. `taken` are lists of keys. Of more than `limit` rows a sample is
     taken, which depends on the rows' keys and on nothing else. Keys are compared by 128-bit digests. Memory: `MEMORY`, one
-    batch, and a byte for each row.
+    batch, and 9 bytes for each row.
 
     Raises:
         InputError: the disk is full.
