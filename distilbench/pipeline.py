@@ -260,6 +260,8 @@ def load_corpus(settings: RunSettings, needs: Needs, console: Console) -> Corpus
     corpus = with_text(corpus, settings.texts, settings.limits.sentences, ArtifactStore(settings.store))
     if needs.augmentation and not settings.augment.operations:
         raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
+    if settings.augment.operations and not needs.augmentation:
+        console.print("--augment is left aside: nothing in this run trains on augmented sentences (augmentation: true)")
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)
     for line in corpus.found:
         console.print(f"  found      {line}", markup=False)

@@ -114,3 +114,20 @@ def test_a_method_that_needs_pairs_says_that_text_has_none(common: list[str]) ->
     Path("space.yaml").write_text(yaml.safe_dump(space))
     result = invoke("sweep", "--method", "mcr2", *common, "--text", "own.txt")
     refused(result, "the corpus has only 0 similar pairs")
+
+
+def test_augmentation_that_nothing_trains_on_is_said_to_be_left_aside(common: list[str]) -> None:
+    result = invoke("sweep", *common, "--augment", "swap")
+    assert isinstance(result.exception, Reached) and "--augment is left aside" in result.stdout
+    space = yaml.safe_load(Path("space.yaml").read_text())
+    Path("space.yaml").write_text(yaml.safe_dump({**space, "fixed": {**space["fixed"], "augmentation": True}}))
+    refused(invoke("sweep", *common), "augmentation: true, but nothing says how to augment; expected --augment")
+    result = invoke("sweep", *common, "--augment", "swap", "--name", "other")
+    assert isinstance(result.exception, Reached) and "left aside" not in result.stdout
+    kept = json.loads(Path("runs/other/config.json").read_text())["augment"]
+    assert [operation["name"] for operation in kept["operations"]] == ["swap"] and kept["min_cosine"] is None
+    result = invoke("sweep", *common, "--augment", "swap", "--name", "other", "--min-cosine", "0.5")
+    assert result.exit_code == 2 and "augment: " in result.stderr
+    refused(
+        invoke("sweep", *common, "--augment", "shuffle", "--name", "third"), "augmentation 'shuffle': expected one of"
+    )
