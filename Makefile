@@ -22,7 +22,7 @@ sweep: .venv/installed
 	$(BIN)/python -m platform.sweep --method $(METHOD)
 
 test: .venv/installed-dev lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile  # much of it is waiting for processes to start
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
