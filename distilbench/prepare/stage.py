@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from distilbench.config import RunSettings
 from distilbench.data.corpus import Corpus, PairTask
+from distilbench.methods.method import Method, Possible
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.copy_filter import copy_cosines, filtered
@@ -35,6 +37,15 @@ class Wanted:
     augmentation: bool
     tokens: bool
     logits: bool
+
+    @classmethod
+    def by(cls, methods: Sequence[tuple[type[Method], Possible]]) -> Wanted:
+        """What any of `methods` asks for, each with the values that its hyper-parameters may have."""
+        return cls(
+            augmentation=any(method.needs(possible).augmentation for method, possible in methods),
+            tokens=any(method.trains_encoder for method, _ in methods),
+            logits=any(method.needs_logits(possible) for method, possible in methods),
+        )
 
 
 @dataclass(frozen=True)
