@@ -53,6 +53,10 @@ class TrialRecord(_Record):
     dim: int
     objective: float | None
     rungs: list[Rung]
+    values: dict[str, float] = {}
+    """Of a sweep with several objectives: the value of each ("quality", "bytes", "latency"), at the last rung."""
+    confirms: bool = False
+    """Whether it repeats the settings of trial `number` with another seed, to confirm it."""
     provenance: Provenance
 
 
