@@ -59,7 +59,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` to write to; renamed to `path` when the block ends well, deleted otherwise.
 
     Raises:
-        InputError: the disk is full.
+        DiskFull: the disk is full.
     """
     temporary = path
     try:
@@ -82,9 +82,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def disk_full(path: Path, error: OSError) -> InputError:
+class DiskFull(InputError):
+    """A file could not be written whole."""
+
+
+def disk_full(path: Path, error: OSError) -> DiskFull:
     """What to tell the user when `path` could not be written whole."""
-    return InputError(
+    return DiskFull(
         f"{path}: {error.strerror or 'No space left on device'}; what is finished is kept: make room, then repeat the command"
     )
 

@@ -104,6 +104,13 @@ class Learner(nn.Module, ABC):
     def phases(self) -> list[Phase]:
         """The phases of a whole training, in order; none for a learner without training."""
 
+    def halve_micro_batches(self) -> bool:
+        """Read a batch in parts half as large, whose gradients are accumulated; whether this learner can.
+
+        Losses that take the whole batch at once stay what they are: it is the encoder that reads in parts.
+        """
+        return False
+
 
 class Method(Learner):
     """One trial's model on prepared data."""

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from distilbench.errors import InputError
+
 GPU_SHARE = 0.25
 """Of a GPU for each trial: a head or a 6-layer student leaves most of a GPU idle."""
 
@@ -48,18 +50,59 @@ class TrialResources:
     gpus: float
     concurrency: int
     explanation: str
+    hang_s: float = 0.0
+    """Seconds without progress after which a training's process is ended and started again; 0 is no limit."""
 
 
-def trial_resources(gpus_per_trial: float | None) -> TrialResources:
-    """Fit trials to the cluster: one CPU each, and on GPUs `gpus_per_trial` (None: a quarter) each."""
+@dataclass(frozen=True)
+class TrialShare:
+    """What the user says of a trial's share; None is what fits the cluster."""
+
+    cpus: int | None = None
+    gpus: float | None = None
+    at_once: int | None = None
+    """Trials at once at most."""
+    hang_s: float = 600.0
+
+
+def trial_resources(share: TrialShare) -> TrialResources:
+    """Fit trials to the cluster, and say why so.
+
+    By itself a trial takes one CPU (small heads and students gain little from a second thread, another trial a whole core), and
+    where there are GPUs a quarter of one: several small trials share a GPU.
+
+    Raises:
+        InputError: one trial does not fit.
+    """
     import ray
 
     total = ray.cluster_resources()
-    cpus, gpus = int(total.get("CPU", 1)), total.get("GPU", 0.0)
-    share = (GPU_SHARE if gpus_per_trial is None else gpus_per_trial) if gpus else 0.0
-    concurrency = max(1, min(cpus, int(gpus / share)) if share else cpus)
-    shares = f"1 of {cpus} CPUs" + (f" and {share:g} of {gpus:g} GPUs" if share else "")
-    return TrialResources(1, share, concurrency, f"{concurrency} trials at once, each on {shares}")
+    cpus, gpus = int(total.get("CPU", 1)), float(total.get("GPU", 0.0))
+    own_cpus = share.cpus or 1
+    own_gpus = GPU_SHARE if share.gpus is None and gpus else share.gpus or 0.0
+    if own_cpus > cpus or own_gpus > gpus:
+        raise InputError(
+            f"a trial is to take {own_cpus} CPUs and {own_gpus:g} GPUs, but the cluster has {cpus} and {gpus:g}; "
+            "expected --cpus-per-trial and --gpus-per-trial that fit"
+        )
+    fits = cpus // own_cpus
+    if own_gpus:
+        # A trial on a share of a GPU runs on one GPU; one on several takes whole ones.
+        per_gpu = int(1 / own_gpus + 1e-9) if own_gpus <= 1 else 1 / own_gpus
+        fits = min(fits, int(per_gpu * gpus + 1e-9))
+    concurrency = max(1, min(fits, share.at_once or fits))
+    on = f"{own_cpus} of {cpus} CPUs" + (f" and {own_gpus:g} of {gpus:g} GPUs" if own_gpus else "")
+    why = [] if share.cpus else ["one CPU each by default"]
+    if own_gpus and share.gpus is None:
+        why.append(f"{GPU_SHARE:g} of a GPU each by default")
+    if not gpus:
+        why.append("no GPU found")
+    if share.at_once and share.at_once < fits:
+        why.append(f"{fits} would fit")
+    because = f" ({'; '.join(why)})" if why else ""
+    return TrialResources(
+        own_cpus, own_gpus, concurrency, f"{concurrency} trials at once, each on {on}{because}", share.hang_s
+    )
 
 
 def wait_for_idle(resources: TrialResources) -> None:

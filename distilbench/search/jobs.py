@@ -6,24 +6,22 @@ Everything is left in the job's folder, so that a killed job goes on and a finis
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from distilbench.data.corpus import Corpus
 from distilbench.encoder import default_device
 from distilbench.evaluation.scoring import Candidate, Encoded, encode_method
-from distilbench.prepare.prepared import load_prepared
+from distilbench.methods.method import Method
 from distilbench.records import Rung
+from distilbench.search.budget import Budget
 from distilbench.search.cluster import TrialResources
-from distilbench.search.space import Budget
-from distilbench.search.trial import build_method, describe_error, dev_report
-from distilbench.store import remove_folder, write_json
-from distilbench.training.loop import Trainer
+from distilbench.search.rung_training import RungTraining, TrainingSpec, describe_error, known_rungs
+from distilbench.store import remove_folder
 
-RUNGS = "rungs.json"
 RETRIES = 3
 """Times that a job is continued after its worker died."""
 
@@ -37,6 +35,8 @@ class Job:
     run: Path
     folder: Path
     model: str
+    as_it_is: bool = False
+    """Whether the student is taken from its newest checkpoint without further training."""
 
 
 @dataclass(frozen=True)
@@ -48,45 +48,29 @@ class Outcome:
     rungs: tuple[Rung, ...]
 
 
-def finish(job: Job, prepared_folder: Path, corpus: Corpus, threads: int) -> Outcome:
+def finish(job: Job, prepared_folder: Path, corpus: Corpus, threads: int, hang_s: float) -> Outcome:
     """Train to the end from the newest checkpoint, export, embed. An exception is returned as the reason of a failure."""
     import torch
 
     torch.set_num_threads(threads)
+    candidate = job.candidate
+    log = job.run / "logs" / f"{job.folder.name}-hang.txt"
+    spec = TrainingSpec(
+        candidate.method, candidate.params, candidate.seed, job.budget, prepared_folder, job.folder, log, hang_s
+    )
     try:
-        failed = _finish(job, prepared_folder, corpus)
+        training = RungTraining(spec, default_device())
+        while not training.done and not job.as_it_is:
+            training.advance()
+        failed = training.failed
+        if not failed:
+            _export(job, training.method, corpus)
     except Exception as error:
         failed = describe_error(error)
-    return Outcome(job, failed, tuple(_known_rungs(job)))
+    return Outcome(job, failed, tuple(known_rungs(job.folder)))
 
 
-def _known_rungs(job: Job) -> list[Rung]:
-    file = job.folder / RUNGS
-    return [Rung.model_validate(r) for r in json.loads(file.read_text())] if file.exists() else []
-
-
-def _finish(job: Job, prepared_folder: Path, corpus: Corpus) -> str:
-    candidate, prepared = job.candidate, load_prepared(prepared_folder)
-    method = build_method(candidate.method, candidate.params, prepared, candidate.seed, default_device())
-    trainer = Trainer(method, candidate.seed, job.budget.steps)
-    steps = job.budget.rung_steps(trainer.total_steps)
-    done = trainer.resume(job.folder)
-    # A killed job may have saved a rung and not reported it: its last one is judged again. A sweep has judged all of them.
-    judged = max(0, done - 1) if candidate.trial is None else done
-    for number, step in enumerate(steps[judged:], start=judged + 1):
-        if number > done:
-            loss = trainer.train_until(step)
-            trainer.save(job.folder, number)
-        else:
-            loss = math.nan
-        objective, found, collapsed = dev_report(method, prepared_folder, prepared)
-        rungs = _known_rungs(job)
-        if len(rungs) < number:
-            metrics = {name: value if math.isfinite(value) else None for name, value in {**found, "loss": loss}.items()}
-            rungs.append(Rung(rung=number, step=trainer.step, objective=objective, metrics=metrics))
-            write_json(job.folder / RUNGS, [r.model_dump() for r in rungs])
-        if collapsed:
-            return collapsed
+def _export(job: Job, method: Method, corpus: Corpus) -> None:
     method.eval()
     folder = job.run / job.model
     partial = folder.with_name(folder.name + ".partial")
@@ -97,7 +81,6 @@ def _finish(job: Job, prepared_folder: Path, corpus: Corpus) -> str:
     remove_folder(folder)
     partial.rename(folder)
     encoded.save(job.folder)
-    return ""
 
 
 def finish_jobs(
@@ -106,29 +89,42 @@ def finish_jobs(
     corpus: Corpus,
     resources: TrialResources,
     on_outcome: Callable[[Outcome], None],
-) -> None:
-    """Finish every job that has no vectors yet, as many at a time as there are resources for; those that have come first."""
+    deadline: float = math.inf,
+) -> list[Job]:
+    """Finish every job that has no vectors yet, as many at a time as there are resources for; those that have come first.
+
+    Returns the jobs that were not finished by `deadline` (seconds since the epoch): they were stopped, and go on from their
+    checkpoints when they are asked for again.
+    """
     open_jobs = []
     for job in jobs:
         if Encoded.load(job.folder) is None:
             open_jobs.append(job)
         else:
-            on_outcome(Outcome(job, "", tuple(_known_rungs(job))))
-    for outcome in _outcomes(open_jobs, prepared, corpus, resources) if open_jobs else ():
-        on_outcome(outcome)
-
-
-def _outcomes(jobs: Sequence[Job], prepared: Path, corpus: Corpus, resources: TrialResources) -> Iterator[Outcome]:
+            on_outcome(Outcome(job, "", tuple(known_rungs(job.folder))))
+    if not open_jobs:
+        return []
     import ray
 
     options = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "max_retries": RETRIES}
     remote = ray.remote(**options)(finish)
     shared = ray.put(corpus)
-    waiting = {remote.remote(job, prepared, shared, resources.cpus): job for job in jobs}
-    while waiting:
-        (ready,), _ = ray.wait(list(waiting), num_returns=1)
-        job = waiting.pop(ready)
-        try:
-            yield ray.get(ready)
-        except ray.exceptions.RayError as error:
-            yield Outcome(job, f"its worker died {RETRIES + 1} times ({type(error).__name__})", ())
+    # In the order given, so that a deadline cuts off the last ones; Ray alone may start queued tasks in another one.
+    queue, waiting = list(open_jobs), {}
+    while queue or waiting:
+        while queue and len(waiting) < resources.concurrency and time.time() < deadline:
+            job = queue.pop(0)
+            waiting[remote.remote(job, prepared, shared, resources.cpus, resources.hang_s)] = job
+        left = deadline - time.time()
+        ready, _ = ray.wait(list(waiting), num_returns=1, timeout=max(0.0, min(left, 3600.0))) if waiting else ([], [])
+        for reference in ready:
+            job = waiting.pop(reference)
+            try:
+                on_outcome(ray.get(reference))
+            except ray.exceptions.RayError as error:
+                on_outcome(Outcome(job, f"its worker died {RETRIES + 1} times ({type(error).__name__})", ()))
+        if time.time() >= deadline:
+            for reference in waiting:
+                ray.cancel(reference, force=True)
+            return [*waiting.values(), *queue]
+    return []

@@ -7,91 +7,243 @@ PRUNED and FAIL truly, and continues the trials that a killed driver left RUNNIN
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from distilbench.search.patience import StorageGone, patiently
 from distilbench.search.space import SearchSpace
-from distilbench.search.study import OPEN, rung_values, survives
+from distilbench.search.stopping import Verdicts, stopping_reason, stopping_rule
+from distilbench.search.study import PARAMS, begin_trial, rung_key, trial_dimension, trial_params, trial_rungs
+from distilbench.search.suggestions import Suggestions
 from distilbench.store import write_json
+
+FLOAT32 = 4
+
+
+class Events(Protocol):
+    """What is told of a search while it runs."""
+
+    def started(self, number: int, params: dict[str, Any]) -> None:
+        """A trial begins, or goes on."""
+
+    def progressed(self, number: int, result: dict[str, Any]) -> None:
+        """It has trained another slice."""
+
+    def finished(self, trial: FrozenTrial) -> None:
+        """It was told to the study."""
+
+
+@dataclass
+class _Live:
+    """A trial between its beginning and its end in the study."""
+
+    trial: optuna.Trial
+    number: int
+    dim: int
+    rungs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    stored: int = 0
+    """The last rung that the study has."""
+    failed: str = ""
+    ended: bool = False
+    """Whether its training is over; what is left is a verdict on its rungs."""
+    left: bool = False
+    """Whether it was left RUNNING, for another time."""
 
 
 class StudySearcher(Searcher):  # type: ignore[misc]
-    """Serves interrupted trials first, then queued ones, at most `concurrency` at a time, until none is left.
+    """Serves interrupted trials first, then new ones, at most `concurrency` at a time, until there are `wanted`.
 
-    `on_finish` is called with each trial as it is told to the study.
+    After `deadline()` (seconds since the epoch), and when a trial says that storage is gone, no trial is begun and the
+    running ones are left as they are: RUNNING in the study, their checkpoints kept.
     """
 
     def __init__(
-        self, study: optuna.Study, space: SearchSpace, concurrency: int, on_finish: Callable[[FrozenTrial], None]
+        self,
+        study: optuna.Study,
+        space: SearchSpace,
+        objectives: Sequence[str],
+        suggestions: Suggestions,
+        wanted: int,
+        concurrency: int,
+        events: Events,
+        deadline: Callable[[], float] = lambda: math.inf,
     ) -> None:
-        super().__init__(metric="objective", mode="max")
-        self.study, self.space, self.concurrency, self.on_finish = study, space, concurrency, on_finish
-        running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        self.interrupted = [optuna.Trial(study, t._trial_id) for t in running]
-        self.live: dict[str, optuna.Trial] = {}
+        super().__init__(metric="rung", mode="max")
+        self.study, self.space, self.objectives, self.suggestions = study, space, list(objectives), suggestions
+        self.wanted, self.concurrency, self.events, self.deadline = wanted, concurrency, events, deadline
+        self.verdicts = Verdicts(stopping_rule(space.budget))
+        self.finished: dict[int, FrozenTrial] = {}
+        self.live: dict[str, _Live] = {}
+        self.unsettled: dict[int, _Live] = {}
+        self.interrupted: list[_Live] = []
+        self.halted = ""
+        """Why no trial is begun any more, where storage is gone."""
+        begun = study.get_trials(deepcopy=False)
+        self.count = len(begun)
+        for trial in begun:
+            self._restore(trial)
+        suggestions.repeat(begun)
+
+    def _restore(self, trial: FrozenTrial) -> None:
+        dim, rungs = trial_dimension(trial), trial_rungs(trial)
+        if trial.state.is_finished():
+            self.finished[trial.number] = trial
+            self.verdicts.restore(trial.number, dim, {r: _value(kept) for r, kept in rungs.items() if not _collapsed(kept)})
+            return
+        own = _Live(optuna.Trial(self.study, trial._trial_id), trial.number, dim, dict(rungs), max(rungs, default=0))
+        self.verdicts.enter(trial.number, dim)
+        for rung, kept in rungs.items():
+            self.verdicts.report(trial.number, rung, _value(kept))
+        self.unsettled[trial.number] = own
+        self.interrupted.append(own)
 
     @property
     def remaining(self) -> int:
-        """Trials that are neither finished nor handed out."""
-        return len(self.study.get_trials(deepcopy=False, states=OPEN)) - len(self.live)
+        """Trials that have not ended and are not handed out."""
+        return max(0, self.wanted - self.count) + len(self.interrupted)
+
+    @property
+    def over(self) -> bool:
+        """Whether no more trials are begun."""
+        return bool(self.halted) or time.time() >= self.deadline()
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """The next trial's number and hyper-parameters; None while enough are running."""
+        """The next trial's number and hyper-parameters; None while enough are running, or one has to end before it."""
+        if self.over or not self.remaining:
+            return Searcher.FINISHED
         if len(self.live) >= self.concurrency:
             return None
         if self.interrupted:
-            trial = self.interrupted.pop(0)
-        elif self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
-            trial = self.study.ask()
+            own = self.interrupted.pop(0)
+            params = trial_params(self.study.get_trials(deepcopy=False)[own.number])
         else:
-            return Searcher.FINISHED
-        self.live[trial_id] = trial
-        return {"number": trial.number, "params": self.space.suggest(trial)}
+            params = self.suggestions.ask(self.finished.get)
+            if params is None:
+                return None
+            asked = self.suggestions.asked[-1]
+            assert asked is not None
+            trial = self._stored(lambda: begin_trial(self.study, params, asked.params, asked.distributions))
+            if trial is None:
+                return Searcher.FINISHED
+            own = _Live(trial, self.count, int(params["output_dim"]))
+            self.count += 1
+            self.verdicts.enter(own.number, own.dim)
+            self.unsettled[own.number] = own
+        self.live[trial_id] = own
+        self.events.started(own.number, params)
+        return {"number": own.number, "params": params}
+
+    def _stored(self, action: Callable[[], Any]) -> Any:
+        """What `action` gives; None where storage is gone, after which the search ends."""
+        try:
+            return patiently(action)
+        except StorageGone as error:
+            self.halted = self.halted or str(error)
+            return None
 
     def report(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Store a rung's result; whether the trial goes on."""
-        self._store(self.live[trial_id], result)
-        rung, dim = int(result["rung"]), int(result["dim"])
-        peers = rung_values(self.study, self.space, dim, rung)
-        return survives(float(result["objective"]), peers, self.space.budget.eta)
+        """Take a running trial's report; whether it goes on."""
+        own = self.live[trial_id]
+        self._take(own, result)
+        if own.ended:  # its verdict has come, or storage is gone
+            return False
+        if self.over:
+            own.left = True
+            return False
+        self.events.progressed(own.number, {**result, **(own.rungs[max(own.rungs)] if own.rungs else {})})
+        return self.verdicts.stopped(own.number) is None
 
-    def _store(self, trial: optuna.Trial, result: dict[str, Any]) -> None:
-        rung = int(result["rung"])
-        known = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
-        if rung not in known:  # a trial continued from its checkpoint reports that rung again
-            kept = {key: _json(result[key]) for key in ("step", *result["reported"])}
-            trial.set_user_attr(f"rung-{rung}", kept)
-            trial.report(float(result["objective"]), rung)
+    def _take(self, own: _Live, result: dict[str, Any]) -> None:
+        """Note the rungs that are new, and settle whatever they settle."""
+        if result.get("halt"):
+            self.halted, own.left = self.halted or str(result["halt"]), True
+            return
+        for rung in result["rungs"]:
+            number = int(rung["rung"])
+            if number not in own.rungs:
+                kept = {**rung["metrics"], "step": rung["step"], "objective": rung["objective"]}
+                collapsed = bool(result["failed"]) and rung is result["rungs"][-1]
+                own.rungs[number] = {**kept, "collapsed": True} if collapsed else kept
+                if not collapsed:
+                    self.verdicts.report(own.number, number, _value(kept))
+        if result["failed"]:
+            own.failed = str(result["failed"])
+            self.verdicts.fail(own.number)
+        elif result["done"]:
+            self.verdicts.finish(own.number, max(own.rungs))
+        self._settle()
+
+    def _settle(self) -> None:
+        self.verdicts.settle()
+        for own in list(self.unsettled.values()):
+            stopped = self.verdicts.stopped(own.number)
+            self._store(own, stopped or self.verdicts.passed(own.number))
+            if own.ended and self.verdicts.settled(own.number):
+                self._tell(own)
+
+    def _store(self, own: _Live, until: int) -> None:
+        """Write the rungs up to `until` into the study; those after a stop are as if they had never been."""
+        for rung in sorted(r for r in own.rungs if own.stored < r <= until):
+            kept = own.rungs[rung]
+
+            def write(rung: int = rung, kept: dict[str, Any] = kept) -> None:
+                own.trial.set_user_attr(rung_key(rung), kept)
+                if len(self.objectives) == 1 and not _collapsed(kept):
+                    own.trial.report(_value(kept), rung)
+
+            if self._stored(lambda write=write: write() or True) is None:
+                return
+            own.stored = rung
+
+    def _tell(self, own: _Live) -> None:
+        """Tell the study how the trial ended."""
+        stopped, values = self.verdicts.stopped(own.number), None
+        if stopped is not None:
+            state, reason = TrialState.PRUNED, stopping_reason(self.space.budget, stopped)
+        elif own.failed:
+            state, reason = TrialState.FAIL, own.failed
+            self._store(own, max(own.rungs, default=0))
+        else:
+            state, reason = TrialState.COMPLETE, ""
+            values = [self.values(own)[name] for name in self.objectives]
+
+        def tell() -> FrozenTrial:
+            own.trial.set_user_attr("reason", reason)
+            return self.study.tell(own.trial, values, state, skip_if_finished=True)
+
+        told = self._stored(tell)
+        if told is not None:
+            del self.unsettled[own.number]
+            self.finished[own.number] = told
+            self.events.finished(told)
+
+    def values(self, own: _Live) -> dict[str, float]:
+        """The objectives' values of a trial that has come to its end."""
+        last = own.rungs[max(own.rungs)]
+        every = {"quality": _value(last), "bytes": float(FLOAT32 * own.dim), "latency": last.get("latency_ms")}
+        return {name: float(every[name]) for name in self.objectives}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Tell the study how the trial ended."""
-        trial = self.live.pop(trial_id, None)
-        if trial is None:
+        """A trial's training has ended, or was stopped: tell the study as soon as its verdicts are all there."""
+        own = self.live.pop(trial_id, None)
+        if own is None or own.left:
             return
-        value = float(result["objective"]) if result and not result.get("failed") else math.nan
-        reason = ""
-        if error or result is None:
-            state, reason = TrialState.FAIL, "its worker failed more often than is retried; see the run's tune folder"
-        elif result.get("failed"):
-            if result.get("reported"):  # a trial that is stopped at a rung, such as a collapsed one
-                self._store(trial, result)
-            state, reason = TrialState.FAIL, str(result["failed"])
-        elif not math.isfinite(value):
-            state, reason = TrialState.FAIL, f"objective is {value}"
-        elif result["final"]:
-            state = TrialState.COMPLETE
-            self._store(trial, result)  # Tune passes a last result here only
+        if error or result is None or "rungs" not in result:
+            own.failed = "its worker died more often than is retried; see the run's tune folder"
+            self.verdicts.fail(own.number)
         else:
-            state, reason = TrialState.PRUNED, f"not among the best 1/{self.space.budget.eta} at rung {result['rung']}"
-        trial.set_user_attr("reason", reason)
-        told = self.study.tell(trial, value if state == TrialState.COMPLETE else None, state)
-        self.on_finish(told)
+            self._take(own, result)  # Tune passes a last result here only
+        if not own.left:
+            own.ended = True
+            self._settle()
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing to save but which study: its storage is the truth."""
@@ -119,5 +271,10 @@ class RungScheduler(FIFOScheduler):  # type: ignore[misc]
         return str(TrialScheduler.CONTINUE if go_on else TrialScheduler.STOP)
 
 
-def _json(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _value(kept: dict[str, Any]) -> float:
+    value = kept["objective"]
+    return math.nan if value is None else float(value)
+
+
+def _collapsed(kept: dict[str, Any]) -> bool:
+    return bool(kept.get("collapsed"))

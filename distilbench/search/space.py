@@ -1,27 +1,33 @@
 """Search spaces: YAML files, checked against the method's own hyper-parameter types before anything runs.
 
 method: mcr2
+searcher: tpe
 budget: {trials: 24, steps: 600, rungs: 3, eta: 3}
 parameters:
   output_dim: {choices: [32, 64, 128]}
   lambda: {low: 10, high: 5000, log: true, paper: 2000}
+  pairs: {choices: [duplicates, noise], paper: duplicates}
+  noise: {low: 0.001, high: 0.1, log: true, when: {pairs: noise}}
 fixed: {batch_size: 256}
+enqueue:
+  - {lambda: 100, pairs: noise}
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
-import optuna
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from distilbench.errors import InputError
 from distilbench.methods.method import Params
+from distilbench.search.budget import Budget
+from distilbench.search.samplers import SEARCHERS, Searcher
 
 Value = bool | int | float | str
 
@@ -37,32 +43,26 @@ class Range(BaseModel):
     log: bool = False
     paper: Value | None = None
     """The published setting: the first trial of every output dimension uses it."""
+    points: int | None = Field(default=None, ge=2, strict=True)
+    """How many values of low to high a grid has; None: 3."""
+    when: dict[str, Value | tuple[Value, ...]] | None = None
+    """Searched only where these other parameters have one of these values; elsewhere it is the method's default."""
 
-
-class Budget(BaseModel):
-    """What a sweep may spend."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    trials: int = Field(ge=1)
-    steps: int = Field(ge=1)
-    """Optimiser steps of one trial at most."""
-    rungs: int = Field(default=3, ge=1, le=10)
-    eta: int = Field(default=3, ge=2)
-    """Of the trials of one output dimension that reach a rung, the best 1/eta go on to the next (ASHA)."""
-
-    def rung_steps(self, total: int) -> list[int]:
-        """Steps at which a trial of `total` steps reports: total / eta^(rungs-1), ..., total / eta, total."""
-        return sorted({max(1, total // self.eta**k) for k in range(self.rungs)})
+    def active(self, drawn: Mapping[str, Any]) -> bool:
+        """Whether `when` holds among parameters that are already drawn."""
+        wanted = (self.when or {}).items()
+        return all(drawn[name] in (value if isinstance(value, tuple) else (value,)) for name, value in wanted)
 
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     method: str
+    searcher: Searcher = "tpe"
     budget: Budget
     parameters: dict[str, Range]
     fixed: dict[str, Any] = Field(default_factory=dict)
+    enqueue: tuple[dict[str, Any], ...] = ()
 
 
 class SearchSpace(BaseModel):
@@ -71,12 +71,17 @@ class SearchSpace(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     method: str
+    searcher: Searcher = "tpe"
     budget: Budget
     parameters: dict[str, Range]
     fixed: dict[str, Any]
     """Every parameter that is not searched, the method's defaults included."""
     integers: dict[str, bool]
     """Which searched parameters are whole numbers."""
+    defaults: dict[str, Any] = {}
+    """The method's own defaults of the parameters that are searched under a condition."""
+    enqueue: tuple[dict[str, Any], ...] = ()
+    """Settings (of any of the searched parameters) that are tried first, after the published one."""
 
     @property
     def dimensions(self) -> list[int]:
@@ -99,17 +104,32 @@ class SearchSpace(BaseModel):
         named = {n: r.paper for n, r in self.parameters.items() if n != "output_dim"}
         return {name: value for name, value in named.items() if value is not None}
 
-    def suggest(self, trial: optuna.Trial) -> dict[str, Any]:
-        """Hyper-parameters of `trial`: those it has keep their value, the others are drawn by the study's sampler."""
+    def suggest(self, trial: Suggester) -> dict[str, Any]:
+        """All hyper-parameters of a trial, in the order of the file; those whose condition does not hold keep their default."""
         drawn: dict[str, Any] = dict(self.fixed)
         for name, r in self.parameters.items():
-            if r.choices is not None:
+            if not r.active(drawn):
+                drawn[name] = self.defaults[name]
+            elif r.choices is not None:
                 drawn[name] = trial.suggest_categorical(name, r.choices)
             elif self.integers[name]:
                 drawn[name] = trial.suggest_int(name, int(r.low or 0), int(r.high or 0), log=r.log)
             else:
                 drawn[name] = trial.suggest_float(name, r.low or 0.0, r.high or 0.0, log=r.log)
         return drawn
+
+
+class Suggester(Protocol):
+    """An Optuna trial, as far as a search space uses it."""
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """One of `choices`."""
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool) -> int:
+        """A whole number from `low` to `high`."""
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float:
+        """A number from `low` to `high`."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -171,6 +191,9 @@ def load_space(path: Path, method: str, params: type[Params], native: int) -> Se
     if both:
         raise InputError(f"{path}: {both[0]}: both searched and fixed; expected one of the two")
     integers = {name: _check_range(path, name, r, fields[name]) for name, r in file.parameters.items()}
+    _check_conditions(path, file, fields)
+    for number, setting in enumerate(file.enqueue, start=1):
+        check_setting(path, f"enqueue, setting {number}", setting, file.parameters, fields)
     for name, value in file.fixed.items():
         check_value(path, name, "fixed", value, fields[name])
     required = [n for n, f in fields.items() if f.is_required() and n not in file.parameters and n not in file.fixed]
@@ -178,14 +201,63 @@ def load_space(path: Path, method: str, params: type[Params], native: int) -> Se
         raise InputError(f"{path}: {required[0]}: neither searched nor fixed; {method} needs it")
     if "output_dim" in file.parameters and file.parameters["output_dim"].choices is None:
         raise InputError(f"{path}: output_dim: low/high; expected choices, since the best student of each is reported")
-    defaults = {n: f.default for n, f in fields.items() if not f.is_required() and n not in file.parameters}
+    defaults = {n: f.default for n, f in fields.items() if not f.is_required()}
+    fixed = {n: value for n, value in defaults.items() if n not in file.parameters} | file.fixed
+    conditional = {n: value for n, value in defaults.items() if n in file.parameters and file.parameters[n].when}
+    as_json = TypeAdapter(dict[str, Any])
     return SearchSpace(
         method=method,
+        searcher=file.searcher,
         budget=file.budget,
         parameters=file.parameters,
-        fixed=TypeAdapter(dict[str, Any]).dump_python({**defaults, **file.fixed}, mode="json"),
+        fixed=as_json.dump_python(fixed, mode="json"),
         integers=integers,
+        defaults=as_json.dump_python(conditional, mode="json"),
+        enqueue=file.enqueue,
     )
+
+
+def _check_conditions(path: Path, file: _File, fields: Mapping[str, FieldInfo]) -> None:
+    known = dict(file.fixed)  # drawn before the parameter at hand
+    for name, r in file.parameters.items():
+        for other, values in (r.when or {}).items():
+            if other == name or other not in known:
+                raise InputError(
+                    f"{path}: {name}: when names {other}; expected a parameter that stands before it, or a fixed one"
+                )
+            for value in values if isinstance(values, tuple) else (values,):
+                check_value(path, name, f"when {other}", value, fields[other])
+                choices = file.parameters[other].choices if other in file.parameters else None
+                if choices is not None and value not in choices:
+                    raise InputError(
+                        f"{path}: {name}: when {other} is {value!r}; expected one of its choices {list(choices)}"
+                    )
+        if r.when and fields[name].is_required():
+            raise InputError(f"{path}: {name}: when, but the method has no default for it elsewhere")
+        if r.when and name == "output_dim":
+            raise InputError(f"{path}: output_dim: when; expected no condition, since every student has one")
+        known[name] = r
+
+
+def check_setting(
+    path: Path | str, where: str, setting: Any, parameters: Mapping[str, Range], fields: Mapping[str, FieldInfo]
+) -> None:
+    """Check one setting to try first: searched parameters, each with a value that the space can give it.
+
+    Raises:
+        InputError: it is not; the message names the file, the place, the value and what was expected.
+    """
+    if not isinstance(setting, dict) or not setting:
+        raise InputError(f"{path}: {where}: it is {setting!r}; expected parameters with values")
+    for name, value in setting.items():
+        if name not in parameters:
+            raise InputError(f"{path}: {where}: {name} is not searched; expected some of {', '.join(parameters)}")
+        check_value(path, name, where, value, fields[name])
+        r = parameters[name]
+        if r.choices is not None and value not in r.choices:
+            raise InputError(f"{path}: {where}: {name} is {value!r}; expected one of the choices {list(r.choices)}")
+        if r.choices is None and not (r.low or 0.0) <= float(value) <= (r.high or 0.0):
+            raise InputError(f"{path}: {where}: {name} is {value!r}; expected from {r.low:g} to {r.high:g}")
 
 
 def _with_native(file: _File, native: int) -> _File:

@@ -1,29 +1,33 @@
-"""The Optuna study: the truth about a sweep. Trials are queued in it, so what is left to do survives any crash."""
+"""The Optuna study: the truth about a sweep. What has begun and ended is in it, so what is left to do survives any crash."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
+from distilbench.search.grid import grid
 from distilbench.search.space import SearchSpace
 
-OPEN = (TrialState.WAITING, TrialState.RUNNING)
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+PARAMS = "params"
+"""User attribute of a trial: all its hyper-parameters, those that are not searched included."""
 
 
-def open_study(storage: str, name: str, seed: int) -> optuna.Study:
-    """Create the study, or load it when it is there; TPE told of running trials (constant liar), maximising."""
+def open_study(storage: str, name: str, directions: Sequence[str] = ("maximize",)) -> optuna.Study:
+    """Create the study, or load it when it is there. Nothing is drawn by it: suggestions come with all their values."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(
         study_name=name,
         storage=storage,
-        direction="maximize",
-        sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True, n_startup_trials=8),
-        pruner=optuna.pruners.NopPruner(),  # rungs are decided per output dimension by `survives`
+        directions=list(directions),
+        sampler=optuna.samplers.RandomSampler(),
+        pruner=optuna.pruners.NopPruner(),
         load_if_exists=True,
     )
 
@@ -33,45 +37,69 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path.resolve()}"
 
 
-def queue_trials(study: optuna.Study, space: SearchSpace, trials: int) -> None:
-    """Queue trials until the study has `trials` of them, finished ones included.
+def first_settings(space: SearchSpace, trials: int, seed: int, given: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+    """What is given to the first trials instead of drawn, {} where nothing is; a grid is given as a whole.
 
-    Every output dimension gets the same share, in turn; its first trial is the published setting.
+    For every output dimension: the published setting, then the user's (those of the space, then `given`).
     """
-    dimensions = space.dimensions
-    searched = "output_dim" in space.parameters
-    for number in range(len(study.get_trials(deepcopy=False)), trials):
-        start: dict[str, Any] = {"output_dim": dimensions[number % len(dimensions)]} if searched else {}
-        if number < len(dimensions):
-            start |= space.paper_setting()
-        study.enqueue_trial(start)
+    dims = [{"output_dim": d} for d in space.dimensions] if "output_dim" in space.parameters else [{}]
+    paper = space.paper_setting()
+    starts = [{**dim, **paper} for dim in dims] if paper else []
+    for setting in (*space.enqueue, *given):
+        starts += [setting] if "output_dim" in setting else [{**dim, **setting} for dim in dims]
+    if space.searcher == "grid":
+        starts += grid(space, seed)
+    return starts[:trials]
 
 
-def survives(value: float, peers: list[float], eta: int) -> bool:
-    """Asynchronous successive halving: is `value` among the best 1/eta (at least one) of `peers`, itself included?"""
-    if math.isnan(value):
-        return False
-    ranked = sorted((p for p in peers if not math.isnan(p)), reverse=True)
-    return value >= ranked[max(1, len(ranked) // eta) - 1]
+def starts_for(
+    space: SearchSpace, trials: int, seed: int, given: Sequence[dict[str, Any]] = (), *, share_dimensions: bool = True
+) -> list[dict[str, Any]]:
+    """The values that every trial is given: first settings, then the output dimensions in turn, so that each has its share.
+
+    With `share_dimensions` False (several objectives, of which the size is one) the sampler chooses the dimension.
+    """
+    starts = first_settings(space, trials, seed, given)
+    if space.searcher == "grid" or not share_dimensions or "output_dim" not in space.parameters:
+        return starts
+    dims = space.dimensions
+    return starts + [{"output_dim": dims[n % len(dims)]} for n in range(len(starts), trials)]
 
 
-def rung_values(study: optuna.Study, space: SearchSpace, dim: int, rung: int) -> list[float]:
-    """What the trials of one output dimension reported at `rung`."""
-    return [
-        t.intermediate_values[rung]
-        for t in study.get_trials(deepcopy=False)
-        if rung in t.intermediate_values and trial_dimension(t, space) == dim
-    ]
+def begin_trial(
+    study: optuna.Study, params: Mapping[str, Any], drawn: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]
+) -> optuna.Trial:
+    """Add a RUNNING trial with these values in one transaction; `params` are `drawn` and those that are not searched."""
+    study.add_trial(
+        optuna.trial.create_trial(
+            state=TrialState.RUNNING,
+            params=dict(drawn),
+            distributions=dict(distributions),
+            user_attrs={PARAMS: dict(params)},
+        )
+    )
+    return optuna.Trial(study, study.get_trials(deepcopy=False)[-1]._trial_id)
 
 
-def trial_params(trial: FrozenTrial, space: SearchSpace) -> dict[str, Any]:
-    """All hyper-parameters of a trial: the fixed ones and those drawn for it."""
-    return {**space.fixed, **trial.params}
+def trial_params(trial: FrozenTrial) -> dict[str, Any]:
+    """All hyper-parameters of a trial."""
+    return dict(trial.user_attrs[PARAMS])
 
 
-def trial_dimension(trial: FrozenTrial, space: SearchSpace) -> int:
+def trial_dimension(trial: FrozenTrial) -> int:
     """The output dimension of a trial."""
-    return int(trial_params(trial, space)["output_dim"])
+    return int(trial.user_attrs[PARAMS]["output_dim"])
+
+
+def rung_key(rung: int) -> str:
+    """The user attribute in which a trial's rung is kept: step, objective, metrics."""
+    return f"rung-{rung}"
+
+
+def trial_rungs(trial: FrozenTrial) -> dict[int, dict[str, Any]]:
+    """What a trial has reported, by rung."""
+    names = [name for name in trial.user_attrs if name.startswith("rung-")]
+    return dict(sorted((int(name.removeprefix("rung-")), trial.user_attrs[name]) for name in names))
 
 
 def finished_trials(study: optuna.Study) -> list[FrozenTrial]:
@@ -79,11 +107,17 @@ def finished_trials(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=FINISHED)
 
 
-def best_per_dimension(study: optuna.Study, space: SearchSpace) -> dict[int, FrozenTrial]:
-    """The COMPLETE trial with the highest objective of each output dimension; the earlier one of equals."""
-    best: dict[int, FrozenTrial] = {}
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-        dim = trial_dimension(trial, space)
-        if dim not in best or (trial.value or 0.0) > (best[dim].value or 0.0):
-            best[dim] = trial
-    return dict(sorted(best.items()))
+def last_objective(trial: FrozenTrial) -> float:
+    """A trial's dev objective at its last rung; NaN where it has none."""
+    rungs = trial_rungs(trial)
+    value = rungs[max(rungs)]["objective"] if rungs else None
+    return math.nan if value is None else float(value)
+
+
+def best_per_dimension(trials: Sequence[FrozenTrial], top: int = 1) -> dict[int, list[FrozenTrial]]:
+    """The `top` COMPLETE trials with the highest dev objective of each output dimension; the earlier one of equals first."""
+    found: dict[int, list[FrozenTrial]] = {}
+    for trial in trials:
+        if trial.state == TrialState.COMPLETE:
+            found.setdefault(trial_dimension(trial), []).append(trial)
+    return {d: sorted(own, key=lambda t: (-last_objective(t), t.number))[:top] for d, own in sorted(found.items())}

@@ -7,6 +7,7 @@ uninterrupted one.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,16 +33,24 @@ def epoch_batches(examples: int, batch_size: int, seed: list[int]) -> NDArray[np
 
 
 class Trainer:
-    """A method with its optimiser at a step. `budget` is the most steps that it may take, its phases in proportion."""
+    """A method with its optimiser at a step. `budget` is the most steps that it may take, its phases in proportion.
 
-    def __init__(self, method: Learner, seed: int, budget: int) -> None:
+    `shares` are (step, share), both rising: batches up to that step are drawn from that share of the examples. Without any,
+    and after the last, they are drawn from all.
+    """
+
+    def __init__(
+        self, method: Learner, seed: int, budget: int, shares: Callable[[int], Sequence[tuple[int, float]]] = lambda _: ()
+    ) -> None:
         self.method, self.seed, self.step = method, seed, 0
         self.phases = within_budget(method.phases(), budget)
         self.starts = np.cumsum([0, *(phase.steps for phase in self.phases)]).tolist()
         self.total_steps = int(self.starts[-1])
         self.device = torch.device(method.device).type
+        self.shares = list(shares(self.total_steps))
         self.phase = -1
-        self._epoch: tuple[int, int, NDArray[np.int64]] = (-1, -1, np.empty((0, 0), dtype=np.int64))
+        self._epoch: tuple[list[int], NDArray[np.int64]] = ([], np.empty((0, 0), dtype=np.int64))
+        self._losses = (0.0, 0)
 
     def _phase_of(self, step: int) -> int:
         return int(np.searchsorted(self.starts, step, side="right")) - 1
@@ -73,26 +82,47 @@ class Trainer:
             return phase.lr * (step + 1) / warm
         return phase.lr * (phase.steps - step) / max(1, phase.steps - warm) if p.decay else phase.lr
 
-    def _batch(self, step: int) -> NDArray[np.int64]:
-        phase = self.phases[self.phase]
-        epoch, position = divmod(step - self.starts[self.phase], phase.examples // phase.batch_size)
-        if self._epoch[:2] != (self.phase, epoch):
-            batches = epoch_batches(phase.examples, phase.batch_size, [self.seed, self.phase, epoch])
-            self._epoch = (self.phase, epoch, batches)
-        return np.asarray(self._epoch[2][position])
+    def _visible(self, step: int) -> tuple[int, float]:
+        """The step since which batches are drawn from what they are drawn from at `step`, and its share of the examples."""
+        since = 0
+        for end, share in self.shares:
+            if step < end:
+                return since, share
+            since = end
+        return since, 1.0
 
-    def train_until(self, step: int) -> float:
-        """Train to `step` (at most `total_steps`); the mean loss over the steps taken.
+    def _batch(self, step: int) -> NDArray[np.int64]:
+        phase, begin = self.phases[self.phase], self.starts[self.phase]
+        since, share = self._visible(step)
+        examples = max(phase.batch_size, int(phase.examples * share))
+        epoch, position = divmod(step - max(begin, since), examples // phase.batch_size)
+        seed = [self.seed, self.phase, epoch, *([since] if since > begin else [])]
+        if self._epoch[0] != seed:
+            batches = epoch_batches(examples, phase.batch_size, seed)
+            if examples < phase.examples:  # always the first ones of the same order, so that each share holds the one before
+                batches = np.random.default_rng([self.seed, self.phase]).permutation(phase.examples)[batches]
+            self._epoch = (seed, batches)
+        return np.asarray(self._epoch[1][position])
+
+    def train_until(self, step: int, pause: Callable[[], bool] = lambda: False) -> float:
+        """Train to `step` (at most `total_steps`), or until `pause()`, asked after every step; the mean loss of these steps.
 
         Raises:
             Diverged: a loss or gradient is not finite; parameters are as before that step.
         """
-        losses = []
+        losses: list[float] = []
         self.method.train()
-        while self.step < min(step, self.total_steps):
+        while self.step < min(step, self.total_steps) and not (losses and pause()):
             losses.append(self._train_step())
         self.method.eval()
+        self._losses = (self._losses[0] + math.fsum(losses), self._losses[1] + len(losses))
         return float(np.mean(losses)) if losses else math.nan
+
+    def take_loss(self) -> float:
+        """The mean loss since this was last called, NaN without a step; interruptions do not change it."""
+        total, count = self._losses
+        self._losses = (0.0, 0)
+        return total / count if count else math.nan
 
     def _train_step(self) -> float:
         if self.phase != self._phase_of(self.step):
@@ -121,9 +151,8 @@ class Trainer:
         """Write a checkpoint, keeping the one before it until the new one is whole."""
         optimizer = self.optimizer if self.phases else None
         scaler = self.scaler.state_dict() if self.phases else {}
-        save_checkpoint(
-            folder, rung, self.method, optimizer, {"step": self.step, "phase": self.phase, "scaler": scaler}
-        )
+        state = {"step": self.step, "phase": self.phase, "scaler": scaler, "losses": self._losses}
+        save_checkpoint(folder, rung, self.method, optimizer, state)
 
     def resume(self, folder: Path) -> int:
         """Continue from the newest whole checkpoint in `folder`; its rung, or 0 when there is none."""
@@ -131,6 +160,7 @@ class Trainer:
         if found is None:
             return 0
         self.step = found.state["step"]
+        self._losses = tuple(found.state.get("losses", (0.0, 0)))
         if self.phases:  # its own phase, also at that phase's end: the next one begins when it is trained
             self._enter(found.state["phase"])
             found.restore_optimizer(self.optimizer)

@@ -6,6 +6,7 @@ Axes: B batch, D width of the student, d output dimension.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.dense import Dense
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from distilbench.data.corpus import Corpus
 from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec, padded, token_budget_batches
@@ -42,6 +44,14 @@ class EncoderMethod(method.Method):
         self.pad = self.student.tokenizer.pad_token_id or 0
         self.width = int(self.student[0].get_embedding_dimension())
         self.projection: Dense | None = None
+        self.micro_batches = 1
+        """In how many parts at least a batch is read in training. From 2 on a part's states are not kept: the backward pass
+        reads it again and adds its gradient to that of the others, so that the memory is that of one part."""
+
+    def halve_micro_batches(self) -> bool:
+        """Twice as many parts: the same loss and gradients, for one more forward pass."""
+        self.micro_batches *= 2
+        return True
 
     def linear(self, d: int, activation: nn.Module | None = None) -> Dense:
         """A randomly drawn layer from the student's width to `d`."""
@@ -72,8 +82,13 @@ class EncoderMethod(method.Method):
 
     def over_parts(self, rows: NDArray[np.int64], budget: int, run: Callable[[dict[str, Tensor]], Tensor]) -> Tensor:
         """`run` on padded parts of `rows` of similar length, joined in the order of `rows`."""
-        parts = token_budget_batches(self.tokens.lengths_of(rows), budget)
-        outs = [run(padded([self.tokens[int(rows[i])] for i in part], self.pad, self.device)) for part in parts]
+        lengths = self.tokens.lengths_of(rows)
+        again = self.micro_batches > 1 and torch.is_grad_enabled()
+        if self.micro_batches > 1:
+            budget = max(1, min(budget, len(rows) * int(lengths.max(initial=1))) // self.micro_batches)
+        parts = token_budget_batches(lengths, budget)
+        read = partial(checkpoint, run, use_reentrant=False) if again else run
+        outs = [read(padded([self.tokens[int(rows[i])] for i in part], self.pad, self.device)) for part in parts]
         back = np.empty(len(rows), dtype=np.int64)
         back[np.concatenate(parts)] = np.arange(len(rows))
         return torch.cat(outs)[torch.from_numpy(back).to(outs[0].device)]

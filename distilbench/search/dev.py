@@ -1,0 +1,49 @@
+"""What a student is selected by: the objective and the dev metrics beside it."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.evaluation.geometry import geometry
+from distilbench.evaluation.sts import Embed, from_rows, spearman, sts_similarities
+from distilbench.methods.method import Method
+from distilbench.prepare.prepared import Prepared, load_prepared
+
+
+def dev_rows(prepared: Prepared) -> NDArray[np.int64]:
+    """The distinct rows of the selection sets, rising."""
+    return np.unique(np.concatenate([side for s in prepared.dev for side in (s.left_P, s.right_P)]))
+
+
+def dev_spearman(embed: Embed, prepared: Prepared) -> float:
+    """Mean Spearman x 100 over the selection sets."""
+    similarities = sts_similarities(embed, [(s.left_P, s.right_P) for s in prepared.dev])
+    return float(np.mean([spearman(f, s.score_P) for f, s in zip(similarities, prepared.dev, strict=True)]))
+
+
+@functools.lru_cache(maxsize=256)
+def dev_pca_spearman(prepared_folder: Path, dim: int) -> float:
+    """The dev score of the teacher's PCA at `dim`: what a compressed embedding has to beat."""
+    prepared = load_prepared(prepared_folder)
+    return dev_spearman(lambda rows: prepared.pca.project(prepared.vectors.take(rows), dim), prepared)
+
+
+def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
+    """Objective, dev metrics and why the embeddings are collapsed ("" when they are not), of the method as it is now.
+
+    The objective is the first score on the method's own task, else the dev Spearman minus that of PCA at the same d.
+    """
+    rows = dev_rows(prepared)
+    vectors = method.embed(rows)
+    if not np.isfinite(vectors).all():
+        return float("nan"), {}, "an embedding is not finite"
+    dev, shape = dev_spearman(from_rows(rows, vectors), prepared), geometry(vectors)
+    pca = dev_pca_spearman(prepared_folder, method.params.output_dim)
+    metrics = {"dev_spearman": dev, "dev_pca_spearman": pca, **shape._asdict()}
+    task = method.task_scores("dev")
+    metrics |= {f"dev_{score.set}_{score.metric}": score.value for score in task}
+    return task[0].value if task else dev - pca, metrics, shape.collapsed(vectors.shape[1])

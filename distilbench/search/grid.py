@@ -1,0 +1,48 @@
+"""Every combination of a search space's values, conditions respected."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+from distilbench.search.space import Range, SearchSpace
+
+POINTS = 3
+"""Of a range that does not say how many."""
+
+
+def grid_values(r: Range, integer: bool) -> list[Any]:
+    """The values of one parameter: its choices, or points equally far apart, on a logarithmic scale where it has one."""
+    if r.choices is not None:
+        return list(r.choices)
+    spaced = np.geomspace if r.log else np.linspace
+    values = spaced(r.low, r.high, r.points or POINTS)
+    inner = [round(v) if integer else float(v) for v in values[1:-1]]
+    ends = [int(end) if integer else float(end) for end in (r.low or 0.0, r.high or 0.0)]
+    return list(dict.fromkeys([ends[0], *inner, ends[1]]))
+
+
+def grid(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
+    """Every combination of the searched parameters' values, each with the parameters that are searched in it.
+
+    In a seeded order, since a budget may end before the grid does, with the output dimensions in turn.
+    """
+    points: list[dict[str, Any]] = [{}]
+    for name, r in space.parameters.items():
+        values = grid_values(r, space.integers[name])
+        points = [
+            {**point, name: value} if r.active(_filled(space, point)) else point
+            for point in points
+            for value in (values if r.active(_filled(space, point)) else [None])
+        ]
+    random.Random(seed).shuffle(points)
+    by_dim = [[p for p in points if p.get("output_dim", d) == d] for d in space.dimensions]
+    longest = max(map(len, by_dim))
+    return [own[i] for i in range(longest) for own in by_dim if i < len(own)]
+
+
+def _filled(space: SearchSpace, point: dict[str, Any]) -> dict[str, Any]:
+    """The point with the values that its other parameters have."""
+    return {**space.fixed, **space.defaults, **point}

@@ -1,0 +1,51 @@
+"""A worker that hangs ends itself: its stacks go to a file, and whoever started it starts it again."""
+
+from __future__ import annotations
+
+import faulthandler
+import time
+from pathlib import Path
+from types import TracebackType
+
+ARM_EVERY_S = 1.0
+"""Arming starts a thread in C, some 50 microseconds: too much for every step of a small head."""
+
+MARK = "Timeout ("
+"""What each dump begins with."""
+
+
+class Watchdog:
+    """Inside `with`, the process ends unless `alive` is called every `limit_s` seconds; 0 is no limit.
+
+    Python's faulthandler does it in a thread of its own, without the interpreter's lock: a call that never returns to
+    Python is noticed too.
+    """
+
+    def __init__(self, file: Path, limit_s: float) -> None:
+        self.path, self.limit_s, self._armed_at = file, limit_s, 0.0
+
+    def __enter__(self) -> Watchdog:
+        if self.limit_s:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a")
+            self._armed_at = 0.0
+            self.alive()
+        return self
+
+    def alive(self) -> None:
+        """There is progress."""
+        now = time.monotonic()
+        if self.limit_s and now - self._armed_at > min(ARM_EVERY_S, self.limit_s / 4):
+            faulthandler.dump_traceback_later(self.limit_s, exit=True, file=self._file)
+            self._armed_at = now
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        if self.limit_s:
+            faulthandler.cancel_dump_traceback_later()
+            self._file.close()
+            if not self.path.stat().st_size:
+                self.path.unlink()
+
+    def hangs(self) -> int:
+        """How often this has ended a process."""
+        return self.path.read_text(errors="replace").count(MARK) if self.path.exists() else 0
