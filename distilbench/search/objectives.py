@@ -46,7 +46,8 @@ def parse(text: str) -> tuple[str, ...]:
         InputError: a name is unknown or there twice, or quality is missing.
     """
     names = [part.strip() for part in text.split(",")]
-    expected = f"expected {QUALITY} alone, or with {' or '.join(name for name in OBJECTIVES if name != QUALITY)} or both"
+    others = " or ".join(name for name in OBJECTIVES if name != QUALITY)
+    expected = f"expected {QUALITY} alone, or with {others} or both"
     for name in names:
         if name not in OBJECTIVES:
             raise InputError(f"--objectives {text}: {name!r} is no objective; {expected}, with commas between")
@@ -79,7 +80,7 @@ def pareto_front(points: ArrayLike, directions: Sequence[Direction]) -> NDArray[
     return np.flatnonzero(kept[of_N.reshape(-1)])
 
 
-def hypervolume(points: ArrayLike, reference: ArrayLike, directions: Sequence[Direction]) -> float:
+def hypervolume(points: ArrayLike, reference: Sequence[float], directions: Sequence[Direction]) -> float:
     """The volume that the points (N x K) dominate and that dominates the reference point (K), exactly.
 
     A point that is not better than the reference in every objective adds nothing. Takes K - 2 nested sweeps over the points.
