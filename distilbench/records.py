@@ -153,7 +153,7 @@ class ScoreRecord(_Record):
     """The name of the row in a comparison file ("HPD-MiniLM-128"); "" for a row of a sweep."""
     clusters: list[ClusterCost] = []
     latency_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """ms to embed one sentence on one thread, in batches (`evaluation.latency`); None where it was not measured."""
+    """ms to embed one sentence on one thread, in batches, median (`evaluation.latency`); None where not measured."""
     model: str
     """Folder of the exported sentence-transformers model, relative to the run; "" when none is saved."""
     provenance: Provenance

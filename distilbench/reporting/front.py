@@ -142,8 +142,8 @@ def front_caption(data: SearchFront) -> str:
 
 def volume_caption(data: SearchVolume) -> str:
     """What the figure of `compute_volume` shows, and its reference point."""
-    reference = ", ".join(f"{name} {_shown(name, value)}" for name, value in data.reference.items())
-    best = ", ".join(f"{name} {_shown(name, value)}" for name, value in data.best.items())
+    reference = ", ".join(_shown(name, value) for name, value in data.reference.items())
+    best = ", ".join(_shown(name, value) for name, value in data.best.items())
     left_out = f" Equal in all trials, so left out: {', '.join(data.constant)}." if data.constant else ""
     return (
         "Hypervolume that the completed trials so far dominate, against the optimiser steps of all trials up to then, "
@@ -261,12 +261,13 @@ def _run_volume(run: _Run, reference: dict[str, float], best: dict[str, float]) 
 
 
 def _shown(name: str, value: float) -> str:
-    """A value with its unit, four significant digits, bytes whole."""
-    return f"{value:,.0f} {OBJECTIVES[name].unit}" if name == "bytes" else f"{value:.4g} {OBJECTIVES[name].unit}"
+    """A value with its objective and unit: "512 bytes", "latency 0.42 ms"."""
+    unit = OBJECTIVES[name].unit
+    return f"{value:,.0f} {unit}" if name == unit else f"{name} {value:.4g} {unit}"
 
 
 def _hover(point: FrontPoint) -> str:
-    values = "<br>".join(f"{name} {_shown(name, value)}" for name, value in point.values.items())
+    values = "<br>".join(_shown(name, value) for name, value in point.values.items())
     on_front = "<br>on the front" if point.front else ""
     return (
         f"<b>Trial {point.number}</b>, seed {point.seed}<br>{plain(point.method)}, {point.dim:,} dimensions<br>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[float]], None]:
 
     def tell(seconds: list[float]) -> None:
         ticks = iter([tick for length in seconds for tick in (0.0, length)])
-        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+        monkeypatch.setattr(module, "time", SimpleNamespace(thread_time=lambda: next(ticks)))
 
     return tell
 
@@ -139,6 +140,18 @@ def test_the_teacher_reads_the_same_sentences_with_its_prompt(
     prompted = replace(prepared, teacher=replace(prepared.teacher, prompt="how do "))
     teacher_latency(prompted, sentences)
     assert [len(ids) for ids in runs[0][1]] == [length + 2 for length in plain]
+
+
+def test_time_that_others_take_is_not_counted(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    method = build_method("mse", MSE, prepared, 0, "cpu")
+    encode = EncoderMethod.encode
+
+    def waits(self: EncoderMethod, rows: Any) -> Any:
+        time.sleep(0.5)
+        return encode(self, rows)
+
+    monkeypatch.setattr(EncoderMethod, "encode", waits)
+    assert encoder_latency(method, prepared) * len(latency_rows(prepared)) < 400
 
 
 def test_more_layers_take_longer(prepared: Prepared) -> None:

@@ -101,7 +101,7 @@ def test_lines_of_several_runs_have_one_reference(search):
     assert first.points[1:] == ((300, pytest.approx(100 * 3 * 64 / box)), (600, pytest.approx(100 * 224 / box)))
     assert second.points == ((0, 0.0), (600, pytest.approx(100 * 3.5 * 48 / box)))
     caption = front.volume_caption(data)
-    assert "Reference point: quality -3 points, bytes 128 bytes" in caption
+    assert "Reference point: quality -3 points, 128 bytes," in caption
     assert "pruned and failed ones included" in caption
 
 
@@ -152,4 +152,4 @@ def test_the_page_has_both(search):
     blocks = dict(re.findall(r'<script type="application/json" id="data-(\w+)">(.*?)</script>', text, re.S))
     assert list(blocks) == ["learning", "front", "volume"]
     assert all(set(json.loads(block)) == {"light", "dark"} for block in blocks.values())
-    assert "Reference point: quality 0 points, bytes 256 bytes" in text
+    assert "Reference point: quality 0 points, 256 bytes," in text
