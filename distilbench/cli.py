@@ -1,4 +1,4 @@
-"""The command line: `distilbench prepare`, `sweep`, `compare`, `efficiency`, `report`."""
+"""The command line: `distilbench prepare`, `sweep`, `compare`, `efficiency`, `report`, `best`."""
 
 from __future__ import annotations
 
@@ -147,6 +147,28 @@ def report(
 
         page = write_report(read_runs(run), out, title=title or ", ".join(r.resolve().name for r in run))
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
+
+
+@app.command()
+def best(
+    run: Annotated[list[Path], typer.Argument(help="Run folders, such as runs/mcr2-builtin-all-MiniLM-L6-v2.")],
+    size: Annotated[int | None, typer.Option("--bytes", min=1, help="Bytes per vector at most.")] = None,
+    latency: Annotated[
+        float | None, typer.Option(min=0, help="Milliseconds to embed one sentence at most, where runs measured it.")
+    ] = None,
+    dim: Annotated[int | None, typer.Option(min=1, help="Dimensions at most.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the choice to this file too.")] = None,
+) -> None:
+    """Name the best student within a budget: chosen by its dev score, in any quantisation."""
+    with input_errors():
+        from distilbench.reporting.best import best_of_runs
+        from distilbench.reporting.budget import ServingBudget
+        from distilbench.store import write_json
+
+        found = best_of_runs(run, ServingBudget(size, latency, dim))
+        if json_file:
+            write_json(json_file, found.to_json())
+    print(found.text())  # noqa: T201
 
 
 @contextmanager

@@ -244,6 +244,11 @@ def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str 
     )
 
 
+def prompt_of(model: SentenceTransformer, prompt: str) -> str:
+    """The prompt to read sentences with: the one given, or for "" the encoder's own default, if it has one."""
+    return prompt or model.prompts.get(model.default_prompt_name or "", "")
+
+
 def token_budget_batches(lengths: NDArray[np.int64], budget: int, enough: int | None = None) -> list[NDArray[np.int64]]:
     """Positions in batches of similar length: longest x count <= `budget` padded tokens, at least one per batch.
 
@@ -288,25 +293,29 @@ def encode(
     Raises:
         FloatingPointError: a vector is not finite; the message quotes its sentence.
     """
-    import torch
-
     device = model.device.type
-    ids = token_ids(model, sentences, prompt or model.prompts.get(model.default_prompt_name or "", ""))
-    pad = model.tokenizer.pad_token_id or 0
-    out: NDArray[np.float32] | None = None
+    ids = token_ids(model, sentences, prompt_of(model, prompt))
     budget = tokens_per_batch or TOKENS_PER_BATCH[device]
-    batches = token_budget_batches(
-        np.array([len(i) for i in ids], dtype=np.int64), budget, ENOUGH_TOKENS if device == "cpu" else None
-    )
-    with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-        for batch in batches:
-            vectors_BD = model(padded([ids[i] for i in batch], pad, device))["sentence_embedding"].float().cpu().numpy()
-            if out is None:
-                out = np.empty((len(sentences), vectors_BD.shape[1]), dtype=np.float32)
-            out[batch] = vectors_BD
-    if out is None:
-        return np.empty((0, model.get_embedding_dimension() or 0), dtype=np.float32)
+    out = encode_ids(model, ids, budget, ENOUGH_TOKENS if device == "cpu" else None)
     bad = ~np.isfinite(out).all(axis=1)
     if bad.any():
         raise FloatingPointError(f"the encoder's vector is not finite for {sentences[int(bad.argmax())]!r:.200}")
     return out
+
+
+def encode_ids(
+    model: SentenceTransformer, ids: Sequence[Sequence[int]], budget: int, enough: int | None = None
+) -> NDArray[np.float32]:
+    """Vectors of tokenised sentences, N x D in the order given; `budget` and `enough` as for `token_budget_batches`."""
+    import torch
+
+    device, pad = model.device.type, model.tokenizer.pad_token_id or 0
+    out: NDArray[np.float32] | None = None
+    batches = token_budget_batches(np.array([len(i) for i in ids], dtype=np.int64), budget, enough)
+    with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
+        for batch in batches:
+            vectors_BD = model(padded([ids[i] for i in batch], pad, device))["sentence_embedding"].float().cpu().numpy()
+            if out is None:
+                out = np.empty((len(ids), vectors_BD.shape[1]), dtype=np.float32)
+            out[batch] = vectors_BD
+    return np.empty((0, model.get_embedding_dimension() or 0), dtype=np.float32) if out is None else out

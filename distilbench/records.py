@@ -152,6 +152,8 @@ class ScoreRecord(_Record):
     configuration: str = ""
     """The name of the row in a comparison file ("HPD-MiniLM-128"); "" for a row of a sweep."""
     clusters: list[ClusterCost] = []
+    latency_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """ms to embed one sentence on one thread, in batches, median (`evaluation.latency`); None where not measured."""
     model: str
     """Folder of the exported sentence-transformers model, relative to the run; "" when none is saved."""
     provenance: Provenance

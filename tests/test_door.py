@@ -32,8 +32,9 @@ def python(*arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[s
         (["platform.sweep", "--help"], ["--method", "--teacher", "--store"]),
         (["platform.compare", "--help"], ["file", "--row", "--seeds", "--quantise"]),
         (["platform.report", "--help"], ["--out"]),
+        (["platform.best", "--help"], ["--bytes", "--latency", "--dim", "--json"]),
         (["platform.prepare", "--help"], ["--augment", "--min-cosine", "--text", "--store"]),
-        (["distilbench", "--help"], ["prepare", "sweep", "compare", "report"]),
+        (["distilbench", "--help"], ["prepare", "sweep", "compare", "report", "best"]),
     ],
 )
 def test_help(arguments: list[str], wanted: list[str]) -> None:

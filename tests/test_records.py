@@ -177,3 +177,15 @@ def test_a_line_that_is_no_json_object_names_file_and_row(tmp_path: Path, line: 
 def test_a_score_that_is_no_number_is_never_recorded(value: float) -> None:
     with pytest.raises(ValidationError):
         Score(task="sts", set="STSB", split="dev", metric="spearman", variant="all", value=value, n=1500)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -1.0])
+def test_a_latency_that_is_no_time_is_never_recorded(value: float) -> None:
+    with pytest.raises(ValidationError):
+        ScoreRecord.model_validate({**score().model_dump(), "latency_ms": value})
+
+
+def test_a_record_of_before_latency_was_measured_has_none() -> None:
+    old = score().model_dump()
+    del old["latency_ms"]
+    assert ScoreRecord.model_validate(old).latency_ms is None

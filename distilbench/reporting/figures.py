@@ -48,7 +48,7 @@ DARK = Palette(
     student="#52c4b9",
     methods=("#52c4b9", "#ee9468", "#94a6f7", "#d794d2", "#c3c567", "#74bcec", "#ef8c9f", "#aab1bb"),
 )
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "pentagon", "star")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "pentagon", "star")
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
@@ -236,8 +236,8 @@ def draw_quality_bytes(data: QualityBytes, palette: Palette = LIGHT) -> go.Figur
                 hovertext=[_hover(point) for point in points],
                 hoverinfo="text",
             )
-    _frame(figure, palette, "Bytes per vector (log scale)", _quality_title(data.sets, data.variant))
-    _log_ticks(figure, [point.bytes_per_vector for point in data.points])
+    frame(figure, palette, "Bytes per vector (log scale)", _quality_title(data.sets, data.variant))
+    log_ticks(figure, [point.bytes_per_vector for point in data.points])
     return figure
 
 
@@ -246,8 +246,8 @@ def draw_quality_dim(data: QualityDim, palette: Palette = LIGHT) -> go.Figure:
     figure = go.Figure()
     for index, method in enumerate(data.methods):
         colour = palette.methods[index % len(palette.methods)]
-        symbol = _SYMBOLS[index % len(_SYMBOLS)] + ("-open" if method.role == "baseline" else "")
-        name = _plain(_quantised(method.method, method.quantisation))
+        symbol = SYMBOLS[index % len(SYMBOLS)] + ("-open" if method.role == "baseline" else "")
+        name = plain(_quantised(method.method, method.quantisation))
         figure.add_scatter(
             x=[dim for dim, _ in method.line],
             y=[quality for _, quality in method.line],
@@ -273,13 +273,13 @@ def draw_quality_dim(data: QualityDim, palette: Palette = LIGHT) -> go.Figure:
             x=[min(dims), max(dims)] if dims else [1, 2],
             y=[quality, quality],
             mode="lines",
-            name=f"Teacher: {_plain(label)}",
+            name=f"Teacher: {plain(label)}",
             line={"color": palette.teacher, "width": 1.5, "dash": "dot"},
-            hovertext=f"{_plain(label)}<br>{quality:.2f}",
+            hovertext=f"{plain(label)}<br>{quality:.2f}",
             hoverinfo="text",
         )
-    _frame(figure, palette, "Dimension (log scale)", _quality_title(data.sets, data.variant))
-    _log_ticks(figure, dims)
+    frame(figure, palette, "Dimension (log scale)", _quality_title(data.sets, data.variant))
+    log_ticks(figure, dims)
     return figure
 
 
@@ -289,10 +289,10 @@ def draw_learning(data: Learning, palette: Palette = LIGHT) -> go.Figure:
     several = len(data.runs) > 1
     for index, run in enumerate(data.runs):
         colour = palette.methods[index % len(palette.methods)]
-        suffix = f", {_plain(run.run)}" if several else ""
+        suffix = f", {plain(run.run)}" if several else ""
         states = (
             ("PRUNED", "Pruned (value at its last rung)", "x-thin", palette.muted),
-            ("COMPLETE", "Complete", _SYMBOLS[index % len(_SYMBOLS)], colour),
+            ("COMPLETE", "Complete", SYMBOLS[index % len(SYMBOLS)], colour),
         )
         for state, name, symbol, shade in states:
             points = [p for p in run.points if p.state == state and p.objective is not None]
@@ -321,7 +321,7 @@ def draw_learning(data: Learning, palette: Palette = LIGHT) -> go.Figure:
                 line={"color": colour, "width": 2.2, "shape": "hv"},
                 hoverinfo="skip",
             )
-    _frame(figure, palette, "Optimiser steps spent, trials in order of number", "Dev objective (selection)")
+    frame(figure, palette, "Optimiser steps spent, trials in order of number", "Dev objective (selection)")
     figure.update_xaxes(rangemode="tozero")
     return figure
 
@@ -350,7 +350,7 @@ def _run_learning(run: str, trials: Sequence[TrialRecord], limit: int) -> RunLea
     best: list[tuple[int, float]] = []
     spent = 0
     for trial in trials:
-        steps = max((rung.step for rung in trial.rungs), default=0)
+        steps = steps_of(trial)
         spent += steps
         objective = finite(trial.objective)
         points.append(TrialPoint(trial.number, trial.seed, trial.method, trial.state, steps, spent, objective))
@@ -363,7 +363,12 @@ def _run_learning(run: str, trials: Sequence[TrialRecord], limit: int) -> RunLea
     return RunLearning(run, tuple(drawn), tuple(best), len(drawn), len(points))
 
 
-def _plain(text: str, longest: int = 60) -> str:
+def steps_of(trial: TrialRecord) -> int:
+    """The optimiser steps that a trial took."""
+    return max((rung.step for rung in trial.rungs), default=0)
+
+
+def plain(text: str, longest: int = 60) -> str:
     """`text` as Plotly shows it letter for letter: its labels are a small HTML of their own."""
     cut = text if len(text) <= longest else text[: longest - 1] + "…"
     return html.escape(cut, quote=False)
@@ -391,26 +396,27 @@ def _hover(point: QualityPoint) -> str:
     front = "<br>on the Pareto front" if point.pareto else ""
     size = f"{point.dim:,} dimensions, {point.bytes_per_vector:,} bytes"
     return (
-        f"<b>{_plain(point.label)}</b><br>{_plain(point.method)}, {point.role}<br>"
+        f"<b>{plain(point.label)}</b><br>{plain(point.method)}, {point.role}<br>"
         f"{point.quality:.2f}{spread}{kept}<br>{_quantised(size, point.quantisation)}{front}"
     )
 
 
 def _trial_hover(point: TrialPoint) -> str:
     return (
-        f"<b>Trial {point.number}</b>, seed {point.seed}, {point.state.lower()}<br>{_plain(point.method)}<br>"
+        f"<b>Trial {point.number}</b>, seed {point.seed}, {point.state.lower()}<br>{plain(point.method)}<br>"
         f"objective {point.objective:.4g}<br>{point.steps:,} steps"
     )
 
 
 def _quality_title(sets: Sequence[str], variant: Variant) -> str:
     """The axis names its sets while they fit; the page's caption always names them all."""
-    names = ", ".join(_plain(name, 12) for name in sets) if len(sets) <= 2 else f"average of {len(sets)} sets"
+    names = ", ".join(plain(name, 12) for name in sets) if len(sets) <= 2 else f"average of {len(sets)} sets"
     how = "" if variant == "all" else ", weighted over subsets"
     return f"STS test: {names or 'none'}{how}"
 
 
-def _frame(figure: go.Figure, palette: Palette, x_title: str, y_title: str) -> None:
+def frame(figure: go.Figure, palette: Palette, x_title: str, y_title: str) -> None:
+    """What all figures have in common: a see-through ground, axes with their titles, the legend above."""
     axis = {
         "gridcolor": palette.grid,
         "linecolor": palette.grid,
@@ -445,7 +451,7 @@ def _frame(figure: go.Figure, palette: Palette, x_title: str, y_title: str) -> N
     figure.update_yaxes(**axis, title={"text": y_title, "font": small, "standoff": 10})
 
 
-def _log_ticks(figure: go.Figure, values: Sequence[int]) -> None:
+def log_ticks(figure: go.Figure, values: Sequence[int]) -> None:
     """A logarithmic x axis with ticks at the values themselves, thinned to neighbours at least 1.35 x apart."""
     ticks: list[int] = []
     for value in sorted({value for value in values if value > 0}):

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from distilbench.records import ClusterCost, IndexCost, ScoreRecord, TrialRecord, append_records
-from distilbench.reporting import figures, table
+from distilbench.reporting import budget, figures, front, table
 from distilbench.store import atomic_path
 
 PLOTLY_FILE = "plotly.min.js"
@@ -94,6 +94,7 @@ def render_page(
         indexes=indexes,
         index_sets=sorted({_set_name(row.cost) for row in indexes}),
         index_threads=sorted({row.cost.threads for row in indexes}),
+        budgets=budget.budget_rows(board),
         clusters=clusters,
         cluster_sets=sorted({_set_name(row.cost) for row in clusters}),
         cluster_threads=sorted({row.cost.threads for row in clusters}),
@@ -179,6 +180,16 @@ def _plots(records: Sequence[TrialRecord | ScoreRecord], board: table.Leaderboar
             f"included.{part}",
             _themes(lambda palette: figures.draw_learning(learning, palette)),
         )
+    found = front.compute_front(records)
+    if found.runs:
+        caption = front.front_caption(found)
+        drawing = _themes(lambda palette: front.draw_front(found, palette))
+        plots["front"] = _Plot("front", "The front of the search", caption, drawing)
+    volume = front.compute_volume(records)
+    if volume.runs:
+        caption = front.volume_caption(volume)
+        drawing = _themes(lambda palette: front.draw_volume(volume, palette))
+        plots["volume"] = _Plot("volume", "Hypervolume of the search", caption, drawing)
     return plots
 
 

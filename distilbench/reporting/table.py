@@ -180,7 +180,7 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
 
     rows = []
     for draft, record in zip(drafts, firsts, strict=True):
-        teacher = _teacher_of(record, firsts)
+        teacher = teacher_of(record, firsts)
         cells = {}
         for variant in VARIANTS:
             own = means[variant][id(record)]
@@ -452,7 +452,7 @@ def _is_sts(score: Score, split: str) -> bool:
     return score.task == "sts" and score.split == split
 
 
-def _teacher_of(record: ScoreRecord, records: Iterable[ScoreRecord]) -> ScoreRecord | None:
+def teacher_of(record: ScoreRecord, records: Iterable[ScoreRecord]) -> ScoreRecord | None:
     """The teacher's float32 row on the same corpus: of the same run if there is one, else the most recent."""
     candidates = [
         r
