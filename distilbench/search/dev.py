@@ -35,7 +35,8 @@ def dev_pca_spearman(prepared_folder: Path, dim: int) -> float:
 def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
     """Objective, dev metrics and why the embeddings are collapsed ("" when they are not), of the method as it is now.
 
-    The objective is the first score on the method's own task, else the dev Spearman minus that of PCA at the same d.
+    The objective is the first score on the method's own task, else the dev Spearman minus that of PCA at the same d: trials of
+    one dimension are compared by it. `dev_quality` is without that subtraction, to compare across dimensions.
     """
     rows = dev_rows(prepared)
     vectors = method.embed(rows)
@@ -46,4 +47,5 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     metrics = {"dev_spearman": dev, "dev_pca_spearman": pca, **shape._asdict()}
     task = method.task_scores("dev")
     metrics |= {f"dev_{score.set}_{score.metric}": score.value for score in task}
+    metrics["dev_quality"] = task[0].value if task else dev
     return task[0].value if task else dev - pca, metrics, shape.collapsed(vectors.shape[1])

@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from distilbench.search.objectives import QUALITY
 from distilbench.search.patience import StorageGone, patiently
 from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import Verdicts, stopping_reason, stopping_rule
@@ -228,7 +229,9 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     def values(self, own: _Live) -> dict[str, float]:
         """The objectives' values of a trial that has come to its end."""
         last = own.rungs[max(own.rungs)]
-        every = {"quality": _value(last), "bytes": float(FLOAT32 * own.dim), "latency": last.get("latency_ms")}
+        if len(self.objectives) == 1:
+            return {QUALITY: _value(last)}
+        every = {QUALITY: last["dev_quality"], "bytes": FLOAT32 * own.dim, "latency": last.get("latency_ms")}
         return {name: float(every[name]) for name in self.objectives}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
