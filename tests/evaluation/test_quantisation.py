@@ -208,6 +208,8 @@ def test_sts_is_scored_on_codes_of_both_sides(kind: str) -> None:
     scores, costs, predictions = evaluate_quantised(lambda rows: vectors[rows], corpus, quantiser)
     decoded = quantiser.decode(quantiser.encode(vectors))
     assert [s for s in scores if s.task == "sts"] == sts_scores(lambda rows: decoded[rows], corpus.sts)
+    test = corpus.sts[0]
+    assert predictions.similarity["STSB"] == pytest.approx(cosine(decoded[test.left_P], decoded[test.right_P]))
     assert len(costs) == len(corpus.retrieval) == 1
     assert costs[0].threads == 1 and costs[0].ms_per_1000_queries > 0 and costs[0].build_s > 0
 
