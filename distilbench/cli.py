@@ -144,8 +144,11 @@ def report(
     with input_errors():
         from distilbench.reporting.page import write_report
         from distilbench.reporting.runs import read_runs
+        from distilbench.reporting.ties import tie_groups
 
-        page = write_report(read_runs(run), out, title=title or ", ".join(r.resolve().name for r in run))
+        records = read_runs(run)
+        title = title or ", ".join(r.resolve().name for r in run)
+        page = write_report(records, out, title=title, ties=tie_groups(records, run))
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
 
 

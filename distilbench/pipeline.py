@@ -215,10 +215,12 @@ def _report(
     settings: RunSettings, corpus: Corpus, run: Path, scores: list[ScoreRecord], more: Sequence[str] = ()
 ) -> Path:
     from distilbench.reporting.page import write_report
+    from distilbench.reporting.ties import tie_groups
 
     trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
     notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing), *more]
-    return write_report([*scores, *trials], settings.reports / run.name, title=run.name, notes=notes)
+    ties = tie_groups(scores, [run])
+    return write_report([*scores, *trials], settings.reports / run.name, title=run.name, notes=notes, ties=ties)
 
 
 def space_path(method: str, given: Path | None) -> Path:

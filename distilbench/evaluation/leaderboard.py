@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from distilbench.data.corpus import Corpus
+from distilbench.evaluation.predictions import predictions_path
 from distilbench.evaluation.scoring import (
     CROSS_ENCODER,
     TEACHER,
@@ -153,7 +154,11 @@ class Leaderboard:
             made = score_candidate(
                 candidate, self.prepared, self.corpus, vectors, widths, self.quantisations, parameters, self.run
             )
-            fresh = {record.record_id: record for record in made if record.record_id not in self.known}
+            fresh = {}
+            for record, predictions in made:
+                if record.record_id not in self.known:
+                    predictions.save(predictions_path(self.run, record.record_id))
+                    fresh[record.record_id] = record
             append_records(self.file, fresh.values())
             self.known |= fresh
         records = [self.known[i] for i in self._ids(candidate, widths)]

@@ -23,8 +23,17 @@ from safetensors.numpy import load, save_file
 
 from distilbench.data.corpus import Corpus, RetrievalSet, Rows
 from distilbench.errors import InputError
-from distilbench.evaluation.retrieval import DEPTH, faiss_threads, index_cost, scores_of, timed, unit
-from distilbench.evaluation.sts import Embed, sts_scores
+from distilbench.evaluation.retrieval import (
+    DEPTH,
+    faiss_threads,
+    index_cost,
+    reciprocal_ranks,
+    scores_of,
+    timed,
+    unit,
+)
+from distilbench.evaluation.sts import Embed
+from distilbench.evaluation.suite import Evaluation, evaluated
 from distilbench.records import IndexCost, Score
 from distilbench.store import atomic_path, file_sha256, write_json
 
@@ -250,7 +259,7 @@ QUANTISERS: dict[str, type[Int8] | type[Binary]] = {"int8": Int8, "binary": Bina
 
 def evaluate_quantised(
     embed: Embed, corpus: Corpus, quantiser: Quantiser, *, rescore: int = RESCORE, threads: int = 1
-) -> tuple[list[Score], list[IndexCost]]:
+) -> Evaluation:
     """All STS and retrieval sets of `corpus`, like `evaluate`, but of one index a retrieval set: the quantised one.
 
     In STS both sides are quantised; in retrieval the documents are, and queries are float. `rescore` is that of
@@ -263,12 +272,11 @@ def evaluate_quantised(
     def decoded(rows: Rows) -> NDArray[np.float32]:
         return quantiser.decode(quantiser.encode(embed(rows)))
 
-    scores, costs = sts_scores(decoded, corpus.sts), []
-    for task in corpus.retrieval:
-        cost = quantised_cost(embed, task, quantiser, rescore=rescore, threads=threads)
-        scores += scores_of(cost)
-        costs.append(cost)
-    return scores, costs
+    def retrieval(task: RetrievalSet) -> tuple[list[Score], list[IndexCost], NDArray[np.float64]]:
+        cost, reciprocal_Q = _search(embed, task, quantiser, rescore=rescore, threads=threads)
+        return scores_of(cost), [cost], reciprocal_Q
+
+    return evaluated(decoded, corpus, retrieval)
 
 
 def quantised_cost(
@@ -279,6 +287,13 @@ def quantised_cost(
     Raises:
         ValueError: as `evaluate_quantised`.
     """
+    return _search(embed, task, quantiser, rescore=rescore, threads=threads)[0]
+
+
+def _search(
+    embed: Embed, task: RetrievalSet, quantiser: Quantiser, *, rescore: int, threads: int
+) -> tuple[IndexCost, NDArray[np.float64]]:
+    """The cost, and the reciprocal ranks of what was found."""
     if rescore < 1:
         raise ValueError(f"rescore is {rescore}, expected at least 1")
     documents_Nd, queries_Qd = embed(task.documents), embed(task.queries)
@@ -293,16 +308,19 @@ def quantised_cost(
         flat = faiss.IndexFlatIP(quantiser.width)
         flat.add(unit(documents_Nd))
         _, exact_QR = flat.search(unit(queries_Qd), depth)
-    return index_cost(
+    reciprocal_Q = reciprocal_ranks(found_QR, task.relevant)
+    cost = index_cost(
         task,
         quantiser.kind,
         found_QR,
         exact_QR,
+        reciprocal_Q=reciprocal_Q,
         build_s=build,
         search_s=seconds,
         size=serialize(index).nbytes,
         threads=threads,
     )
+    return cost, reciprocal_Q
 
 
 def _unit(vectors_Nd: NDArray[Any], width: int | None = None) -> NDArray[np.float32]:

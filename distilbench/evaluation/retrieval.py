@@ -37,13 +37,13 @@ def ivf_setting(documents: int) -> tuple[int, int]:
     return nlist, min(nlist, max(5, round(5 * nlist / 1024)))
 
 
-def mrr_at_10(found_QR: NDArray[np.int64], relevant: tuple[NDArray[np.int64], ...]) -> float:
-    """Mean over queries of 1 / rank of the first relevant document within the first 10 (0 when none), x 100."""
+def reciprocal_ranks(found_QR: NDArray[np.int64], relevant: tuple[NDArray[np.int64], ...]) -> NDArray[np.float64]:
+    """Of each query: 1 / rank of the first relevant document within the first 10, 0 when none is. MRR@10 is their mean."""
     gains = []
     for found, wanted in zip(found_QR, relevant, strict=True):
         hits = np.flatnonzero(np.isin(found[:10], wanted))
         gains.append(1 / (hits[0] + 1) if len(hits) else 0.0)
-    return 100 * float(np.mean(gains))
+    return np.array(gains)
 
 
 def recall_at(k: int, found_QR: NDArray[np.int64], relevant: tuple[NDArray[np.int64], ...]) -> float:
@@ -84,6 +84,7 @@ def index_cost(
     found_QR: NDArray[np.int64],
     exact_QR: NDArray[np.int64],
     *,
+    reciprocal_Q: NDArray[np.float64],
     build_s: float,
     search_s: float,
     size: int,
@@ -92,7 +93,8 @@ def index_cost(
 ) -> IndexCost:
     """The record of an index that found `found_QR` where the exact one finds `exact_QR` (positions, best first).
 
-    `search_s` is for all queries, `size` is in bytes, `lists` is IVF's (nlist, nprobe).
+    `reciprocal_Q` are the `reciprocal_ranks` of what it found, `search_s` is for all queries, `size` is in bytes, `lists`
+    is IVF's (nlist, nprobe).
     """
     nlist, nprobe = lists or (None, None)
     overlap = [np.isin(e[:10], f[:10]).mean() for e, f in zip(exact_QR, found_QR, strict=True)]
@@ -108,7 +110,7 @@ def index_cost(
         bytes=size,
         ms_per_1000_queries=1e6 * search_s / len(task.queries),
         threads=threads,
-        mrr10=mrr_at_10(found_QR, task.relevant),
+        mrr10=100 * float(np.mean(reciprocal_Q)),
         recall100=recall_at(DEPTH, found_QR, task.relevant),
         overlap10_with_flat=100 * float(np.mean(overlap)),
     )
@@ -123,13 +125,18 @@ def scores_of(cost: IndexCost) -> list[Score]:
     ]
 
 
-def retrieval_scores(embed: Embed, task: RetrievalSet, *, threads: int = 1) -> tuple[list[Score], list[IndexCost]]:
-    """Quality by the exact index, and the cost of the exact and the IVF index; searching on `threads` threads."""
+def retrieval_scores(
+    embed: Embed, task: RetrievalSet, *, threads: int = 1
+) -> tuple[list[Score], list[IndexCost], NDArray[np.float64]]:
+    """Quality by the exact index, the cost of the exact and the IVF index, and the reciprocal ranks by the exact one.
+
+    It searches on `threads` threads.
+    """
     documents_ND, queries_QD = unit(embed(task.documents)), unit(embed(task.queries))
     count, width = documents_ND.shape
     depth = min(DEPTH, count)
     nlist, nprobe = ivf_setting(count)
-    costs, exact = [], np.empty((0, 0), dtype=np.int64)
+    costs, exact, exact_reciprocal_Q = [], np.empty((0, 0), dtype=np.int64), np.empty(0)
     with faiss_threads(threads):
         for kind in ("flat", "ivf"):
             began = time.perf_counter()
@@ -142,12 +149,15 @@ def retrieval_scores(embed: Embed, task: RetrievalSet, *, threads: int = 1) -> t
             index.add(documents_ND)
             build = time.perf_counter() - began
             found, seconds = timed(_search, index, queries_QD, depth)
-            exact = found if kind == "flat" else exact
+            reciprocal_Q = reciprocal_ranks(found, task.relevant)
+            if kind == "flat":
+                exact, exact_reciprocal_Q = found, reciprocal_Q
             cost = index_cost(
                 task,
                 kind,
                 found,
                 exact,
+                reciprocal_Q=reciprocal_Q,
                 build_s=build,
                 search_s=seconds,
                 size=faiss.serialize_index(index).nbytes,
@@ -155,4 +165,4 @@ def retrieval_scores(embed: Embed, task: RetrievalSet, *, threads: int = 1) -> t
                 lists=(nlist, nprobe) if kind == "ivf" else None,
             )
             costs.append(cost)
-    return scores_of(costs[0]), costs
+    return scores_of(costs[0]), costs, exact_reciprocal_Q

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.evaluation.clusters import cluster_costs
+from distilbench.evaluation.predictions import Predictions
 from distilbench.evaluation.quantisation import QUANTISERS, evaluate_quantised
 from distilbench.evaluation.sts import from_rows
 from distilbench.evaluation.suite import evaluate
@@ -164,34 +165,36 @@ def score_candidate(
     quantisations: Sequence[Quantisation],
     parameters: int,
     run: Path,
-) -> list[ScoreRecord]:
-    """A record for each width and quantisation; quantisers are saved with the model (`quantisation-...` in its folder)."""
+) -> list[tuple[ScoreRecord, Predictions]]:
+    """A record for each width and quantisation, with what its test scores are of.
+
+    Quantisers are saved with the model (`quantisation-...` in its folder).
+    """
     records, rows = [], evaluation_rows(corpus)
     for width in widths:
         embed = from_rows(rows, np.ascontiguousarray(encoded.vectors_ND[:, :width]))
         for quantisation in dict.fromkeys(("float32", *quantisations)):
             if quantisation == "float32":
-                scores, indexes = evaluate(embed, corpus)
+                found = evaluate(embed, corpus)
                 size = FLOAT32 * width
             else:
                 quantiser = QUANTISERS[quantisation].calibrate(encoded.calibration_ND[:, :width])
                 if encoded.model:
                     quantiser.save(run / encoded.model / f"d{width}" if len(widths) > 1 else run / encoded.model)
-                scores, indexes = evaluate_quantised(embed, corpus, quantiser)
+                found = evaluate_quantised(embed, corpus, quantiser)
                 size = quantiser.bytes_per_vector
             whole = quantisation == "float32" and width == candidate.dim
-            records.append(
-                ScoreRecord(
-                    **candidate.identity(prepared, corpus, width, quantisation),
-                    bytes_per_vector=size,
-                    parameters=parameters,
-                    scores=[*scores, *(encoded.task_scores if whole else ())],
-                    indexes=indexes,
-                    clusters=list(encoded.clusters) if whole else [],
-                    model=encoded.model,
-                    provenance=provenance(),
-                )
+            record = ScoreRecord(
+                **candidate.identity(prepared, corpus, width, quantisation),
+                bytes_per_vector=size,
+                parameters=parameters,
+                scores=[*found.scores, *(encoded.task_scores if whole else ())],
+                indexes=found.indexes,
+                clusters=list(encoded.clusters) if whole else [],
+                model=encoded.model,
+                provenance=provenance(),
             )
+            records.append((record, found.predictions))
     return records
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,12 +45,16 @@ def sts_similarities(embed: Embed, sets: Iterable[tuple[Rows, Rows]]) -> list[ND
 
 
 def sts_scores(embed: Embed, sets: Iterable[StsSet]) -> list[Score]:
+    """The scores of every set, as `scores_of_similarities`."""
+    every = list(sets)
+    return scores_of_similarities(every, sts_similarities(embed, [(s.left_P, s.right_P) for s in every]))
+
+
+def scores_of_similarities(every: Sequence[StsSet], similarities: Sequence[NDArray[np.float64]]) -> list[Score]:
     """Per group and split: "all" (subsets concatenated), and where there are several subsets each one, "mean" and "wmean".
 
     "wmean" weighs the subsets by their pairs (SentEval), as in table 2 of the MCR2 paper; the other papers report "all".
     """
-    every = list(sets)
-    similarities = sts_similarities(embed, [(s.left_P, s.right_P) for s in every])
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, s in enumerate(every):
         groups[s.group, s.split].append(i)

@@ -18,6 +18,8 @@ from plotly.offline import get_plotlyjs
 
 from distilbench.records import ClusterCost, IndexCost, ScoreRecord, TrialRecord, append_records
 from distilbench.reporting import budget, figures, front, table
+from distilbench.reporting.ties import NO_TIES, Ties
+from distilbench.reporting.ties import notices as tie_notices
 from distilbench.store import atomic_path
 
 PLOTLY_FILE = "plotly.min.js"
@@ -38,26 +40,31 @@ class _Plot(NamedTuple):
 
 
 def write_report(
-    records: Sequence[TrialRecord | ScoreRecord], folder: Path, *, title: str, notes: Sequence[str] = ()
+    records: Sequence[TrialRecord | ScoreRecord],
+    folder: Path,
+    *,
+    title: str,
+    notes: Sequence[str] = (),
+    ties: Ties = NO_TIES,
 ) -> Path:
     """Write the report of `records` into `folder` (created if missing) and return the path of its index.html.
 
     Beside the page: leaderboard.csv, records.jsonl (every record given) and plotly.min.js. Each file is written under
     a temporary name and renamed, index.html last, so a reader never meets half a file; an earlier report there is
-    replaced. `notes` are paragraphs of plain text for the head of the page.
+    replaced. `notes` are paragraphs of plain text for the head of the page, `ties` what `tie_groups` found.
 
     Raises:
         OSError: `folder` cannot be created or written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     board = table.leaderboard(records)
-    page = render_page(records, board, title=title, notes=notes)
+    page = render_page(records, board, title=title, notes=notes, ties=ties)
     with atomic_path(folder / PLOTLY_FILE) as path:
         path.write_text(get_plotlyjs(), encoding="utf-8")
     with atomic_path(folder / "records.jsonl") as path:
         append_records(path, records)
     with atomic_path(folder / "leaderboard.csv") as path:
-        path.write_text(leaderboard_csv(board), encoding="utf-8", newline="")
+        path.write_text(leaderboard_csv(board, ties), encoding="utf-8", newline="")
     index = folder / "index.html"
     with atomic_path(index) as path:
         path.write_text(page, encoding="utf-8")
@@ -65,7 +72,12 @@ def write_report(
 
 
 def render_page(
-    records: Sequence[TrialRecord | ScoreRecord], board: table.Leaderboard, *, title: str, notes: Sequence[str] = ()
+    records: Sequence[TrialRecord | ScoreRecord],
+    board: table.Leaderboard,
+    *,
+    title: str,
+    notes: Sequence[str] = (),
+    ties: Ties = NO_TIES,
 ) -> str:
     """The HTML of the page. It names no other host and no other file than its neighbours in the folder."""
     environment = jinja2.Environment(
@@ -76,7 +88,14 @@ def render_page(
         lstrip_blocks=True,
     )
     environment.filters.update(
-        short=_short, millions=_millions, binary=_binary, value=_value, python=_python, day=_day, shown=table.finite
+        short=_short,
+        signed=_signed,
+        millions=_millions,
+        binary=_binary,
+        value=_value,
+        python=_python,
+        day=_day,
+        shown=table.finite,
     )
     environment.filters.update(last_metric=table.last_metric, set_name=_set_name)
     script = (_TEMPLATES / "leaderboard.js").read_text("utf-8")
@@ -88,8 +107,9 @@ def render_page(
         board=board,
         variants=table.VARIANTS,
         groups=_groups(board.columns),
+        ties=ties,
         highlights=table.highlights(board),
-        notices=table.notices(board),
+        notices=(*table.notices(board), *tie_notices(ties)),
         demonstrations=table.demonstration_rows(board),
         indexes=indexes,
         index_sets=sorted({_set_name(row.cost) for row in indexes}),
@@ -109,10 +129,11 @@ def render_page(
     )
 
 
-def leaderboard_csv(board: table.Leaderboard) -> str:
+def leaderboard_csv(board: table.Leaderboard, ties: Ties = NO_TIES) -> str:
     """The leaderboard as CSV with a header; an empty cell where a value is missing, scores and retention unrounded.
 
-    Scores are means over `NAME:seeds` seeds, `NAME:interval95` is half the width of their 95 % interval. What differs
+    Scores are means over `NAME:seeds` seeds, `NAME:interval95` is half the width of their 95 % interval. `tie_difference` is
+    the difference in test average to the first row of the tie group, `tie_low` and `tie_high` end its interval. What differs
     between the seeds of a row (seed, trial, record_id, ...) is listed in their order, joined by ";". A text that a
     spreadsheet would take for a formula is preceded by an apostrophe.
     """
@@ -124,7 +145,8 @@ def leaderboard_csv(board: table.Leaderboard) -> str:
             name = column.key if not column.by_variant else f"{column.key}:{variant}"
             header += [name, f"{name}:retention_percent", f"{name}:interval95", f"{name}:seeds"]
             scores.append((column.key, variant))
-    header += ["pareto", "best_in_dim", "teacher", "start", "corpus", "corpus_fingerprint", "demonstration"]
+    header += ["pareto", "best_in_dim", "tie_group", "tie_difference", "tie_low", "tie_high"]
+    header += ["teacher", "start", "corpus", "corpus_fingerprint", "demonstration"]
     header += ["run", "trial", "record_id", "commit", "created_at", "model"]
 
     out = io.StringIO()
@@ -136,7 +158,11 @@ def leaderboard_csv(board: table.Leaderboard) -> str:
         line += [r.parameters, _joined(x.seed for x in records), len(records)]
         for key, variant in scores:
             line += board.cell(row, key, variant)
-        line += [row.pareto["all"], row.best_in_dim["all"], r.teacher, r.start, r.corpus, r.corpus_fingerprint]
+        line += [row.pareto["all"], row.best_in_dim["all"]]
+        place = ties.rows.get(row.anchor)
+        t = place.tie if place else None
+        line += [t.group, t.difference, t.low, t.high] if t else [""] * 4
+        line += [r.teacher, r.start, r.corpus, r.corpus_fingerprint]
         line += [r.demonstration, r.run, _joined(x.trial for x in records), _joined(x.record_id for x in records)]
         line += [_joined(x.provenance.commit for x in records), _joined(x.provenance.created_at for x in records)]
         line += [_joined(x.model for x in records)]
@@ -227,6 +253,11 @@ def _csv_text(text: str) -> str:
 def _short(number: float) -> str:
     """A time or another measure with three significant digits, never in exponent form."""
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+def _signed(difference: float) -> str:
+    """A difference of scores, two decimals; one that rounds to 0 has no sign."""
+    return f"{difference:+.2f}" if round(difference, 2) else "0.00"
 
 
 def _millions(count: int) -> str:

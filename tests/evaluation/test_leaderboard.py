@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,12 @@ from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.evaluation import leaderboard as module
 from distilbench.evaluation.leaderboard import Leaderboard
+from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.scoring import Candidate, Encoded
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.ties import tie_groups
 from distilbench.search import jobs as jobs_module
 from distilbench.search.cluster import TrialResources
 from distilbench.search.jobs import Job, Outcome, finish
@@ -189,6 +192,48 @@ def test_a_torn_line_is_scored_again_and_whole_ones_are_not_doubled(run: Run) ->
     assert run.scores() == records and records[0] == whole[0]
     assert records[1].scores == whole[1].scores
     assert len(run.trials()) == 1
+
+
+def kept(run: Run) -> list[str]:
+    return sorted(p.name for p in (run.folder / "predictions").iterdir())
+
+
+def test_every_record_has_its_predictions_from_before_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "append_records", killed)
+        with pytest.raises(Killed):
+            run.board().references([8], seed=5)
+    assert run.scores() == [] and len(kept(run)) == 2  # the teacher, as it is and in int8
+    records = run.board().references([8], seed=5)
+    assert kept(run) == sorted(f"{r.record_id[:24]}.npz" for r in records)
+    for record in records:
+        found = Predictions.load(predictions_path(run.folder, record.record_id))
+        assert {name: len(p) for name, p in found.similarity.items()} == {"STS12": 60, "STSB": 40}
+
+
+def test_a_run_of_an_older_version_has_no_predictions_and_goes_on(run: Run) -> None:
+    before, _ = run.students(run.job("A"), quantisations=())
+    shutil.rmtree(run.folder / "predictions")
+    assert run.students(run.job("A"), quantisations=())[0] == before
+    assert not (run.folder / "predictions").exists()
+    records, _ = run.students(run.job("A"), run.job("A", seed=1), quantisations=())
+    assert records[0] == before[0] and kept(run) == [f"{records[1].record_id[:24]}.npz"]
+    ties = tie_groups(records, [run.folder])
+    assert ties.rows == {} and ties.without == ("A",)  # one of its two seeds
+
+
+def test_a_scored_row_keeps_the_predictions_of_its_own_scoring(run: Run) -> None:
+    [record], _ = run.students(run.job("A"), quantisations=())
+    path = predictions_path(run.folder, record.record_id)
+    before = path.read_bytes()
+    path.write_bytes(b"mine")
+    run.students(run.job("A"))  # with int8 the encoder is scored again, this row is not
+    assert path.read_bytes() == b"mine" and len(kept(run)) == 2
+    path.write_bytes(before)
+    assert [place.tie.group for place in tie_groups(run.scores(), [run.folder]).rows.values()] == ["a", "a"]
 
 
 def test_a_sweeps_students_leave_no_trial_records(run: Run) -> None:

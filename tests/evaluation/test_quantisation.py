@@ -126,7 +126,7 @@ def test_length_of_vectors_does_not_matter(kind: str) -> None:
 def test_int8_retrieval_equals_numpy(width: int) -> None:
     corpus, vectors = corpus_and_vectors(width)
     int8 = Int8.calibrate(some_vectors(500, width, seed=5))
-    _, (cost,) = evaluate_quantised(lambda rows: vectors[rows], corpus, int8)
+    _, (cost,), _ = evaluate_quantised(lambda rows: vectors[rows], corpus, int8)
     task = corpus.retrieval[0]
     documents = int8.decode(int8.encode(vectors[task.documents])).astype(np.float64)
     ranking = np.argsort(-(unit(vectors[task.queries]) @ documents.T), axis=1)
@@ -166,7 +166,7 @@ def test_int8_search_over_several_blocks_is_that_of_the_faiss_index(monkeypatch:
 def test_binary_retrieval_with_every_document_a_candidate_equals_numpy(width: int) -> None:
     corpus, vectors = corpus_and_vectors(width)
     binary = Binary.calibrate(some_vectors(500, width, seed=5))
-    scores, (cost,) = evaluate_quantised(lambda rows: vectors[rows], corpus, binary, rescore=2)  # 200 of 150
+    scores, (cost,), _ = evaluate_quantised(lambda rows: vectors[rows], corpus, binary, rescore=2)  # 200 of 150
     task = corpus.retrieval[0]
     signs = np.where(unit(vectors[task.documents]) > binary.threshold_d, 1.0, -1.0)
     ranking = np.argsort(-((unit(vectors[task.queries]) - binary.threshold_d) @ signs.T), axis=1, kind="stable")
@@ -205,9 +205,11 @@ def test_rescoring_finds_more_of_the_true_neighbours_than_hamming_distance() -> 
 def test_sts_is_scored_on_codes_of_both_sides(kind: str) -> None:
     corpus, vectors = corpus_and_vectors(48)
     quantiser = QUANTISERS[kind].calibrate(vectors)
-    scores, costs = evaluate_quantised(lambda rows: vectors[rows], corpus, quantiser)
+    scores, costs, predictions = evaluate_quantised(lambda rows: vectors[rows], corpus, quantiser)
     decoded = quantiser.decode(quantiser.encode(vectors))
     assert [s for s in scores if s.task == "sts"] == sts_scores(lambda rows: decoded[rows], corpus.sts)
+    test = corpus.sts[0]
+    assert predictions.similarity["STSB"] == pytest.approx(cosine(decoded[test.left_P], decoded[test.right_P]))
     assert len(costs) == len(corpus.retrieval) == 1
     assert costs[0].threads == 1 and costs[0].ms_per_1000_queries > 0 and costs[0].build_s > 0
 

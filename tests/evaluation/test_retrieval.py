@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from distilbench.data.corpus import RetrievalSet
-from distilbench.evaluation.retrieval import ivf_setting, mrr_at_10, recall_at, retrieval_scores
+from distilbench.evaluation.retrieval import ivf_setting, recall_at, reciprocal_ranks, retrieval_scores
 
 
 def test_ranks_worked_by_hand() -> None:
     found = np.array([[7, 3, 1], [4, 5, 6], [9, 8, 0]])
     relevant = tuple(np.array(r) for r in ([3], [9], [0, 9]))
-    assert mrr_at_10(found, relevant) == pytest.approx(100 * (1 / 2 + 0 + 1) / 3)
+    assert reciprocal_ranks(found, relevant).tolist() == [1 / 2, 0, 1]
     assert recall_at(3, found, relevant) == pytest.approx(100 * (1 + 0 + 1) / 3)
     assert recall_at(1, found, relevant) == pytest.approx(100 * (0 + 0 + 1 / 2) / 3)
 
 
 def test_a_hit_after_rank_10_counts_for_nothing() -> None:
-    assert mrr_at_10(np.arange(20)[None], (np.array([10]),)) == 0
-    assert mrr_at_10(np.arange(20)[None], (np.array([9]),)) == pytest.approx(10)
+    assert reciprocal_ranks(np.arange(20)[None], (np.array([10]),)).tolist() == [0]
+    assert reciprocal_ranks(np.arange(20)[None], (np.array([9]),)).tolist() == [1 / 10]
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,15 @@ def test_scores_equal_brute_force_and_costs_are_told() -> None:
     queries, documents = np.arange(40), np.arange(100, 700)
     relevant = tuple(np.array([i, (i * 7) % 600]) for i in range(40))
     vectors[queries] = vectors[documents[:40]] + 0.9 * vectors[queries]
-    scores, costs = retrieval_scores(lambda rows: vectors[rows], RetrievalSet("r", "dev", queries, documents, relevant))
+    task = RetrievalSet("r", "dev", queries, documents, relevant)
+    scores, costs, reciprocal = retrieval_scores(lambda rows: vectors[rows], task)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     ranking = np.argsort(-(unit[queries] @ unit[documents].T), axis=1)
     gains = []
     for order, wanted in zip(ranking, relevant, strict=True):
         hits = [r for r, doc in enumerate(order[:10], start=1) if doc in wanted]
         gains.append(1 / hits[0] if hits else 0)
+    assert reciprocal == pytest.approx(gains)  # of the exact index, not of IVF
     values = {s.metric: s.value for s in scores}
     assert values["mrr@10"] == pytest.approx(100 * np.mean(gains))
     in_100 = [np.mean([doc in order[:100] for doc in wanted]) for order, wanted in zip(ranking, relevant, strict=True)]

@@ -28,7 +28,7 @@ from distilbench.evaluation.scoring import (
     remove_encoded,
     score_candidate,
 )
-from distilbench.evaluation.sts import from_rows
+from distilbench.evaluation.sts import from_rows, spearman
 from distilbench.evaluation.suite import evaluate
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared, load_prepared
@@ -205,7 +205,13 @@ def test_quantisers_are_calibrated_on_training_sentences_alone(
 def score(
     prepared: Prepared, corpus: Corpus, run: Path, encoded: Encoded, widths: list[int], kinds: list[Any]
 ) -> dict[tuple[int, str], Any]:
-    records = score_candidate(STUDENT, prepared, corpus, encoded, widths, kinds, 77, run)
+    scored = score_candidate(STUDENT, prepared, corpus, encoded, widths, kinds, 77, run)
+    for record, predictions in scored:  # what is kept is what was scored
+        test = [s for s in record.scores if (s.task, s.split, s.variant) == ("sts", "test", "all")]
+        assert {"STSB", "STS12"} == {s.set for s in test} == predictions.similarity.keys()
+        for s in test:
+            assert spearman(predictions.similarity[s.set], predictions.gold[s.set]) == pytest.approx(s.value, abs=1e-9)
+    records = [record for record, _ in scored]
     assert [(r.dim, r.quantisation) for r in records] == [(w, k) for w in widths for k in ("float32", *kinds)]
     return {(r.dim, r.quantisation): r for r in records}
 
@@ -224,14 +230,14 @@ def test_a_row_for_each_width_and_quantisation(
         folder = tmp_path / "students" / "a" / ("" if widths == [8] else f"d{width}")
         plain = found[width, "float32"]
         own = [TASK_SCORE] if width == 8 else []
-        assert plain.scores == [*evaluate(embed, corpus)[0], *own]
+        assert plain.scores == [*evaluate(embed, corpus).scores, *own]
         assert {i.kind for i in plain.indexes} == {"flat", "ivf"}
         assert plain.bytes_per_vector == 4 * width
         assert plain.clusters == ([CLUSTERS] if width == 8 else [])
         for kind, quantiser, size in (("int8", Int8, width), ("binary", Binary, -(-width // 8))):
             record = found[width, kind]
             saved = quantiser.load(folder, width)  # what is saved with the student is what was scored
-            assert record.scores == evaluate_quantised(embed, corpus, saved)[0]
+            assert record.scores == evaluate_quantised(embed, corpus, saved).scores
             assert [i.kind for i in record.indexes] == [kind] and record.bytes_per_vector == size
             assert record.clusters == []
     for record in found.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import signal
 from collections import Counter
@@ -147,6 +148,8 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
     assert {p: p.stat().st_mtime_ns for p in (compare.run / "students").rglob("*")} == saved
     page = (tmp_path / "reports" / "r" / "index.html").read_text()
     assert "two phases" in page and "nested" in page
+    with (tmp_path / "reports" / "r" / "leaderboard.csv").open(newline="") as file:
+        assert all((row["tie_group"] != "") == (row["role"] != "teacher") for row in csv.DictReader(file))
 
 
 SLOW = {

@@ -1,0 +1,144 @@
+"""Which rows of a leaderboard cannot be told apart: records and their kept predictions -> tie groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from distilbench.errors import InputError
+from distilbench.evaluation.bootstrap import RESAMPLES, Tie, grouped, paired_bootstrap
+from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.evaluation.sts import spearman
+from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.reporting import table
+
+TOLERANCE = 1e-6
+"""How far (x 100) a Spearman of kept predictions may be from its record's: another version of SciPy may round otherwise."""
+NAMED = 3
+"""Rows named in a notice; the others are counted."""
+
+
+class RowTie(NamedTuple):
+    """A row's place: `tie` as in the bootstrap, the name of its group's first row, and how many others are in the group."""
+
+    tie: Tie
+    leader: str
+    leads: bool
+    others: int
+
+
+class Ties(NamedTuple):
+    """Tie groups by a row's anchor, for rows of which every seed's predictions are there.
+
+    `without` names the rows that have none or not all of them, `other_pairs` those whose test pairs are not those of the
+    other rows on their corpus.
+    """
+
+    rows: Mapping[str, RowTie]
+    resamples: int = RESAMPLES
+    without: tuple[str, ...] = ()
+    other_pairs: tuple[str, ...] = ()
+
+
+NO_TIES = Ties({})
+
+
+def tie_groups(
+    records: Iterable[TrialRecord | ScoreRecord],
+    run_folders: Sequence[Path],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Ties:
+    """Tie groups within each corpus, dimension and quantisation, students and baselines together, the teacher apart.
+
+    They are of the test average "all" (see `bootstrap.grouped`). Predictions are looked for in all of `run_folders`;
+    rows without an average take no part. A file that is missing, damaged or not what its record says costs its row the
+    group, nothing else.
+    """
+    board = table.leaderboard(records)
+    compared: dict[tuple[object, ...], list[table.Row]] = {}
+    for row in board.rows:
+        r = row.record
+        if r.role != "teacher" and board.cell(row, table.AVERAGE).value is not None:
+            compared.setdefault((r.corpus_fingerprint, r.dim, r.quantisation), []).append(row)
+    found: dict[str, RowTie] = {}
+    without, other_pairs = [], []
+    golds: dict[str, Predictions] = {}
+    for (corpus, *_), rows in compared.items():
+        kept: list[tuple[table.Row, list[Predictions]]] = []
+        for row in rows:
+            seeds = [_predictions(seed.record, run_folders, board.sts_sets) for seed in row.seeds]
+            known = [p for p in seeds if p is not None]
+            if len(known) < len(seeds):
+                without.append(row.name)
+                continue
+            gold = golds.setdefault(str(corpus), known[0])
+            if all(_same_pairs(gold, p, board.sts_sets) for p in known):
+                kept.append((row, known))
+            else:
+                other_pairs.append(row.name)
+        if kept:
+            gold_of = {name: golds[str(corpus)].gold[name] for name in board.sts_sets}
+            similarities = [[p.similarity for p in seeds] for _, seeds in kept]
+            ties = grouped(paired_bootstrap(gold_of, similarities, resamples=resamples, seed=seed))
+            for i, ((row, _), tie) in enumerate(zip(kept, ties, strict=True)):
+                others = sum(other.group == tie.group for other in ties) - 1
+                found[row.anchor] = RowTie(tie, kept[tie.leader][0].name, tie.leader == i, others)
+    return Ties(found, resamples, tuple(without), tuple(other_pairs))
+
+
+def notices(ties: Ties) -> tuple[str, ...]:
+    """What a reader has to know of the tie groups, in plain words; nothing where they were not looked for."""
+    found = []
+    if ties.rows:
+        found.append(
+            "Tie groups: within a dimension and quantisation, rows with the same letter cannot be told from the group's "
+            "first row: the 95 % interval of the difference in test average holds 0. It comes from a paired bootstrap of "
+            f"{ties.resamples:,} resamples, which draw the pairs of each test set, the same for every row, and the seeds "
+            "of each row, with replacement. A row with one seed keeps it, so what its training owes to chance is not in "
+            "the interval; with two or three seeds, not all of it is. Two rows of a group that are not its first may differ."
+        )
+    if ties.without:
+        found.append(
+            f"Without a tie group, since the predictions of a seed are not kept, or not readable: {_named(ties.without)}."
+        )
+    if ties.other_pairs:
+        found.append(
+            "Without a tie group, since their test pairs are not those of the other rows on their corpus: "
+            f"{_named(ties.other_pairs)}."
+        )
+    return tuple(found)
+
+
+def _predictions(record: ScoreRecord, folders: Iterable[Path], sets: Sequence[str]) -> Predictions | None:
+    """The first kept predictions of the record that give its own scores."""
+    test = ("sts", "test", "spearman", "all")
+    values = {s.set: s.value for s in record.scores if (s.task, s.split, s.metric, s.variant) == test}
+    for folder in folders:
+        try:
+            found = Predictions.load(predictions_path(folder, record.record_id))
+        except InputError:
+            continue
+        if all(_gives(found, name, values.get(name)) for name in sets):
+            return found
+    return None
+
+
+def _gives(predictions: Predictions, name: str, value: float | None) -> bool:
+    """Whether the predictions of a set have the Spearman correlation that was recorded."""
+    if name not in predictions.gold or value is None:
+        return False
+    return abs(spearman(predictions.similarity[name], predictions.gold[name]) - value) < TOLERANCE
+
+
+def _same_pairs(one: Predictions, other: Predictions, sets: Iterable[str]) -> bool:
+    return all(np.array_equal(one.gold[name], other.gold[name]) for name in sets)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{len(names)} {'row' if len(names) == 1 else 'rows'} ({', '.join(names[:NAMED])}{more})"

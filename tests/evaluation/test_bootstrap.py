@@ -1,0 +1,192 @@
+"""The paired bootstrap against resampling and ranking anew with scipy, and the groups of rows worked by hand."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from distilbench.evaluation.bootstrap import Averages, grouped, paired_bootstrap
+
+SIZES = {"STS12": 400, "STSB": 600}
+
+
+def gold_scores(sizes: dict[str, int] = SIZES, seed: int = 0) -> dict[str, np.ndarray]:
+    """0 to 5 in steps of 0.2, so with many ties."""
+    rng = np.random.default_rng(seed)
+    return {name: np.round(rng.uniform(0, 5, n) * 5) / 5 for name, n in sizes.items()}
+
+
+def encoder(gold: dict[str, np.ndarray], noise: float, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {name: (g + noise * rng.standard_normal(len(g))).astype(np.float32) for name, g in gold.items()}
+
+
+def average(gold: dict[str, np.ndarray], similarity: dict[str, np.ndarray]) -> float:
+    return 100 * float(np.mean([spearmanr(similarity[name], gold[name]).statistic for name in gold]))
+
+
+def test_the_full_sample_gives_the_leaderboards_average() -> None:
+    gold = gold_scores()
+    rows = [[encoder(gold, 1.0, 1), encoder(gold, 2.0, 2)], [encoder(gold, 3.0, 3)]]
+    observed = paired_bootstrap(gold, rows, resamples=2).observed_R
+    assert observed == pytest.approx([np.mean([average(gold, s) for s in row]) for row in rows])
+
+
+@pytest.mark.parametrize("noise", [0.8, 2.0])
+def test_weighted_full_sample_ranks_are_near_ranking_every_resample_anew(noise: float) -> None:
+    gold = gold_scores({"STS12": 1500, "STSB": 1000})
+    one = encoder(gold, noise, 1)
+    other = {
+        name: one[name] + (0.3 * noise * np.random.default_rng(2).standard_normal(len(one[name]))) for name in gold
+    }
+    found = paired_bootstrap(gold, [[one], [other]], resamples=250, seed=3).resampled_BR
+    pairs, _ = np.random.default_rng(3).spawn(2)
+    exact = np.zeros((250, 2))
+    for name in sorted(gold):
+        for b, drawn in enumerate(pairs.integers(len(gold[name]), size=(250, len(gold[name])))):
+            for row, similarity in enumerate((one, other)):
+                exact[b, row] += 50 * spearmanr(similarity[name][drawn], gold[name][drawn]).statistic
+    difference, expected = found[:, 1] - found[:, 0], exact[:, 1] - exact[:, 0]
+    assert np.corrcoef(difference, expected)[0, 1] > 0.95
+    assert difference.std() == pytest.approx(expected.std(), rel=0.05)
+    ends, exact_ends = (np.percentile(d, [2.5, 97.5]) for d in (difference, expected))
+    assert ends == pytest.approx(exact_ends, abs=0.05 * np.ptp(exact_ends))
+    assert found == pytest.approx(exact, abs=1.0)
+
+
+def test_the_interval_covers_what_other_test_pairs_would_have_shown() -> None:
+    # 200 test sets drawn anew: the spread of the difference is that of the bootstrap of any one of them.
+    def drawn(seed: int) -> tuple[dict[str, np.ndarray], list[list[dict[str, np.ndarray]]]]:
+        gold = gold_scores({"S": 500}, seed)
+        return gold, [[encoder(gold, 1.0, 2 * seed + 1000)], [encoder(gold, 1.2, 2 * seed + 1001)]]
+
+    samples = [drawn(seed) for seed in range(200)]
+    differences = [average(gold, one) - average(gold, other) for gold, [[one], [other]] in samples]
+    spreads = []
+    for gold, rows in samples[:10]:
+        resampled = paired_bootstrap(gold, rows, resamples=300).resampled_BR
+        spreads.append((resampled[:, 0] - resampled[:, 1]).std())
+    assert np.mean(spreads) == pytest.approx(np.std(differences), rel=0.15)
+
+
+def test_equal_similarities_tie_and_a_clearly_worse_encoder_does_not() -> None:
+    gold = gold_scores()
+    good = encoder(gold, 1.0, 1)
+    # Many columns: a matrix product may round the same column differently at its edge.
+    copies = [[{name: s.copy() for name, s in good.items()}] for _ in range(9)]
+    ties = grouped(paired_bootstrap(gold, [*copies, [encoder(gold, 1.5, 2)]]))
+    assert all(t[2:] == (0, 0, 0, 0) and t.group == "a" for t in ties[:9])
+    worse = ties[9]
+    assert (worse.group, worse.leader) == ("b", 9)
+    # against the best alone
+    averages = paired_bootstrap(gold, [[encoder(gold, 1.5, 2)], [good]])
+    assert (averages.resampled_BR[:, 0] < averages.resampled_BR[:, 1]).all()
+
+
+def test_any_increasing_scale_of_the_similarities_is_the_same_row() -> None:
+    gold = gold_scores()
+    one = encoder(gold, 1.0, 1)
+    averages = paired_bootstrap(gold, [[one], [{name: np.exp(s) for name, s in one.items()}]])
+    assert np.array_equal(averages.resampled_BR[:, 0], averages.resampled_BR[:, 1])
+
+
+def test_pairs_are_the_same_for_all_rows() -> None:
+    # Nearly the same encoder, a hair worse everywhere: paired, that is seen; its own spread is 20 times the difference.
+    gold = gold_scores()
+    one = encoder(gold, 1.0, 1)
+    near = {name: one[name] + 0.25 * np.random.default_rng(9).standard_normal(len(one[name])) for name in gold}
+    averages = paired_bootstrap(gold, [[one], [near]])
+    paired = (averages.resampled_BR[:, 0] - averages.resampled_BR[:, 1]).std()
+    unpaired = np.hypot(*averages.resampled_BR.std(axis=0))
+    assert paired < 0.4 * unpaired
+
+
+def test_the_seeds_of_a_row_are_resampled_too() -> None:
+    gold = gold_scores()
+    steady = [encoder(gold, 1.10, seed) for seed in (1, 2, 3)]
+    wild = [encoder(gold, noise, seed) for noise, seed in ((0.7, 4), (1.3, 5), (2.2, 6))]
+    seeds = paired_bootstrap(gold, [steady, wild])
+    assert seeds.observed_R[0] > seeds.observed_R[1] + 3
+    better, worse = grouped(seeds)
+    # By the pairs alone the wild row is worse for sure; with its seeds that is not known.
+    assert (better.group, worse.group) == ("a", "a") and worse.high > 0
+    fixed = [{name: np.mean([s[name] for s in row], axis=0) for name in gold} for row in (steady, wild)]
+    assert [t.group for t in grouped(paired_bootstrap(gold, [[row] for row in fixed]))] == ["a", "b"]
+    # Seeds that are all the same have no spread of their own.
+    repeated = paired_bootstrap(gold, [[steady[0]] * 3, [steady[0]]])
+    assert repeated.resampled_BR[:, 0] == pytest.approx(repeated.resampled_BR[:, 1], abs=1e-8)
+
+
+def test_a_seed_decides_the_draws_and_other_rows_do_not() -> None:
+    gold = gold_scores()
+    one, two = [encoder(gold, 1.0, 1)], [encoder(gold, 1.1, 2), encoder(gold, 1.1, 3)]
+    first, again = (paired_bootstrap(gold, [one, two], resamples=300, seed=5) for _ in range(2))
+    assert np.array_equal(first.resampled_BR, again.resampled_BR)
+    other = paired_bootstrap(gold, [one, two], resamples=300, seed=6)
+    assert not np.array_equal(first.resampled_BR, other.resampled_BR)
+    reordered = paired_bootstrap(dict(reversed(gold.items())), [two, one], resamples=300, seed=5)
+    assert reordered.resampled_BR[:, 1] == pytest.approx(first.resampled_BR[:, 0], abs=1e-8)
+
+
+def test_a_collapsed_encoder_has_correlation_zero() -> None:
+    gold = gold_scores()
+    flat = {name: np.ones(len(g), dtype=np.float32) for name, g in gold.items()}
+    averages = paired_bootstrap(gold, [[flat], [encoder(gold, 1.0, 1)]], resamples=50)
+    assert averages.observed_R[0] == 0 and not averages.resampled_BR[:, 0].any()
+    # two pairs: many a resample draws one of them only
+    tiny = paired_bootstrap({"S": np.array([1.0, 2.0])}, [[{"S": np.array([0.1, 0.2])}]], resamples=50)
+    assert set(tiny.resampled_BR[:, 0]) == {0.0, 100.0}
+
+
+def test_what_cannot_be_resampled_is_refused() -> None:
+    gold = gold_scores()
+    one = encoder(gold, 1.0, 1)
+    with pytest.raises(ValueError, match="at least one"):
+        paired_bootstrap(gold, [[one], []])
+    with pytest.raises(ValueError, match="at least one"):
+        paired_bootstrap(gold, [])
+    with pytest.raises(ValueError, match="STSB: expected 600"):
+        paired_bootstrap(gold, [[one], [{**one, "STSB": one["STSB"][1:]}]])
+    with pytest.raises(ValueError, match="STSB: expected 600"):
+        paired_bootstrap(gold, [[{"STS12": one["STS12"]}]])
+
+
+def test_groups_by_hand() -> None:
+    observed = np.array([70.0, 75.0, 74.0, 72.0, 69.0])
+    shape = np.linspace(-1, 1, 101)[:, None]
+    # Evenly spread around the observed ones: the interval ends at 0.95 of the spread.
+    spread = np.array([3.0, 0.0, 1.5, 0.5, 0.0])
+    ties = grouped(Averages(observed, observed + shape * spread))
+    assert [t.group for t in ties] == ["b", "a", "a", "b", "c"]
+    assert [t.leader for t in ties] == [3, 1, 1, 3, 4]
+    # 72 opens "b"; 70 is 2 below it, and their spreads go together: 3 - 0.5
+    assert ties[0].high == pytest.approx(-2 + 0.95 * 2.5)
+    assert ties[2].difference == -1 and ties[0].difference == -2
+    assert (ties[2].low, ties[2].high) == pytest.approx((-1 - 0.95 * 1.5, -1 + 0.95 * 1.5))
+    assert ties[2].ahead == pytest.approx(17 / 101)  # 1.5 x > 1
+    assert ties[1][2:] == (0, 0, 0, 0)
+
+
+def test_a_group_is_of_its_first_row_not_of_a_chain() -> None:
+    # Each within 1 of its neighbour, with a spread of 1.2: the third is not told from the second, but from the first.
+    observed = np.array([72.0, 71.0, 70.0])
+    rng = np.random.default_rng(0)
+    ties = grouped(Averages(observed, observed + 0.6 * rng.standard_normal((4000, 3))))
+    assert [t.group for t in ties] == ["a", "a", "b"]
+
+
+def test_groups_beyond_z() -> None:
+    observed = -np.arange(30.0)
+    ties = grouped(Averages(observed, np.tile(observed, (10, 1))))
+    assert [t.group for t in ties][24:] == ["y", "z", "aa", "ab", "ac", "ad"]
+
+
+def test_a_thousand_resamples_of_ten_rows_and_15_000_pairs_take_seconds() -> None:
+    gold = gold_scores({f"S{k}": 3000 for k in range(5)})
+    rows = [[encoder(gold, 1.0 + 0.1 * row, row)] for row in range(10)]
+    began = time.perf_counter()
+    grouped(paired_bootstrap(gold, rows))
+    assert time.perf_counter() - began < 15  # 0.4 s where nothing else runs

@@ -1,0 +1,279 @@
+"""Tie groups of a leaderboard: from records and kept predictions to the page, the CSV and what the reader is told."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from distilbench.cli import app
+from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.evaluation.sts import spearman
+from distilbench.records import Score, ScoreRecord, append_records
+from distilbench.reporting import page
+from distilbench.reporting.runs import read_runs
+from distilbench.reporting.table import leaderboard
+from distilbench.reporting.ties import NO_TIES, Ties, notices, tie_groups
+from distilbench.store import fingerprint
+
+SETS = {"STS12": 300, "STSB": 200}
+GOLD = {name: np.round(np.random.default_rng(n).uniform(0, 5, n), 1) for name, n in SETS.items()}
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{7*7}}"
+
+
+class Study:
+    """Rows whose records say what their kept predictions give, in runs of a folder."""
+
+    def __init__(self, folder: Path, make_score: Any) -> None:
+        self.folder, self.make_score = folder, make_score
+        self.records: list[ScoreRecord] = []
+
+    def add(
+        self,
+        label: str,
+        noise: float,
+        *,
+        draw: int = 0,
+        jitter: float = 0.0,
+        run: str = "one",
+        gold: Mapping[str, np.ndarray] = GOLD,
+        sets: tuple[str, ...] = tuple(SETS),
+        kept: bool = True,
+        **changes: Any,
+    ) -> ScoreRecord:
+        """A row whose similarities are the gold scores and `noise`, the same for the same `draw`, and `jitter`."""
+        rng, own = np.random.default_rng(draw), np.random.default_rng(1000 + len(label))
+        similarity = {
+            name: g + noise * rng.standard_normal(len(g)) + jitter * own.standard_normal(len(g))
+            for name, g in gold.items()
+        }
+        common: dict[str, Any] = {"task": "sts", "split": "test", "metric": "spearman", "variant": "all"}
+        scores = [
+            Score(**common, set=name, value=spearman(similarity[name], gold[name]), n=SETS[name]) for name in sets
+        ]
+        key = fingerprint([label, draw, run, sorted(changes)])
+        record = self.make_score(label, **{"run": run, "record_id": key, "scores": scores, "indexes": []} | changes)
+        self.records.append(record)
+        if kept:
+            subset = {name: np.zeros(len(g), dtype=np.int16) for name, g in gold.items()}
+            path = predictions_path(self.folder / run, record.record_id)
+            Predictions(similarity, {name: np.asarray(g) for name, g in gold.items()}, subset).save(path)
+        return record
+
+    def path(self, record: ScoreRecord) -> Path:
+        return predictions_path(self.folder / record.run, record.record_id)
+
+    def ties(self, *runs: str) -> Ties:
+        return tie_groups(self.records, [self.folder / run for run in runs or ("one",)])
+
+    def places(self, *runs: str) -> dict[str, Any]:
+        """By row name."""
+        ties = self.ties(*runs)
+        return {row.name: ties.rows[row.anchor] for row in leaderboard(self.records).rows if row.anchor in ties.rows}
+
+    def groups(self, *runs: str) -> dict[str, str]:
+        return {name: place.tie.group for name, place in self.places(*runs).items()}
+
+
+@pytest.fixture
+def study(tmp_path: Path, make_score: Any) -> Study:
+    return Study(tmp_path, make_score)
+
+
+def test_equal_rows_tie_a_worse_one_does_not_and_the_teacher_is_apart(study: Study) -> None:
+    study.add("teacher", 0.1, role="teacher")
+    study.add("good", 1.0, draw=1)
+    study.add("good too", 1.0, draw=1, role="baseline", method="pca")
+    study.add("worse", 2.0, draw=1)
+    places = study.places()
+    assert {name: p.tie.group for name, p in places.items()} == {"good": "a", "good too": "a", "worse": "b"}
+    assert [p.leads for p in places.values()] == [True, False, True]
+    assert (places["good too"].leader, places["good too"].others) == ("good", 1)
+    assert places["good too"].tie[2:] == (0, 0, 0, 0)
+    assert (places["worse"].leader, places["worse"].others) == ("worse", 0)
+
+
+def test_the_difference_is_that_of_the_averages_shown(study: Study) -> None:
+    study.add("x", 1.0, draw=1)
+    study.add("y", 1.0, draw=1, jitter=0.2)
+    board = leaderboard(study.records)
+    first, second = (board.cell(row, "sts_average").value for row in board.rows)
+    tie = study.places()[board.rows[1].name].tie
+    assert first is not None and second is not None
+    assert tie.difference == pytest.approx(second - first)
+    assert tie.low < tie.difference < tie.high and tie.group == "a" and 0 < tie.ahead < 1
+
+
+def test_dimensions_quantisations_and_corpora_have_groups_of_their_own(study: Study) -> None:
+    study.add("best", 0.5)
+    study.add("second", 2.0)
+    study.add("other dim", 3.0, dim=32)
+    study.add("int8", 3.0, quantisation="int8", bytes_per_vector=64)
+    study.add("elsewhere", 3.0, corpus_fingerprint="e" * 64)
+    assert study.groups() == {"best": "a", "second": "b", "other dim": "a", "int8": "a", "elsewhere": "a"}
+
+
+def test_the_noise_of_seeds_joins_what_pairs_alone_tell_apart(study: Study) -> None:
+    for seed, (steady, wild) in enumerate(((1.0, 0.6), (1.0, 1.2), (1.0, 2.4))):
+        study.add("steady", steady, draw=seed, seed=seed)
+        study.add("wild", wild, draw=10 + seed, seed=seed)
+    # a single seed of about the wild row's mean quality
+    study.add("one seed", 1.45, draw=20)
+    places = study.places()
+    assert {name: p.tie.group for name, p in places.items()} == {"steady": "a", "wild": "a", "one seed": "b"}
+    assert places["wild"].tie.high > 0 > places["wild"].tie.difference
+
+
+@pytest.mark.parametrize("damage", ["missing", "torn", "of another scoring", "id", "a set is missing"])
+def test_a_file_that_is_not_there_or_not_right_costs_its_row_the_group(study: Study, damage: str) -> None:
+    study.add("good", 1.0, draw=1)
+    study.add("good too", 1.0, draw=1)
+    bad = study.add("bad", 1.0, draw=1, seed=0)
+    study.add("bad", 1.0, draw=2, seed=1)
+    path = study.path(bad)
+    if damage == "missing":
+        path.unlink()
+    elif damage == "torn":
+        path.write_bytes(path.read_bytes()[:500])
+    elif damage == "of another scoring":
+        other = study.add("other", 1.1, draw=3)
+        study.path(other).rename(path)
+        study.records.remove(other)
+    elif damage == "id":
+        study.records[2] = bad.model_copy(update={"record_id": "../../etc/passwd"})
+    else:
+        found = Predictions.load(path)
+        Predictions(*({"STSB": part["STSB"]} for part in (found.similarity, found.gold, found.subset))).save(path)
+    ties = study.ties()
+    assert study.groups() == {"good": "a", "good too": "a"}
+    assert ties.without == ("bad",)
+    assert any("Without a tie group" in notice and "1 row (bad)" in notice for notice in notices(ties))
+
+
+def test_rows_without_an_average_take_no_part(study: Study) -> None:
+    study.add("good", 1.0)
+    study.add("lacks a set", 1.0, sets=("STSB",))
+    study.add("Cross-encoder", 1.0, sets=(), role="baseline", dim=0, kept=False)
+    ties = study.ties()
+    assert study.groups() == {"good": "a"} and ties.without == ()
+
+
+def test_other_test_pairs_are_not_compared(study: Study) -> None:
+    study.add("one", 1.0)
+    study.add("two", 1.0)
+    study.add("other gold", 0.1, gold={**GOLD, "STSB": GOLD["STSB"][::-1].copy()})
+    ties = study.ties()
+    assert study.groups() == {"one": "a", "two": "a"} or study.groups() == {"other gold": "a"}
+    assert len(ties.rows) + len(ties.other_pairs) == 3 and ties.other_pairs
+    assert any("test pairs are not those" in notice for notice in notices(ties))
+
+
+def test_groups_across_runs(study: Study) -> None:
+    study.add("A", 1.0, draw=1)
+    study.add("B", 1.0, draw=1, run="two")
+    study.add("C", 2.0, draw=1, run="two")
+    assert study.groups("one", "two") == {"A": "a", "B": "a", "C": "b"}
+    only = study.ties("one")
+    assert len(only.rows) == 1 and only.without == ("B", "C")
+
+
+def test_records_alone_have_no_groups(study: Study, tmp_path: Path) -> None:
+    study.add("A", 1.0)
+    assert notices(NO_TIES) == ()
+    text = page.write_report(study.records, tmp_path / "report", title="Alone").read_text()
+    assert "Tie group" not in text and "tied with" not in text and "bootstrap" not in text
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "report" / "leaderboard.csv").read_text()))
+    assert [row[f"tie_{name}"] for name in ("group", "difference", "low", "high")] == [""] * 4
+    # run folders of an older version: no column, but the reader is told
+    study.path(study.records[0]).unlink()
+    page.write_report(study.records, tmp_path / "report", title="Old", ties=study.ties())
+    text = (tmp_path / "report" / "index.html").read_text()
+    assert "Without a tie group" in text and '<td class="tie"' not in text
+
+
+def row_of(text: str, name: str) -> str:
+    found = re.search(rf'<tr class="[^"]*">\s*<th scope="row" data-v="{re.escape(name)}">.*?</tr>', text, re.S)
+    assert found is not None
+    return found.group()
+
+
+def test_the_page_shows_groups_beside_the_average_and_who_ties_with_the_best(study: Study) -> None:
+    study.add("teacher", 0.1, role="teacher")
+    study.add("best", 1.0, draw=1)
+    study.add("near", 1.0, draw=1, jitter=0.2)
+    study.add("twin", 1.0, draw=1)
+    study.add("worse", 2.5, draw=1)
+    study.add("gone", 2.6, draw=1, kept=False)
+    ties = study.ties()
+    board = leaderboard(study.records)
+    text = page.render_page(study.records, board, title="T", ties=ties)
+    assert study.groups() == {"best": "a", "near": "a", "twin": "a", "worse": "b"}
+    assert "best at 64, tied with 2<" in row_of(text, "best")
+    near = row_of(text, "near")
+    tie = study.places()["near"].tie
+    cell = re.search(r'<td class="tie" data-v="a" title="([^"]*)">(.*?)</td>', near)
+    assert cell is not None
+    assert f"{tie.difference:+.2f} to best, 95 % interval {tie.low:+.2f} to {tie.high:+.2f}" in cell[1]
+    assert f"ahead of it in {100 * tie.ahead:.1f} % of 1,000 resamples" in cell[1]
+    assert f"{tie.difference:+.2f}" in cell[2] and 'data-when="all"' in cell[2]
+    assert 'data-v="b"' in row_of(text, "worse") and "alone in it" in row_of(text, "worse")
+    for name in ("teacher", "gone"):
+        assert '<td class="tie" data-v=""' in row_of(text, name)
+    assert "1 row (gone)" in text
+    assert "1,000 resamples, which draw the pairs of each test set" in text
+    # as many cells as headings, and as wide as the line of groups above them
+    (table,) = re.findall(r'<table id="board".*?</table>', text, re.S)
+    groups, titles = re.findall(r"<tr class=\"(?:groups|titles)\">.*?</tr>", table, re.S)
+    width = len(re.findall("<th |<td ", groups)) + sum(int(n) - 1 for n in re.findall(r'colspan="(\d+)"', groups))
+    assert width == len(re.findall("<th ", titles)) == len(re.findall("<th |<td ", near))
+    headings = [re.sub("<.*?>", "", t) for t in re.findall(r"<th .*?</th>", titles, re.S)]
+    assert headings.index("Tie group") == headings.index("Average") + 1
+
+
+def test_the_csv_has_group_difference_and_interval(study: Study) -> None:
+    study.add("best", 1.0, draw=1)
+    study.add("near", 1.0, draw=1, jitter=0.2)
+    study.add("gone", 2.6, draw=1, kept=False)
+    text = page.leaderboard_csv(leaderboard(study.records), study.ties())
+    rows = {row["label"]: row for row in csv.DictReader(io.StringIO(text, newline=""))}
+    tie = study.places()["near"].tie
+    values = [float(rows["near"][f"tie_{name}"]) for name in ("difference", "low", "high")]
+    assert values == [tie.difference, tie.low, tie.high] and rows["near"]["tie_group"] == "a"
+    assert [rows["best"][f"tie_{name}"] for name in ("group", "difference")] == ["a", "0.0"]
+    assert rows["gone"]["tie_group"] == rows["gone"]["tie_low"] == ""
+
+
+def test_names_in_tooltips_and_notices_are_escaped(study: Study) -> None:
+    study.add(HOSTILE, 1.0, draw=1)
+    study.add("near", 1.0, draw=1, jitter=0.2)
+    study.add(HOSTILE + "gone", 2.0, kept=False)
+    text = page.render_page(study.records, leaderboard(study.records), title="T", ties=study.ties())
+    assert "onerror=alert(1)>" not in text and "<img" not in text
+    assert "to &lt;/script&gt;&lt;script&gt;alert(1)" in row_of(text, "near")
+
+
+def test_the_report_command_compares_rows_of_several_runs(study: Study, tmp_path: Path) -> None:
+    study.add("A", 1.0, draw=1)
+    study.add("B", 1.0, draw=1, run="two")
+    study.add("C", 2.0, draw=1, run="two", method="mcr2")
+    folders = [tmp_path / run for run in ("one", "two")]
+    for folder in folders:
+        append_records(folder / "scores.jsonl", [r for r in study.records if r.run == folder.name])
+    out = tmp_path / "report"
+    result = CliRunner().invoke(app, ["report", *map(str, folders), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    with (out / "leaderboard.csv").open(newline="") as file:
+        assert {row["label"]: row["tie_group"] for row in csv.DictReader(file)} == {"A": "a", "B": "a", "C": "b"}
+    first = (out / "index.html").read_bytes()
+    CliRunner().invoke(app, ["report", *map(str, folders), "--out", str(out)])
+    assert (out / "index.html").read_bytes() == first
+    assert [json.loads(line)["label"] for line in (out / "records.jsonl").read_text().splitlines()] == ["A", "B", "C"]
+    assert len(read_runs(folders)) == 3
