@@ -109,7 +109,8 @@ def _config(folder: Path) -> dict[str, Any] | None:
 
 def _status(folder: Path) -> RunStatus:
     config, progress = _config(folder) or {}, _progress(folder)
-    records = [r for r in read_records(folder / "trials.jsonl") if isinstance(r, TrialRecord)]
+    files = (folder / "trials.jsonl", folder / "confirmations.jsonl")
+    records = [r for file in files for r in read_records(file) if isinstance(r, TrialRecord)]
     rows: dict[str, int] = {}
     for score in latest_scores(folder):
         rows[score.role] = rows.get(score.role, 0) + 1
