@@ -1,7 +1,8 @@
-"""The command line: `distilbench prepare`, `sweep`, `compare`, `efficiency`, `report`, `best`."""
+"""The command line: `distilbench prepare`, `sweep`, `status`, `compare`, `efficiency`, `report`, `best`."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -172,6 +173,26 @@ def best(
         if json_file:
             write_json(json_file, found.to_json())
     print(found.text())  # noqa: T201
+
+
+@app.command()
+def status(
+    run: Annotated[Path, typer.Argument(help="A run's folder, or one that holds several.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Again every 2 seconds, until it is done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, a list of runs.")] = False,
+) -> None:
+    """How far a sweep is, from another terminal: its stage, trials, best students, failures, time left."""
+    with input_errors():
+        from distilbench.search.status import print_status, run_statuses, watch_status
+
+        if watch and as_json:
+            raise InputError("--watch --json: expected one of the two")
+        if watch:
+            watch_status(run, Console(soft_wrap=True), every_s=2)
+        elif as_json:
+            print(json.dumps([s.to_json() for s in run_statuses(run)], indent=1))  # noqa: T201
+        else:
+            print_status(run_statuses(run), Console(soft_wrap=True))
 
 
 @contextmanager

@@ -52,6 +52,15 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
         yield advance
 
 
+GAUGES = {
+    "distilbench_prepare_done": "Finished by now",
+    "distilbench_prepare_total": "To do in all",
+    "distilbench_prepare_per_second": "Finished per second since the stage began",
+    "distilbench_prepare_seconds_left": "Seconds to the end at this rate",
+}
+"""What Ray's metrics have of a stage, by `stage` and `unit`."""
+
+
 class _Gauges:
     """Ray's gauges; nothing where Ray does not run."""
 
@@ -63,17 +72,12 @@ class _Gauges:
         self.gauges: dict[str, Gauge] = {}
         if ray.is_initialized():
             tags = {"stage": stage, "unit": unit}
-            for name, meaning in (
-                ("done", "Finished by now"),
-                ("total", "To do in all"),
-                ("per_second", "Finished per second since the stage began"),
-                ("seconds_left", "Seconds to the end at this rate"),
-            ):
-                gauge = Gauge(f"distilbench_prepare_{name}", meaning, tag_keys=tuple(tags))
+            for name, meaning in GAUGES.items():
+                gauge = Gauge(name, meaning, tag_keys=tuple(tags))
                 gauge.set_default_tags(tags)
                 self.gauges[name] = gauge
 
     def set(self, done: int, rate: float) -> None:
-        values = {"done": done, "total": self.total, "per_second": rate, "seconds_left": (self.total - done) / rate}
+        values = dict(zip(GAUGES, (done, self.total, rate, (self.total - done) / rate), strict=True))
         for name, gauge in self.gauges.items():
             gauge.set(values[name])

@@ -1,0 +1,55 @@
+"""`progress.json` in the run's folder: how far a sweep is, for `distilbench status` in another terminal."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from distilbench.records import TrialRecord
+from distilbench.search.tally import Tally
+from distilbench.search.watchers import SweepPlan
+from distilbench.store import write_json
+
+PROGRESS = "progress.json"
+EVERY_S = 1.0
+"""Between two writes within a stage: each waits for the disk."""
+
+
+class ProgressFile:
+    """Writes the state of a sweep at most once a second, and whenever the stage changes."""
+
+    def __init__(self, plan: SweepPlan) -> None:
+        self.tally, self.path = Tally(plan), plan.run / PROGRESS
+        self._write()
+
+    def started(self, number: int, params: dict[str, Any]) -> None:
+        """Note it."""
+        self.tally.started(number, params)
+        self._write_if_old()
+
+    def progressed(self, number: int, result: dict[str, Any]) -> None:
+        """Note it."""
+        self.tally.progressed(number, result)
+        self._write_if_old()
+
+    def finished(self, record: TrialRecord) -> None:
+        """Note it."""
+        self.tally.finished(record)
+        self._write_if_old()
+
+    def stage(self, name: str) -> None:
+        """Note it at once."""
+        self.tally.stage(name)
+        self._write()
+
+    def close(self) -> None:
+        """Write what is not written yet."""
+        self._write()
+
+    def _write_if_old(self) -> None:
+        if time.monotonic() - self.written >= EVERY_S:
+            self._write()
+
+    def _write(self) -> None:
+        write_json(self.path, self.tally.progress().model_dump())
+        self.written = time.monotonic()

@@ -1,0 +1,118 @@
+"""A sweep on a console: redrawn in place on a terminal, a line per finished trial elsewhere."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+from rich.console import Console
+from watched import failed, plan, record, report
+
+from distilbench.search.live import FinishedLines, LiveTable, on_console
+from distilbench.search.tables import duration, finished_line
+from distilbench.search.watchers import Watcher
+
+
+def terminal(height: int = 30) -> Console:
+    return Console(
+        file=io.StringIO(), force_terminal=True, width=110, height=height, soft_wrap=True, _environ={"TERM": "xterm"}
+    )
+
+
+def text(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue()).replace("\r", "")
+
+
+def last_frame(console: Console, run: str) -> str:
+    return text(console).rpartition(f"{run}: ")[2]
+
+
+def tell(watcher: Watcher) -> None:
+    """Four trials: one runs, one of each end."""
+    watcher.stage("search")
+    for number in range(4):
+        watcher.started(number, {"output_dim": 32})
+    watcher.progressed(0, report(50, rung=1, objective=-1.25, dev_spearman=78.75))
+    watcher.finished(record(1, objective=1.5))
+    watcher.finished(record(2, state="PRUNED", step=50, objective=-3.0))
+    watcher.finished(failed(3, "loss is nan [bold]after[/bold] 7 steps"))
+
+
+def test_no_terminal_gets_a_line_for_each_finished_trial(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), soft_wrap=True)
+    watcher = on_console(plan(tmp_path, earlier=(record(9),)), console)
+    assert isinstance(watcher, FinishedLines)
+    tell(watcher)
+    watcher.finished(record(1, confirms=True))
+    watcher.stage("done")
+    watcher.close()
+    assert text(console).splitlines() == [
+        "[  2/24] trial 1   d=32   COMPLETE after 450 steps: dev 81.50 (+1.50 to PCA)",
+        "[  3/24] trial 2   d=32   PRUNED   after 50 steps: dev 77.00 (-3.00 to PCA)",
+        "[  4/24] trial 3   d=32   FAIL     loss is nan [bold]after[/bold] 7 steps",
+        "[confirms] trial 1   d=32   COMPLETE after 450 steps: dev 80.50 (+0.50 to PCA)",
+    ]
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, _environ={"TERM": "dumb"})
+    assert isinstance(on_console(plan(tmp_path), console), FinishedLines)
+
+
+def test_a_terminal_gets_a_table_that_is_redrawn(tmp_path: Path) -> None:
+    console = terminal()
+    watcher = on_console(plan(tmp_path / "my-run"), console)
+    assert isinstance(watcher, LiveTable)
+    tell(watcher)
+    watcher.close()
+    frame = last_frame(console, "my-run")
+    assert frame.startswith("mcr2, search; 4 trials at once")
+    assert "3 of 24 trials finished (1 COMPLETE, 1 PRUNED, 1 FAIL), 1 running" in frame
+    assert re.search(r"^ +0 +32 +1 +50/450 +10\.0 +0\.25 +78\.75 +-1\.25$", frame.replace("  \n", "\n"), re.MULTILINE)
+    assert re.search(r"^32 +1 +450 +81\.50 +\+1\.50", frame, re.MULTILINE)
+    assert " spent, about " in frame and "10.0 steps/s in all" in frame
+    # the failure once above the table, where it stays, and once among the last of each later frame
+    assert text(console).count("FAIL     loss is nan [bold]after[/bold] 7 steps") >= 2
+
+
+def test_from_scoring_on_the_console_is_others(tmp_path: Path) -> None:
+    console = terminal()
+    watcher = LiveTable(plan(tmp_path / "my-run"), console)
+    tell(watcher)
+    watcher.stage("confirm")
+    assert last_frame(console, "my-run").startswith("mcr2, confirm;")
+    watcher.stage("score")
+    console.print("a row is scored")
+    watcher.stage("done")
+    watcher.close()
+    assert text(console).rstrip("\n").endswith("a row is scored")
+
+
+def test_the_picture_fits_the_terminal(tmp_path: Path) -> None:
+    console = terminal(height=20)
+    watcher = LiveTable(plan(tmp_path / "my-run"), console)
+    for number in range(60):
+        watcher.started(number, {"output_dim": 32})
+    for number in range(100, 104):
+        watcher.finished(record(number, dim=number))
+    watcher.close()
+    frame = last_frame(console, "my-run").rstrip("\n").splitlines()
+    assert len(frame) <= 20
+    shown = sum(bool(re.match(r" +\d+ +32 +0 ", line)) for line in frame)
+    assert shown >= 3 and f"and {60 - shown} more" in "\n".join(frame)
+
+
+def test_lines_of_what_is_not_common() -> None:
+    # a pair task's objective is not the distance to PCA; a collapsed trial has rungs and a reason
+    assert finished_line(record(1, objective=84.0, rungs=record(1).rungs), 1, 2).endswith(
+        "dev 80.50 (+0.50 to PCA), objective 84.00"
+    )
+    collapsed = record(2, state="FAIL", reason="collapsed: effective rank 1.1", step=50)
+    assert finished_line(collapsed, 1, 2).endswith(
+        "after 50 steps: dev 80.50 (+0.50 to PCA) collapsed: effective rank 1.1"
+    )
+    several = record(3, values={"quality": 81.25, "bytes": 128})
+    assert finished_line(several, 1, 2).endswith("(+0.50 to PCA), quality 81.25, bytes 128")
+    assert [duration(s) for s in (0.4, 59, 61, 7260, -3)] == ["0 s", "59 s", "1:01 min", "2:01:00 h", "0 s"]

@@ -1,0 +1,44 @@
+"""`progress.json`: whole at any moment, at most once a second, and at once when the stage changes."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+
+import pytest
+from watched import plan, record, report
+
+from distilbench.search import progress_file
+from distilbench.search.progress_file import ProgressFile
+
+
+def test_it_is_there_from_the_start_and_tells_the_stage_at_once(tmp_path: Path) -> None:
+    watcher = ProgressFile(plan(tmp_path / "r", deadline=5e9))
+    kept = json.loads((tmp_path / "r" / "progress.json").read_text())
+    assert (kept["stage"], kept["wanted"], kept["deadline"], kept["running"]) == ("starting", 24, 5e9, [])
+    for name in ("search", "confirm", "score", "done"):
+        watcher.stage(name)
+        assert json.loads((tmp_path / "r" / "progress.json").read_text())["stage"] == name
+    assert [p.name for p in (tmp_path / "r").iterdir()] == ["progress.json"]
+
+
+def test_it_is_written_once_a_second_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[dict[str, object]] = []
+    monkeypatch.setattr(progress_file, "write_json", lambda path, value: writes.append(value))
+    now = 50.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    watcher = ProgressFile(plan(tmp_path))
+    watcher.started(0, {"output_dim": 32})
+    watcher.progressed(0, report(5, loss=math.inf))
+    assert len(writes) == 1
+    now += 1.0
+    watcher.progressed(0, report(10, loss=math.inf))
+    assert len(writes) == 2
+    watcher.finished(record(0))
+    assert len(writes) == 2
+    watcher.close()
+    assert len(writes) == 3
+    assert '"step": 10' in json.dumps(writes[1], allow_nan=False)
+    assert writes[2]["running"] == [] and writes[2]["counts"] == {"COMPLETE": 1, "PRUNED": 0, "FAIL": 0}

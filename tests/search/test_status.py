@@ -1,0 +1,266 @@
+"""`distilbench status`: how far a run is, from its folder alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+from watched import failed, plan, record, report
+
+from distilbench.cli import app
+from distilbench.records import ScoreRecord, append_records
+from distilbench.search import status as module
+from distilbench.search.progress_file import ProgressFile
+from distilbench.search.status import run_statuses
+from distilbench.store import write_json
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def begin(folder: Path, **more: Any) -> Path:
+    """A sweep's folder as its driver leaves it before anything is prepared."""
+    write_json(folder / "config.json", {"corpus_fingerprint": "f", "method": "mcr2", "trials": 24, **more})
+    return folder
+
+
+def searching(folder: Path) -> ProgressFile:
+    """A sweep in which one trial runs and three have ended; what its driver would tell the watcher."""
+    begin(folder)
+    watcher = ProgressFile(plan(folder))
+    watcher.stage("search")
+    watcher.started(7, {"output_dim": 64})
+    watcher.progressed(7, report(120, rung=1, objective=-0.75, dev_spearman=79.25))
+    for found in (record(0), record(1, dim=8, state="PRUNED", step=50), failed(2, "loss is nan [at] step 7")):
+        append_records(folder / "trials.jsonl", [found])
+        watcher.finished(found)
+    watcher.close()
+    return watcher
+
+
+def change(folder: Path, **values: Any) -> None:
+    path = folder / "progress.json"
+    write_json(path, {**json.loads(path.read_text()), **values})
+
+
+def score(role: str, name: str) -> ScoreRecord:
+    return ScoreRecord(
+        record_id=f"{role}-{name}",
+        run="r",
+        label=name,
+        role=role,  # type: ignore[arg-type]
+        method=name,
+        dim=32,
+        bytes_per_vector=128,
+        teacher="t",
+        start="",
+        parameters=1,
+        trial=None,
+        hyperparameters={},
+        seed=0,
+        corpus="c",
+        corpus_fingerprint="f",
+        demonstration=False,
+        scores=[],
+        indexes=[],
+        model="",
+        provenance=record(0).provenance,
+    )
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["status", *map(str, arguments)])
+
+
+def shown(*arguments: object) -> str:
+    result = invoke(*arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.stdout
+
+
+def test_a_run_at_work(tmp_path: Path) -> None:
+    searching(tmp_path / "r")
+    out = shown(tmp_path / "r")
+    assert f"mcr2, stage search; its driver is at work (process {os.getpid()}), last heard of " in out
+    assert "3 of 24 trials finished (1 COMPLETE, 1 PRUNED, 1 FAIL), 1 running" in out
+    assert " spent, about " in out and "10.0 steps/s in all" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["7", "64", "1", "120/450", "10.0", "0.25", "79.25", "-0.75"] in rows
+    assert ["32", "0", "450", "80.50", "+0.50"] in rows
+    assert "[  3/24] trial 2   d=32   FAIL     loss is nan [at] step 7" in out
+    assert "confirmations" not in out and "rows scored" not in out and "interrupted" not in out
+
+
+def test_a_killed_driver(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path; from test_status import searching\n"
+        "searching(Path(sys.argv[1])); print('told', flush=True); input()"
+    )
+    driver = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "r"), str(Path(__file__).parent)],
+        cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with driver:
+        assert driver.stdout and driver.stdout.readline() == "told\n"
+        assert f"at work (process {driver.pid})" in shown(tmp_path / "r")
+        driver.kill()
+    out = shown(tmp_path / "r")
+    assert f"stopped in stage search: its driver (process {driver.pid}) is gone, last heard of" in out
+    assert "interrupted: trials 7; the command" in out and "0 running" in out and " left" not in out
+    (found,) = json.loads(shown(tmp_path / "r", "--json"))
+    assert found["at_work"] is False
+
+
+def test_another_process_with_the_drivers_number(tmp_path: Path) -> None:
+    searching(tmp_path / "r")
+    change(tmp_path / "r", process="1")
+    assert "is gone" in shown(tmp_path / "r")
+
+
+def test_a_driver_on_another_machine(tmp_path: Path) -> None:
+    searching(tmp_path / "r")
+    change(tmp_path / "r", host="elsewhere", pid=1, updated=time.time() - 125)
+    out = shown(tmp_path / "r")
+    assert "stage search; its driver is on elsewhere (process 1), last heard of 2:05 min ago" in out
+    assert "1 running" in out
+    assert json.loads(shown(tmp_path / "r", "--json"))[0]["at_work"] is None
+
+
+def test_a_finished_run_with_confirmations_and_rows(tmp_path: Path) -> None:
+    watcher = searching(tmp_path / "r")
+    append_records(tmp_path / "r" / "trials.jsonl", [record(0, seed=1, confirms=True), record(0, confirms=True)])
+    rows = [score("teacher", "t"), score("baseline", "pca"), score("student", "mcr2"), score("student", "mcr2")]
+    append_records(tmp_path / "r" / "scores.jsonl", rows)
+    watcher.stage("done")
+    out = shown(tmp_path / "r")
+    assert "mcr2, done " in out and "3 of 24 trials finished" in out and " left" not in out
+    assert "2 confirmations\n" in out
+    assert "3 rows scored (1 teacher, 1 baseline, 1 student)" in out  # the student's later record replaces the earlier
+    assert shown(tmp_path / "r", "--watch") == out  # and ends
+
+
+def test_confirmations_in_a_file_of_their_own(tmp_path: Path) -> None:
+    searching(tmp_path / "r")
+    confirmations = [record(0, seed=1, confirms=True), failed(0, "x").model_copy(update={"confirms": True})]
+    append_records(tmp_path / "r" / "confirmations.jsonl", confirmations)
+    out = shown(tmp_path / "r")
+    assert "2 confirmations, 1 of them failed" in out and "3 of 24 trials finished" in out
+
+
+def test_a_run_that_has_just_begun(tmp_path: Path) -> None:
+    begin(tmp_path / "r")
+    out = shown(tmp_path / "r")
+    assert "mcr2, no trial begun: its data is being prepared" in out and "0 of 24 trials finished" in out
+
+
+def test_a_run_without_progress(tmp_path: Path) -> None:
+    begin(tmp_path / "old")
+    append_records(tmp_path / "old" / "trials.jsonl", [record(0)])
+    assert "no progress.json" in shown(tmp_path / "old") and "1 of 24" in shown(tmp_path / "old")
+    write_json(tmp_path / "compared" / "config.json", {"corpus_fingerprint": "f", "rows": ["a"], "seeds": 3})
+    append_records(tmp_path / "compared" / "scores.jsonl", [score("student", "a")])
+    out = shown(tmp_path / "compared")
+    assert "comparison, no progress.json" in out and "1 rows scored (1 student)" in out and "trials" not in out
+
+
+def test_a_line_that_is_being_written(tmp_path: Path) -> None:
+    searching(tmp_path / "r")
+    with (tmp_path / "r" / "trials.jsonl").open("a") as file:
+        file.write('{"kind": "tri')
+    assert "3 of 24 trials finished" in shown(tmp_path / "r")
+
+
+def test_several_methods_in_one_folder(tmp_path: Path) -> None:
+    searching(tmp_path / "both" / "mcr2")
+    begin(tmp_path / "both" / "hpd", method="hpd")
+    write_json(tmp_path / "both" / "model" / "config.json", {"model_type": "bert"})
+    out = shown(tmp_path / "both")
+    assert out.index("both/hpd: hpd, no trial begun") < out.index("both/mcr2: mcr2, stage search")
+    assert "model" not in out
+    assert [Path(s["folder"]).name for s in json.loads(shown(tmp_path / "both", "--json"))] == ["hpd", "mcr2"]
+    begin(tmp_path / "both", method="several")
+    assert [s.method for s in run_statuses(tmp_path / "both")] == ["several", "hpd", "mcr2"]
+
+
+def test_json(tmp_path: Path) -> None:
+    searching(tmp_path / "r")
+    (found,) = json.loads(shown(tmp_path / "r", "--json"))
+    assert (found["method"], found["stage"], found["at_work"], found["wanted"]) == ("mcr2", "search", True, 24)
+    assert found["counts"] == {"COMPLETE": 1, "PRUNED": 1, "FAIL": 1}
+    assert found["best"]["32"]["dev_spearman"] == 80.5 and found["best"]["32"]["trial"] == 0
+    assert found["last"][-1] == {
+        "trial": 2, "dim": 32, "state": "FAIL", "reason": "loss is nan [at] step 7", "objective": None,
+    }  # fmt: skip
+    assert found["progress"]["running"][0]["step"] == 120
+
+
+def test_watch_shows_what_changes_until_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher = searching(tmp_path / "r")
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        watcher.stage("score" if len(waits) == 1 else "done")
+
+    monkeypatch.setattr(module.time, "sleep", wait)
+    out = shown(tmp_path / "r", "--watch")
+    assert waits == [2, 2]
+    assert out.index("stage search") < out.index("stage score") < out.index("mcr2, done")
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (lambda folder: None, "no such folder; expected that of a run"),
+        (lambda folder: folder.write_text("x"), "no such folder"),
+        (lambda folder: folder.mkdir(), "no run's config.json in it or in its subfolders"),
+        (lambda folder: write_json(folder / "config.json", {"model_type": "bert"}), "no run's config.json"),
+        (
+            lambda folder: write_json(begin(folder) / "progress.json", {"stage": 1}),
+            "progress.json: run: Field required",
+        ),
+        (lambda folder: (begin(folder) / "progress.json").write_text("{"), "progress.json: the file: Invalid JSON"),
+        (lambda folder: (begin(folder) / "trials.jsonl").write_text("{}\n"), "trials.jsonl, row 1"),
+    ],
+)
+def test_what_is_no_run_is_named(tmp_path: Path, make: Any, wanted: str) -> None:
+    make(tmp_path / "r")
+    result = invoke(tmp_path / "r")
+    assert result.exit_code == 2 and result.stdout == ""
+    assert result.stderr.startswith(f"error: {tmp_path / 'r'}") and wanted in result.stderr
+
+
+def test_json_again_and_again_is_refused(tmp_path: Path) -> None:
+    begin(tmp_path / "r")
+    result = invoke(tmp_path / "r", "--watch", "--json")
+    assert result.exit_code == 2 and "--watch --json" in result.stderr
+
+
+def test_it_starts_fast_and_loads_nothing_heavy(tmp_path: Path) -> None:
+    searching(tmp_path / "r")
+    code = (
+        "import sys; from distilbench.cli import app\n"
+        "try:\n    app(['status', sys.argv[1]])\n"
+        "finally:\n    print('loaded', *(m for m in ('ray', 'torch', 'optuna', 'transformers', 'pandas') if m in sys.modules))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "r")]
+    took = []
+    for _ in range(3):
+        began = time.monotonic()
+        done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True)
+        took.append(time.monotonic() - began)
+        assert "stage search" in done.stdout and done.stdout.splitlines()[-1] == "loaded"
+    assert min(took) < 1.5
+
+
+def test_the_door(tmp_path: Path) -> None:
+    searching(tmp_path / "r")
+    command = [sys.executable, "-m", "platform.status", str(tmp_path / "r")]
+    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True)
+    assert "mcr2, stage search" in done.stdout

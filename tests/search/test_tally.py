@@ -1,0 +1,131 @@
+"""What watchers know of a sweep: counts, the best of each dimension, and what is still to come."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from watched import Clock, failed, plan, record, report
+
+from distilbench.search.tally import Progress, Tally, best_of, process_mark
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_trials_go_from_running_to_their_state(tmp_path: Path, clock: Clock) -> None:
+    tally = Tally(plan(tmp_path, earlier=(record(0), record(0, confirms=True))), clock)
+    tally.stage("search")
+    for number in (1, 2, 3):
+        tally.started(number, {"output_dim": 64, "lr": 0.1})
+    tally.progressed(2, report(30, loss=math.nan))
+    tally.finished(record(1, state="PRUNED", step=50))
+    tally.finished(failed(3, "loss is nan"))
+    found = tally.progress()
+    assert found.counts == {"COMPLETE": 1, "PRUNED": 1, "FAIL": 1} and found.ended == 3
+    (running,) = found.running
+    assert (running.number, running.dim, running.step, running.total_steps) == (2, 64, 30, 450)
+    assert running.loss is None and running.dev is None
+    assert (found.stage, found.wanted, found.pid) == ("search", 24, os.getpid())
+    assert Progress.model_validate_json(found.model_dump_json()) == found
+
+
+def test_a_rung_stays_known_between_rungs(tmp_path: Path, clock: Clock) -> None:
+    tally = Tally(plan(tmp_path), clock)
+    tally.started(0, {"output_dim": 32})
+    tally.progressed(0, report(50, rung=1, objective=-1.5, dev_spearman=78.5))
+    tally.progressed(0, report(70, rung=1))
+    (running,) = tally.progress().running
+    assert (running.rung, running.step, running.objective, running.dev) == (1, 70, -1.5, 78.5)
+
+
+def test_confirmations_are_counted_apart_and_never_best(tmp_path: Path, clock: Clock) -> None:
+    tally = Tally(plan(tmp_path), clock)
+    tally.finished(record(4, objective=0.5))
+    tally.stage("confirm")
+    tally.started(4, {"output_dim": 32})
+    tally.finished(record(4, objective=9.0, confirms=True))
+    found = tally.progress()
+    assert found.confirmed == 1 and found.counts["COMPLETE"] == 1 and not found.running
+    assert tally.records[4].objective == 0.5
+    assert best_of([record(4, objective=0.5), record(4, objective=9.0, confirms=True)])[32].objective == 0.5
+
+
+def test_the_best_is_complete_and_the_earlier_of_equals() -> None:
+    trials = [
+        record(5, objective=-0.5),
+        record(3, objective=-0.5),
+        record(1, objective=9.0, state="PRUNED"),
+        record(2, objective=None),
+        record(6, objective=-2.0, dim=8),
+        record(7, objective=-1.0, dim=8),
+    ]
+    assert {dim: r.number for dim, r in best_of(trials).items()} == {8: 7, 32: 3}
+    assert list(best_of(trials)) == [8, 32]
+
+
+def test_time_left_is_the_steps_that_remain_at_the_rate_so_far(tmp_path: Path, clock: Clock) -> None:
+    tally = Tally(plan(tmp_path, trials=3), clock)
+    assert tally.progress().seconds_left is None
+    tally.started(0, {})
+    assert tally.progress().seconds_left is None
+    clock.now += 10
+    tally.progressed(0, report(100))
+    # 100 steps in 10 s; 350 of this trial and twice 450 of those that have not begun
+    assert tally.progress().seconds_left == pytest.approx(125)
+    clock.now += 35
+    tally.finished(record(0))
+    assert tally.progress().seconds_left == pytest.approx(90)
+    tally.stage("confirm")
+    assert tally.progress().seconds_left is None
+
+
+def test_early_stopping_is_in_the_time_left(tmp_path: Path, clock: Clock) -> None:
+    earlier = (record(0, step=50, state="PRUNED"), record(1, step=150, state="PRUNED"), record(2), failed(3, "x"))
+    tally = Tally(plan(tmp_path, trials=6, earlier=earlier), clock)
+    tally.started(4, {})
+    clock.now += 10
+    tally.progressed(4, report(100))
+    # Of the earlier ones that went beyond 100, one stopped at 150 and one at 450; a new one goes (50+150+450+0)/4 steps.
+    assert tally.progress().seconds_left == pytest.approx((300 - 100 + 162.5) / 10)
+
+
+def test_steps_of_the_driver_before_are_not_this_ones_speed(tmp_path: Path, clock: Clock) -> None:
+    tally = Tally(plan(tmp_path, trials=1), clock)
+    tally.started(0, {})
+    clock.now += 5
+    tally.progressed(0, report(400, steps_per_second=10.0))
+    assert tally.progress().seconds_left == pytest.approx(50 / 10)
+
+
+def test_the_deadline_ends_the_search_where_it_is_sooner(tmp_path: Path, clock: Clock) -> None:
+    tally = Tally(plan(tmp_path, trials=1, deadline=clock.now + 40), clock)
+    assert tally.progress().seconds_left == 40
+    tally.started(0, {})
+    clock.now += 10
+    tally.progressed(0, report(100))
+    assert tally.progress().seconds_left == 30
+    clock.now += 25
+    tally.progressed(0, report(420))
+    assert tally.progress().seconds_left == pytest.approx(30 / (350 / 35), rel=0.1)
+    clock.now += 50
+    assert tally.progress().seconds_left == 0
+
+
+def test_a_process_is_told_from_one_that_ended() -> None:
+    mark = process_mark(os.getpid())
+    assert mark and mark == process_mark(os.getpid())
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert process_mark(child.pid) not in (None, mark)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, but its parent has not asked for it
+    assert process_mark(child.pid) is None
+    child.wait()
+    child.stdin and child.stdin.close()
+    assert process_mark(child.pid) is None
