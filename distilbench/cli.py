@@ -14,6 +14,7 @@ from rich.console import Console
 
 from distilbench.errors import InputError
 from distilbench.options import OPTIONS, RUN_OPTIONS, Data, run_settings, with_options
+from distilbench.sweep_options import SWEEP_OPTIONS, sweep_settings
 
 app = typer.Typer(
     help="Find the best small sentence encoder for your data and budget.",
@@ -35,21 +36,22 @@ def main() -> None:
 
 
 @app.command()
-@with_options(OPTIONS, RUN_OPTIONS)
+@with_options(SWEEP_OPTIONS, OPTIONS, RUN_OPTIONS)
 def sweep(
-    method: Annotated[str, typer.Option(help="The method, such as hpd, mcr2, ibkd or dse (README: Methods).")],
+    method: Annotated[
+        str,
+        typer.Option(help="The method, such as hpd, mcr2, ibkd or dse (README: Methods); several with commas; or all."),
+    ],
     space: Space = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Trials in all; default: the search space's.")] = None,
     **options: Any,
 ) -> None:
     """Sweep a method's hyper-parameters and publish the leaderboard. The same command again continues a sweep."""
     with input_errors():
-        given = run_settings(options)
+        given = {**run_settings(options), **sweep_settings(method, options)}
         from distilbench.config import SweepSettings
-        from distilbench.pipeline import sweep as run_sweep
+        from distilbench.sweeps import sweep as run_sweep
 
-        settings = SweepSettings(method=method, space=space, trials=trials, **given)
-        page = run_sweep(settings, Console(soft_wrap=True))
+        page = run_sweep(SweepSettings(space=space, **given), Console(soft_wrap=True))
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
 
 

@@ -13,12 +13,16 @@ from distilbench.prepare.augment import AugmentSettings
 from distilbench.prepare.encode import Backend, Stored
 from distilbench.prepare.pool import AS_FIT, PoolSize
 from distilbench.records import Quantisation
+from distilbench.search.budget import Stopping
+from distilbench.search.cluster import TrialShare
+from distilbench.search.objectives import QUALITY
+from distilbench.search.samplers import Searcher
 
 
 class RunSettings(BaseModel):
     """What a sweep and a comparison both decide."""
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid")
 
     data: Path | None = None
     """A data folder; None is the built-in demonstration corpus of `corpus_size` training pairs."""
@@ -58,8 +62,8 @@ class RunSettings(BaseModel):
     cpus: int | None = Field(default=None, ge=1)
     """CPUs of the cluster started on this machine; None is all."""
     dashboard: bool = True
-    gpus_per_trial: float | None = Field(default=None, ge=0)
-    """None is a quarter of a GPU where there is one."""
+    share: TrialShare = TrialShare()
+    """Of the cluster, for one trial."""
 
     @property
     def texts(self) -> Texts:
@@ -78,11 +82,34 @@ class PrepareSettings(RunSettings):
 class SweepSettings(RunSettings):
     """Everything that one `sweep` command decides."""
 
-    method: str
+    methods: tuple[str, ...]
+    """One after the other, each in a study of its own; () is all that the data allow."""
     space: Path | None = None
     """A search space; None is `search_spaces/METHOD.yaml`."""
     trials: int | None = Field(default=None, ge=1)
-    """Trials in all; None is the search space's number."""
+    """Trials in all, of all methods together; None is the search spaces' numbers."""
+    time_budget: float | None = Field(default=None, gt=0)
+    """Seconds from the start to the leaderboard; None is no limit."""
+    searcher: Searcher | None = None
+    """None is the search space's, as `stopping`, `top` and `confirm_seeds`."""
+    stopping: Stopping | None = None
+    top: int | None = Field(default=None, ge=1)
+    """Trials of each output dimension that are confirmed."""
+    confirm_seeds: int | None = Field(default=None, ge=1)
+    """Trainings of each."""
+    objectives: tuple[str, ...] = (QUALITY,)
+    enqueue: Path | None = None
+    """A file of settings to try first."""
+    warm_start: Path | None = None
+    """The folder of an earlier sweep."""
+    lag: int | None = Field(default=None, ge=0)
+    """How many trials may be under way when the next is suggested; None is at least 8, more where more run at once."""
+    extend: bool = False
+    """Whether a run is continued with another search space, data or metric."""
+    mlflow: str | None = None
+    """A tracking URI to log trials to."""
+    wandb: str | None = None
+    """A project to log trials to."""
 
 
 class CompareSettings(RunSettings):

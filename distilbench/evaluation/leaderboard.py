@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -27,19 +30,33 @@ from distilbench.provenance import provenance
 from distilbench.records import Quantisation, Score, ScoreRecord, TrialRecord, append_records, read_records
 from distilbench.search.cluster import TrialResources
 from distilbench.search.jobs import Job, Outcome, finish_jobs
-from distilbench.search.trial import build_method
+from distilbench.search.rung_training import build_method
 from distilbench.store import fingerprint
 
 BASELINES = ("pca", "random_projection")
 
 
+class Students(NamedTuple):
+    """The rows of all jobs that succeeded, the outcomes of those that failed, and the jobs for which time was over."""
+
+    records: list[ScoreRecord]
+    failed: list[Outcome]
+    unfinished: list[Job]
+
+
 class Leaderboard:
-    """The rows of one run. A row that is already in `scores.jsonl` (same identity) is not scored again."""
+    """The rows of one run, `name` in records. A row that is already in `scores.jsonl` (same identity) is not scored again."""
 
     def __init__(
-        self, run: Path, prepared: Prepared, corpus: Corpus, quantisations: Sequence[Quantisation], console: Console
+        self,
+        run: Path,
+        name: str,
+        prepared: Prepared,
+        corpus: Corpus,
+        quantisations: Sequence[Quantisation],
+        console: Console,
     ) -> None:
-        self.run, self.prepared, self.corpus, self.console = run, prepared, corpus, console
+        self.run, self.name, self.prepared, self.corpus, self.console = run, name, prepared, corpus, console
         self.quantisations = quantisations
         self.file = run / "scores.jsonl"
         self.known = {r.record_id: r for r in read_records(self.file) if isinstance(r, ScoreRecord)}
@@ -48,7 +65,7 @@ class Leaderboard:
         self, dimensions: Iterable[int], seed: int, cross_encoder: Sequence[Score] = ()
     ) -> list[ScoreRecord]:
         """Teacher, then PCA and random projection at each output dimension that the teacher has, and the cross-encoder."""
-        prepared, corpus, run = self.prepared, self.corpus, self.run.name
+        prepared, corpus, run = self.prepared, self.corpus, self.name
         teacher = Candidate(run, "teacher", TEACHER, prepared.vectors.width, {}, seed)
         records = self.rows(teacher, [teacher.dim], lambda: encode_teacher(prepared, corpus))
         for d in dimensions:
@@ -62,7 +79,7 @@ class Leaderboard:
 
     def _cross_encoder(self, scores: Sequence[Score], seed: int) -> ScoreRecord:
         """The row of a cross-encoder: it scores pairs and has no embedding."""
-        candidate = Candidate(self.run.name, "baseline", CROSS_ENCODER, 0, {}, seed)
+        candidate = Candidate(self.name, "baseline", CROSS_ENCODER, 0, {}, seed)
         identity = candidate.identity(self.prepared, self.corpus, 0, "float32")
         if identity["record_id"] not in self.known:
             record = ScoreRecord(
@@ -81,20 +98,31 @@ class Leaderboard:
         return record
 
     def students(
-        self, jobs: Sequence[Job], prepared: Path, resources: TrialResources
-    ) -> tuple[list[ScoreRecord], list[Outcome]]:
+        self,
+        jobs: Sequence[Job],
+        prepared: Path,
+        resources: TrialResources,
+        *,
+        train_until: float = math.inf,
+        score_until: float = math.inf,
+        on_record: Callable[[TrialRecord], None] = lambda record: None,
+        on_scoring: Callable[[], None] = lambda: None,
+    ) -> Students:
         """Finish the jobs whose rows are not there (side by side), then score them one after the other: searches are timed.
 
-        Returns the rows of all jobs that succeeded, and the outcomes of those that did not. A training of a comparison that
-        has a record is over: it gets no second one, and where it failed it is not tried again.
+        A training that has a record is over: it gets no second one, and where it failed it is not tried again. What is not
+        trained or scored by the two times (seconds since the epoch) is left for another call. `on_record` gets the records of
+        trainings, `on_scoring` is called when these are over.
         """
         widths = {job.folder: self._widths(job) for job in jobs}
-        trials = [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
-        recorded = {_training(r): r for r in trials}
+        recorded: dict[tuple[str, str], TrialRecord] = {}
+        for name in {job.recorded_in for job in jobs if job.recorded_in}:
+            trials = [r for r in read_records(self.run / name) if isinstance(r, TrialRecord)]
+            recorded |= {(name, _training(r)): r for r in trials}
         wanted: list[Job] = []
         failed: list[Outcome] = []
         for job in jobs:
-            record = None if job.candidate.trial is not None else recorded.get(_training(job.candidate))
+            record = recorded.get((job.recorded_in, _training(job.candidate)))
             if record is not None and record.state == "FAIL":
                 failed.append(Outcome(job, record.reason, tuple(record.rungs)))
             elif not self.scored(job.candidate, widths[job.folder]):
@@ -103,23 +131,28 @@ class Leaderboard:
         def on_outcome(outcome: Outcome) -> None:
             if outcome.failed:
                 failed.append(outcome)
-            candidate = outcome.job.candidate
-            if candidate.trial is None and _training(candidate) not in recorded:
-                record = self._trial_record(outcome, len(recorded))
-                append_records(self.run / "trials.jsonl", [record])
-                recorded[_training(candidate)] = record
+            job = outcome.job
+            key = (job.recorded_in, _training(job.candidate))
+            if job.recorded_in and key not in recorded:
+                recorded[key] = self._trial_record(outcome, len(recorded))
+                append_records(self.run / job.recorded_in, [recorded[key]])
+                on_record(recorded[key])
             rung = outcome.rungs[-1] if outcome.rungs else None
             dev = f": dev {rung.metrics['dev_spearman']:.2f}" if rung and "dev_spearman" in rung.metrics else ""
-            name = outcome.job.candidate.configuration or outcome.job.model
-            self.console.print(f"trained {name}, seed {outcome.job.candidate.seed}{dev} {outcome.failed}", markup=False)
+            name = job.candidate.configuration or job.model
+            self.console.print(f"trained {name}, seed {job.candidate.seed}{dev} {outcome.failed}", markup=False)
 
-        finish_jobs(wanted, prepared, self.corpus, resources, on_outcome)
+        unfinished = finish_jobs(wanted, prepared, self.corpus, resources, on_outcome, train_until)
+        on_scoring()
         records: list[ScoreRecord] = []
-        for job in jobs:
-            if job.folder not in {outcome.job.folder for outcome in failed}:
-                records += self.rows(job.candidate, widths[job.folder], functools.partial(_load, job.folder))
-                remove_encoded(job.folder)
-        return records, failed
+        gone = {outcome.job.folder for outcome in failed} | {job.folder for job in unfinished}
+        for job in (job for job in jobs if job.folder not in gone):
+            if time.time() >= score_until and not self.scored(job.candidate, widths[job.folder]):
+                unfinished.append(job)
+                continue
+            records += self.rows(job.candidate, widths[job.folder], functools.partial(_load, job.folder))
+            remove_encoded(job.folder)
+        return Students(records, failed, unfinished)
 
     def _widths(self, job: Job) -> Sequence[int]:
         candidate = job.candidate
@@ -128,8 +161,8 @@ class Leaderboard:
     def _trial_record(self, outcome: Outcome, number: int) -> TrialRecord:
         candidate, rungs = outcome.job.candidate, list(outcome.rungs)
         return TrialRecord(
-            run=self.run.name,
-            number=number,
+            run=self.name,
+            number=number if candidate.trial is None else candidate.trial,
             state="FAIL" if outcome.failed else "COMPLETE",
             reason=outcome.failed,
             method=candidate.method,
@@ -138,6 +171,7 @@ class Leaderboard:
             dim=candidate.dim,
             objective=rungs[-1].objective if rungs else None,
             rungs=rungs,
+            confirms=candidate.trial is not None,
             provenance=provenance(),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,9 +32,22 @@ def read_runs(folders: Sequence[Path]) -> list[ScoreRecord | TrialRecord]:
 
 
 def latest_scores(folder: Path) -> list[ScoreRecord]:
-    """One record per encoder and seed of a run: of a student chosen anew after more trials, the newest choice."""
+    """One record per encoder and seed of a run; of a sweep's students those of the trials that are chosen now.
+
+    More trials may have changed the choice: `confirmed.json` has the present one.
+    """
     latest: dict[tuple[object, ...], ScoreRecord] = {}
+    chosen = _chosen(folder)
     for r in read_records(folder / "scores.jsonl"):
-        if isinstance(r, ScoreRecord):
-            latest[r.configuration, r.role, r.method, r.dim, r.quantisation, r.teacher, r.start, r.seed] = r
+        if isinstance(r, ScoreRecord) and (chosen is None or r.role != "student" or r.trial in chosen):
+            key = (r.configuration, r.role, r.method, r.dim, r.quantisation, r.teacher, r.start, r.seed, r.trial)
+            latest[key] = r
     return list(latest.values())
+
+
+def _chosen(folder: Path) -> set[int] | None:
+    """Numbers of the chosen trials; None where the run has none, as a comparison."""
+    file = folder / "confirmed.json"
+    if not file.exists():
+        return None
+    return {item["trial"] for own in json.loads(file.read_text()).values() for item in own}

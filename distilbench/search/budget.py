@@ -31,7 +31,7 @@ class Budget(BaseModel):
     """Optimiser steps of one trial at most."""
     rungs: int = Field(default=3, ge=1, le=10)
     eta: int = Field(default=3, ge=2)
-    """Rungs are a factor eta apart. Of the trials of one output dimension that reach a rung, ASHA lets the best 1/eta go on."""
+    """Rungs are a factor eta apart. Of the trials of one output dimension at a rung, ASHA lets the best 1/eta go on."""
     stopping: Stopping = "asha"
     """Which trials stop at a rung: all but the best 1/eta; those below the median; none."""
     fidelity: Fidelity = "steps"

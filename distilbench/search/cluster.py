@@ -68,8 +68,8 @@ class TrialShare:
 def trial_resources(share: TrialShare) -> TrialResources:
     """Fit trials to the cluster, and say why so.
 
-    By itself a trial takes one CPU (small heads and students gain little from a second thread, another trial a whole core), and
-    where there are GPUs a quarter of one: several small trials share a GPU.
+    By itself a trial takes one CPU (small heads and students gain little from a second thread, another trial a whole
+    core), and where there are GPUs a quarter of one: several small trials share a GPU.
 
     Raises:
         InputError: one trial does not fit.

@@ -35,8 +35,8 @@ def dev_pca_spearman(prepared_folder: Path, dim: int) -> float:
 def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
     """Objective, dev metrics and why the embeddings are collapsed ("" when they are not), of the method as it is now.
 
-    The objective is the first score on the method's own task, else the dev Spearman minus that of PCA at the same d: trials of
-    one dimension are compared by it. `dev_quality` is without that subtraction, to compare across dimensions.
+    The objective is the first score on the method's own task, else the dev Spearman minus that of PCA at the same d:
+    trials of one dimension are compared by it. `dev_quality` is without that subtraction, to compare across dimensions.
     """
     rows = dev_rows(prepared)
     vectors = method.embed(rows)

@@ -18,7 +18,7 @@ def grid_values(r: Range, integer: bool) -> list[Any]:
     if r.choices is not None:
         return list(r.choices)
     spaced = np.geomspace if r.log else np.linspace
-    values = spaced(r.low, r.high, r.points or POINTS)
+    values = spaced(r.low or 0.0, r.high or 0.0, r.points or POINTS)
     inner = [round(v) if integer else float(v) for v in values[1:-1]]
     ends = [int(end) if integer else float(end) for end in (r.low or 0.0, r.high or 0.0)]
     return list(dict.fromkeys([ends[0], *inner, ends[1]]))

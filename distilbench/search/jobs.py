@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from distilbench.data.corpus import Corpus
 from distilbench.encoder import default_device
@@ -37,6 +38,8 @@ class Job:
     model: str
     as_it_is: bool = False
     """Whether the student is taken from its newest checkpoint without further training."""
+    recorded_in: str = ""
+    """The file of the run in which its training is recorded; "" where it was, as a trial of a search."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ def finish_jobs(
     remote = ray.remote(**options)(finish)
     shared = ray.put(corpus)
     # In the order given, so that a deadline cuts off the last ones; Ray alone may start queued tasks in another one.
-    queue, waiting = list(open_jobs), {}
+    queue = list(open_jobs)
+    waiting: dict[Any, Job] = {}
     while queue or waiting:
         while queue and len(waiting) < resources.concurrency and time.time() < deadline:
             job = queue.pop(0)

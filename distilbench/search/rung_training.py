@@ -84,7 +84,9 @@ class RungTraining:
     @property
     def done(self) -> bool:
         """Whether there is nothing left to train."""
-        return bool(self.failed) or (len(self.rungs) == len(self.steps) and self.trainer.step >= self.trainer.total_steps)
+        return bool(self.failed) or (
+            len(self.rungs) == len(self.steps) and self.trainer.step >= self.trainer.total_steps
+        )
 
     def advance(self, seconds: float = math.inf) -> None:
         """Train to the next rung and judge it there, or for `seconds` where that is less.

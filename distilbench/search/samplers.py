@@ -50,8 +50,6 @@ def make_sampler(searcher: Searcher, seed: int, trials: int, objectives: int) ->
             case "nsga3":
                 return optuna.samplers.NSGAIIISampler(seed=seed, population_size=population)
             case "gp":
-                return optuna.samplers.GPSampler(
-                    seed=seed, n_startup_trials=STARTUP, warn_independent_sampling=False
-                )
+                return optuna.samplers.GPSampler(seed=seed, n_startup_trials=STARTUP, warn_independent_sampling=False)
             case "random" | "grid":
                 return optuna.samplers.RandomSampler(seed=seed)

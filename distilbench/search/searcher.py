@@ -22,7 +22,7 @@ from distilbench.search.objectives import QUALITY
 from distilbench.search.patience import StorageGone, patiently
 from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import Verdicts, stopping_reason, stopping_rule
-from distilbench.search.study import PARAMS, begin_trial, rung_key, trial_dimension, trial_params, trial_rungs
+from distilbench.search.study import begin_trial, rung_key, trial_dimension, trial_params, trial_rungs
 from distilbench.search.suggestions import Suggestions
 from distilbench.store import write_json
 
@@ -87,6 +87,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.interrupted: list[_Live] = []
         self.halted = ""
         """Why no trial is begun any more, where storage is gone."""
+        self.died: list[int] = []
+        """Trials that failed since their workers died too often."""
         begun = study.get_trials(deepcopy=False)
         self.count = len(begun)
         for trial in begun:
@@ -97,7 +99,9 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         dim, rungs = trial_dimension(trial), trial_rungs(trial)
         if trial.state.is_finished():
             self.finished[trial.number] = trial
-            self.verdicts.restore(trial.number, dim, {r: _value(kept) for r, kept in rungs.items() if not _collapsed(kept)})
+            self.verdicts.restore(
+                trial.number, dim, {r: _value(kept) for r, kept in rungs.items() if not _collapsed(kept)}
+            )
             return
         own = _Live(optuna.Trial(self.study, trial._trial_id), trial.number, dim, dict(rungs), max(rungs, default=0))
         self.verdicts.enter(trial.number, dim)
@@ -126,9 +130,10 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             own = self.interrupted.pop(0)
             params = trial_params(self.study.get_trials(deepcopy=False)[own.number])
         else:
-            params = self.suggestions.ask(self.finished.get)
-            if params is None:
+            asked_for = self.suggestions.ask(self.finished.get)
+            if asked_for is None:
                 return None
+            params = asked_for
             asked = self.suggestions.asked[-1]
             assert asked is not None
             trial = self._stored(lambda: begin_trial(self.study, params, asked.params, asked.distributions))
@@ -159,7 +164,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if self.over:
             own.left = True
             return False
-        self.events.progressed(own.number, {**result, **(own.rungs[max(own.rungs)] if own.rungs else {})})
+        self.events.progressed(own.number, result)
         return self.verdicts.stopped(own.number) is None
 
     def _take(self, own: _Live, result: dict[str, Any]) -> None:
@@ -195,12 +200,13 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         for rung in sorted(r for r in own.rungs if own.stored < r <= until):
             kept = own.rungs[rung]
 
-            def write(rung: int = rung, kept: dict[str, Any] = kept) -> None:
+            def write(rung: int = rung, kept: dict[str, Any] = kept) -> bool:
                 own.trial.set_user_attr(rung_key(rung), kept)
                 if len(self.objectives) == 1 and not _collapsed(kept):
                     own.trial.report(_value(kept), rung)
+                return True
 
-            if self._stored(lambda write=write: write() or True) is None:
+            if not self._stored(write):
                 return
             own.stored = rung
 
@@ -224,7 +230,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if told is not None:
             del self.unsettled[own.number]
             self.finished[own.number] = told
-            self.events.finished(told)
+            self._stored(lambda: self.events.finished(told))
 
     def values(self, own: _Live) -> dict[str, float]:
         """The objectives' values of a trial that has come to its end."""
@@ -240,6 +246,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if own is None or own.left:
             return
         if error or result is None or "rungs" not in result:
+            self.died.append(own.number)
             own.failed = "its worker died more often than is retried; see the run's tune folder"
             self.verdicts.fail(own.number)
         else:

@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 import yaml
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from distilbench.errors import InputError
 from distilbench.methods.method import Params
 from distilbench.search.budget import Budget
-from distilbench.search.samplers import SEARCHERS, Searcher
+from distilbench.search.samplers import Searcher
 
 Value = bool | int | float | str
 
@@ -104,8 +105,18 @@ class SearchSpace(BaseModel):
         named = {n: r.paper for n, r in self.parameters.items() if n != "output_dim"}
         return {name: value for name, value in named.items() if value is not None}
 
+    def distribution(self, name: str) -> BaseDistribution:
+        """What Optuna draws the searched parameter `name` from."""
+        r = self.parameters[name]
+        if r.choices is not None:
+            return CategoricalDistribution(r.choices)
+        low, high = r.low or 0.0, r.high or 0.0
+        if self.integers[name]:
+            return IntDistribution(int(low), int(high), log=r.log)
+        return FloatDistribution(low, high, log=r.log)
+
     def suggest(self, trial: Suggester) -> dict[str, Any]:
-        """All hyper-parameters of a trial, in the order of the file; those whose condition does not hold keep their default."""
+        """All hyper-parameters of a trial. One whose condition does not hold has its default."""
         drawn: dict[str, Any] = dict(self.fixed)
         for name, r in self.parameters.items():
             if not r.active(drawn):

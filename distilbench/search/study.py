@@ -37,7 +37,9 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path.resolve()}"
 
 
-def first_settings(space: SearchSpace, trials: int, seed: int, given: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+def first_settings(
+    space: SearchSpace, trials: int, seed: int, given: Sequence[dict[str, Any]] = ()
+) -> list[dict[str, Any]]:
     """What is given to the first trials instead of drawn, {} where nothing is; a grid is given as a whole.
 
     For every output dimension: the published setting, then the user's (those of the space, then `given`).
@@ -67,7 +69,10 @@ def starts_for(
 
 
 def begin_trial(
-    study: optuna.Study, params: Mapping[str, Any], drawn: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]
+    study: optuna.Study,
+    params: Mapping[str, Any],
+    drawn: Mapping[str, Any],
+    distributions: Mapping[str, BaseDistribution],
 ) -> optuna.Trial:
     """Add a RUNNING trial with these values in one transaction; `params` are `drawn` and those that are not searched."""
     study.add_trial(

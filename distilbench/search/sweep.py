@@ -1,63 +1,152 @@
-"""Run the trials of a study on Ray Tune until none is left."""
+"""Run the trials of a study on Ray Tune until none is left, or the time is over."""
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
-from rich.console import Console
 
+from distilbench.errors import InputError
 from distilbench.provenance import provenance
 from distilbench.records import Rung, TrialRecord, append_records, read_records
 from distilbench.search.cluster import TrialResources, wait_for_idle
+from distilbench.search.objectives import directions
+from distilbench.search.patience import patiently
+from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace
-from distilbench.search.study import finished_trials, trial_dimension, trial_params
+from distilbench.search.study import finished_trials, last_objective, trial_dimension, trial_params, trial_rungs
+from distilbench.search.suggestions import Suggestions
 from distilbench.search.trial import trial_folder
-from distilbench.store import remove_folder
+from distilbench.search.watchers import Watcher
+from distilbench.store import DiskFull, remove_folder
 
 WORKER_RETRIES = 3
 """Times that a trial is continued after its worker died."""
+SETTINGS = {
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",  # Tune's snapshots of all trials: the study is the truth
+    "TUNE_RESULT_BUFFER_LENGTH": "1",  # a buffered report would be judged late
+}
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched, and how."""
+
+    name: str
+    """The run's, in records."""
+    space: SearchSpace
+    objectives: tuple[str, ...]
+    wanted: int
+    """Trials in all."""
+    starts: Sequence[dict[str, Any]]
+    """What is given to the first trials instead of drawn."""
+    lag: int
+    """A trial is suggested from the results of those at least so many before it; 0: from all there are."""
+    seed: int
+    history: Sequence[FrozenTrial] = ()
+    """Finished trials of another study that measured the same, which the searcher starts from."""
+
+    def suggestions(self) -> Suggestions:
+        """Of a search that begins."""
+        trials, count = self.wanted, len(self.objectives)
+        return Suggestions(
+            lambda: make_sampler(self.space.searcher, self.seed, trials, count),
+            directions(self.objectives),
+            self.space,
+            self.starts,
+            self.lag,
+            self.history,
+        )
+
+
+class _Recorder:
+    """Writes the record of each finished trial, and tells the watchers."""
+
+    def __init__(self, run: Path, search: Search, watchers: Sequence[Watcher]) -> None:
+        self.run, self.search, self.watchers = run, search, watchers
+
+    def started(self, number: int, params: dict[str, Any]) -> None:
+        self._tell(lambda watcher: watcher.started(number, params))
+
+    def progressed(self, number: int, result: dict[str, Any]) -> None:
+        self._tell(lambda watcher: watcher.progressed(number, result))
+
+    def finished(self, trial: FrozenTrial) -> None:
+        record = trial_record(trial, self.search)
+        patiently(lambda: append_records(self.run / "trials.jsonl", [record]))
+        if trial.state != TrialState.COMPLETE:
+            remove_folder(trial_folder(self.run, trial.number))
+        self._tell(lambda watcher: watcher.finished(record))
+
+    def _tell(self, of: Callable[[Watcher], None]) -> None:
+        for watcher in self.watchers:
+            with contextlib.suppress(OSError, DiskFull):  # what only shows the search does not end it
+                of(watcher)
 
 
 def run_trials(
     run: Path,
     prepared: Path,
     study: optuna.Study,
-    space: SearchSpace,
-    seed: int,
+    search: Search,
     resources: TrialResources,
-    console: Console,
+    watchers: Sequence[Watcher] = (),
+    *,
+    deadline: Callable[[], float] = lambda: math.inf,
+    teacher_ms: float | None = None,
+    callbacks: Sequence[Any] = (),
 ) -> None:
-    """Finish every queued and interrupted trial; each leaves a line in `trials.jsonl` and on the console."""
+    """Begin and finish trials until there are enough, or `deadline()` (seconds since the epoch) has come.
+
+    Each finished trial leaves a line in `trials.jsonl`; one that was interrupted is RUNNING in the study and keeps its
+    checkpoints.
+
+    Raises:
+        InputError: storage is gone or full; what is finished is kept.
+    """
+    os.environ.update(SETTINGS)
     from ray import tune
 
     from distilbench.search.searcher import RungScheduler, StudySearcher
     from distilbench.search.trial import trainable_for
 
-    write_missing_records(run, study, space, seed)
-
-    def on_finish(trial: FrozenTrial) -> None:
-        append_records(run / "trials.jsonl", [trial_record(run.name, trial, space, seed)])
-        if trial.state != TrialState.COMPLETE:
-            remove_folder(trial_folder(run, trial.number))
-        console.print(_line(trial, study, space))
-
-    searcher = StudySearcher(study, space, resources.concurrency, on_finish)
-    if not searcher.remaining:
+    write_missing_records(run, study, search)
+    recorder = _Recorder(run, search, watchers)
+    searcher = StudySearcher(
+        study,
+        search.space,
+        search.objectives,
+        search.suggestions(),
+        search.wanted,
+        resources.concurrency,
+        recorder,
+        deadline,
+    )
+    if not searcher.remaining or searcher.over:
         return
     wait_for_idle(resources)
+    storage = run / "tune"
     tuner = tune.Tuner(
-        trainable_for(space.method),
+        trainable_for(search.space.method),
         param_space={
             "run": str(run.resolve()),
             "prepared": str(prepared.resolve()),
-            "method": space.method,
-            "seed": seed,
-            "budget": space.budget.model_dump(),
+            "method": search.space.method,
+            "seed": search.seed,
+            "budget": search.space.budget.model_dump(),
             "cpus": resources.cpus,
             "gpus": resources.gpus,
+            "hang_s": resources.hang_s,
+            "deadline": deadline(),
+            "teacher_ms": teacher_ms,
         },
         tune_config=tune.TuneConfig(
             search_alg=searcher,
@@ -67,13 +156,18 @@ def run_trials(
         ),
         run_config=tune.RunConfig(
             name=time.strftime("%Y%m%d-%H%M%S"),
-            storage_path=str((run / "tune").resolve()),
+            storage_path=str(storage.resolve()),
             failure_config=tune.FailureConfig(max_failures=WORKER_RETRIES),
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            callbacks=list(callbacks),
             verbose=0,
         ),
     )
     tuner.fit()
+    if searcher.halted:
+        raise InputError(f"{run}: the search stopped, {searcher.halted}")
+    if not any(searcher.died):
+        remove_folder(storage)  # what is in it says nothing that the study does not
 
 
 def discard_checkpoints(run: Path, keep: set[int]) -> None:
@@ -84,45 +178,32 @@ def discard_checkpoints(run: Path, keep: set[int]) -> None:
             remove_folder(folder)
 
 
-def write_missing_records(run: Path, study: optuna.Study, space: SearchSpace, seed: int) -> None:
+def write_missing_records(run: Path, study: optuna.Study, search: Search) -> None:
     """Append the record of every finished trial that has none (the driver was killed between telling and writing)."""
     known = {r.number for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)}
     missing = [t for t in finished_trials(study) if t.number not in known]
-    append_records(run / "trials.jsonl", [trial_record(run.name, t, space, seed) for t in missing])
+    append_records(run / "trials.jsonl", [trial_record(t, search) for t in missing])
 
 
-def trial_record(run: str, trial: FrozenTrial, space: SearchSpace, seed: int) -> TrialRecord:
+def trial_record(trial: FrozenTrial, search: Search) -> TrialRecord:
     """The record of a finished trial, from the study alone."""
     rungs = []
-    for rung, value in sorted(trial.intermediate_values.items()):
-        kept = dict(trial.user_attrs[f"rung-{rung}"])
-        rungs.append(Rung(rung=rung, step=kept.pop("step"), objective=value, metrics=kept))
+    for rung, kept in trial_rungs(trial).items():
+        metrics = {name: value for name, value in kept.items() if name not in ("step", "objective", "collapsed")}
+        rungs.append(Rung(rung=rung, step=kept["step"], objective=kept["objective"], metrics=metrics))
+    several = trial.state == TrialState.COMPLETE and len(search.objectives) > 1
+    objective = last_objective(trial)
     return TrialRecord(
-        run=run,
+        run=search.name,
         number=trial.number,
         state=trial.state.name,
         reason=trial.user_attrs.get("reason", ""),
-        method=space.method,
-        params=trial_params(trial, space),
-        seed=seed,
-        dim=trial_dimension(trial, space),
-        objective=rungs[-1].objective if rungs else None,
+        method=search.space.method,
+        params=trial_params(trial),
+        seed=search.seed,
+        dim=trial_dimension(trial),
+        objective=objective if math.isfinite(objective) else None,
         rungs=rungs,
+        values=dict(zip(search.objectives, trial.values, strict=True)) if several else {},
         provenance=provenance(),
     )
-
-
-def _line(trial: FrozenTrial, study: optuna.Study, space: SearchSpace) -> str:
-    done = len(finished_trials(study))
-    total = len(study.get_trials(deepcopy=False))
-    dim = trial_dimension(trial, space)
-    if not trial.intermediate_values:
-        return (
-            f"[{done:>3}/{total}] trial {trial.number:<3} d={dim:<4} {trial.state.name:<8} {trial.user_attrs['reason']}"
-        )
-    last = max(trial.intermediate_values)
-    kept = trial.user_attrs[f"rung-{last}"]
-    return (
-        f"[{done:>3}/{total}] trial {trial.number:<3} d={dim:<4} {trial.state.name:<8} after {kept['step']} steps: dev "
-        f"{kept['dev_spearman']:.2f} ({trial.intermediate_values[last]:+.2f} to PCA)"
-    ).replace("[", "\\[", 1)

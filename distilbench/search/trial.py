@@ -78,6 +78,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
     def step(self) -> dict[str, Any]:
         """Train a slice. The result has every rung so far: a report that a killed driver never heard comes again."""
         training = self.training
+        before = len(training.rungs) if training else 0
         try:
             if training is not None:
                 training.advance(SLICE_S)
@@ -87,8 +88,11 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
             self.halt = str(error)
         if training is None or self.halt:
             return {"halt": self.halt, "failed": "", "rungs": [], "done": True}
-        loaded = hasattr(training, "trainer")
+        loaded, new = hasattr(training, "trainer"), training.rungs[before:]
+        shown = {**new[-1].metrics, "objective": new[-1].objective} if new else {}
         return {
+            "loss": training.trainer.mean_loss if loaded else None,
+            **shown,  # flat, for Tune's loggers
             "halt": "",
             "failed": training.failed,
             "rungs": [rung.model_dump() for rung in training.rungs],
@@ -96,6 +100,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
             "step": training.trainer.step if loaded else 0,
             "total_steps": training.trainer.total_steps if loaded else 0,
             "steps_per_second": training.speed,
+            "final": training.done and not training.failed,
             "done": training.done,
         }
 

@@ -39,7 +39,9 @@ class Watchdog:
             faulthandler.dump_traceback_later(self.limit_s, exit=True, file=self._file)
             self._armed_at = now
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.limit_s:
             faulthandler.cancel_dump_traceback_later()
             self._file.close()

@@ -40,7 +40,11 @@ class Trainer:
     """
 
     def __init__(
-        self, method: Learner, seed: int, budget: int, shares: Callable[[int], Sequence[tuple[int, float]]] = lambda _: ()
+        self,
+        method: Learner,
+        seed: int,
+        budget: int,
+        shares: Callable[[int], Sequence[tuple[int, float]]] = lambda _: (),
     ) -> None:
         self.method, self.seed, self.step = method, seed, 0
         self.phases = within_budget(method.phases(), budget)
@@ -99,7 +103,9 @@ class Trainer:
         seed = [self.seed, self.phase, epoch, *([since] if since > begin else [])]
         if self._epoch[0] != seed:
             batches = epoch_batches(examples, phase.batch_size, seed)
-            if examples < phase.examples:  # always the first ones of the same order, so that each share holds the one before
+            if (
+                examples < phase.examples
+            ):  # always the first ones of the same order, so that each share holds the one before
                 batches = np.random.default_rng([self.seed, self.phase]).permutation(phase.examples)[batches]
             self._epoch = (seed, batches)
         return np.asarray(self._epoch[1][position])
@@ -118,11 +124,17 @@ class Trainer:
         self._losses = (self._losses[0] + math.fsum(losses), self._losses[1] + len(losses))
         return float(np.mean(losses)) if losses else math.nan
 
-    def take_loss(self) -> float:
-        """The mean loss since this was last called, NaN without a step; interruptions do not change it."""
+    @property
+    def mean_loss(self) -> float | None:
+        """The mean loss since `take_loss`, interruptions notwithstanding; None without a step."""
         total, count = self._losses
+        return total / count if count else None
+
+    def take_loss(self) -> float:
+        """The mean loss since this was last called, NaN without a step."""
+        mean = self.mean_loss
         self._losses = (0.0, 0)
-        return total / count if count else math.nan
+        return math.nan if mean is None else mean
 
     def _train_step(self) -> float:
         if self.phase != self._phase_of(self.step):

@@ -1,0 +1,100 @@
+"""Confirmation: the best trials of each output dimension are trained again with other seeds, and only then scored on test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState
+
+from distilbench.evaluation.scoring import Candidate
+from distilbench.records import TrialRecord, read_records
+from distilbench.search.budget import Confirmation
+from distilbench.search.jobs import Job
+from distilbench.search.study import best_per_dimension, last_objective, trial_dimension, trial_params, trial_rungs
+from distilbench.search.sweep import Search
+from distilbench.search.trial import trial_folder
+from distilbench.store import write_json
+
+CONFIRMED = "confirmed.json"
+CONFIRMATIONS = "confirmations.jsonl"
+"""Records of the trainings with other seeds."""
+
+
+def chosen_trials(trials: Sequence[FrozenTrial], dimensions: Sequence[int], top: int) -> dict[int, list[FrozenTrial]]:
+    """The `top` complete trials of each dimension by dev objective; where none is complete, the best that was interrupted."""
+    best = best_per_dimension(trials, top)
+    for d in dimensions:
+        if d not in best:
+            open_ones = [
+                t for t in trials if t.state == TrialState.RUNNING and trial_dimension(t) == d and trial_rungs(t)
+            ]
+            if open_ones:
+                best[d] = [max(open_ones, key=last_objective)]
+    return dict(sorted(best.items()))
+
+
+def confirmation_jobs(run: Path, search: Search, chosen: Mapping[int, Sequence[FrozenTrial]]) -> list[Job]:
+    """The first seed of every trial (its own training in the search), then the second of every one, and so on."""
+    confirm: Confirmation = search.space.budget.confirm
+    jobs = []
+    for seed in range(search.seed, search.seed + confirm.seeds):
+        for d, trials in chosen.items():
+            for trial in trials:
+                own, complete = seed == search.seed, trial.state == TrialState.COMPLETE
+                if not own and not complete:
+                    continue  # its settings have not been tried to the end
+                folder = trial_folder(run, trial.number) if own else run / "confirm" / f"{trial.number:05d}-seed{seed}"
+                rungs = trial_rungs(trial)
+                jobs.append(
+                    Job(
+                        Candidate(
+                            search.name,
+                            "student",
+                            search.space.method,
+                            d,
+                            trial_params(trial),
+                            seed,
+                            trial.number,
+                            ""
+                            if complete
+                            else f"trial {trial.number}, interrupted at step {rungs[max(rungs)]['step']}",
+                        ),
+                        search.space.budget,
+                        run.resolve(),
+                        folder.resolve(),
+                        f"students/{_model_name(search, d, trial.number, seed, confirm.top)}",
+                        as_it_is=not complete,
+                        recorded_in="" if own else CONFIRMATIONS,
+                    )
+                )
+    return jobs
+
+
+def _model_name(search: Search, dim: int, trial: int, seed: int, top: int) -> str:
+    name = f"{search.space.method}-d{dim}"
+    if top > 1:
+        name += f"-trial{trial}"
+    return name if seed == search.seed else f"{name}-seed{seed}"
+
+
+def write_confirmed(
+    run: Path, search: Search, chosen: Mapping[int, Sequence[FrozenTrial]]
+) -> dict[int, list[dict[str, Any]]]:
+    """Write and return, per output dimension, the chosen trials with their dev objectives, the highest mean first."""
+    objectives: dict[int, list[float]] = {t.number: [last_objective(t)] for own in chosen.values() for t in own}
+    seeds = range(search.seed, search.seed + search.space.budget.confirm.seeds)
+    for record in read_records(run / CONFIRMATIONS):
+        if isinstance(record, TrialRecord) and record.state == "COMPLETE" and record.seed in seeds:
+            objectives.get(record.number, []).append(record.objective or 0.0)
+    ranked = {
+        d: sorted(
+            ({"trial": t.number, "dev": objectives[t.number], "mean": fmean(objectives[t.number])} for t in own),
+            key=lambda item: -float(item["mean"]),
+        )
+        for d, own in chosen.items()
+    }
+    write_json(run / CONFIRMED, {str(d): own for d, own in ranked.items()})
+    return ranked

@@ -1,0 +1,167 @@
+"""What a search takes over from an earlier one: its results where they mean the same, else its best settings to try first."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from distilbench.errors import InputError
+from distilbench.search.space import SearchSpace
+from distilbench.search.study import (
+    best_per_dimension,
+    finished_trials,
+    open_study,
+    sqlite_url,
+    trial_params,
+    trial_rungs,
+)
+from distilbench.store import bound_config, config_differences, write_json
+
+FILE = "earlier.json"
+SEARCH_KEYS = frozenset(
+    {"parameters", "fixed", "searcher", "budget.stopping", "lag", "enqueue", "earlier", "trials", "confirm", "seed"}
+)
+"""Settings that leave the meaning of a trial's objective as it is."""
+
+
+class Earlier(NamedTuple):
+    """`history`: finished trials as plain dictionaries, for the searcher; `settings`: to be tried first."""
+
+    history: list[dict[str, Any]]
+    settings: list[dict[str, Any]]
+
+
+def study_name(storage: str, run: str) -> str:
+    """The newest study of a run: each change of its space with --extend has begun another."""
+    names = optuna.get_all_study_names(storage)
+    return names[-1] if names else run
+
+
+def latest_study(run: Path) -> optuna.Study:
+    """The study of a run's folder.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not (run / "study.db").exists():
+        raise InputError(f"{run}: no study.db in it; expected the folder of a sweep")
+    storage = sqlite_url(run / "study.db")
+    study = optuna.load_study(study_name=study_name(storage, run.name), storage=storage)
+    return study
+
+
+def keep_earlier(run: Path, earlier: Earlier) -> None:
+    """Keep it in the run: what is suggested depends on it."""
+    write_json(run / FILE, earlier._asdict())
+
+
+def kept_earlier(run: Path) -> Earlier:
+    """What `keep_earlier` has kept; nothing where it has not."""
+    return Earlier(**json.loads((run / FILE).read_text())) if (run / FILE).exists() else Earlier([], [])
+
+
+def take_over(source: Path, config: dict[str, Any], space: SearchSpace) -> Earlier:
+    """What a search with `config` over `space` can take over from the run in `source`.
+
+    Its finished trials, where both measure the same (data, teacher, student, steps, objectives); else, since their values
+    would mean something else, only the settings of the best trial of each output dimension, as far as the space has them.
+
+    Raises:
+        InputError: `source` is no sweep, or of another method.
+    """
+    bound = bound_config(source)
+    if bound is None or "method" not in bound:
+        raise InputError(f"--warm-start {source}: no sweep's config.json in it; expected the folder of a sweep")
+    if bound["method"] != config["method"]:
+        raise InputError(f"--warm-start {source}: a sweep of {bound['method']}; expected one of {config['method']}")
+    trials = finished_trials(latest_study(source))
+    differing = {key for key, _ in config_differences(bound, config)} - SEARCH_KEYS
+    if differing:
+        best = [own[0] for own in best_per_dimension(trials).values()]
+        return Earlier([], [s for s in (fitting(trial_params(t), space) for t in best) if s])
+    history = []
+    for trial in trials:
+        kept = {str(rung): v["objective"] for rung, v in trial_rungs(trial).items() if not v.get("collapsed")}
+        params = fitting(trial_params(trial), space)
+        history.append({"params": params, "state": trial.state.name, "values": trial.values, "rungs": kept})
+    return Earlier(history, [])
+
+
+def fitting(params: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
+    """Those of a trial's parameters that the space searches and can have with these values."""
+    found = {}
+    for name in space.parameters:
+        if name in params and space.parameters[name].active({**space.fixed, **params}):
+            distribution = space.distribution(name)
+            try:
+                inside = distribution._contains(distribution.to_internal_repr(params[name]))
+            except (ValueError, TypeError):
+                inside = False
+            if inside:
+                found[name] = params[name]
+    return found
+
+
+def as_frozen(history: Sequence[dict[str, Any]], space: SearchSpace, objectives: int) -> list[FrozenTrial]:
+    """Kept trials as Optuna's, for a sampler to learn from."""
+    return [
+        optuna.trial.create_trial(
+            state=TrialState[item["state"]],
+            values=item["values"] if item["state"] == "COMPLETE" else None,
+            params=item["params"],
+            distributions={name: space.distribution(name) for name in item["params"]},
+            intermediate_values={
+                int(rung): math.nan if value is None else value for rung, value in item["rungs"].items()
+            }
+            if objectives == 1
+            else {},
+        )
+        for item in history
+    ]
+
+
+def carry_over(run: Path, space: SearchSpace, directions: Sequence[str]) -> None:
+    """After a change of the space: a new study in the run, with every trial of the one before it under its number.
+
+    A parameter that the new space does not have, or not with that value, is left out of the searcher's view of a trial.
+    """
+    before = latest_study(run)
+    begun = before.get_trials(deepcopy=False)
+    generation = len(optuna.get_all_study_names(sqlite_url(run / "study.db")))
+    after = open_study(sqlite_url(run / "study.db"), f"{run.name}, extended {generation}", directions)
+    for name, value in before.user_attrs.items():
+        after.set_user_attr(name, value)
+    for trial in begun:
+        params = fitting(trial_params(trial), space)
+        after.add_trial(
+            optuna.trial.create_trial(
+                state=trial.state,
+                values=trial.values,
+                params=params,
+                distributions={name: space.distribution(name) for name in params},
+                user_attrs=trial.user_attrs,
+                intermediate_values=trial.intermediate_values,
+            )
+        )
+
+
+def set_aside(run: Path, space: SearchSpace) -> Path:
+    """After a change of data or metric: what is in the run goes to `before-N`, its best settings are tried first.
+
+    Returns the folder that it went to.
+    """
+    best = [own[0] for own in best_per_dimension(finished_trials(latest_study(run))).values()]
+    settings = [s for s in (fitting(trial_params(t), space) for t in best) if s]
+    aside = run / f"before-{1 + len(list(run.glob('before-*')))}"
+    aside.mkdir()
+    for path in list(run.iterdir()):
+        if not path.name.startswith("before-"):
+            path.rename(aside / path.name)
+    keep_earlier(run, Earlier([], settings))
+    return aside

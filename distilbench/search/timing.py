@@ -1,0 +1,84 @@
+"""A time budget: when the search has to end so that confirmation and scoring still fit."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from distilbench.records import TrialRecord
+
+MOST_RESERVED = 0.5
+"""Of the time that is left when the search begins, for what comes after it: the search has at least the rest."""
+MARGIN = 1.5
+"""Of the estimates: exporting and embedding a student is not in them."""
+
+
+class Clock:
+    """The time of one sweep. It watches the search: a complete trial's time is the estimate of a confirmation's."""
+
+    def __init__(self, budget_s: float | None, began: float | None = None) -> None:
+        self.began = time.time() if began is None else began
+        self.end = math.inf if budget_s is None else self.began + budget_s
+        self.row_s = 0.0
+        self.training_s = 0.0
+
+    def part(self, parts: int) -> Clock:
+        """The clock of the next of so many methods: an equal share of the time that is left."""
+        now = time.time()
+        return Clock(None if math.isinf(self.end) else max(1.0, self.end - now) / parts, now)
+
+    @contextmanager
+    def scoring(self, rows: int) -> Iterator[None]:
+        """Time the scoring of so many encoders."""
+        began = time.time()
+        yield
+        self.row_s = (time.time() - began) / rows
+
+    def search_end(self, rows: int, trainings: float = 0.0) -> float:
+        """When a search has to end (seconds since the epoch) before so many encoders are scored, so many trained in turn."""
+        if math.isinf(self.end):
+            return math.inf
+        reserve = MARGIN * (rows * self.row_s + trainings * self.training_s)
+        return self.end - min(reserve, MOST_RESERVED * (self.end - self.began))
+
+    def training_end(self, rows: int) -> float:
+        """When confirming trainings have to end before so many encoders are scored."""
+        return self.search_end(rows)
+
+    def started(self, number: int, params: dict[str, Any]) -> None:
+        """Nothing to note."""
+
+    def progressed(self, number: int, result: dict[str, Any]) -> None:
+        """Nothing to note."""
+
+    def finished(self, record: TrialRecord) -> None:
+        """Note how long a complete trial took."""
+        if record.state == "COMPLETE":
+            spent = math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in record.rungs)
+            self.training_s = max(self.training_s, spent)
+
+    def stage(self, name: str) -> None:
+        """Nothing to note."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def seconds(text: str) -> float:
+    """Seconds of a duration such as "90s", "30m", "2h" or "1h30m".
+
+    Raises:
+        ValueError: it is none, or nothing.
+    """
+    units, total, number = {"h": 3600.0, "m": 60.0, "s": 1.0}, 0.0, ""
+    for character in text.strip().lower():
+        if character in units and number:
+            total, number = total + float(number) * units[character], ""
+        else:
+            number += character
+    if number or total <= 0 or math.isinf(total):
+        raise ValueError(text)
+    return total

@@ -1,0 +1,395 @@
+"""Sweeps: search, confirm, score, publish; one method's run, or one for each of several methods under one leaderboard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from distilbench.config import SweepSettings
+from distilbench.data.corpus import Corpus
+from distilbench.errors import InputError
+from distilbench.methods import get_method, method_names
+from distilbench.pipeline import check_encoders, one_writer, publish, run_config, run_name, searched, space_path
+from distilbench.prepare.prepared import load_prepared
+from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.runs import read_runs
+from distilbench.search import earlier
+from distilbench.search.cluster import TrialResources, ray_cluster, trial_resources, wait_for_idle
+from distilbench.search.confirm import chosen_trials, confirmation_jobs, write_confirmed
+from distilbench.search.objectives import directions
+from distilbench.search.samplers import make_sampler
+from distilbench.search.space import SearchSpace, check_setting, read_yaml
+from distilbench.search.study import finished_trials, open_study, sqlite_url, starts_for
+from distilbench.search.sweep import Search, discard_checkpoints, run_trials
+from distilbench.search.timing import Clock
+from distilbench.search.watchers import SweepPlan, Watcher
+from distilbench.store import bound_config, claim_folder, config_differences
+
+if TYPE_CHECKING:
+    from distilbench.evaluation.leaderboard import Leaderboard
+
+GROWS = frozenset({"trials", "confirm"})
+"""Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
+LAG = 8
+"""Trials that may be under way when the next is suggested, at least: the same on a small machine as on a larger one."""
+
+
+@dataclass
+class Member:
+    """One method's run in a sweep."""
+
+    space: SearchSpace
+    corpus: Corpus
+    run: Path
+    name: str
+    given: list[dict[str, Any]] = field(default_factory=list)
+    """The user's settings that are tried first."""
+    notes: list[str] = field(default_factory=list)
+    scores: list[ScoreRecord] = field(default_factory=list)
+
+
+def sweep(settings: SweepSettings, console: Console) -> Path:
+    """Run or continue a sweep; the path of its leaderboard.
+
+    Raises:
+        InputError: bad input, found before anything is written; or storage is gone, and the same command goes on later.
+    """
+    clock = Clock(settings.time_budget)
+    members, run = _members(settings, console)
+    with one_writer(run):
+        for member in members:
+            _claim(settings, member, console)
+        with ray_cluster(settings.address, settings.cpus, settings.dashboard):
+            for number, member in enumerate(members):
+                if len(members) > 1:
+                    console.print(f"\n{member.space.method} ({number + 1} of {len(members)})")
+                _Sweep(settings, member, clock.part(len(members) - number), console).carry_out()
+        return _publish(settings, members, run)
+
+
+def _members(settings: SweepSettings, console: Console) -> tuple[list[Member], Path]:
+    """The methods' spaces and corpora, and the folder of the whole."""
+    every = not settings.methods
+    names = list(settings.methods) or [name for name in method_names() if _has_space(name)]
+    if settings.space is not None and len(names) > 1:
+        raise InputError(f"--space {settings.space}: it is of one method; expected one --method with it")
+    found: list[tuple[SearchSpace, Corpus]] = []
+    for name in names:
+        try:
+            check_encoders(settings, trains_encoder=get_method(name).trains_encoder)
+            found.append(searched(settings, name, settings.space, console))
+        except InputError as error:
+            if not every:
+                raise
+            console.print(f"{name} is left out: {error}", markup=False)
+    if not found:
+        raise InputError("--method all: none of the methods can be swept on these data")
+    several = every or len(names) > 1
+    kind = "all" if every else "+".join(names)
+    name = run_name(settings, kind, found[0][1])
+    shares = _shares(settings, [space for space, _ in found])
+    members = []
+    for (space, corpus), trials in zip(found, shares, strict=True):
+        chosen = _chosen(settings, space, trials)
+        folder = settings.runs / name / space.method if several else settings.runs / name
+        member = Member(chosen, corpus, folder, f"{name}/{space.method}" if several else name)
+        member.given = _given(settings, chosen)
+        members.append(member)
+    return members, settings.runs / name
+
+
+def _has_space(method: str) -> bool:
+    try:
+        return bool(space_path(method, None))
+    except InputError:
+        return False
+
+
+def _shares(settings: SweepSettings, spaces: Sequence[SearchSpace]) -> list[int]:
+    """Trials of each method: its space's number, or an equal share of --trials, the first ones taking what is left over."""
+    if settings.trials is None:
+        return [space.budget.trials for space in spaces]
+    if settings.trials < len(spaces):
+        raise InputError(f"--trials {settings.trials}: expected at least one for each of {len(spaces)} methods")
+    each, over = divmod(settings.trials, len(spaces))
+    return [each + (number < over) for number in range(len(spaces))]
+
+
+def _chosen(settings: SweepSettings, space: SearchSpace, trials: int) -> SearchSpace:
+    """The space with what the command says instead of it."""
+    confirm = {"top": settings.top, "seeds": settings.confirm_seeds}
+    confirmation = space.budget.confirm.model_copy(update={k: v for k, v in confirm.items() if v is not None})
+    budget = {"trials": trials, "stopping": settings.stopping or space.budget.stopping, "confirm": confirmation}
+    chosen = space.model_copy(
+        update={"searcher": settings.searcher or space.searcher, "budget": space.budget.model_copy(update=budget)}
+    )
+    make_sampler(chosen.searcher, settings.seed, trials, len(settings.objectives))  # refuses what it cannot do
+    return chosen
+
+
+def _given(settings: SweepSettings, space: SearchSpace) -> list[dict[str, Any]]:
+    if settings.enqueue is None:
+        return []
+    given = read_yaml(settings.enqueue)
+    if not isinstance(given, list):
+        raise InputError(f"{settings.enqueue}: expected a list of settings, such as - {{lr: 0.001}}")
+    fields = {f.alias or n: f for n, f in get_method(space.method).params_type.model_fields.items()}
+    for number, setting in enumerate(given, start=1):
+        check_setting(settings.enqueue, f"setting {number}", setting, space.parameters, fields)
+    return given
+
+
+def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
+    """What the numbers of a sweep depend on."""
+    space = member.space
+    budget = space.budget.model_dump(mode="json")
+    return {
+        **run_config(settings, member.corpus),
+        "method": space.method,
+        "searcher": space.searcher,
+        "objectives": list(settings.objectives),
+        "parameters": {n: r.model_dump(mode="json", exclude_none=True) for n, r in space.parameters.items()},
+        "fixed": space.fixed,
+        "enqueue": [*space.enqueue, *member.given],
+        **{f"budget.{k}": v for k, v in budget.items() if k not in ("trials", "confirm")},
+        "trials": space.budget.trials,
+        "confirm": budget["confirm"],
+        "earlier": str(settings.warm_start) if settings.warm_start else None,
+    }
+
+
+def _claim(settings: SweepSettings, member: Member, console: Console) -> None:
+    """Bind the run's folder to these settings; with --extend, also where it was bound to others."""
+    config, run = sweep_config(settings, member), member.run
+    bound = bound_config(run)
+    if settings.extend and bound is not None:
+        differing = {key for key, _ in config_differences(bound, config)} - GROWS
+        if differing and differing <= earlier.SEARCH_KEYS - {"seed"}:
+            earlier.carry_over(run, member.space, directions(settings.objectives))
+            console.print(f"{run}: the search goes on with its trials, in the new space", markup=False)
+        elif differing:
+            aside = earlier.set_aside(run, member.space)
+            console.print(
+                f"{run}: another metric or other data ({', '.join(sorted(differing))}), so its values do not compare: they "
+                f"are in {aside.name}, and its best settings are tried first",
+                markup=False,
+            )
+        (run / "config.json").unlink(missing_ok=True)
+        kept = {**config, "earlier": bound.get("earlier") if differing <= earlier.SEARCH_KEYS else config["earlier"]}
+        claim_folder_anew(run, kept)
+    elif settings.warm_start is not None and bound is None:
+        source = settings.warm_start
+        source = source / member.space.method if (source / member.space.method).is_dir() else source
+        found = earlier.take_over(source, config, member.space)
+        claim_folder(run, config, may_change=GROWS)
+        earlier.keep_earlier(run, found)
+        what = f"{len(found.history)} trials of {source} are known to the searcher"
+        if found.settings:
+            what = f"{source} measured something else, so {len(found.settings)} of its settings are tried first"
+        console.print(what, markup=False)
+    else:
+        hint = ", or continue them as they are with --extend"
+        claim_folder(run, config, may_change=GROWS, hint=hint)
+
+
+def claim_folder_anew(run: Path, config: dict[str, Any]) -> None:
+    """Bind a folder that is not empty and whose earlier binding was taken away."""
+    from distilbench.store import write_json
+
+    write_json(run / "config.json", config)
+
+
+class _Sweep:
+    """One method's run, from preparation to its scores."""
+
+    def __init__(self, settings: SweepSettings, member: Member, clock: Clock, console: Console) -> None:
+        self.settings, self.member, self.clock, self.console = settings, member, clock, console
+        self.run, self.space = member.run, member.space
+
+    def carry_out(self) -> None:
+        """Every stage; leaves the member's scores and notes."""
+        from distilbench.evaluation.leaderboard import Leaderboard
+
+        settings, member, run, space = self.settings, self.member, self.run, self.space
+        method = get_method(space.method)
+        made = prepare_corpus(settings, member.corpus, Wanted.by([(method, space.possible)]), self.console)
+        member.corpus = made.corpus
+        prepared = run / "prepared"
+        made.save(prepared, settings)
+        ready = load_prepared(prepared.resolve())
+        resources = trial_resources(settings.share)
+        board = Leaderboard(run, member.name, ready, made.corpus, settings.quantisations, self.console)
+        with self.clock.scoring(rows=1 + 2 * len(space.dimensions)):
+            member.scores += board.references(space.dimensions, settings.seed, made.scores)
+        teacher_ms = None
+        if "latency" in settings.objectives:
+            from distilbench.evaluation.latency import teacher_latency
+
+            teacher_ms = teacher_latency(ready, made.corpus.sentences)
+        search = self.search(resources)
+        self.console.print(f"{search.wanted} trials by {space.searcher}; {resources.explanation}; {self._how(search)}")
+        watchers = self._watchers(search, resources)
+        try:
+            self._search(search, resources, watchers, teacher_ms)
+            self._confirm(search, resources, watchers, board, prepared)
+        finally:
+            for watcher in watchers:
+                watcher.close()
+
+    def _how(self, search: Search) -> str:
+        stopping = {"asha": "ASHA", "median": "median stopping", "none": "no early stopping"}[
+            self.space.budget.stopping
+        ]
+        apart = f"suggested {search.lag} apart" if search.lag else "suggested from all that is known"
+        return f"{stopping}, {apart}"
+
+    def search(self, resources: TrialResources) -> Search:
+        """The plan of the search; the study is made, or opened."""
+        settings, space, run = self.settings, self.space, self.run
+        storage = sqlite_url(run / "study.db")
+        self.study = open_study(storage, earlier.study_name(storage, run.name), directions(settings.objectives))
+        known = self.study.user_attrs.get("lag")
+        lag = settings.lag if settings.lag is not None else max(LAG, resources.concurrency)
+        if known is None:
+            self.study.set_user_attr("lag", lag)
+        elif settings.lag not in (None, known):
+            raise InputError(
+                f"--lag {settings.lag}: {run} was begun with {known}; expected the same, or another --name"
+            )
+        else:
+            lag = int(known)
+        kept = earlier.kept_earlier(run)
+        starts = starts_for(
+            space,
+            space.budget.trials,
+            settings.seed,
+            [*self.member.given, *kept.settings],
+            share_dimensions=len(settings.objectives) == 1,
+        )
+        wanted = min(space.budget.trials, len(starts)) if space.searcher == "grid" else space.budget.trials
+        history = earlier.as_frozen(kept.history, space, len(settings.objectives))
+        return Search(self.member.name, space, settings.objectives, wanted, starts, lag, settings.seed, history)
+
+    def _watchers(self, search: Search, resources: TrialResources) -> list[Watcher]:
+        from distilbench.search.live import on_console
+        from distilbench.search.metrics import RayMetrics
+        from distilbench.search.progress_file import ProgressFile
+
+        trials = [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
+        end = self.clock.search_end(0)
+        plan = SweepPlan(
+            run=self.run,
+            method=self.space.method,
+            trials=search.wanted,
+            resources=resources.explanation,
+            deadline=end if math.isfinite(end) else None,
+            earlier=tuple(trials),
+        )
+        return [on_console(plan, self.console), ProgressFile(plan), RayMetrics(plan)]
+
+    def _search(
+        self, search: Search, resources: TrialResources, watchers: Sequence[Watcher], teacher_ms: float | None
+    ) -> None:
+        settings, confirm = self.settings, self.space.budget.confirm
+        self._stage(watchers, "search")
+        rows = len(self.space.dimensions) * confirm.top * confirm.seeds
+        trainings = len(self.space.dimensions) * confirm.top * (confirm.seeds - 1)
+
+        def deadline() -> float:
+            return self.clock.search_end(rows, trainings / resources.concurrency)
+
+        callbacks: list[Any] = []
+        if settings.mlflow or settings.wandb:
+            from distilbench.search.loggers import callbacks as make_callbacks
+
+            callbacks = make_callbacks(settings.mlflow, settings.wandb, self.member.name)
+        run_trials(
+            self.run,
+            self.run / "prepared",
+            self.study,
+            search,
+            resources,
+            [*watchers, self.clock],
+            deadline=deadline,
+            teacher_ms=teacher_ms,
+            callbacks=callbacks,
+        )
+
+    def _confirm(
+        self,
+        search: Search,
+        resources: TrialResources,
+        watchers: Sequence[Watcher],
+        board: Leaderboard,
+        prepared: Path,
+    ) -> None:
+        space, member, trials = self.space, self.member, self.study.get_trials(deepcopy=False)
+        ended = len(finished_trials(self.study))
+        if ended < search.wanted:
+            member.notes.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
+        chosen = chosen_trials(trials, space.dimensions, space.budget.confirm.top)
+        if not chosen:
+            reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})
+            why = "; ".join(reasons[:3]) or "time was over"
+            if not member.scores or not math.isfinite(self.clock.end):
+                raise InputError(f"{self.run}: none of {len(trials)} trials was completed: {why}")
+            member.notes.append(f"{search.name}: no student, since none of {len(trials)} trials got far enough: {why}.")
+            return
+        self._stage(watchers, "confirm")
+        wait_for_idle(resources)
+        jobs = confirmation_jobs(self.run, search, chosen)
+
+        def on_record(record: TrialRecord) -> None:
+            for watcher in watchers:
+                watcher.finished(record)
+
+        found = board.students(
+            jobs,
+            prepared.resolve(),
+            resources,
+            train_until=self.clock.training_end(len(jobs)),
+            score_until=self.clock.end,
+            on_record=on_record,
+            on_scoring=lambda: self._stage(watchers, "score"),
+        )
+        member.scores += found.records
+        for outcome in found.failed:
+            candidate = outcome.job.candidate
+            member.notes.append(
+                f"{search.name}: trial {candidate.trial} failed with seed {candidate.seed}: {outcome.failed}."
+            )
+        if found.unfinished:
+            member.notes.append(
+                f"{search.name}: time was over for {len(found.unfinished)} of {len(jobs)} confirmations."
+            )
+        missing = [d for d in space.dimensions if d not in chosen]
+        if missing:
+            member.notes.append(
+                f"{search.name}: no trial of output dimension {', '.join(map(str, missing))} was completed."
+            )
+        for note in member.notes:
+            self.console.print(note, markup=False)
+        write_confirmed(self.run, search, chosen)
+        discard_checkpoints(self.run, keep={t.number for own in chosen.values() for t in own} | set(_open(trials)))
+        self._stage(watchers, "done")
+
+    def _stage(self, watchers: Sequence[Watcher], name: str) -> None:
+        for watcher in watchers:
+            watcher.stage(name)
+
+
+def _open(trials: Sequence[Any]) -> list[int]:
+    return [t.number for t in trials if not t.state.is_finished()]
+
+
+def _publish(settings: SweepSettings, members: Sequence[Member], run: Path) -> Path:
+    first = members[0]
+    records = read_runs([member.run for member in members])
+    notes = list(dict.fromkeys(note for member in members for note in member.notes))
+    return publish(settings, first.corpus, run, records, notes, folders=[member.run for member in members])
