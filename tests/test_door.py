@@ -33,7 +33,8 @@ def python(*arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[s
         (["platform.compare", "--help"], ["file", "--row", "--seeds", "--quantise"]),
         (["platform.report", "--help"], ["--out"]),
         (["platform.prepare", "--help"], ["--augment", "--min-cosine", "--text", "--store"]),
-        (["distilbench", "--help"], ["prepare", "sweep", "compare", "report"]),
+        (["platform.status", "--help"], ["run", "--watch", "--json"]),
+        (["distilbench", "--help"], ["prepare", "sweep", "compare", "report", "status"]),
     ],
 )
 def test_help(arguments: list[str], wanted: list[str]) -> None:
@@ -47,6 +48,7 @@ def test_help(arguments: list[str], wanted: list[str]) -> None:
     ("arguments", "wanted"),
     [
         (["sweep", "--method", "nope"], "error: --method nope: unknown method; expected one of "),
+        (["status", "nowhere"], "error: nowhere: no such folder; expected that of a run, such as runs/NAME"),
         (["compare", "nowhere.yaml"], "error: nowhere.yaml: cannot be read: No such file or directory"),
     ],
 )
