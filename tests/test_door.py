@@ -34,7 +34,8 @@ def python(*arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[s
         (["platform.report", "--help"], ["--out"]),
         (["platform.best", "--help"], ["--bytes", "--latency", "--dim", "--json"]),
         (["platform.prepare", "--help"], ["--augment", "--min-cosine", "--text", "--store"]),
-        (["distilbench", "--help"], ["prepare", "sweep", "compare", "report", "best"]),
+        (["platform.status", "--help"], ["run", "--watch", "--json"]),
+        (["distilbench", "--help"], ["prepare", "sweep", "compare", "report", "best", "status"]),
     ],
 )
 def test_help(arguments: list[str], wanted: list[str]) -> None:
@@ -48,6 +49,7 @@ def test_help(arguments: list[str], wanted: list[str]) -> None:
     ("arguments", "wanted"),
     [
         (["sweep", "--method", "nope"], "error: --method nope: unknown method; expected one of "),
+        (["status", "nowhere"], "error: nowhere: no such folder; expected that of a run, such as runs/NAME"),
         (["compare", "nowhere.yaml"], "error: nowhere.yaml: cannot be read: No such file or directory"),
     ],
 )

@@ -8,6 +8,7 @@ it reported at which optimiser step, and how it really ended. A continued sweep 
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import time
 from typing import Any
@@ -16,9 +17,17 @@ from distilbench.errors import InputError
 from distilbench.search.tally import finite
 
 TUNES_OWN = frozenset(
-    {"time_this_iter_s", "time_total_s", "time_since_restore", "iterations_since_restore", "timestamp", "pid"}
+    {
+        "time_this_iter_s",
+        "time_total_s",
+        "time_since_restore",
+        "iterations_since_restore",
+        "timestamp",
+        "pid",
+        "training_iteration",
+    }
 )
-"""Numbers that Tune adds to each result, beside `training_iteration`."""
+"""Numbers that Tune adds to each result."""
 MLFLOW_BATCH = 100
 """Parameters that MLflow takes at once."""
 
@@ -69,7 +78,6 @@ def ending(result: dict[str, Any], failed: bool) -> str:
 
 def _mlflow_callback(uri: str, run_name: str) -> Any:
     from mlflow.entities import Metric, Param
-    from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
     from ray.air.integrations.mlflow import MLflowLoggerCallback
 
@@ -94,11 +102,13 @@ def _mlflow_callback(uri: str, run_name: str) -> Any:
 
         def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
             now, step = int(time.time() * 1000), int(result.get("step", iteration))
-            found = [Metric(k, v, now, step) for k, v in numbers(result).items() if k != "training_iteration"]
+            found = [Metric(k, v, now, step) for k, v in numbers(result).items()]
             if found:
                 self.mlflow_util._get_client().log_batch(self._trial_runs[trial], metrics=found)
 
         def log_trial_end(self, trial: Any, failed: bool = False) -> None:
+            if trial not in self._trial_runs:  # it could not start
+                return
             client, run_id = self.mlflow_util._get_client(), self._trial_runs[trial]
             last = trial.last_result or {}
             state = ending(last, failed)
@@ -109,8 +119,8 @@ def _mlflow_callback(uri: str, run_name: str) -> Any:
 
     try:
         MlflowClient(tracking_uri=uri).search_experiments(max_results=1)
-    except MlflowException as error:
-        said = str(error).splitlines()[0].split(". ")[0]
+    except Exception as error:  # MLflow's own, the database's, the file system's, a driver that is missing
+        said = (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0]
         raise InputError(f"--mlflow {uri}: {said}; expected such as sqlite:///mlflow.db or http://HOST:5000") from None
     return Trials(tracking_uri=uri, experiment_name=run_name)
 
@@ -128,13 +138,19 @@ def _wandb_callback(project: str, run_name: str) -> Any:
                 "name": f"{run_name} trial {number}",
                 "resume": "allow",
                 "config": hyperparameters(trial.config),
+                # Else below /tmp/ray, where `wandb sync` of an offline run would have to look for it.
+                "dir": trial.config["run"],
+                "mode": os.environ.get("WANDB_MODE"),  # a worker of Ray has the environment of Ray's start
             }
             super()._start_logging_actor(trial, exclude_results, **kwargs)
 
         def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
-            super().log_trial_result(iteration, trial, numbers(result))
+            order = {"training_iteration": int(result["training_iteration"])}  # W&B's own step, which is an int
+            super().log_trial_result(iteration, trial, {**numbers(result), **order})
 
         def log_trial_end(self, trial: Any, failed: bool = False) -> None:
+            if trial not in self._trial_queues:  # it could not start
+                return
             last = trial.last_result or {}
             said = {"state": ending(last, failed), "reason": str(last.get("failed") or "")}
             self._trial_queues[trial].put((_QueueItem.RESULT, {"config": said}))

@@ -59,30 +59,31 @@ class RayMetrics:
     def started(self, number: int, params: dict[str, Any]) -> None:
         """Count it."""
         self.tally.started(number, params)
-        self._set()
+        self._note()
 
     def progressed(self, number: int, result: dict[str, Any]) -> None:
-        """Set the trial's gauges."""
+        """Note how far it is."""
         self.tally.progressed(number, result)
-        self._set()
+        self._note()
 
     def finished(self, record: TrialRecord) -> None:
         """Count it."""
         self.tally.finished(record)
-        self._set()
+        self._note()
 
     def stage(self, name: str) -> None:
-        """Set the stage."""
+        """Set the stage, at once."""
         self.tally.stage(name)
-        self._set()
+        self._note()
+        self._publish()
 
     def close(self) -> None:
         """Let the gauges go."""
         self.closed.set()
 
-    def _set(self) -> None:
-        self.values = sweep_values(self.tally) if self.gauges else []  # a new list: the thread may be reading the old
-        self._publish()
+    def _note(self) -> None:
+        if self.gauges:
+            self.values = sweep_values(self.tally)  # a new list: the thread may be reading the old
 
     def _repeat(self) -> None:
         while not self.closed.wait(EVERY_S):
@@ -91,7 +92,7 @@ class RayMetrics:
     def _publish(self) -> None:
         import ray
 
-        if ray.is_initialized():
+        if self.gauges and ray.is_initialized():
             for value in self.values:
                 self.gauges[value.name].set(value.value, tags=value.tags)
 

@@ -1,8 +1,8 @@
 """Suggestions that do not depend on how many trials run at once, nor on interruptions.
 
 Optuna's sampler sees a study in memory, in which trials are asked for and told in the order of their numbers: before trial n
-is asked for, the trials up to n - lag are told, and no other. So any number of workers up to `lag` gets the same trials, and an
-interrupted search repeats the same asks and tells, then goes on as if nothing had been.
+is asked for, the trials up to n - lag are told, and no other. So any number of workers up to `lag` gets the same trials, and
+an interrupted search repeats the same asks and tells, then goes on as if nothing had been.
 """
 
 from __future__ import annotations
