@@ -48,9 +48,10 @@ from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import Wanted, prepare_corpus
 from distilbench.records import TrialRecord, read_records
-from distilbench.search.cluster import ray_cluster, trial_resources
+from distilbench.search.cluster import TrialShare, ray_cluster, trial_resources
+from distilbench.search.dev import dev_report
+from distilbench.search.rung_training import build_method
 from distilbench.search.space import SearchSpace, load_space
-from distilbench.search.trial import build_method, dev_report
 from distilbench.training.loop import Trainer
 
 CPUS = 2
@@ -76,13 +77,24 @@ class Searched(NamedTuple):
 
 def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], list[float]]:
     """The search stage alone: each trial's end and seconds of training, in the order in which they ended."""
-    from distilbench.search.study import open_study, queue_trials, sqlite_url
-    from distilbench.search.sweep import run_trials
+    from distilbench.search.live import on_console
+    from distilbench.search.metrics import RayMetrics
+    from distilbench.search.progress_file import ProgressFile
+    from distilbench.search.study import open_study, sqlite_url, starts_for
+    from distilbench.search.sweep import Search, run_trials
+    from distilbench.search.watchers import SweepPlan
 
-    study = open_study(sqlite_url(run / "study.db"), run.name, task.seed)
-    queue_trials(study, task.space, task.space.budget.trials)
-    resources = replace(trial_resources(None), concurrency=concurrency)
-    run_trials(run, task.prepared, study, task.space, task.seed, resources, Console(file=io.StringIO()))
+    study, trials = open_study(sqlite_url(run / "study.db"), run.name), task.space.budget.trials
+    starts = starts_for(task.space, trials, task.seed)
+    search = Search(run.name, task.space, ("quality",), trials, starts, max(8, concurrency), task.seed)
+    plan = SweepPlan(run, task.space.method, trials)
+    watchers = [on_console(plan, Console(file=io.StringIO())), ProgressFile(plan), RayMetrics(plan)]
+    resources = replace(trial_resources(TrialShare()), concurrency=concurrency)
+    try:
+        run_trials(run, task.prepared, study, search, resources, watchers)
+    finally:
+        for watcher in watchers:
+            watcher.close()
     ends = sorted(t.datetime_complete.timestamp() for t in study.trials if t.datetime_complete)
     records = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
     return ends, [sum(rung.metrics["rung_seconds"] or 0.0 for rung in r.rungs) for r in records]
@@ -311,7 +323,7 @@ def prepared_task(chosen: argparse.Namespace, folder: Path) -> Task:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     method, teacher = get_method(chosen.method), EncoderSpec(chosen.teacher)
     settings = SweepSettings(
-        method=chosen.method, teacher=teacher, corpus_size=chosen.corpus_size, store=chosen.store, seed=chosen.seed
+        methods=(chosen.method,), teacher=teacher, corpus_size=chosen.corpus_size, store=chosen.store, seed=chosen.seed
     )
     native = method.native_dim(settings.teacher, settings.student)
     space = load_space(SPACES / f"{chosen.method}.yaml", chosen.method, method.params_type, native)

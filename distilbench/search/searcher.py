@@ -52,6 +52,8 @@ class _Live:
     rungs: dict[int, dict[str, Any]] = field(default_factory=dict)
     stored: int = 0
     """The last rung that the study has."""
+    step: int = 0
+    """The last step that was heard of, those included that were trained before a verdict came."""
     failed: str = ""
     ended: bool = False
     """Whether its training is over; what is left is a verdict on its rungs."""
@@ -169,6 +171,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     def _take(self, own: _Live, result: dict[str, Any]) -> None:
         """Note the rungs that are new, and settle whatever they settle."""
+        own.step = max(own.step, int(result.get("step", 0)))
         if result.get("halt"):
             self.halted, own.left = self.halted or str(result["halt"]), True
             return
@@ -223,6 +226,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             values = [self.values(own)[name] for name in self.objectives]
 
         def tell() -> FrozenTrial:
+            own.trial.set_user_attr(STEPS, own.step)
             own.trial.set_user_attr("reason", reason)
             return self.study.tell(own.trial, values, state, skip_if_finished=True)
 

@@ -17,6 +17,8 @@ from distilbench.search.space import SearchSpace
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 PARAMS = "params"
 """User attribute of a trial: all its hyper-parameters, those that are not searched included."""
+STEPS = "steps"
+"""User attribute: the optimiser steps that it was trained, also those after a rung at which it was stopped afterwards."""
 
 
 def open_study(storage: str, name: str, directions: Sequence[str] = ("maximize",)) -> optuna.Study:
