@@ -22,7 +22,7 @@ from distilbench.search.objectives import QUALITY
 from distilbench.search.patience import StorageGone, patiently
 from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import Verdicts, stopping_reason, stopping_rule
-from distilbench.search.study import begin_trial, rung_key, trial_dimension, trial_params, trial_rungs
+from distilbench.search.study import STEPS, begin_trial, rung_key, trial_dimension, trial_params, trial_rungs
 from distilbench.search.suggestions import Suggestions
 from distilbench.store import write_json
 
