@@ -62,6 +62,8 @@ class _Live:
     rungs: dict[int, dict[str, Any]] = field(default_factory=dict)
     stored: int = 0
     """The last rung that the study has."""
+    reported: set[int] = field(default_factory=set)
+    """The rungs whose value Optuna has, which takes it once."""
     last: int | None = None
     """Its last rung, once it is there."""
     failed: str = ""
@@ -137,7 +139,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         for rung, kept in rungs.items():
             if not _collapsed(kept):
                 self.verdicts.report(trial.number, rung, _value(kept))
-        own.last = trial.user_attrs.get(LAST)
+        own.reported, own.last = set(trial.intermediate_values), trial.user_attrs.get(LAST)
         if own.last is not None:
             self.verdicts.finish(trial.number, own.last)
         self.unsettled[trial.number] = own
@@ -240,8 +242,9 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             kept = own.rungs[rung]
 
             def write(rung: int = rung, kept: dict[str, Any] = kept) -> bool:
-                if len(self.objectives) == 1 and not _collapsed(kept):
+                if len(self.objectives) == 1 and not _collapsed(kept) and rung not in own.reported:
                     own.trial.report(_value(kept), rung)
+                    own.reported.add(rung)
                 if rung == own.last:
                     own.trial.set_user_attr(LAST, rung)
                 own.trial.set_user_attr(rung_key(rung), kept)  # after all else that belongs to the rung

@@ -98,7 +98,7 @@ class Verdicts:
         self._runners[number].values.setdefault(rung, value)
 
     def finish(self, number: int, rung: int) -> None:
-        """It has reported its last rung."""
+        """It has reported its last rung; to be said before that is settled, as a trial is not stopped there."""
         self._runners[number].last = rung
 
     def fail(self, number: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import event
 
 from distilbench.methods.mcr2 import Params
 from distilbench.search.objectives import directions
@@ -35,7 +36,9 @@ fixed: {batch_size: 16, lambda: 1}
 CHOICES = YAML.replace("{low: 0.0001, high: 0.01, log: true, paper: 0.001}", "{choices: [0.001, 0.01]}").replace(
     "  clusters: {low: 2, high: 30}\n", "  clusters: {choices: [2, 4, 8]}\n"
 )
-CHOICES = CHOICES.replace("{low: 0.001, high: 0.1, log: true, when: {pairs: noise}}", "{choices: [0.01], when: {pairs: noise}}")
+CHOICES = CHOICES.replace(
+    "{low: 0.001, high: 0.1, log: true, when: {pairs: noise}}", "{choices: [0.01], when: {pairs: noise}}"
+)
 
 
 class Killed(BaseException):
@@ -121,7 +124,14 @@ class Simulation:
             self.history,
         )
         made = StudySearcher(
-            self.study, self.space, self.objectives, suggestions, self.wanted, workers, more.pop("events", Events()), **more
+            self.study,
+            self.space,
+            self.objectives,
+            suggestions,
+            self.wanted,
+            workers,
+            more.pop("events", Events()),
+            **more,
         )
         assert made.remaining >= 0
         return made
@@ -181,13 +191,25 @@ def in_memory(several: bool = False) -> optuna.Study:
 
 
 def in_sqlite(folder: Path, several: bool = False) -> optuna.Study:
-    return open_study(sqlite_url(folder / "study.db"), "s", ["maximize", "minimize"] if several else ["maximize"])
+    storage = optuna.storages.RDBStorage(sqlite_url(folder / "study.db"))
+    event.listen(storage.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
+    storage.engine.dispose()
+    return open_study(storage, "s", ["maximize", "minimize"] if several else ["maximize"])  # type: ignore[arg-type]
 
 
 def content(study: optuna.Study) -> list[str]:
     """All that a study holds of its trials, to be compared exactly (nan is not equal to itself)."""
     return [
-        repr((t.number, t.state.name, sorted(t.params.items()), t.values, t.intermediate_values, sorted(t.user_attrs.items())))
+        repr(
+            (
+                t.number,
+                t.state.name,
+                sorted(t.params.items()),
+                t.values,
+                t.intermediate_values,
+                sorted(t.user_attrs.items()),
+            )
+        )
         for t in study.get_trials()
     ]
 

@@ -10,14 +10,13 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import TrialState, create_trial
+from simulated import CHOICES, YAML, Simulation, content, in_memory, in_sqlite, plain, space_of, suggested
 
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import PARAMS, starts_after
 from distilbench.search.suggestions import Suggestions
-
-from simulated import CHOICES, YAML, Simulation, content, in_memory, in_sqlite, plain, space_of, suggested
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 SEARCHERS = ["tpe", "cmaes", "nsga2", "nsga3", "gp", "random"]
@@ -69,7 +68,9 @@ def test_a_study_goes_on_with_the_trials_that_it_would_have_had(tmp_path: Path, 
     parts = Simulation(in_memory(), space, wanted=18, lag=3)
     for sitting in range(4):
         until = 5 * (sitting + 1)
-        parts.sit(workers=3, speeds=sitting, deadline=lambda until=until: 0 if len(parts.study.trials) > until else math.inf)
+        parts.sit(
+            workers=3, speeds=sitting, deadline=lambda until=until: 0 if len(parts.study.trials) > until else math.inf
+        )
     parts.sit(workers=2)
     assert content(parts.study) == content(whole.study)
 
@@ -177,7 +178,9 @@ def test_a_trial_without_a_parameter_does_not_blind_the_searcher_to_it(tmp_path:
     space = space.model_copy(update={"searcher": searcher})
     rows = [{"output_dim": 4, "lr": 0.0001 * (n + 1), "clusters": n + 2, "pairs": "noise"} for n in range(20)]
     history = [finished(space, row, -float(n)) for n, row in enumerate(rows)]
-    history[3] = finished(space, {"output_dim": 4, "clusters": 5, "pairs": "noise"}, 1.0)  # another space had no such lr
+    history[3] = finished(
+        space, {"output_dim": 4, "clusters": 5, "pairs": "noise"}, 1.0
+    )  # another space had no such lr
     for made in (suggestions(space, history=history), suggestions(space)):
         if not made.history:
             made.repeat([t for t in history], taken=20)
@@ -192,7 +195,7 @@ def test_a_trial_without_a_parameter_does_not_blind_the_searcher_to_it(tmp_path:
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_history_is_known_from_the_first_trial(tmp_path: Path, searcher: str) -> None:
     space = space_of(tmp_path, searcher=searcher)
-    earlier = Simulation(in_memory(), space, wanted=30, lag=1, seed=5)
+    earlier = Simulation(in_memory(), space_of(tmp_path, searcher=searcher, stopping="none"), wanted=14, lag=1, seed=5)
     earlier.sit(workers=1)
     learned = Simulation(in_memory(), space, wanted=8, lag=1, seed=7, history=tuple(earlier.study.trials))
     alone = Simulation(in_memory(), space, wanted=8, lag=1, seed=7)
