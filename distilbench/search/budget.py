@@ -44,6 +44,6 @@ class Budget(BaseModel):
 
     def data_shares(self, total: int) -> list[tuple[int, float]]:
         """From which share of the examples the batches up to each rung's step are drawn; [] where it is always all."""
-        if self.fidelity == "steps":
+        if self.fidelity == "steps" or total == 0:
             return []
         return [(step, step / total) for step in self.rung_steps(total)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 from distilbench.errors import InputError
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import (
+    TAKEN,
     best_per_dimension,
     finished_trials,
     open_study,
@@ -39,8 +41,14 @@ class Earlier(NamedTuple):
 
 def study_name(storage: str, run: str) -> str:
     """The newest study of a run: each change of its space with --extend has begun another."""
-    names = optuna.get_all_study_names(storage)
-    return names[-1] if names else run
+    whole = [name for name, is_whole in _studies(storage) if is_whole]
+    return whole[-1] if whole else run
+
+
+def _studies(storage: str) -> list[tuple[str, bool]]:
+    """Name of each study, oldest first, and whether all trials of the one before it are in it: it says so last."""
+    found = sorted(optuna.get_all_study_summaries(storage, include_best_trial=False), key=lambda s: s._study_id)
+    return [(s.study_name, number == 0 or TAKEN in s.user_attrs) for number, s in enumerate(found)]
 
 
 def latest_study(run: Path) -> optuna.Study:
@@ -52,8 +60,7 @@ def latest_study(run: Path) -> optuna.Study:
     if not (run / "study.db").exists():
         raise InputError(f"{run}: no study.db in it; expected the folder of a sweep")
     storage = sqlite_url(run / "study.db")
-    study = optuna.load_study(study_name=study_name(storage, run.name), storage=storage)
-    return study
+    return optuna.load_study(study_name=study_name(storage, run.name), storage=storage)
 
 
 def keep_earlier(run: Path, earlier: Earlier) -> None:
@@ -97,7 +104,7 @@ def fitting(params: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
     """Those of a trial's parameters that the space searches and can have with these values."""
     found = {}
     for name in space.parameters:
-        if name in params and space.parameters[name].active({**space.fixed, **params}):
+        if name in params and space.parameters[name].active({**space.fixed, **space.defaults, **params}):
             distribution = space.distribution(name)
             try:
                 inside = distribution._contains(distribution.to_internal_repr(params[name]))
@@ -109,34 +116,39 @@ def fitting(params: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
 
 
 def as_frozen(history: Sequence[dict[str, Any]], space: SearchSpace, objectives: int) -> list[FrozenTrial]:
-    """Kept trials as Optuna's, for a sampler to learn from."""
-    return [
-        optuna.trial.create_trial(
-            state=TrialState[item["state"]],
-            values=item["values"] if item["state"] == "COMPLETE" else None,
-            params=item["params"],
-            distributions={name: space.distribution(name) for name in item["params"]},
-            intermediate_values={
-                int(rung): math.nan if value is None else value for rung, value in item["rungs"].items()
-            }
-            if objectives == 1
-            else {},
+    """Kept trials as Optuna's, for a sampler to learn from; their parameters as far as the space has them (now)."""
+    found = []
+    for item in history:
+        params = fitting(item["params"], space)
+        rungs = {int(rung): math.nan if value is None else value for rung, value in item["rungs"].items()}
+        found.append(
+            optuna.trial.create_trial(
+                state=TrialState[item["state"]],
+                values=item["values"] if item["state"] == "COMPLETE" else None,
+                params=params,
+                distributions={name: space.distribution(name) for name in params},
+                intermediate_values=rungs if objectives == 1 else {},
+            )
         )
-        for item in history
-    ]
+    return found
 
 
 def carry_over(run: Path, space: SearchSpace, directions: Sequence[str]) -> None:
     """After a change of the space: a new study in the run, with every trial of the one before it under its number.
 
     A parameter that the new space does not have, or not with that value, is left out of the searcher's view of a trial.
+    Killed at any moment, it can be repeated.
     """
-    before = latest_study(run)
-    begun = before.get_trials(deepcopy=False)
-    generation = len(optuna.get_all_study_names(sqlite_url(run / "study.db")))
-    after = open_study(sqlite_url(run / "study.db"), f"{run.name}, extended {generation}", directions)
+    before, storage = latest_study(run), sqlite_url(run / "study.db")
+    begun, studies = before.get_trials(deepcopy=False), _studies(storage)
+    for name, is_whole in studies:
+        if not is_whole:
+            optuna.delete_study(study_name=name, storage=storage)
+    generation = sum(is_whole for _, is_whole in studies)
+    after = open_study(storage, f"{run.name}, extended {generation}", directions)
     for name, value in before.user_attrs.items():
-        after.set_user_attr(name, value)
+        if name != TAKEN:
+            after.set_user_attr(name, value)
     for trial in begun:
         params = fitting(trial_params(trial), space)
         after.add_trial(
@@ -149,19 +161,27 @@ def carry_over(run: Path, space: SearchSpace, directions: Sequence[str]) -> None
                 intermediate_values=trial.intermediate_values,
             )
         )
+    after.set_user_attr(TAKEN, len(begun))
 
 
 def set_aside(run: Path, space: SearchSpace) -> Path:
     """After a change of data or metric: what is in the run goes to `before-N`, its best settings are tried first.
 
-    Returns the folder that it went to.
+    Returns the folder that it went to. `config.json` is only copied: the caller replaces it. Killed at any moment, it can
+    be repeated: the study goes last, so a folder without one is half-filled, and a run without one is empty.
     """
-    best = [own[0] for own in best_per_dimension(finished_trials(latest_study(run))).values()]
-    settings = [s for s in (fitting(trial_params(t), space) for t in best) if s]
-    aside = run / f"before-{1 + len(list(run.glob('before-*')))}"
-    aside.mkdir()
-    for path in list(run.iterdir()):
-        if not path.name.startswith("before-"):
+    before = sorted(run.glob("before-*"), key=lambda path: int(path.name.removeprefix("before-")))
+    begun = bool(before) and not ((before[-1] / "study.db").exists() and (run / "study.db").exists())
+    aside = before[-1] if begun else run / f"before-{1 + len(before)}"
+    aside.mkdir(exist_ok=True)
+    if (run / "study.db").exists():
+        moved = [p for p in run.iterdir() if p.name not in ("config.json", "study.db") and p not in (*before, aside)]
+        for path in moved:
             path.rename(aside / path.name)
-    keep_earlier(run, Earlier([], settings))
+        shutil.copyfile(run / "config.json", aside / "config.json")
+        (run / "study.db").rename(aside / "study.db")
+    settings = []
+    for own in best_per_dimension(finished_trials(latest_study(aside))).values():
+        settings.append(fitting(trial_params(own[0]), space))
+    keep_earlier(run, Earlier([], [s for s in settings if s]))
     return aside

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from distilbench.errors import InputError
 from distilbench.search.space import Range, SearchSpace
 
+LIMIT = 100_000
+"""Combinations of a grid at most: about a second, and 100 MB."""
 POINTS = 3
 """Of a range that does not say how many."""
 
@@ -28,6 +31,9 @@ def grid(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
     """Every combination of the searched parameters' values, each with the parameters that are searched in it.
 
     In a seeded order, since a budget may end before the grid does, with the output dimensions in turn.
+
+    Raises:
+        InputError: there are more than `LIMIT`.
     """
     points: list[dict[str, Any]] = [{}]
     for name, r in space.parameters.items():
@@ -37,6 +43,11 @@ def grid(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
             for point in points
             for value in (values if r.active(_filled(space, point)) else [None])
         ]
+        if len(points) > LIMIT:
+            raise InputError(
+                f"--searcher grid: the search space of {space.method} has more than {LIMIT:,} combinations; expected fewer "
+                "points or choices, or another searcher"
+            )
     random.Random(seed).shuffle(points)
     by_dim = [[p for p in points if p.get("output_dim", d) == d] for d in space.dimensions]
     longest = max(map(len, by_dim))

@@ -22,11 +22,22 @@ from distilbench.search.objectives import QUALITY
 from distilbench.search.patience import StorageGone, patiently
 from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import Verdicts, stopping_reason, stopping_rule
-from distilbench.search.study import STEPS, begin_trial, rung_key, trial_dimension, trial_params, trial_rungs
+from distilbench.search.study import (
+    LAST,
+    STEPS,
+    TAKEN,
+    begin_trial,
+    rung_key,
+    trial_dimension,
+    trial_params,
+    trial_rungs,
+)
 from distilbench.search.suggestions import Suggestions
 from distilbench.store import write_json
 
 FLOAT32 = 4
+PLANNED = "planned"
+"""User attribute of a study: the number of trials that its suggestions are made for."""
 
 
 class Events(Protocol):
@@ -54,6 +65,10 @@ class _Live:
     """The last rung that the study has."""
     step: int = 0
     """The last step that was heard of, those included that were trained before a verdict came."""
+    reported: set[int] = field(default_factory=set)
+    """The rungs whose value Optuna has, which takes it once."""
+    last: int | None = None
+    """Its last rung, once it is there."""
     failed: str = ""
     ended: bool = False
     """Whether its training is over; what is left is a verdict on its rungs."""
@@ -91,11 +106,28 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         """Why no trial is begun any more, where storage is gone."""
         self.died: list[int] = []
         """Trials that failed since their workers died too often."""
+        self._gone = False
         begun = study.get_trials(deepcopy=False)
         self.count = len(begun)
         for trial in begun:
             self._restore(trial)
-        suggestions.repeat(begun)
+        suggestions.repeat(begun, self._taken())
+        self._settle()
+        for own in self.interrupted:
+            own.ended = self.verdicts.settled(own.number)  # killed between its last verdict and telling it
+        self.interrupted = [own for own in self.interrupted if not own.ended]
+        self._settle()
+
+    def _taken(self) -> int:
+        """How many trials the sampler takes as they are; all, where it is made anew for another number of trials."""
+        known = self.study.user_attrs
+        if known.get(PLANNED) == self.wanted:
+            return int(known.get(TAKEN, 0))
+        if PLANNED in known and self.space.searcher in ("nsga2", "nsga3"):  # their population follows from the number
+            self.study.set_user_attr(TAKEN, self.count)
+            known[TAKEN] = self.count
+        self.study.set_user_attr(PLANNED, self.wanted)
+        return int(known.get(TAKEN, 0))
 
     def _restore(self, trial: FrozenTrial) -> None:
         dim, rungs = trial_dimension(trial), trial_rungs(trial)
@@ -108,7 +140,11 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         own = _Live(optuna.Trial(self.study, trial._trial_id), trial.number, dim, dict(rungs), max(rungs, default=0))
         self.verdicts.enter(trial.number, dim)
         for rung, kept in rungs.items():
-            self.verdicts.report(trial.number, rung, _value(kept))
+            if not _collapsed(kept):
+                self.verdicts.report(trial.number, rung, _value(kept))
+        own.reported, own.last = set(trial.intermediate_values), trial.user_attrs.get(LAST)
+        if own.last is not None:
+            self.verdicts.finish(trial.number, own.last)
         self.unsettled[trial.number] = own
         self.interrupted.append(own)
 
@@ -137,8 +173,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
                 return None
             params = asked_for
             asked = self.suggestions.asked[-1]
-            assert asked is not None
-            trial = self._stored(lambda: begin_trial(self.study, params, asked.params, asked.distributions))
+            trial = self._stored(lambda: begin_trial(self.study, self.count, params, asked.params, asked.distributions))
             if trial is None:
                 return Searcher.FINISHED
             own = _Live(trial, self.count, int(params["output_dim"]))
@@ -151,26 +186,31 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     def _stored(self, action: Callable[[], Any]) -> Any:
         """What `action` gives; None where storage is gone, after which the search ends."""
+        if self._gone:  # it was waited for once
+            return None
         try:
             return patiently(action)
         except StorageGone as error:
-            self.halted = self.halted or str(error)
+            self._gone, self.halted = True, self.halted or str(error)
             return None
 
     def report(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Take a running trial's report; whether it goes on."""
         own = self.live[trial_id]
         self._take(own, result)
-        if own.ended:  # its verdict has come, or storage is gone
+        if not own.left and self.verdicts.stopped(own.number) is not None:
             return False
         if self.over:
             own.left = True
             return False
         self.events.progressed(own.number, result)
-        return self.verdicts.stopped(own.number) is None
+        return True
 
     def _take(self, own: _Live, result: dict[str, Any]) -> None:
-        """Note the rungs that are new, and settle whatever they settle."""
+        """Note the rungs that are new, and settle whatever they settle.
+
+        A failure is of the last rung itself, unless `collapsed` is False in the result: the training went wrong after it.
+        """
         own.step = max(own.step, int(result.get("step", 0)))
         if result.get("halt"):
             self.halted, own.left = self.halted or str(result["halt"]), True
@@ -179,7 +219,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             number = int(rung["rung"])
             if number not in own.rungs:
                 kept = {**rung["metrics"], "step": rung["step"], "objective": rung["objective"]}
-                collapsed = bool(result["failed"]) and rung is result["rungs"][-1]
+                failing = bool(result["failed"]) and bool(result.get("collapsed", True))
+                collapsed = failing and rung is result["rungs"][-1]
                 own.rungs[number] = {**kept, "collapsed": True} if collapsed else kept
                 if not collapsed:
                     self.verdicts.report(own.number, number, _value(kept))
@@ -187,7 +228,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             own.failed = str(result["failed"])
             self.verdicts.fail(own.number)
         elif result["done"]:
-            self.verdicts.finish(own.number, max(own.rungs))
+            own.last = max(own.rungs)
+            self.verdicts.finish(own.number, own.last)
         self._settle()
 
     def _settle(self) -> None:
@@ -204,9 +246,12 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             kept = own.rungs[rung]
 
             def write(rung: int = rung, kept: dict[str, Any] = kept) -> bool:
-                own.trial.set_user_attr(rung_key(rung), kept)
-                if len(self.objectives) == 1 and not _collapsed(kept):
+                if len(self.objectives) == 1 and not _collapsed(kept) and rung not in own.reported:
                     own.trial.report(_value(kept), rung)
+                    own.reported.add(rung)
+                if rung == own.last:
+                    own.trial.set_user_attr(LAST, rung)
+                own.trial.set_user_attr(rung_key(rung), kept)  # after all else that belongs to the rung
                 return True
 
             if not self._stored(write):
@@ -224,6 +269,9 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         else:
             state, reason = TrialState.COMPLETE, ""
             values = [self.values(own)[name] for name in self.objectives]
+            unknown = [name for name, value in zip(self.objectives, values, strict=True) if math.isnan(value)]
+            if unknown:  # Optuna takes no such value
+                state, values, reason = TrialState.FAIL, None, f"objective {unknown[0]} is nan"
 
         def tell() -> FrozenTrial:
             own.trial.set_user_attr(STEPS, own.step)
@@ -242,7 +290,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if len(self.objectives) == 1:
             return {QUALITY: _value(last)}
         every = {QUALITY: last["dev_quality"], "bytes": FLOAT32 * own.dim, "latency": last.get("latency_ms")}
-        return {name: float(every[name]) for name in self.objectives}
+        return {name: _number(every[name]) for name in self.objectives}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """A trial's training has ended, or was stopped: tell the study as soon as its verdicts are all there."""
@@ -286,7 +334,10 @@ class RungScheduler(FIFOScheduler):  # type: ignore[misc]
 
 
 def _value(kept: dict[str, Any]) -> float:
-    value = kept["objective"]
+    return _number(kept["objective"])
+
+
+def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 

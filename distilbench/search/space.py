@@ -52,7 +52,7 @@ class Range(BaseModel):
     def active(self, drawn: Mapping[str, Any]) -> bool:
         """Whether `when` holds among parameters that are already drawn."""
         wanted = (self.when or {}).items()
-        return all(drawn[name] in (value if isinstance(value, tuple) else (value,)) for name, value in wanted)
+        return all(drawn.get(name) in (value if isinstance(value, tuple) else (value,)) for name, value in wanted)
 
 
 class _File(BaseModel):
@@ -92,13 +92,14 @@ class SearchSpace(BaseModel):
         return sorted(int(c) for c in self.parameters["output_dim"].choices or ())
 
     def possible(self, name: str) -> list[Any]:
-        """The values that parameter `name` can take; of a range its two ends."""
+        """The values that parameter `name` can take, also where it is not searched; of a range its two ends."""
         if name in self.fixed:
             return [self.fixed[name]]
         r = self.parameters[name]
-        if r.choices is not None:
-            return list(r.choices)
-        return [int(end or 0) if self.integers[name] else end for end in (r.low, r.high)]
+        ends = [int(end or 0) if self.integers[name] else end for end in (r.low, r.high)]
+        values = list(r.choices) if r.choices is not None else ends
+        elsewhere = self.defaults.get(name)
+        return values if elsewhere is None or elsewhere in values else [*values, elsewhere]
 
     def paper_setting(self) -> dict[str, Value]:
         """The published values of the searched parameters, without the output dimension."""
@@ -272,6 +273,9 @@ def check_setting(
 
 
 def _with_native(file: _File, native: int) -> _File:
+    if any(setting.get("output_dim") == NATIVE for setting in file.enqueue):
+        given = tuple({**s, "output_dim": native} if s.get("output_dim") == NATIVE else s for s in file.enqueue)
+        file = file.model_copy(update={"enqueue": given})
     searched, fixed = file.parameters.get("output_dim"), file.fixed.get("output_dim")
     if fixed == NATIVE:
         return file.model_copy(update={"fixed": {**file.fixed, "output_dim": native}})

@@ -98,7 +98,7 @@ class Verdicts:
         self._runners[number].values.setdefault(rung, value)
 
     def finish(self, number: int, rung: int) -> None:
-        """It has reported its last rung."""
+        """It has reported its last rung; to be said before that is settled, as a trial is not stopped there."""
         self._runners[number].last = rung
 
     def fail(self, number: int) -> None:
@@ -107,16 +107,19 @@ class Verdicts:
 
     def settle(self) -> None:
         """Decide what can be decided."""
-        for numbers in self._open.values():
-            for number in list(numbers):
-                self._decide(number, [n for n in numbers if n < number])
-                if self._runners[number].settled:
-                    numbers.remove(number)
+        for group, numbers in self._open.items():
+            reached, still = math.inf, []  # the rung that every open trial ahead has passed
+            for number in numbers:
+                own = self._runners[number]
+                self._decide(number, own, reached)
+                if not own.settled:
+                    reached = min(reached, own.passed)
+                    still.append(number)
+            self._open[group] = still
 
-    def _decide(self, number: int, ahead: list[int]) -> None:
-        own = self._runners[number]
+    def _decide(self, number: int, own: _Runner, reached: float) -> None:
         while own.stopped is None and (rung := own.passed + 1) in own.values:
-            if any(self._runners[n].passed < rung for n in ahead):  # it may still arrive at this rung, or never
+            if reached < rung:  # one ahead may still arrive at this rung, or never
                 return
             peers, value = self._peers[own.group, rung], own.values[rung]
             if rung == own.last or self.rule(value, [v for n, v in peers if n < number]):

@@ -19,6 +19,10 @@ PARAMS = "params"
 """User attribute of a trial: all its hyper-parameters, those that are not searched included."""
 STEPS = "steps"
 """User attribute: the optimiser steps that it was trained, also those after a rung at which it was stopped afterwards."""
+LAST = "last"
+"""User attribute of a trial that has come to its end: its last rung, at which it is not judged."""
+TAKEN = "taken"
+"""User attribute of a study: of its first trials, how many are taken as they are, since another search suggested them."""
 
 
 def open_study(storage: str, name: str, directions: Sequence[str] = ("maximize",)) -> optuna.Study:
@@ -52,7 +56,7 @@ def first_settings(
     for setting in (*space.enqueue, *given):
         starts += [setting] if "output_dim" in setting else [{**dim, **setting} for dim in dims]
     if space.searcher == "grid":
-        starts += grid(space, seed)
+        starts += [point for point in grid(space, seed) if point not in starts]
     return starts[:trials]
 
 
@@ -70,22 +74,36 @@ def starts_for(
     return starts + [{"output_dim": dims[n % len(dims)]} for n in range(len(starts), trials)]
 
 
+def starts_after(starts: Sequence[dict[str, Any]], taken: Sequence[FrozenTrial]) -> list[dict[str, Any]]:
+    """`starts` for a search that goes on after the trials `taken`: settings that none of them has had come next."""
+    known = [trial_params(trial) for trial in taken]
+    chosen = [s for s in starts if s.keys() - {"output_dim"}]
+    new = [s for s in chosen if not any(all(k in p and p[k] == v for k, v in s.items()) for p in known)]
+    rest = [{k: v for k, v in s.items() if k == "output_dim"} for s in starts[len(known) + len(new) :]]
+    return [{} for _ in known] + new + rest
+
+
 def begin_trial(
     study: optuna.Study,
+    number: int,
     params: Mapping[str, Any],
     drawn: Mapping[str, Any],
     distributions: Mapping[str, BaseDistribution],
 ) -> optuna.Trial:
-    """Add a RUNNING trial with these values in one transaction; `params` are `drawn` and those that are not searched."""
-    study.add_trial(
-        optuna.trial.create_trial(
-            state=TrialState.RUNNING,
-            params=dict(drawn),
-            distributions=dict(distributions),
-            user_attrs={PARAMS: dict(params)},
+    """Add the RUNNING trial `number` with these values in one transaction, unless an earlier attempt has added it.
+
+    `params` are `drawn` and those that are not searched.
+    """
+    if len(study.get_trials(deepcopy=False)) <= number:
+        study.add_trial(
+            optuna.trial.create_trial(
+                state=TrialState.RUNNING,
+                params=dict(drawn),
+                distributions=dict(distributions),
+                user_attrs={PARAMS: dict(params)},
+            )
         )
-    )
-    return optuna.Trial(study, study.get_trials(deepcopy=False)[-1]._trial_id)
+    return optuna.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
 
 
 def trial_params(trial: FrozenTrial) -> dict[str, Any]:

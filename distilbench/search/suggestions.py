@@ -14,8 +14,16 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.search.space import SearchSpace
+from distilbench.search.study import starts_after
 
-MakeSampler = Callable[[], optuna.samplers.BaseSampler]
+MakeSampler = Callable[[int], optuna.samplers.BaseSampler]
+"""Number of trials that are taken as they are -> a fresh sampler; another number gives another stream of random draws."""
+Finished = Callable[[int], FrozenTrial | None]
+"""A finished trial by its number; None where it has not finished."""
+INTERSECTION = frozenset({"cmaes", "nsga2", "nsga3", "gp"})
+"""Searchers that model only the parameters which every trial has: one trial without a parameter would blind them to it."""
+GENERATIONS = frozenset({"cmaes", "nsga2", "nsga3"})
+"""Searchers that learn only from trials to which they gave a generation when these began."""
 
 
 class Suggestions:
@@ -35,44 +43,56 @@ class Suggestions:
     ) -> None:
         self.make_sampler, self.directions, self.space = make_sampler, list(directions), space
         self.starts, self.lag, self.history = starts, lag, history
-        self._begin()
+        self._begin(0)
 
-    def _begin(self) -> None:
+    def _begin(self, taken: int) -> None:
         self.study = optuna.create_study(
-            directions=self.directions, sampler=self.make_sampler(), pruner=optuna.pruners.NopPruner()
+            directions=self.directions, sampler=self.make_sampler(taken), pruner=optuna.pruners.NopPruner()
         )
         for trial in self.history:
-            self.study.add_trial(trial)
-        self.asked: list[optuna.Trial | None] = []
-        self._told: set[int] = set()
+            if self.space.searcher in GENERATIONS:
+                self._end(self._as_begun(trial), trial)
+            elif self._visible(trial):
+                self.study.add_trial(trial)
+        self.asked: list[optuna.Trial] = []
+        self._untold: list[int] = []
 
     def due(self, number: int) -> range:
         """The trials that have to be finished before trial `number` can be asked for."""
         return range(max(0, number - self.lag + 1)) if self.lag else range(0)
 
-    def ask(self, finished: Callable[[int], FrozenTrial | None]) -> dict[str, Any] | None:
-        """The next trial's hyper-parameters; None while a trial that is due has not finished.
-
-        `finished` gives a finished trial by its number.
-        """
+    def ask(self, finished: Finished) -> dict[str, Any] | None:
+        """The next trial's hyper-parameters; None while a trial that is due has not finished."""
         number = len(self.asked)
-        known = self.due(number) if self.lag else range(number)
-        for earlier in (n for n in known if n not in self._told):
-            trial = finished(earlier)
-            if trial is not None:
-                self._tell(earlier, trial)
-            elif self.lag:
-                return None
+        if not self._catch_up(finished):
+            return None
         if number < len(self.starts):
             self.study.enqueue_trial(self.starts[number])
         trial_now = self.study.ask()
-        self.asked.append(trial_now)
+        self._add(trial_now)
         return self.space.suggest(trial_now)
 
-    def _tell(self, number: int, finished: FrozenTrial) -> None:
-        self._told.add(number)
-        own = self.asked[number]
-        if own is None:  # it was added as a finished trial
+    def _add(self, own: optuna.Trial) -> None:
+        self._untold.append(len(self.asked))
+        self.asked.append(own)
+
+    def _catch_up(self, finished: Finished) -> bool:
+        """Tell what is due before the next trial; whether all of it has finished."""
+        due = self.due(len(self.asked))
+        for earlier in list(self._untold):
+            if self.lag and earlier not in due:
+                break
+            trial = finished(earlier)
+            if trial is not None:
+                self._end(self.asked[earlier], trial)
+                self._untold.remove(earlier)
+            elif self.lag:
+                return False
+        return True
+
+    def _end(self, own: optuna.Trial, finished: FrozenTrial) -> None:
+        if not self._visible(finished):
+            self.study.tell(own, state=TrialState.FAIL)
             return
         if len(self.directions) == 1:
             for rung, value in finished.intermediate_values.items():
@@ -80,26 +100,45 @@ class Suggestions:
         complete = finished.state == TrialState.COMPLETE
         self.study.tell(own, finished.values if complete else None, finished.state)
 
-    def repeat(self, trials: Sequence[FrozenTrial]) -> None:
+    def repeat(self, trials: Sequence[FrozenTrial], taken: int = 0) -> None:
         """Bring an interrupted search to where it was: `trials` are those that it has begun, by number.
 
-        Where other settings come out than they have (the space or Optuna is another one now), they are taken as they are.
+        The first `taken` of them come from another search space and are taken as they are. All are, where other settings
+        come out than they have (Optuna is another one now; without a lag, that is usual).
         """
         by_number = {t.number: t for t in trials if t.state.is_finished()}
-        for trial in trials:
+        if taken:
+            self.starts = starts_after(self.starts, trials[:taken])
+            self._take(trials[:taken], by_number.get)
+        for trial in trials[taken:]:
             params = self.ask(by_number.get)
-            own = self.asked[-1] if params is not None else None
-            if own is None or own.params != trial.params:
-                return self._take(trials)
+            if params is None or self.asked[-1].params != trial.params:
+                return self._take(trials, by_number.get)
 
-    def _take(self, trials: Sequence[FrozenTrial]) -> None:
-        self._begin()
+    def _take(self, trials: Sequence[FrozenTrial], finished: Finished) -> None:
+        self._begin(len(trials))
         for trial in trials:
-            if trial.state.is_finished():
-                self.study.add_trial(trial)
-                self.asked.append(None)
-            else:
-                self.study.enqueue_trial(trial.params)
-                own = self.study.ask()
-                self.space.suggest(own)
-                self.asked.append(own)
+            self._catch_up(finished)
+            self._add(self._as_begun(trial))
+
+    def _as_begun(self, trial: FrozenTrial) -> optuna.Trial:
+        """Put it into the study as RUNNING, as `ask` would."""
+        shown = self._visible(trial)
+        self.study.add_trial(
+            optuna.trial.create_trial(
+                state=TrialState.RUNNING,
+                params=trial.params if shown else {},
+                distributions=trial.distributions if shown else {},
+            )
+        )
+        own = optuna.Trial(self.study, self.study.get_trials(deepcopy=False)[-1]._trial_id)
+        if self.space.searcher in GENERATIONS:
+            _ = own.relative_params  # drawn for its side effect: the trial's generation
+        return own
+
+    def _visible(self, trial: FrozenTrial) -> bool:
+        """Whether the sampler can use it: the trial has all parameters that the space searches, or may lack some."""
+        if self.space.searcher not in INTERSECTION:
+            return True
+        values = {**self.space.fixed, **self.space.defaults, **trial.params}
+        return all(name in trial.params for name, r in self.space.parameters.items() if r.active(values))

@@ -58,7 +58,7 @@ class Search:
         """Of a search that begins."""
         trials, count = self.wanted, len(self.objectives)
         return Suggestions(
-            lambda: make_sampler(self.space.searcher, self.seed, trials, count),
+            lambda taken: make_sampler(self.space.searcher, self.seed + taken, trials, count),
             directions(self.objectives),
             self.space,
             self.starts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,17 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.evaluation import leaderboard as module
-from distilbench.evaluation.leaderboard import Leaderboard
+from distilbench.evaluation.leaderboard import Leaderboard, Students
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.scoring import Candidate, Encoded
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.ties import tie_groups
-from distilbench.search import jobs as jobs_module
+from distilbench.search.budget import Budget
 from distilbench.search.cluster import TrialResources
 from distilbench.search.jobs import Job, Outcome, finish
-from distilbench.search.space import Budget
+from distilbench.search.rung_training import known_rungs
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
 RESOURCES = TrialResources(1, 0, 2, "")
@@ -44,25 +44,39 @@ class Run:
         self.trained: list[str] = []
         self.console = io.StringIO()
 
-        def outcomes(jobs: Sequence[Job], *_: object) -> Iterator[Outcome]:
+        def finish_here(
+            jobs: Sequence[Job],
+            _: Path,
+            __: Corpus,
+            ___: TrialResources,
+            on_outcome: Callable[[Outcome], None],
+            ____: float,
+        ) -> list[Job]:
             for job in jobs:
-                self.trained.append(job.candidate.configuration)
-                yield finish(job, prepared, corpus, threads=1)
+                if Encoded.load(job.folder) is None:
+                    self.trained.append(job.candidate.configuration)
+                    on_outcome(finish(job, prepared, corpus, threads=1, hang_s=0.0))
+                else:
+                    on_outcome(Outcome(job, "", tuple(known_rungs(job.folder))))
+            return []
 
-        monkeypatch.setattr(jobs_module, "_outcomes", outcomes)
+        monkeypatch.setattr(module, "finish_jobs", finish_here)
 
     def job(self, name: str, seed: int = 0, trial: int | None = None, **params: Any) -> Job:
         full = get_method("mcr2").params_type.model_validate({**MCR2, **params}).model_dump(mode="json", by_alias=True)
         candidate = Candidate("run", "student", "mcr2", 8, full, seed, trial, "" if trial is not None else name)
         key = f"{name}-{seed}"
         budget = Budget(trials=1, steps=18, rungs=2, eta=3)
-        return Job(candidate, budget, self.folder, self.folder / "trials" / key, f"students/{key}")
+        recorded_in = "trials.jsonl" if trial is None else ""
+        return Job(
+            candidate, budget, self.folder, self.folder / "trials" / key, f"students/{key}", recorded_in=recorded_in
+        )
 
     def board(self, quantisations: Sequence[Any] = ("int8",)) -> Leaderboard:
         console = Console(file=self.console, width=200)
-        return Leaderboard(self.folder, load_prepared(self.prepared), self.corpus, quantisations, console)
+        return Leaderboard(self.folder, "run", load_prepared(self.prepared), self.corpus, quantisations, console)
 
-    def students(self, *jobs: Job, quantisations: Sequence[Any] = ("int8",)) -> tuple[list[ScoreRecord], list[Outcome]]:
+    def students(self, *jobs: Job, quantisations: Sequence[Any] = ("int8",)) -> Students:
         return self.board(quantisations).students(jobs, self.prepared, RESOURCES)
 
     def scores(self) -> list[ScoreRecord]:
@@ -101,10 +115,10 @@ def test_references_are_the_teacher_and_two_baselines_at_each_width(run: Run) ->
 
 def test_rows_are_scored_once_and_more_are_added(run: Run) -> None:
     first = run.students(run.job("A"))
-    assert (run.trained, first[1]) == (["A"], [])
+    assert (run.trained, first.failed, first.unfinished) == (["A"], [], [])
     assert run.students(run.job("A")) == first
     assert run.trained == ["A"]
-    records, _ = run.students(run.job("A"), run.job("A", seed=1), run.job("B", lr=0.001))
+    records = run.students(run.job("A"), run.job("A", seed=1), run.job("B", lr=0.001)).records
     assert run.trained == ["A", "A", "B"]
     wanted = [(*row, kind) for row in (("A", 0), ("A", 1), ("B", 0)) for kind in ("float32", "int8")]
     assert [(r.configuration, r.seed, r.quantisation) for r in records] == wanted == run.rows()
@@ -121,7 +135,7 @@ def test_rows_are_scored_once_and_more_are_added(run: Run) -> None:
 def test_a_failed_training_is_told_recorded_and_not_tried_again(run: Run) -> None:
     jobs = [run.job("bad", **{"lambda": 1e39}), run.job("good")]
     for _ in range(2):
-        records, [failure] = run.students(*jobs)
+        records, [failure], _ = run.students(*jobs)
         assert [r.configuration for r in records] == ["good", "good"]
         assert failure.job == jobs[0] and failure.failed == "loss -inf, gradient norm nan at step 0"
     assert run.trained == ["bad", "good"]
@@ -132,14 +146,14 @@ def test_a_failed_training_is_told_recorded_and_not_tried_again(run: Run) -> Non
 def test_a_quantisation_asked_for_later_is_added(run: Run) -> None:
     run.students(run.job("A"), quantisations=())
     before = run.scores()
-    records, _ = run.students(run.job("A"), quantisations=("int8", "binary"))
+    records = run.students(run.job("A"), quantisations=("int8", "binary")).records
     assert [r.quantisation for r in records] == ["float32", "int8", "binary"]
     assert run.scores() == records and records[0] == before[0]
     assert len(run.trials()) == 1
 
 
 def test_rows_of_one_training_under_two_names(run: Run) -> None:
-    records, _ = run.students(run.job("A"), run.job("B"))
+    records = run.students(run.job("A"), run.job("B")).records
     assert [r.configuration for r in records] == ["A", "A", "B", "B"]
     assert [s.value for s in records[0].scores] == [s.value for s in records[2].scores]
     assert len(run.trials()) == 1
@@ -170,7 +184,7 @@ def test_a_driver_killed_anywhere_leaves_every_record_once(
         with pytest.raises(Killed):
             run.students(*jobs)
     survived = run.scores(), run.trials()
-    records, failures = run.students(*jobs)
+    records, failures, _ = run.students(*jobs)
     assert failures == [] and run.scores() == records
     assert run.rows() == [(name, 0, kind) for name in "AB" for kind in ("float32", "int8")]
     assert [(t.number, t.params["lr"], t.state) for t in run.trials()] == [
@@ -188,7 +202,7 @@ def test_a_torn_line_is_scored_again_and_whole_ones_are_not_doubled(run: Run) ->
     whole = run.scores()
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + second[:200])  # the disk was full
-    records, _ = run.students(run.job("A"))
+    records = run.students(run.job("A")).records
     assert run.scores() == records and records[0] == whole[0]
     assert records[1].scores == whole[1].scores
     assert len(run.trials()) == 1
@@ -215,18 +229,18 @@ def test_every_record_has_its_predictions_from_before_it_is_written(run: Run, mo
 
 
 def test_a_run_of_an_older_version_has_no_predictions_and_goes_on(run: Run) -> None:
-    before, _ = run.students(run.job("A"), quantisations=())
+    before = run.students(run.job("A"), quantisations=()).records
     shutil.rmtree(run.folder / "predictions")
     assert run.students(run.job("A"), quantisations=())[0] == before
     assert not (run.folder / "predictions").exists()
-    records, _ = run.students(run.job("A"), run.job("A", seed=1), quantisations=())
+    records = run.students(run.job("A"), run.job("A", seed=1), quantisations=()).records
     assert records[0] == before[0] and kept(run) == [f"{records[1].record_id[:24]}.npz"]
     ties = tie_groups(records, [run.folder])
     assert ties.rows == {} and ties.without == ("A",)  # one of its two seeds
 
 
 def test_a_scored_row_keeps_the_predictions_of_its_own_scoring(run: Run) -> None:
-    [record], _ = run.students(run.job("A"), quantisations=())
+    [record], _, _ = run.students(run.job("A"), quantisations=())
     path = predictions_path(run.folder, record.record_id)
     before = path.read_bytes()
     path.write_bytes(b"mine")
@@ -238,7 +252,7 @@ def test_a_scored_row_keeps_the_predictions_of_its_own_scoring(run: Run) -> None
 
 def test_a_sweeps_students_leave_no_trial_records(run: Run) -> None:
     job = run.job("A", trial=3)
-    records, failures = run.students(job)
+    records, failures, _ = run.students(job)
     assert failures == [] and [r.trial for r in records] == [3, 3]
     assert run.trials() == []
     assert Encoded.load(job.folder) is None
@@ -246,5 +260,5 @@ def test_a_sweeps_students_leave_no_trial_records(run: Run) -> None:
     broken = replace(job, candidate=replace(job.candidate, trial=4, params={**job.candidate.params, "lambda": 1e39}))
     broken = replace(broken, folder=run.folder / "trials" / "4")
     for _ in range(2):
-        assert run.students(broken)[1][0].failed == "loss -inf, gradient norm nan at step 0"
+        assert run.students(broken).failed[0].failed == "loss -inf, gradient norm nan at step 0"
     assert len(run.trained) == 3 and run.trials() == []

@@ -1,120 +1,367 @@
-"""The searcher without Ray: what the study is told, and how an interrupted study goes on."""
+"""The searcher without Ray: the same trials and verdicts whatever runs at once, and whatever is killed at any moment."""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
-from optuna.trial import FrozenTrial, TrialState
+from optuna.storages import BaseStorage
+from optuna.trial import TrialState
+from simulated import Events, Killed, Simulation, Tune, content, in_memory, in_sqlite, space_of, suggested
+from sqlalchemy import event
 
-from distilbench.methods.mcr2 import Params
+from distilbench.search import searcher as module
+from distilbench.search.patience import StorageGone
 from distilbench.search.searcher import RungScheduler, StudySearcher
-from distilbench.search.space import SearchSpace, load_space
-from distilbench.search.study import open_study, queue_trials, sqlite_url
+from distilbench.search.study import PARAMS, trial_rungs
 
-YAML = """
-method: mcr2
-budget: {trials: 6, steps: 90, rungs: 3, eta: 3}
-parameters:
-  output_dim: {choices: [4, 8]}
-  lr: {low: 0.0001, high: 0.01, log: true, paper: 0.001}
-fixed: {batch_size: 16, clusters: 4, lambda: 1}
-"""
+STATES = {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
 
 
-@pytest.fixture
-def space(tmp_path: Path) -> SearchSpace:
-    path = tmp_path / "space.yaml"
-    path.write_text(YAML)
-    return load_space(path, "mcr2", Params, native=32)
+def whole(params: dict[str, Any]) -> tuple[int, str, bool]:
+    """Every trial trains to its third rung."""
+    return 3, "", False
 
 
-def make(tmp_path: Path, space: SearchSpace, concurrency: int = 2) -> tuple[StudySearcher, list[FrozenTrial]]:
-    study = open_study(sqlite_url(tmp_path / "study.db"), "s", seed=0)
-    queue_trials(study, space, 6)
-    finished: list[FrozenTrial] = []
-    return StudySearcher(study, space, concurrency, finished.append), finished
+def result(rungs: list[float | None], done: bool = False, failed: str = "", **more: Any) -> dict[str, Any]:
+    made = [{"rung": n, "step": 10 * n, "objective": v, "metrics": {"dev_quality": v}} for n, v in enumerate(rungs, 1)]
+    return {"rungs": made, "halt": "", "failed": failed, "done": done, **more}
 
 
-def result(dim: int, rung: int, objective: float, final: bool = False) -> dict[str, Any]:
-    return {"dim": dim, "rung": rung, "step": 10 * rung, "objective": objective, "final": final, "reported": []}
+# Any number at once, in any order
 
 
-def test_concurrency_and_end(tmp_path: Path, space: SearchSpace) -> None:
-    searcher, _ = make(tmp_path, space)
+@pytest.mark.parametrize("stopping", ["asha", "median", "none"])
+@pytest.mark.parametrize("several", [False, True])
+def test_any_order_of_completion_gives_the_same_study(tmp_path: Path, stopping: str, several: bool) -> None:
+    space = space_of(tmp_path, stopping=stopping)
+    contents, objectives = set(), ("quality", "bytes") if several else ("quality",)
+    for workers in (1, 2, 3, 8):
+        for speeds in range(4):
+            one = Simulation(in_memory(several), space, wanted=24, lag=8, objectives=objectives)
+            one.sit(workers, speeds)
+            contents.add("\n".join(content(one.study)))
+    assert len(contents) == 1
+    states = Counter(t.state for t in one.study.trials)
+    assert sum(states.values()) == 24 and set(states) == (
+        STATES if stopping != "none" else STATES - {TrialState.PRUNED}
+    )
+
+
+def test_a_stopped_trial_keeps_no_rung_after_its_stop(tmp_path: Path) -> None:
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=24, lag=8)
+    ours.sit(workers=8, speeds=3)
+    pruned = [t for t in ours.study.trials if t.state == TrialState.PRUNED]
+    assert any(
+        ours.trained[t.number] > max(trial_rungs(t)) for t in pruned
+    )  # it trained on while others were waited for
+    for trial in pruned:
+        assert trial.user_attrs["reason"] == f"not among the best 1/2 at rung {max(trial_rungs(trial))}"
+        assert list(trial.intermediate_values) == list(trial_rungs(trial))
+
+
+# Killed and continued
+
+
+def storage_calls(
+    monkeypatch: pytest.MonkeyPatch, storage: type[BaseStorage], after: bool, at: int
+) -> Callable[[], int]:
+    """Kill the driver before or after the `at`-th time that it writes; how often it has written."""
+    count = itertools.count(1)
+    last = [0]
+    for name in ("create_new_trial", "set_trial_user_attr", "set_trial_intermediate_value", "set_trial_state_values"):
+        real = getattr(storage, name)
+
+        def deadly(*a: Any, real: Any = real, **k: Any) -> Any:
+            if a[0] is not watched[0]:
+                return real(*a, **k)
+            last[0] = next(count)
+            if last[0] == at and not after:
+                raise Killed
+            done = real(*a, **k)
+            if last[0] == at:
+                raise Killed
+            return done
+
+        monkeypatch.setattr(storage, name, deadly)
+    return lambda: last[0]
+
+
+watched: list[Any] = [None]
+"""The storage that is killed; the searcher's own study in memory is another."""
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_any_write_it_ends_with_the_same_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    space, wanted = space_of(tmp_path), 12
+    uninterrupted = Simulation(in_memory(), space, wanted, lag=3)
+    uninterrupted.sit(workers=3, speeds=0)
+    reference = content(uninterrupted.study)
+    assert {t.state for t in uninterrupted.study.trials} == STATES
+    at, kills = 0, 0
+    while True:
+        at += 1
+        ours = Simulation(in_memory(), space, wanted, lag=3)
+        watched[0] = ours.study._storage
+        with monkeypatch.context() as patch:
+            storage_calls(patch, type(ours.study._storage), after, at)
+            try:
+                ours.sit(workers=3, speeds=at)
+            except Killed:
+                kills += 1
+            else:
+                break
+        ours.sit(workers=2, speeds=at + 1)
+        assert content(ours.study) == reference, f"killed at write {at}"
+    assert kills > 50
+
+
+def test_killed_again_and_again_in_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space, wanted = space_of(tmp_path), 12
+    uninterrupted = Simulation(in_memory(), space, wanted, lag=3)
+    uninterrupted.sit(workers=1)
+    ours = Simulation(in_sqlite(tmp_path), space, wanted, lag=3)
+    for at in itertools.count(2):
+        ours.study = in_sqlite(tmp_path)
+        watched[0] = ours.study._storage
+        with monkeypatch.context() as patch:
+            storage_calls(patch, type(ours.study._storage), at % 2 == 0, at)
+            try:
+                ours.sit(workers=3, speeds=at)
+            except Killed:
+                continue
+        break
+    assert at > 5
+    assert content(in_sqlite(tmp_path)) == content(uninterrupted.study)
+
+
+def test_a_training_that_went_wrong_after_a_rung_is_not_the_collapse_of_that_rung(tmp_path: Path) -> None:
+    found = []
+    for interrupted in (False, True):
+        ours = Simulation(in_memory(), space_of(tmp_path, stopping="none"), wanted=1)
+        searcher = ours.searcher()
+        assert isinstance(searcher.suggest("a"), dict)
+        if interrupted:  # before it heard of the first rung
+            searcher = ours.searcher()
+            assert isinstance(searcher.suggest("a"), dict)
+        else:
+            assert searcher.report("a", result([0.5]))
+        searcher.on_trial_complete("a", result([0.5], done=True, failed="loss nan", collapsed=False))
+        found.append(content(ours.study))
+    assert found[0] == found[1] and "collapsed" not in found[0][0]
+
+
+def test_an_attempt_that_storage_interrupted_adds_no_second_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=3)
+    real, failures = ours.study.add_trial, iter([True, False, False])
+
+    def flaky(trial: Any) -> None:
+        real(trial)
+        if next(failures):
+            raise OSError("the disk was gone for a moment")
+
+    monkeypatch.setattr(ours.study, "add_trial", flaky)
+    ours.sit(workers=1)
+    assert [t.number for t in ours.study.trials] == [0, 1, 2]
+
+
+# What ends a search before its last trial
+
+
+@pytest.mark.parametrize("how", ["deadline", "halt"])
+def test_what_ends_a_search_leaves_its_trials_running_and_another_finishes_them(tmp_path: Path, how: str) -> None:
+    space = space_of(tmp_path)
+    uninterrupted = Simulation(in_memory(), space, wanted=16, lag=4)
+    uninterrupted.sit(workers=1)
+    ours = Simulation(in_memory(), space, wanted=16, lag=4)
+    if how == "deadline":
+        searcher = ours.sit(workers=4, speeds=0, deadline=lambda: 0 if len(ours.study.trials) >= 9 else math.inf)
+        assert searcher.halted == ""
+    else:
+        searcher, scheduler = ours.searcher(workers=2), None
+        scheduler = RungScheduler(searcher)
+        assert isinstance(searcher.suggest("a"), dict) and isinstance(searcher.suggest("b"), dict)
+        searcher.on_trial_complete("a", {"rungs": [], "halt": "no space left", "failed": "", "done": True})
+        assert searcher.halted == "no space left" and searcher.suggest("c") == "FINISHED"
+        assert scheduler.on_trial_result(None, Tune("b"), result([0.5])) == "STOP"  # type: ignore[arg-type]
+        searcher.on_trial_complete("b", result([0.5]))
+    running = [t.number for t in ours.study.trials if t.state == TrialState.RUNNING]
+    assert running and searcher.suggest("z") == "FINISHED"
+    again = ours.searcher(workers=len(running))
+    assert again.remaining == 16 - sum(t.state.is_finished() for t in ours.study.trials)
+    assert [again.suggest(str(n))["number"] for n in running] == running  # type: ignore[index]
+    ours.study.trials  # noqa: B018
+    if how == "deadline":
+        ours.sit(workers=3, speeds=5)
+        assert content(ours.study) == content(uninterrupted.study)
+        assert sum(t.state.is_finished() for t in ours.study.trials) == 16
+
+
+def test_a_verdict_that_came_before_the_end_is_told(tmp_path: Path) -> None:
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=8, lag=8, outcome=whole)
+    over = [math.inf]
+    searcher = ours.searcher(workers=8, deadline=lambda: over[0])
+    numbers = {name: searcher.suggest(name) for name in "abcdefgh"}
+    assert searcher.report("a", result([0.9])) and numbers["a"]
+    over[0] = 0
+    assert not searcher.report("c", result([0.1]))  # of the same dimension, and worse
+    searcher.on_trial_complete("c", result([0.1]))
+    assert ours.study.trials[2].state == TrialState.PRUNED
+
+
+def test_storage_that_is_gone_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=8, lag=8)
+    searcher, waits = ours.searcher(workers=4), []
+    for name in "abcd":
+        searcher.suggest(name)
+
+    def gone(action: Any) -> Any:
+        waits.append(1)
+        raise StorageGone("the disk is gone")
+
+    monkeypatch.setattr(module, "patiently", gone)
+    for name in "abcd":
+        assert not searcher.report(name, result([0.5]))
+        searcher.on_trial_complete(name, result([0.5]))
+    assert len(waits) == 1 and searcher.halted == "the disk is gone" and searcher.suggest("e") == "FINISHED"
+    monkeypatch.undo()
+    ours.sit(workers=2)
+    assert all(t.state.is_finished() for t in ours.study.trials) and len(ours.study.trials) == 8
+
+
+# What the study is told
+
+
+def test_concurrency_and_end(tmp_path: Path) -> None:
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=6, lag=8)
+    searcher = ours.searcher(workers=2)
     assert searcher.remaining == 6
     first, second = searcher.suggest("a"), searcher.suggest("b")
     assert isinstance(first, dict) and isinstance(second, dict)
     assert (first["number"], second["number"]) == (0, 1)
-    assert first["params"]["lr"] == second["params"]["lr"] == 0.001
+    assert first["params"]["lr"] == second["params"]["lr"] == 0.001  # the published setting of both dimensions
     assert searcher.suggest("c") is None
     for name in "abcdef":
         if name > "b":
             assert isinstance(searcher.suggest(name), dict)
-        searcher.on_trial_complete(name, result(4, 3, 0.0, final=True))
+        searcher.on_trial_complete(name, result([0.1, 0.2, 0.3], done=True))
     assert searcher.suggest("g") == "FINISHED"
 
 
-def test_states_are_told_truly(tmp_path: Path, space: SearchSpace) -> None:
-    searcher, finished = make(tmp_path, space, concurrency=6)
-    dims = {name: searcher.suggest(name)["params"]["output_dim"] for name in "abcdef"}  # type: ignore[index]
+def test_states_are_told_truly(tmp_path: Path) -> None:
+    ours, events = Simulation(in_sqlite(tmp_path), space_of(tmp_path), wanted=6, lag=8), Events()
+    searcher = ours.searcher(workers=6, events=events)
     scheduler = RungScheduler(searcher)
-
-    class Trial:
-        def __init__(self, trial_id: str) -> None:
-            self.trial_id = trial_id
-
-    # a, c, e share a dimension: c is better than a, so a's successor e, worse than both, is stopped.
+    dims = {name: searcher.suggest(name)["params"]["output_dim"] for name in "abcdef"}  # type: ignore[index]
     assert dims["a"] == dims["c"] == dims["e"] != dims["b"]
-    assert scheduler.on_trial_result(None, Trial("a"), result(dims["a"], 1, 0.5)) == "CONTINUE"  # type: ignore[arg-type]
-    assert scheduler.on_trial_result(None, Trial("c"), result(dims["c"], 1, 0.7)) == "CONTINUE"
-    assert scheduler.on_trial_result(None, Trial("e"), result(dims["e"], 1, 0.1)) == "STOP"
-    # Another dimension does not compete with these.
-    assert scheduler.on_trial_result(None, Trial("b"), result(dims["b"], 1, -9.0)) == "CONTINUE"
-    searcher.on_trial_complete("e", result(dims["e"], 1, 0.1))
-    searcher.on_trial_complete("c", result(dims["c"], 3, 0.9, final=True))
-    searcher.on_trial_complete("a", {"failed": "loss nan at step 7", "final": True, "objective": float("nan")})
+
+    def reports(name: str, values: list[float | None]) -> str:
+        return scheduler.on_trial_result(None, Tune(name), result(values))  # type: ignore[arg-type]
+
+    assert reports("e", [0.1]) == "CONTINUE"  # a and c may still be worse
+    assert reports("b", [-9.0]) == "CONTINUE"  # of another dimension
+    assert reports("a", [0.5]) == "CONTINUE"
+    assert reports("c", [0.7]) == "CONTINUE"
+    assert reports("e", [0.1, 99.0]) == "STOP"  # the verdict of its first rung
+    searcher.on_trial_complete("e", result([0.1, 99.0]))
+    searcher.on_trial_complete("c", result([0.7, 0.8, 0.9], done=True))
+    searcher.on_trial_complete("a", result([0.5], done=True, failed="loss nan at step 7", collapsed=False))
     searcher.on_trial_complete("b", None, error=True)
-    searcher.on_trial_complete("d", result(dims["d"], 3, float("nan"), final=True))
-    states = {t.number: t.state for t in finished}
-    assert states == {
-        4: TrialState.PRUNED,
-        2: TrialState.COMPLETE,
-        0: TrialState.FAIL,
-        1: TrialState.FAIL,
-        3: TrialState.FAIL,
-    }
-    trials = searcher.study.trials
-    assert trials[2].value == 0.9 and trials[2].intermediate_values == {1: 0.7, 3: 0.9}
-    assert trials[0].user_attrs["reason"] == "loss nan at step 7"
+    searcher.on_trial_complete("d", result([0.5, None, None], done=True))  # no such trial is stopped at its last rung
+    names = {t.number: t.state.name for t in events.ended}
+    assert names == {0: "FAIL", 1: "FAIL", 2: "COMPLETE", 3: "PRUNED", 4: "PRUNED"}
+    trials = ours.study.trials
+    assert trials[2].value == 0.9 and trials[2].intermediate_values == {1: 0.7, 2: 0.8, 3: 0.9}
+    assert trials[4].intermediate_values == {1: 0.1} and list(trial_rungs(trials[4])) == [1]
+    assert trials[0].user_attrs["reason"] == "loss nan at step 7" and list(trial_rungs(trials[0])) == [1]
+    assert "worker died" in trials[1].user_attrs["reason"] and searcher.died == [1]
     assert trials[5].state == TrialState.RUNNING
 
 
-def test_an_interrupted_study_goes_on_with_the_same_trials(tmp_path: Path, space: SearchSpace) -> None:
-    searcher, _ = make(tmp_path, space)
-    before = [searcher.suggest(name) for name in "ab"]
-    searcher.report("a", result(4, 1, 0.5))
-    again, _ = make(tmp_path, space)  # the driver was killed; a new one opens the study
-    assert again.remaining == 6
-    assert [again.suggest(name) for name in "xy"] == before
-    again.report("x", result(4, 1, 0.5))  # reported again after its checkpoint: no error, no second value
-    again.on_trial_complete("x", result(4, 3, 0.6, final=True))
-    assert again.study.trials[0].intermediate_values == {1: 0.5, 3: 0.6}
-    assert len(again.study.trials) == 6
+@pytest.mark.parametrize("several", [False, True])
+def test_a_trial_whose_last_objective_is_no_number_failed(tmp_path: Path, several: bool) -> None:
+    objectives = ("quality", "latency") if several else ("quality",)
+    ours = Simulation(in_memory(several), space_of(tmp_path), wanted=1, objectives=objectives)
+    searcher = ours.searcher()
+    searcher.suggest("a")
+    searcher.on_trial_complete("a", result([None if not several else 0.5], done=True))  # and no latency
+    [trial] = ours.study.trials
+    assert (trial.state, trial.values) == (TrialState.FAIL, None)
+    assert trial.user_attrs["reason"] == f"objective {objectives[-1]} is nan"
 
 
-def test_a_trial_that_was_asked_for_but_got_no_parameters_is_completed(tmp_path: Path, space: SearchSpace) -> None:
-    searcher, _ = make(tmp_path, space)
-    searcher.study.ask()  # killed between ask and suggest
-    again, _ = make(tmp_path, space)
-    suggested = again.suggest("x")
-    assert isinstance(suggested, dict) and suggested["number"] == 0
-    assert suggested["params"]["lr"] == 0.001
+def test_failures_are_judged_by_what_they_reported(tmp_path: Path) -> None:
+    """Where its verdict was open, a trial that failed later would have been stopped before it could."""
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=6, lag=8)
+    searcher = ours.searcher(workers=6)
+    for name in "abcdef":
+        searcher.suggest(name)
+    searcher.on_trial_complete("c", result([0.1, None], done=True, failed="collapsed"))
+    searcher.on_trial_complete("e", result([0.9, None], done=True, failed="collapsed"))
+    assert all(t.state == TrialState.RUNNING for t in ours.study.trials)
+    searcher.report("a", result([0.5]))
+    assert ours.study.trials[2].state == TrialState.PRUNED and list(trial_rungs(ours.study.trials[2])) == [1]
+    trial = ours.study.trials[4]
+    assert trial.state == TrialState.FAIL and trial_rungs(trial)[2]["collapsed"] is True
+    assert trial.intermediate_values == {1: 0.9}
 
 
-def test_the_study_opens_with_optuna_alone(tmp_path: Path, space: SearchSpace) -> None:
-    make(tmp_path, space)
-    study = optuna.load_study(study_name="s", storage=sqlite_url(tmp_path / "study.db"))
-    assert len(study.trials) == 6 and study.direction.name == "MAXIMIZE"
+def test_floats_come_back_from_sqlite_as_they_were(tmp_path: Path) -> None:
+    ours = Simulation(in_sqlite(tmp_path), space_of(tmp_path), wanted=10, lag=2, outcome=whole)
+    ours.sit(workers=2)
+    memory = Simulation(in_memory(), space_of(tmp_path), wanted=10, lag=2, outcome=whole)
+    memory.sit(workers=1)
+    assert content(in_sqlite(tmp_path)) == content(memory.study)
+    for trial in in_sqlite(tmp_path).trials:
+        assert {name: trial.user_attrs[PARAMS][name] for name in trial.params} == trial.params
+
+
+def test_the_study_opens_with_optuna_alone(tmp_path: Path) -> None:
+    Simulation(in_sqlite(tmp_path), space_of(tmp_path), wanted=4).sit(workers=2)
+    study = optuna.load_study(study_name="s", storage=f"sqlite:///{tmp_path}/study.db")
+    assert len(study.trials) == 4 and study.direction.name == "MAXIMIZE"
+    assert study.best_trial.user_attrs["reason"] == ""
+
+
+def test_what_is_given_is_tried_first_for_every_dimension(tmp_path: Path) -> None:
+    given = ({"lr": 0.005}, {"output_dim": 8, "clusters": 3})
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=7, given=given)
+    ours.sit(workers=1)
+    shown = [(p["output_dim"], p["lr"]) for p in suggested(ours.study)]
+    assert shown[:4] == [(4, 0.001), (8, 0.001), (4, 0.005), (8, 0.005)]
+    assert suggested(ours.study)[4]["clusters"] == 3 and [d for d, _ in shown[4:]] == [8, 8, 4]
+
+
+def test_a_long_search_does_as_much_for_its_last_trial_as_for_its_first(tmp_path: Path) -> None:
+    study = in_sqlite(tmp_path)
+    ours = Simulation(study, space_of(tmp_path, searcher="random", stopping="none"), wanted=150, lag=8, outcome=whole)
+    statements: list[int] = [0]
+    at: dict[int, int] = {}
+
+    def count(*_: Any) -> None:
+        statements[0] += 1
+
+    event.listen(study._storage._backend.engine, "before_cursor_execute", count)  # type: ignore[attr-defined]
+    events = Events()
+    events.finished = lambda trial: at.setdefault(trial.number, statements[0])  # type: ignore[assignment, return-value]
+    ours.sit(workers=4, speeds=0, events=events)
+    first, last = at[60] - at[20], at[140] - at[100]
+    assert 0.8 < last / first < 1.25
+    assert statements[0] / 150 < 150
+
+
+def test_the_searcher_is_saved_as_the_name_of_its_study(tmp_path: Path) -> None:
+    searcher = Simulation(in_memory(), space_of(tmp_path), wanted=2).searcher()
+    assert isinstance(searcher, StudySearcher)
+    searcher.save(str(tmp_path / "saved.json"))
+    assert searcher.study.study_name in (tmp_path / "saved.json").read_text()

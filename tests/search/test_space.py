@@ -14,7 +14,8 @@ from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.methods.hpd import Params as HpdParams
 from distilbench.methods.mcr2 import Params
-from distilbench.search.space import Budget, SearchSpace, load_space
+from distilbench.search.budget import Budget
+from distilbench.search.space import SearchSpace, load_space
 
 ROOT = Path(__file__).parents[2]
 
@@ -159,6 +160,117 @@ def test_every_method_ships_a_space() -> None:
 )
 def test_rungs(budget: dict[str, int], total: int, wanted: list[int]) -> None:
     assert Budget(trials=1, steps=1, **budget).rung_steps(total) == wanted
+
+
+def conditional(**when: Any) -> str:
+    """The good file with a parameter under a condition."""
+    raw = yaml.safe_load(GOOD)
+    raw["parameters"]["pairs"] = {"choices": ["duplicates", "noise"]}
+    raw["parameters"]["noise"] = {"low": 0.001, "high": 0.1, "when": when}
+    return yaml.safe_dump(raw, sort_keys=False)
+
+
+@pytest.mark.parametrize("wanted", ["noise", ["noise", "noise"]])
+def test_a_parameter_under_a_condition_is_drawn_where_it_holds(tmp_path: Path, wanted: Any) -> None:
+    space = load(tmp_path, conditional(pairs=wanted))
+    default = Params.model_fields["noise"].default
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    trials = [study.ask() for _ in range(30)]
+    for trial, drawn in [(t, space.suggest(t)) for t in trials]:
+        assert ("noise" in trial.params) == (drawn["pairs"] == "noise")
+        assert drawn["pairs"] == "noise" or drawn["noise"] == default
+    assert {t.params["pairs"] for t in trials} == {"noise", "duplicates"}
+    assert space.possible("noise") == [0.001, 0.1] or default in space.possible("noise")
+
+
+def test_a_condition_on_a_fixed_parameter_holds_always_or_never(tmp_path: Path) -> None:
+    for value, held in (("noise", True), ("duplicates", False)):
+        raw = yaml.safe_load(conditional(pairs="noise"))
+        del raw["parameters"]["pairs"]
+        raw["fixed"]["pairs"] = value
+        space, study = load(tmp_path, yaml.safe_dump(raw, sort_keys=False)), optuna.create_study()
+        trial = study.ask()
+        space.suggest(trial)
+        assert ("noise" in trial.params) is held
+
+
+def test_what_a_parameter_can_have_includes_its_default_outside_the_condition(tmp_path: Path) -> None:
+    raw = yaml.safe_load(conditional(pairs="noise"))
+    raw["parameters"]["head"] = {"choices": ["residual"], "when": {"pairs": "noise"}}
+    raw["parameters"]["head"] = raw["parameters"].pop("head")
+    assert load(tmp_path, yaml.safe_dump(raw, sort_keys=False)).possible("head") == [
+        "residual",
+        *({Params.model_fields["head"].default} - {"residual"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("when", "message"),
+    [
+        ({"absent": 1}, r"noise: when names absent; expected a parameter that stands before it, or a fixed one"),
+        ({"noise": 0.01}, r"noise: when names noise; expected"),
+        ({"pairs": "nois"}, r"noise: when pairs is 'nois': "),
+        ({"head": ["elu", 3]}, r"noise: when head is 3: "),
+        ({"output_dim": 5}, r"noise: when output_dim is 5; expected one of its choices \[8, 4\]"),
+    ],
+)
+def test_a_bad_condition(tmp_path: Path, when: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load(tmp_path, conditional(**when))
+
+
+def test_a_condition_names_what_stands_before_it(tmp_path: Path) -> None:
+    raw = yaml.safe_load(conditional(pairs="noise"))
+    raw["parameters"]["pairs"] = raw["parameters"].pop("pairs")  # now after it
+    with pytest.raises(InputError, match="noise: when names pairs; expected a parameter that stands before it"):
+        load(tmp_path, yaml.safe_dump(raw, sort_keys=False))
+
+
+@pytest.mark.parametrize(("name", "entry"), [("output_dim", {"choices": [4]}), ("batch_size", {"choices": [8]})])
+def test_what_every_student_needs_has_no_condition(tmp_path: Path, name: str, entry: dict[str, Any]) -> None:
+    raw = yaml.safe_load(conditional(pairs="noise"))
+    for part in ("fixed", "parameters"):
+        raw[part].pop(name, None)
+    raw["parameters"][name] = {**entry, "when": {"pairs": "noise"}}
+    with pytest.raises(InputError, match=f"{name}: when, but the method has no default|output_dim: when; expected no"):
+        load(tmp_path, yaml.safe_dump(raw, sort_keys=False))
+
+
+def test_settings_to_try_first(tmp_path: Path) -> None:
+    given = [{"lr": 0.002, "head": "residual"}, {"output_dim": "native", "clusters": 3}]
+    raw = yaml.safe_load(changed(parameters={"output_dim": {"choices": [8, "native"]}}, enqueue=given))
+    space = load(tmp_path, yaml.safe_dump(raw), native=32)
+    assert space.enqueue == (given[0], {"output_dim": 32, "clusters": 3})
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({}, r"enqueue, setting 1: it is \{\}; expected parameters with values"),
+        ({"batch_size": 8}, r"enqueue, setting 1: batch_size is not searched; expected some of .*lr"),
+        ({"lr": 0.5}, r"enqueue, setting 1: lr is 0\.5; expected from 0\.0001 to 0\.01"),
+        ({"lr": "fast"}, r"lr: enqueue, setting 1 is 'fast': .*number"),
+        ({"clusters": 2.5}, r"clusters: enqueue, setting 1 is 2\.5: .*integer"),
+        ({"output_dim": 5}, r"enqueue, setting 1: output_dim is 5; expected one of the choices \[8, 4\]"),
+    ],
+)
+def test_a_bad_setting_to_try_first(tmp_path: Path, setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load(tmp_path, changed(enqueue=[setting]))
+
+
+@pytest.mark.parametrize("searcher", ["tpe", "cmaes", "nsga2", "nsga3", "gp", "random", "grid"])
+def test_searchers_by_name(tmp_path: Path, searcher: str) -> None:
+    assert load(tmp_path, changed(searcher=searcher)).searcher == searcher
+    with pytest.raises(InputError, match=r"searcher: .*'tpe'"):
+        load(tmp_path, changed(searcher=searcher.upper()))
+
+
+def test_a_rung_may_draw_from_a_share_of_the_data() -> None:
+    budget = Budget(trials=1, steps=90, rungs=3, eta=3, fidelity="data")
+    assert budget.data_shares(90) == [(10, 10 / 90), (30, 30 / 90), (90, 1.0)]
+    assert budget.data_shares(0) == []  # a method without training
+    assert Budget(trials=1, steps=90).data_shares(90) == []
 
 
 # Bad files

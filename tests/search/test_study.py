@@ -1,4 +1,4 @@
-"""The study: what is queued, who survives a rung, which trial is the best of its dimension."""
+"""The study: what the first trials are given, what it holds of each, which trial is the best of its dimension."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from pathlib import Path
 
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
 from distilbench.methods.mcr2 import Params
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.study import (
+    PARAMS,
+    begin_trial,
     best_per_dimension,
     finished_trials,
+    first_settings,
+    last_objective,
     open_study,
-    queue_trials,
-    rung_values,
+    rung_key,
     sqlite_url,
-    survives,
+    starts_for,
     trial_dimension,
+    trial_params,
+    trial_rungs,
 )
 
 YAML = """
@@ -55,133 +59,86 @@ def study() -> optuna.Study:
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
 
 
-def run(study: optuna.Study, space: SearchSpace) -> list[dict[str, object]]:
-    """Hyper-parameters of every queued trial, in order."""
-    drawn = []
-    while study.get_trials(states=(TrialState.WAITING,)):
-        trial = study.ask()
-        drawn.append(space.suggest(trial))
-        study.tell(trial, 0.0)
-    return drawn
+# What the first trials are given
 
 
-# Queueing
+def test_dimensions_share_the_trials_and_the_first_of_each_is_the_published_setting(space: SearchSpace) -> None:
+    starts = starts_for(space, 9, seed=0)
+    assert [s["output_dim"] for s in starts] == [4, 8, 16] * 3
+    assert starts[:3] == [{"output_dim": d, "lr": 0.001, "head": "residual"} for d in (4, 8, 16)]
+    assert starts[3:] == [{"output_dim": d} for d in (4, 8, 16)] * 2  # the rest is drawn
 
 
-def test_dimensions_share_the_trials_and_the_first_of_each_is_the_published_setting(
-    study: optuna.Study, space: SearchSpace
-) -> None:
-    queue_trials(study, space, 9)
-    drawn = run(study, space)
-    assert [d["output_dim"] for d in drawn] == [4, 8, 16] * 3
-    for d in drawn[:3]:
-        assert (d["lr"], d["head"]) == (0.001, "residual")
-    assert len({d["lr"] for d in drawn[3:]}) == 6 and 0.001 not in {d["lr"] for d in drawn[3:]}
-    assert len({d["eps2"] for d in drawn}) == 9  # not published: drawn
+def test_shares_differ_by_one_at_most(space: SearchSpace) -> None:
+    assert Counter(s["output_dim"] for s in starts_for(space, 8, seed=0)) == {4: 3, 8: 3, 16: 2}
 
 
-def test_shares_differ_by_one_at_most(study: optuna.Study, space: SearchSpace) -> None:
-    queue_trials(study, space, 8)
-    assert Counter(d["output_dim"] for d in run(study, space)) == {4: 3, 8: 3, 16: 2}
+def test_a_larger_search_begins_as_a_smaller_one(space: SearchSpace) -> None:
+    given = [{"lr": 0.002}]
+    for trials in range(1, 12):
+        assert starts_for(space, 12, 0, given)[:trials] == starts_for(space, trials, 0, given)
 
 
-def test_a_repeated_command_queues_nothing_and_a_larger_one_the_rest(study: optuna.Study, space: SearchSpace) -> None:
-    queue_trials(study, space, 4)
-    queue_trials(study, space, 4)
-    assert len(study.trials) == 4
-    first = run(study, space)
-    queue_trials(study, space, 9)
-    queue_trials(study, space, 2)  # fewer than there are
-    drawn = first + run(study, space)
-    assert [d["output_dim"] for d in drawn] == [4, 8, 16] * 3  # the turns go on where they stopped
+def test_settings_of_the_space_and_of_the_command_follow_for_every_dimension(space: SearchSpace) -> None:
+    space = space.model_copy(update={"enqueue": ({"lr": 0.002},)})
+    starts = first_settings(space, 99, 0, [{"lr": 0.003}, {"output_dim": 8, "lr": 0.004}])
+    assert [(s["output_dim"], s["lr"]) for s in starts[3:]] == [
+        *((d, lr) for lr in (0.002, 0.003) for d in (4, 8, 16)),
+        (8, 0.004),
+    ]
 
 
-def test_a_fixed_dimension_gets_every_trial_and_one_published_setting(
-    study: optuna.Study, fixed_space: SearchSpace
-) -> None:
-    queue_trials(study, fixed_space, 3)
-    drawn = run(study, fixed_space)
-    assert [d["output_dim"] for d in drawn] == [8, 8, 8]
-    assert [d["lr"] == 0.001 for d in drawn] == [True, False, False]
-    assert {trial_dimension(t, fixed_space) for t in study.trials} == {8}
+def test_with_the_size_as_an_objective_the_searcher_chooses_the_dimension(space: SearchSpace) -> None:
+    assert len(starts_for(space, 9, 0, share_dimensions=False)) == 3  # the published setting alone
 
 
-def test_what_is_queued_survives_the_process(tmp_path: Path, space: SearchSpace) -> None:
+def test_a_fixed_dimension_gets_every_trial_and_one_published_setting(fixed_space: SearchSpace) -> None:
+    assert starts_for(fixed_space, 3, seed=0) == [{"lr": 0.001, "head": "residual"}]
+
+
+# Trials
+
+
+def test_a_trial_begins_with_all_its_values_at_once(tmp_path: Path, space: SearchSpace) -> None:
     url = sqlite_url(tmp_path / "study.db")
-    queue_trials(open_study(url, "s", seed=0), space, 5)
-    again = open_study(url, "s", seed=0)
-    assert len(again.get_trials(states=(TrialState.WAITING,))) == 5
-    assert again.direction == optuna.study.StudyDirection.MAXIMIZE
-    queue_trials(again, space, 5)
-    assert len(again.trials) == 5
+    kept = open_study(url, "s")
+    drawn = {"output_dim": 4, "lr": 0.1 / 30}
+    for _ in range(2):  # tried again after storage failed: no second trial
+        begin_trial(kept, 0, {**drawn, "head": "elu"}, drawn, {name: space.distribution(name) for name in drawn})
+    [trial] = open_study(url, "s").get_trials()
+    assert (trial.state, trial.params, trial_params(trial)) == (TrialState.RUNNING, drawn, {**drawn, "head": "elu"})
+    assert trial_dimension(trial) == 4
+    assert open_study(url, "s").direction == optuna.study.StudyDirection.MAXIMIZE
 
 
-def test_the_seed_decides_the_draws(tmp_path: Path, space: SearchSpace) -> None:
-    def draws(name: str, seed: int) -> list[object]:
-        study = open_study(sqlite_url(tmp_path / f"{name}.db"), "s", seed)
-        queue_trials(study, space, 6)
-        return [d["eps2"] for d in run(study, space)]
-
-    assert draws("one", 0) == draws("two", 0) != draws("three", 1)
-
-
-# Rungs
-
-
-@pytest.mark.parametrize(
-    ("value", "peers", "eta", "wanted"),
-    [
-        (1.0, [1.0], 3, True),  # alone: the best of one
-        (-5.0, [-5.0], 3, True),
-        (1.0, [1.0, 2.0], 3, False),
-        (2.0, [1.0, 2.0], 3, True),
-        (2.0, [3.0, 2.0, 1.0], 3, False),
-        (3.0, [3.0, 2.0, 1.0], 3, True),
-        (5.0, [6.0, 5.0, 4.0, 3.0, 2.0, 1.0], 3, True),  # the second of six: a third
-        (4.0, [6.0, 5.0, 4.0, 3.0, 2.0, 1.0], 3, False),
-        (4.0, [6.0, 5.0, 4.0, 3.0, 2.0, 1.0], 2, True),
-        (2.0, [2.0, 2.0, 2.0], 3, True),  # equals share their place
-        (math.nan, [math.nan], 3, False),
-        (1.0, [math.nan, 1.0, math.nan], 3, True),  # what is no number is no competitor
-        (-math.inf, [-math.inf, 1.0], 3, False),
-    ],
-)
-def test_survivors(value: float, peers: list[float], eta: int, wanted: bool) -> None:
-    assert survives(value, peers, eta) is wanted
+def test_rungs_are_in_their_order(study: optuna.Study) -> None:
+    trial = study.ask()
+    assert math.isnan(last_objective(study.trials[0]))
+    for rung in (10, 2, 1):
+        trial.set_user_attr(rung_key(rung), {"step": rung, "objective": None if rung == 10 else 0.5})
+    trial.set_user_attr("reason", "")
+    assert list(trial_rungs(study.trials[0])) == [1, 2, 10]
+    assert math.isnan(last_objective(study.trials[0]))
 
 
 def finish(study: optuna.Study, dim: int, value: float | None, state: TrialState, **rungs: float) -> None:
+    rungs = rungs or ({"r1": value} if value is not None else {})
     study.add_trial(
         optuna.trial.create_trial(
             state=state,
             value=value,
-            params={"output_dim": dim, "lr": 0.001},
-            distributions={
-                "output_dim": CategoricalDistribution((16, 4, 8)),
-                "lr": FloatDistribution(0.0001, 0.01, log=True),
+            user_attrs={
+                PARAMS: {"output_dim": dim},
+                **{rung_key(int(n[1:])): {"objective": v} for n, v in rungs.items()},
             },
-            intermediate_values={int(name[1:]): v for name, v in rungs.items()},
         )
     )
-
-
-def test_only_trials_of_one_dimension_and_rung_compete(study: optuna.Study, space: SearchSpace) -> None:
-    finish(study, 4, 3.0, TrialState.COMPLETE, r1=1.0, r2=3.0)
-    finish(study, 4, None, TrialState.PRUNED, r1=0.5)
-    finish(study, 8, None, TrialState.PRUNED, r1=9.0)
-    finish(study, 4, None, TrialState.FAIL)
-    study.enqueue_trial({"output_dim": 4})  # a queued trial has reported nothing
-    assert sorted(rung_values(study, space, 4, 1)) == [0.5, 1.0]
-    assert rung_values(study, space, 4, 2) == [3.0]
-    assert rung_values(study, space, 8, 2) == []
 
 
 # The best
 
 
-def test_the_best_of_each_dimension_is_complete_and_the_earlier_of_equals(
-    study: optuna.Study, space: SearchSpace
-) -> None:
+def test_the_best_of_each_dimension_is_complete_and_the_earlier_of_equals(study: optuna.Study) -> None:
     finish(study, 8, -3.0, TrialState.COMPLETE)
     finish(study, 8, -1.0, TrialState.COMPLETE)
     finish(study, 8, -1.0, TrialState.COMPLETE)
@@ -191,16 +148,18 @@ def test_the_best_of_each_dimension_is_complete_and_the_earlier_of_equals(
     finish(study, 4, None, TrialState.FAIL, r1=99.0)
     finish(study, 16, None, TrialState.FAIL)
     study.enqueue_trial({"output_dim": 16})
-    best = best_per_dimension(study, space)
-    assert {dim: trial.number for dim, trial in best.items()} == {4: 3, 8: 1}
+    best = best_per_dimension(study.trials)
+    assert {dim: [t.number for t in own] for dim, own in best.items()} == {4: [3], 8: [1]}
+    assert [t.number for t in best_per_dimension(study.trials, top=2)[8]] == [1, 2]
+    assert [t.number for t in best_per_dimension(study.trials, top=9)[4]] == [3, 4]
     assert list(best) == [4, 8]
 
 
-def test_no_trial_no_best(study: optuna.Study, space: SearchSpace) -> None:
-    assert best_per_dimension(study, space) == {}
+def test_no_trial_no_best(study: optuna.Study) -> None:
+    assert best_per_dimension(study.trials) == {}
 
 
-def test_finished_trials_are_those_with_an_end(study: optuna.Study, space: SearchSpace) -> None:
+def test_finished_trials_are_those_with_an_end(study: optuna.Study) -> None:
     finish(study, 8, 1.0, TrialState.COMPLETE)
     study.enqueue_trial({"output_dim": 4})
     finish(study, 8, None, TrialState.PRUNED)

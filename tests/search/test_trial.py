@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from optuna.trial import FrozenTrial, TrialState
+from simulated import Events
 
 from distilbench.evaluation.geometry import geometry
 from distilbench.methods.mcr2 import Params as Mcr2Params
@@ -17,11 +18,13 @@ from distilbench.methods.mcr2 import Trainable
 from distilbench.methods.method import Method, Params
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import Score, TrialRecord, append_records, read_records
+from distilbench.search.dev import dev_report, dev_rows
+from distilbench.search.rung_training import build_method
 from distilbench.search.searcher import RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace, load_space
-from distilbench.search.study import best_per_dimension, open_study, queue_trials, sqlite_url
-from distilbench.search.sweep import trial_record
-from distilbench.search.trial import TrialTrainable, build_method, dev_report, dev_rows, trial_folder
+from distilbench.search.study import best_per_dimension, open_study, sqlite_url, starts_for
+from distilbench.search.sweep import Search, trial_record
+from distilbench.search.trial import TrialTrainable, trial_folder
 
 MCR2 = """
 method: mcr2
@@ -41,17 +44,23 @@ class Trial:
         (run / "space.yaml").write_text(yaml)
         self.method = "pca" if params is Params else "mcr2"
         self.space: SearchSpace = load_space(run / "space.yaml", self.method, params, native=32)
-        self.study = open_study(sqlite_url(run / "study.db"), "s", seed=0)
-        self.finished: list[FrozenTrial] = []
+        self.study = open_study(sqlite_url(run / "study.db"), "s")
+        self.search = Search("r", self.space, ("quality",), 1, starts_for(self.space, 1, 0), lag=1, seed=0)
+        self.events = Events()
         self.results: list[dict[str, Any]] = []
 
+    @property
+    def finished(self) -> list[FrozenTrial]:
+        return self.events.ended
+
     def drive(self, reports: int = 99) -> TrialTrainable:
-        queue_trials(self.study, self.space, 1)
-        searcher = StudySearcher(self.study, self.space, 1, self.finished.append)
+        s = self.search
+        searcher = StudySearcher(self.study, s.space, s.objectives, s.suggestions(), s.wanted, 1, self.events)
         suggested = searcher.suggest("a")
         assert isinstance(suggested, dict)
         config = {"run": str(self.run), "prepared": str(self.prepared), "method": self.method, "seed": 0, "gpus": 0}
-        trainable = TrialTrainable({**config, "budget": self.space.budget.model_dump(), "cpus": 1, **suggested})
+        config |= {"cpus": 1, "hang_s": 0.0, "teacher_ms": None, "deadline": math.inf}
+        trainable = TrialTrainable({**config, "budget": self.space.budget.model_dump(), **suggested})
         tune_trial = type("TuneTrial", (), {"trial_id": "a"})()
         for _ in range(reports):
             result = trainable.step()
@@ -67,7 +76,7 @@ class Trial:
     def record(self) -> TrialRecord:
         """The record, through its file."""
         [trial] = self.finished
-        append_records(self.run / "trials.jsonl", [trial_record("r", trial, self.space, 0)])
+        append_records(self.run / "trials.jsonl", [trial_record(trial, self.search)])
         [record] = read_records(self.run / "trials.jsonl")
         assert isinstance(record, TrialRecord)
         return record
@@ -75,15 +84,15 @@ class Trial:
 
 def test_a_trial_reports_its_rungs_and_the_shape_of_its_embeddings(tmp_path: Path, prepared_folder: Path) -> None:
     trial = Trial(tmp_path / "r", prepared_folder, MCR2.replace("LAMBDA", "50"))
-    method = trial.drive().method
+    training = trial.drive().training
     assert [(r["rung"], r["step"], r["final"]) for r in trial.results] == [(1, 2, False), (2, 6, False), (3, 18, True)]
     record = trial.record()
     assert (record.state, record.reason, len(record.rungs)) == ("COMPLETE", "", 3)
     metrics = record.rungs[-1].metrics
     assert metrics.keys() >= {"dev_spearman", "dev_pca_spearman", "effective_rank", "variance", "loss", "rung_seconds"}
     assert metrics["dev_spearman"] - metrics["dev_pca_spearman"] == pytest.approx(record.objective)
-    assert method is not None
-    shape = geometry(method.embed(dev_rows(load_prepared(prepared_folder))))
+    assert training is not None
+    shape = geometry(training.method.embed(dev_rows(load_prepared(prepared_folder))))
     assert (metrics["effective_rank"], metrics["variance"]) == pytest.approx(shape)
 
 
@@ -128,7 +137,7 @@ def test_a_collapsed_trial_fails_with_the_reason_and_keeps_its_metrics(
     assert f"{last['variance']:.2g}" in record.reason or f"{last['effective_rank']:.2f}" in record.reason
     assert last["dev_spearman"] is not None and last["loss"] is not None
     assert record.rungs[-1].step == [2, 6, 18][rung - 1]
-    assert best_per_dimension(trial.study, trial.space) == {}  # however good its last score was
+    assert best_per_dimension(trial.study.trials) == {}  # however good its last score was
 
 
 def test_embeddings_that_are_not_finite_fail_the_trial(
@@ -151,15 +160,16 @@ def test_a_loss_that_diverges_is_the_reason(tmp_path: Path, prepared_folder: Pat
     assert record.reason.startswith("loss -inf, gradient norm nan at step 0")
 
 
-def test_a_killed_worker_reports_its_last_rung_again(tmp_path: Path, prepared_folder: Path) -> None:
+def test_a_killed_worker_goes_on_and_reports_every_rung_again(tmp_path: Path, prepared_folder: Path) -> None:
     yaml = MCR2.replace("LAMBDA", "50")
     whole = Trial(tmp_path / "whole", prepared_folder, yaml)
     whole.drive()
     killed = Trial(tmp_path / "killed", prepared_folder, yaml)
     killed.drive(reports=2)
     killed.drive()
-    assert [r["rung"] for r in killed.results] == [1, 2, 2, 3]
-    assert killed.results[2]["objective"] == killed.results[1]["objective"]
+    assert [r["rung"] for r in killed.results] == [1, 2, 3]
+    assert [r["rung"] for r in killed.results[2]["rungs"]] == [1, 2, 3]
+    assert killed.results[2]["rungs"][:2] == killed.results[1]["rungs"]
     ours, wanted = killed.record(), whole.record()
     assert [(r.rung, r.step, r.objective) for r in ours.rungs] == [(r.rung, r.step, r.objective) for r in wanted.rungs]
     assert all(r.metrics["loss"] is not None for r in ours.rungs)

@@ -1,0 +1,87 @@
+"""A grid: every combination once, conditions respected, dimensions in turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from simulated import YAML, Simulation, in_memory, space_of, suggested
+
+from distilbench.errors import InputError
+from distilbench.search import grid as module
+from distilbench.search.grid import grid, grid_values
+from distilbench.search.space import Range
+from distilbench.search.study import starts_for
+
+SMALL = """
+method: mcr2
+searcher: grid
+budget: {trials: 99, steps: 90, rungs: 3, eta: 2}
+parameters:
+  output_dim: {choices: [4, 8]}
+  pairs: {choices: [duplicates, noise], paper: noise}
+  lr: {low: 0.001, high: 0.1, log: true, points: 2, paper: 0.001}
+  noise: {low: 0.001, high: 0.1, log: true, when: {pairs: noise}}
+fixed: {batch_size: 16, lambda: 1, clusters: 3}
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "integer", "wanted"),
+    [
+        ({"choices": ("a", True, 3)}, False, ["a", True, 3]),
+        ({"low": 0.0, "high": 1.0}, False, [0.0, 0.5, 1.0]),
+        ({"low": 0.001, "high": 0.1, "log": True}, False, [0.001, 0.01, 0.1]),
+        ({"low": 2.0, "high": 9.0, "points": 2}, True, [2, 9]),
+        ({"low": 2.0, "high": 4.0, "points": 9}, True, [2, 3, 4]),  # no more than there are
+        ({"low": 1.0, "high": 100.0, "log": True}, True, [1, 10, 100]),
+    ],
+)
+def test_values(entry: dict[str, object], integer: bool, wanted: list[object]) -> None:
+    values = grid_values(Range.model_validate(entry), integer)
+    assert values == pytest.approx(wanted) if isinstance(wanted[0], float) else values == wanted
+    assert [type(v) for v in values] == [type(v) for v in wanted]
+
+
+def test_every_combination_once_and_a_condition_spares_those_outside_it(tmp_path: Path) -> None:
+    points = grid(space_of(tmp_path, SMALL), seed=0)
+    assert len(points) == len({repr(sorted(p.items())) for p in points}) == 2 * 2 * (3 + 1)
+    assert all(("noise" in p) == (p["pairs"] == "noise") for p in points)
+    assert [p["output_dim"] for p in points[:6]] == [4, 8] * 3
+
+
+def test_the_seed_orders_it(tmp_path: Path) -> None:
+    space = space_of(tmp_path, SMALL)
+    assert grid(space, 0) == grid(space, 0) != grid(space, 1)
+    assert sorted(map(repr, grid(space, 0))) == sorted(map(repr, grid(space, 1)))
+
+
+def test_a_search_has_the_published_setting_and_then_the_grid(tmp_path: Path) -> None:
+    space = space_of(tmp_path, SMALL)
+    starts = starts_for(space, 99, seed=0)
+    assert starts[:2] == [{"output_dim": d, "pairs": "noise", "lr": 0.001} for d in (4, 8)] and len(starts) == 18
+    ours = Simulation(in_memory(), space, wanted=len(starts), lag=2)
+    ours.sit(workers=3, speeds=0)
+    shown = suggested(ours.study)
+    for start, params in zip(starts, shown, strict=True):
+        assert {name: params[name] for name in start} == start
+    assert all(p["noise"] == space.defaults["noise"] for p in shown if p["pairs"] != "noise")
+    again = Simulation(in_memory(), space, wanted=len(starts), lag=2)
+    again.sit(workers=1)
+    assert suggested(again.study) == shown
+
+
+def test_a_setting_that_the_grid_has_is_tried_once(tmp_path: Path) -> None:
+    point = {"output_dim": 4, "pairs": "duplicates", "lr": 0.1}
+    starts = starts_for(space_of(tmp_path, SMALL), 99, 0, [point])
+    assert starts.count(point) == 1 and starts[2] == point and len(starts) == 18
+
+
+def test_a_budget_may_end_before_the_grid(tmp_path: Path) -> None:
+    assert len(starts_for(space_of(tmp_path, SMALL), 5, seed=0)) == 5
+
+
+def test_a_grid_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LIMIT", 20)
+    with pytest.raises(InputError, match="grid: the search space of mcr2 has more than 20 combinations"):
+        grid(space_of(tmp_path, YAML), 0)

@@ -1,0 +1,182 @@
+"""Who goes on at a rung, and that it does not depend on who arrives first."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from distilbench.search.budget import Budget
+from distilbench.search.stopping import Verdicts, asha, median, stopping_reason, stopping_rule
+
+
+@pytest.mark.parametrize(
+    ("value", "peers", "eta", "wanted"),
+    [
+        (1.0, [], 3, True),  # alone: the best of one
+        (-5.0, [], 3, True),
+        (1.0, [2.0], 3, False),
+        (2.0, [1.0], 3, True),
+        (2.0, [3.0, 1.0], 3, False),
+        (3.0, [2.0, 1.0], 3, True),
+        (5.0, [6.0, 4.0, 3.0, 2.0, 1.0], 3, True),  # the second of six: a third
+        (4.0, [6.0, 5.0, 3.0, 2.0, 1.0], 3, False),
+        (4.0, [6.0, 5.0, 3.0, 2.0, 1.0], 2, True),
+        (2.0, [2.0, 2.0], 3, True),  # equals share their place
+        (math.nan, [], 3, False),
+        (1.0, [math.nan, math.nan], 3, True),  # what is no number is no competitor
+        (-math.inf, [1.0], 3, False),
+    ],
+)
+def test_asha(value: float, peers: list[float], eta: int, wanted: bool) -> None:
+    assert asha(value, peers, eta) is wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "peers", "wanted"),
+    [
+        (-9.0, [1.0, 2.0, 3.0], True),  # three are too few to stop any
+        (-9.0, [1.0, 2.0, 3.0, 4.0], False),
+        (2.5, [1.0, 2.0, 3.0, 4.0], True),  # at the median
+        (2.4, [1.0, 2.0, 3.0, 4.0], False),
+        (0.0, [1.0, 2.0, 3.0, math.nan], True),
+        (math.nan, [], False),
+    ],
+)
+def test_median(value: float, peers: list[float], wanted: bool) -> None:
+    assert median(value, peers) is wanted
+
+
+def test_the_budget_names_the_rule() -> None:
+    def budget(stopping: str, eta: int = 3) -> Budget:
+        return Budget(trials=1, steps=1, stopping=stopping, eta=eta)  # type: ignore[arg-type]
+
+    assert not stopping_rule(budget("asha"))(1.0, [2.0, 3.0]) and stopping_rule(budget("asha", 2))(2.0, [1.0, 3.0, 0.0])
+    assert stopping_rule(budget("median"))(1.0, [2.0, 3.0])
+    assert stopping_rule(budget("none"))(-99.0, [2.0] * 9) and not stopping_rule(budget("none"))(math.nan, [])
+    assert stopping_reason(budget("asha"), 2) == "not among the best 1/3 at rung 2"
+    assert stopping_reason(budget("median"), 1) == "below the median at rung 1"
+    assert stopping_reason(budget("none"), 1) == "no finite objective at rung 1"
+
+
+def entered(*groups: str) -> Verdicts:
+    made = Verdicts(lambda value, peers: asha(value, peers, 2))
+    for number, group in enumerate(groups):
+        made.enter(number, group)
+    return made
+
+
+def test_a_verdict_waits_for_those_before_it_and_not_for_those_after() -> None:
+    made = entered("a", "a", "a")
+    made.report(1, 1, 0.5)
+    made.settle()
+    assert (made.passed(1), made.stopped(1)) == (0, None)
+    made.report(0, 1, 0.9)
+    made.settle()
+    assert (made.passed(0), made.stopped(1), made.settled(1)) == (1, 1, True)
+    assert not made.settled(0)
+
+
+def test_another_group_is_not_waited_for() -> None:
+    made = entered("a", "b")
+    made.report(1, 1, -9.0)
+    made.settle()
+    assert made.passed(1) == 1
+
+
+def test_one_that_stopped_or_failed_is_not_waited_for_at_later_rungs() -> None:
+    made = entered("a", "a", "a")
+    made.report(0, 1, 0.9)
+    made.report(1, 1, 0.1)  # will stop
+    made.report(2, 1, 1.0)
+    made.report(2, 2, 1.0)
+    made.settle()
+    assert (made.stopped(1), made.passed(2)) == (1, 1)  # the first may still come to the second rung
+    made.fail(0)
+    made.settle()
+    assert made.settled(0) and made.passed(2) == 2
+
+
+def test_a_failure_is_settled_once_its_rungs_are_judged() -> None:
+    made = entered("a", "a")
+    made.report(1, 1, 0.1)
+    made.fail(1)
+    made.settle()
+    assert not made.settled(1)  # it may have had to stop
+    made.report(0, 1, 0.5)
+    made.settle()
+    assert made.stopped(1) == 1
+    before_any_rung = entered("a")
+    before_any_rung.fail(0)
+    before_any_rung.settle()
+    assert before_any_rung.settled(0) and before_any_rung.stopped(0) is None
+
+
+def test_nobody_stops_at_its_last_rung_and_shorter_trials_are_done_there() -> None:
+    made = entered("a", "a", "a")
+    for number, value in enumerate((0.9, 0.1, 0.95)):
+        made.report(number, 1, value)
+    made.finish(1, 1)  # a trial of one rung
+    made.settle()
+    assert made.settled(1) and made.stopped(1) is None and made.passed(2) == 1
+
+
+def test_a_value_counts_once() -> None:
+    made = entered("a")
+    made.report(0, 1, 0.5)
+    made.report(0, 1, 9.0)
+    made.settle()
+    made.enter(1, "a")
+    made.report(1, 1, 0.7)
+    made.settle()
+    assert made.passed(1) == 1
+
+
+def test_a_trial_of_an_earlier_sitting_competes_with_later_ones_alone() -> None:
+    made = Verdicts(lambda value, peers: asha(value, peers, 2))
+    made.restore(1, "a", {1: 0.9})
+    made.enter(0, "a")
+    made.enter(2, "a")
+    for number in (0, 2):
+        made.report(number, 1, 0.5)
+    made.settle()
+    assert made.passed(0) == 1 and made.stopped(2) == 1 and made.settled(1)
+
+
+@pytest.mark.parametrize("rule", ["asha", "median"])
+def test_the_order_of_arrival_changes_no_verdict(rule: str) -> None:
+    """Trials report, fail and finish in any order, each in its own; the verdicts are those of one after the other."""
+    draw = random.Random(0)
+    lives = []
+    for number in range(40):
+        reports = [("report", rung, draw.choice([draw.random(), math.nan])) for rung in range(1, draw.randint(1, 5))]
+        if draw.random() < 0.3 or not reports:
+            reports.append(("fail", 0, 0.0))
+        else:
+            reports[-1] = ("last", *reports[-1][1:])  # one report says both
+        lives.append((number, number % 3, reports))
+    found = set()
+    for shuffle in range(60):
+        order = [number for number, _, events in lives for _ in events]
+        if shuffle:
+            random.Random(shuffle).shuffle(order)
+        made = Verdicts(stopping_rule(Budget(trials=1, steps=1, eta=2, stopping=rule)))  # type: ignore[arg-type]
+        for number, group, _ in lives:
+            made.enter(number, group)
+        at = [0] * len(lives)
+        for number in order:
+            kind, rung, value = lives[number][2][at[number]]
+            at[number] += 1
+            if kind == "fail":
+                made.fail(number)
+            else:
+                made.report(number, rung, value)
+            if kind == "last":
+                made.finish(number, rung)
+            made.settle()
+        assert all(made.settled(n) for n in range(40))
+        found.add(tuple((made.passed(n), made.stopped(n)) for n in range(40)))
+    assert len(found) == 1
+    [verdicts] = found
+    assert sum(stopped is not None for _, stopped in verdicts) > 5
