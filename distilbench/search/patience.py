@@ -50,12 +50,14 @@ def patiently(
     limit_s = LIMIT_S if limit_s is None else limit_s
     deadline, pause = time.monotonic() + limit_s, 0.05
     named = f"{what}: " if what else ""
+    # Not while an exception is handled: what these imports keep of their own would keep it, and its frames' tensors.
+    failures = storage_errors()
     while True:
         try:
             return action()
         except DiskFull as error:
             raise StorageGone(str(error)) from None
-        except storage_errors() as error:
+        except failures as error:
             reason = _reason(error)
             if _is_full(error):
                 raise StorageGone(f"{named}{reason}; {KEPT}: make room, then repeat the command") from None

@@ -23,7 +23,7 @@ from distilbench.evaluation.latency import (
 )
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.search.trial import build_method
+from distilbench.search.rung_training import build_method
 
 MSE: dict[str, Any] = {"output_dim": 32, "lr": 0.003, "batch_size": 16}
 

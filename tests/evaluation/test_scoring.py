@@ -33,7 +33,7 @@ from distilbench.evaluation.suite import evaluate
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.records import ClusterCost, Score
-from distilbench.search.trial import build_method
+from distilbench.search.rung_training import build_method
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
 

@@ -20,7 +20,7 @@ from distilbench.errors import InputError
 from distilbench.methods.dse import Trainable, student_layers
 from distilbench.methods.parts.pair_head import PairHead, label_loss, load_pair_scorer, unit_target
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.search.trial import build_method
+from distilbench.search.rung_training import build_method
 from distilbench.training.loop import Trainer
 
 KINDS = ["regression", "binary", "three-class"]

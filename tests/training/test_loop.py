@@ -11,7 +11,7 @@ import torch
 
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import load_prepared
-from distilbench.search.trial import build_method
+from distilbench.search.rung_training import build_method
 from distilbench.training.checkpoint import load_checkpoint
 from distilbench.training.loop import Diverged, Trainer, epoch_batches
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from toy_learner import FIRST, SECOND, Toy
 
-from distilbench.search.trial import describe_error
+from distilbench.search.rung_training import describe_error
 from distilbench.training.loop import Diverged, Trainer
 
 TOTAL = FIRST + SECOND
