@@ -56,7 +56,8 @@ class TrainingSpec:
 
 
 class RungTraining:
-    """A training at a rung. `failed` says why it goes no further ("": nothing is wrong).
+    """A training at a rung. `failed` says why it goes no further ("": nothing is wrong), `collapsed` whether the last rung
+    itself is what is wrong.
 
     Raises:
         StorageGone: the folder cannot be read; the training is not at fault, and goes on from it later.
@@ -64,6 +65,7 @@ class RungTraining:
 
     def __init__(self, spec: TrainingSpec, device: str) -> None:
         self.spec, self.device, self.failed, self.speed = spec, device, "", 0.0
+        self.collapsed = False
         self.rungs: list[Rung] = []
         self._seconds, self._kept_at, self._halved = 0.0, time.monotonic(), False
         get_method(spec.method)  # its imports may take longer than a training may stand still
@@ -88,6 +90,7 @@ class RungTraining:
         kept = json.loads(file.read_text()) if file.exists() else {"rungs": [], "failed": ""}
         self.rungs = [Rung.model_validate(rung) for rung in kept["rungs"]]
         self._halved = self._halved or bool(kept.get("halved"))
+        self.collapsed = bool(kept.get("collapsed"))
         self.method = build_method(spec.method, spec.params, self.prepared, spec.seed, self.device)
         if self._halved:
             self.method.halve_micro_batches()
@@ -220,12 +223,13 @@ class RungTraining:
         self._seconds = 0.0
         self.rungs.append(Rung(rung=number, step=self.trainer.step, objective=finite, metrics=shown))
         self.failed = reason or ("" if finite is not None else f"objective is {objective}")
+        self.collapsed = bool(self.failed)
         self._write()
         return self.failed
 
     def _write(self) -> None:
         rungs = [rung.model_dump() for rung in self.rungs]
-        content = {"rungs": rungs, "failed": self.failed, "halved": self._halved}
+        content = {"rungs": rungs, "failed": self.failed, "collapsed": self.collapsed, "halved": self._halved}
         self._stored(lambda: write_json(self.spec.folder / RUNGS, content))
 
 

@@ -95,6 +95,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
             **shown,  # flat, for Tune's loggers
             "halt": "",
             "failed": training.failed,
+            "collapsed": training.collapsed,
             "rungs": [rung.model_dump() for rung in training.rungs],
             "rung": len(training.rungs),
             "step": training.trainer.step if loaded else 0,

@@ -278,8 +278,9 @@ def test_what_is_not_finite_fails_it_with_the_reason(
         assert [(r.rung, r.objective) for r in training.rungs] == [(1, None)]
         again = RungTraining(spec, "cpu")  # what was judged is not judged again
         assert again.done and again.failed == training.failed
+        assert training.collapsed and again.collapsed
     else:
-        assert training.rungs == []
+        assert training.rungs == [] and not training.collapsed
 
 
 def test_a_method_without_training_is_judged_once(tmp_path: Path, prepared_folder: Path) -> None:
