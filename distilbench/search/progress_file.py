@@ -22,6 +22,7 @@ class ProgressFile:
 
     def __init__(self, plan: SweepPlan) -> None:
         self.tally, self.path = Tally(plan), plan.run / PROGRESS
+        plan.run.mkdir(parents=True, exist_ok=True)
         self._write()
 
     def started(self, number: int, params: dict[str, Any]) -> None:

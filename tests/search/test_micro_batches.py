@@ -113,7 +113,7 @@ def test_states_are_not_kept(prepared: Prepared, name: str) -> None:
     """Bytes held for the backward pass: of the parts' inputs and outputs alone; nor does anything else hold a state."""
 
     def held(halves: bool) -> tuple[int, int]:
-        method, phase = make(prepared, name, 0, halves, train=True)
+        _, phase = make(prepared, name, 0, halves, train=True)
         total = [0]
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
