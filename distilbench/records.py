@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from distilbench.errors import InputError
+from distilbench.store import FULL, disk_full
 
 SCHEMA_VERSION = 1
 
@@ -170,14 +171,23 @@ _adapter: TypeAdapter[TrialRecord | ScoreRecord] = TypeAdapter(Record)
 
 
 def append_records(path: Path, records: Iterable[TrialRecord | ScoreRecord]) -> None:
-    """Append whole lines to `path`. A torn last line left by a killed writer is cut off first."""
+    """Append whole lines to `path`. A torn last line left by a killed writer is cut off first.
+
+    Raises:
+        DiskFull: the disk is full.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     payload = b"".join(record.model_dump_json().encode() + b"\n" for record in records)
-    with path.open("ab+") as file:
-        _cut_torn_line(file)
-        file.write(payload)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with path.open("ab+") as file:
+            _cut_torn_line(file)
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.errno in FULL:
+            raise disk_full(path, error) from None
+        raise
 
 
 def _cut_torn_line(file: Any) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from distilbench.errors import InputError
 
@@ -74,24 +74,21 @@ def trial_resources(share: TrialShare) -> TrialResources:
     Raises:
         InputError: one trial does not fit.
     """
-    import ray
-
-    total = ray.cluster_resources()
-    cpus, gpus = int(total.get("CPU", 1)), float(total.get("GPU", 0.0))
+    nodes = _nodes()
+    cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
     own_cpus = share.cpus or 1
     own_gpus = GPU_SHARE if share.gpus is None and gpus else share.gpus or 0.0
-    if own_cpus > cpus or own_gpus > gpus:
+    if own_gpus > 1 and own_gpus % 1:
+        raise InputError(f"--gpus-per-trial {own_gpus:g}: expected a share of one GPU (at most 1), or whole ones")
+    fits = sum(node.trials(own_cpus, own_gpus) for node in nodes)
+    if not fits:
+        there = "; ".join(dict.fromkeys(f"{node.cpus} and {node.gpus}" for node in nodes)) or "0 and 0"
         raise InputError(
-            f"a trial is to take {own_cpus} CPUs and {own_gpus:g} GPUs, but the cluster has {cpus} and {gpus:g}; "
-            "expected --cpus-per-trial and --gpus-per-trial that fit"
+            f"a trial is to take {own_cpus} CPUs and {own_gpus:g} GPUs, but the cluster has {there}"
+            f"{' on its nodes' if len(nodes) > 1 else ''}; expected --cpus-per-trial and --gpus-per-trial that fit"
         )
-    fits = cpus // own_cpus
-    if own_gpus:
-        # A trial on a share of a GPU runs on one GPU; one on several takes whole ones.
-        per_gpu = int(1 / own_gpus + 1e-9) if own_gpus <= 1 else 1 / own_gpus
-        fits = min(fits, int(per_gpu * gpus + 1e-9))
-    concurrency = max(1, min(fits, share.at_once or fits))
-    on = f"{own_cpus} of {cpus} CPUs" + (f" and {own_gpus:g} of {gpus:g} GPUs" if own_gpus else "")
+    concurrency = min(fits, share.at_once or fits)
+    on = f"{own_cpus} of {cpus} CPUs" + (f" and {own_gpus:g} of {gpus} GPUs" if own_gpus else "")
     why = [] if share.cpus else ["one CPU each by default"]
     if own_gpus and share.gpus is None:
         why.append(f"{GPU_SHARE:g} of a GPU each by default")
@@ -105,21 +102,44 @@ def trial_resources(share: TrialShare) -> TrialResources:
     )
 
 
+class _Node(NamedTuple):
+    cpus: int
+    gpus: int
+
+    def trials(self, cpus: int, gpus: float) -> int:
+        """How many trials fit; one on a share of a GPU runs on one GPU, one on several takes whole ones."""
+        fits = self.cpus // cpus
+        if gpus:
+            fits = min(fits, int(1 / gpus + 1e-9) * self.gpus if gpus <= 1 else int(self.gpus // gpus))
+        return fits
+
+
+def _nodes() -> list[_Node]:
+    """What each node that is up has: a trial runs on one of them."""
+    import ray
+
+    there = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return [_Node(int(node.get("CPU", 0)), int(node.get("GPU", 0))) for node in there]
+
+
 def wait_for_idle(resources: TrialResources) -> None:
     """Wait until one trial fits: workers of the stage before may still hold CPUs, on which Tune would wait in silence.
 
     Raises:
-        RuntimeError: nothing became free in a minute.
+        InputError: nothing became free in a minute.
     """
     import ray
+    from ray.util import placement_group, remove_placement_group
 
-    deadline = time.monotonic() + IDLE_TIMEOUT_S
-    while time.monotonic() < deadline:
-        free = ray.available_resources()
-        if free.get("CPU", 0) >= resources.cpus and free.get("GPU", 0) >= resources.gpus:
+    # Ray itself is asked: free resources are told of the cluster as a whole, and what is free on two nodes fits on neither.
+    probe = placement_group([{"CPU": resources.cpus, **({"GPU": resources.gpus} if resources.gpus else {})}])
+    try:
+        if probe.wait(IDLE_TIMEOUT_S):
             return
-        time.sleep(0.2)
-    raise RuntimeError(
-        f"no trial can start: it needs {resources.cpus} CPUs and {resources.gpus:g} GPUs, free are "
+        free = ray.available_resources()
+    finally:
+        remove_placement_group(probe)
+    raise InputError(
+        f"no trial can start: it needs {resources.cpus} CPUs and {resources.gpus:g} GPUs on one node, free in all are "
         f"{free.get('CPU', 0):g} and {free.get('GPU', 0):g}; other work holds the cluster"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from distilbench.methods.method import Method
 from distilbench.records import Rung
 from distilbench.search.budget import Budget
 from distilbench.search.cluster import TrialResources
+from distilbench.search.patience import StorageGone, patiently, require
 from distilbench.search.rung_training import RungTraining, TrainingSpec, describe_error, known_rungs
 from distilbench.store import remove_folder
 
@@ -52,7 +53,11 @@ class Outcome:
 
 
 def finish(job: Job, prepared_folder: Path, corpus: Corpus, threads: int, hang_s: float) -> Outcome:
-    """Train to the end from the newest checkpoint, export, embed. An exception is returned as the reason of a failure."""
+    """Train to the end from the newest checkpoint, export, embed. An exception is returned as the reason of a failure.
+
+    Raises:
+        StorageGone: the folder cannot be read or written; the job is not at fault, and goes on from it later.
+    """
     import torch
 
     torch.set_num_threads(threads)
@@ -67,23 +72,33 @@ def finish(job: Job, prepared_folder: Path, corpus: Corpus, threads: int, hang_s
             training.advance()
         failed = training.failed
         if not failed:
-            _export(job, training.method, corpus)
+            with training.watchdog:
+                _export(job, training.method, corpus, prepared_folder, training.watchdog.alive)
+    except StorageGone:
+        raise
     except Exception as error:
         failed = describe_error(error)
-    return Outcome(job, failed, tuple(known_rungs(job.folder)))
+    return Outcome(job, failed, patiently(lambda: tuple(known_rungs(job.folder))))
 
 
-def _export(job: Job, method: Method, corpus: Corpus) -> None:
+def _export(job: Job, method: Method, corpus: Corpus, prepared: Path, alive: Callable[[], None]) -> None:
     method.eval()
     folder = job.run / job.model
     partial = folder.with_name(folder.name + ".partial")
-    remove_folder(partial)
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    encoded = encode_method(method, corpus, job.model)  # before the export, which moves the method to the CPU
-    method.export(partial)
-    remove_folder(folder)
-    partial.rename(folder)
-    encoded.save(job.folder)
+    # Before the export, which moves the method to the CPU.
+    encoded = patiently(lambda: encode_method(method, corpus, job.model), waiting=alive)
+
+    def write() -> None:
+        require(prepared)
+        remove_folder(partial)
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        method.export(partial)
+        alive()
+        remove_folder(folder)
+        partial.rename(folder)
+        encoded.save(job.folder)
+
+    patiently(write, what=folder, waiting=alive)
 
 
 def finish_jobs(
@@ -98,6 +113,9 @@ def finish_jobs(
 
     Returns the jobs that were not finished by `deadline` (seconds since the epoch): they were stopped, and go on from their
     checkpoints when they are asked for again.
+
+    Raises:
+        StorageGone: a job says so; all of them go on from their checkpoints when they are asked for again.
     """
     open_jobs = []
     for job in jobs:
@@ -124,11 +142,24 @@ def finish_jobs(
         for reference in ready:
             job = waiting.pop(reference)
             try:
-                on_outcome(ray.get(reference))
+                outcome = ray.get(reference)
+            except ray.exceptions.RayTaskError as error:
+                _cancel(waiting)
+                if isinstance(error.cause, StorageGone):
+                    raise StorageGone(str(error.cause)) from None
+                raise
             except ray.exceptions.RayError as error:
-                on_outcome(Outcome(job, f"its worker died {RETRIES + 1} times ({type(error).__name__})", ()))
+                reason = f"its worker died {RETRIES + 1} times ({type(error).__name__})"
+                outcome = Outcome(job, reason, tuple(known_rungs(job.folder)))
+            on_outcome(outcome)
         if time.time() >= deadline:
-            for reference in waiting:
-                ray.cancel(reference, force=True)
+            _cancel(waiting)
             return [*waiting.values(), *queue]
     return []
+
+
+def _cancel(tasks: Iterable[Any]) -> None:
+    import ray
+
+    for reference in tasks:
+        ray.cancel(reference, force=True)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from errno import ENOENT
+from pathlib import Path
 from typing import TypeVar
 
-from distilbench.store import DiskFull
+from distilbench.errors import InputError
+from distilbench.store import FULL, DiskFull
 
 LIMIT_S = 120.0
 """How long storage may be gone. A remounted network disk or a locked database is back within a minute or two."""
 
+KEPT = "what is finished is kept"
+
 T = TypeVar("T")
 
 
-class StorageGone(Exception):
+class StorageGone(InputError):
     """Storage did not come back, or is full; the message says what, and that nothing finished is lost."""
 
 
@@ -23,28 +28,74 @@ def storage_errors() -> tuple[type[Exception], ...]:
     """What is raised where storage fails: by files, by SQLite, and by Optuna on any database."""
     import sqlalchemy.exc
     from optuna.exceptions import StorageInternalError
+    from safetensors import SafetensorError
 
-    return OSError, sqlite3.OperationalError, StorageInternalError, sqlalchemy.exc.OperationalError
+    return OSError, SafetensorError, sqlite3.OperationalError, StorageInternalError, sqlalchemy.exc.OperationalError
 
 
-def patiently(action: Callable[[], T], limit_s: float = LIMIT_S) -> T:
-    """`action()`, again and again while storage fails, for `limit_s` seconds; the action must be safe to repeat.
+def patiently(
+    action: Callable[[], T],
+    limit_s: float | None = None,
+    *,
+    what: Path | str = "",
+    waiting: Callable[[], None] = lambda: None,
+) -> T:
+    """`action()`, again and again while storage fails, for `limit_s` seconds (None: LIMIT_S); it must be safe to repeat.
+
+    `what` names what is written, for errors that do not; `waiting` is called before each further attempt.
 
     Raises:
         StorageGone: it failed for that long, or a disk is full (which waiting does not change).
     """
+    limit_s = LIMIT_S if limit_s is None else limit_s
     deadline, pause = time.monotonic() + limit_s, 0.05
+    named = f"{what}: " if what else ""
+    # Not while an exception is handled: what these imports keep of their own would keep it, and its frames' tensors.
+    failures = storage_errors()
     while True:
         try:
             return action()
         except DiskFull as error:
             raise StorageGone(str(error)) from None
-        except storage_errors() as error:
+        except failures as error:
+            reason = _reason(error)
+            if _is_full(error):
+                raise StorageGone(f"{named}{reason}; {KEPT}: make room, then repeat the command") from None
             if time.monotonic() > deadline:
-                message = " ".join(str(error).split())
                 raise StorageGone(
-                    f"storage failed for {limit_s:.0f} s ({type(error).__name__}: {message:.200}); what is finished is kept: "
-                    "repeat the command when it is back"
+                    f"{named}storage failed for {limit_s:.0f} s ({reason}); {KEPT}: repeat the command when it is back"
                 ) from None
+            waiting()
             time.sleep(pause)
             pause = min(2.0, 2 * pause)
+
+
+def require(path: Path) -> None:
+    """Raise the error of a file that is gone unless `path` is there.
+
+    Before writing below a folder that always has it: a file written into a mount point without its disk, or into a folder
+    that is made anew, is lost when the disk is back.
+    """
+    if not path.exists():
+        raise FileNotFoundError(ENOENT, "storage is gone", str(path))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _reason(error: BaseException) -> str:
+    """The first cause: what Optuna and SQLAlchemy say of it does not name it."""
+    first = next((cause for cause in _causes(error) if isinstance(cause, sqlite3.Error)), error)
+    return f"{type(first).__name__}: {' '.join(str(first).split()):.200}"
+
+
+def _is_full(error: BaseException) -> bool:
+    """Whether a disk or a user's share of it is full; SQLite and safetensors have no error number for that."""
+    texts = ("database or disk is full", *(f"(os error {number})" for number in FULL))
+    return any(
+        (isinstance(cause, OSError) and cause.errno in FULL) or any(text in str(cause) for text in texts)
+        for cause in _causes(error)
+    )

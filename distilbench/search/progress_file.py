@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
 from distilbench.records import TrialRecord
+from distilbench.search.patience import require
 from distilbench.search.tally import Tally
 from distilbench.search.watchers import SweepPlan
-from distilbench.store import write_json
+from distilbench.store import DiskFull, write_json
 
 PROGRESS = "progress.json"
 EVERY_S = 1.0
@@ -20,6 +22,7 @@ class ProgressFile:
 
     def __init__(self, plan: SweepPlan) -> None:
         self.tally, self.path = Tally(plan), plan.run / PROGRESS
+        plan.run.mkdir(parents=True, exist_ok=True)
         self._write()
 
     def started(self, number: int, params: dict[str, Any]) -> None:
@@ -51,5 +54,7 @@ class ProgressFile:
             self._write()
 
     def _write(self) -> None:
-        write_json(self.path, self.tally.progress().model_dump())
         self.written = time.monotonic()
+        with contextlib.suppress(OSError, DiskFull):  # what only shows the sweep does not end it
+            require(self.path.parent)
+            write_json(self.path, self.tally.progress().model_dump())

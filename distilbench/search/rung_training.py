@@ -2,6 +2,7 @@
 folder wherever it was interrupted.
 
 The folder has the last two checkpoints and `rungs.json`. Both are written whole; a checkpoint comes before the rung's report.
+After the device ran out of memory the training goes on from the last checkpoint with half the micro-batch, once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.records import Rung
 from distilbench.search.budget import Budget
 from distilbench.search.dev import dev_report
-from distilbench.search.patience import StorageGone, patiently
+from distilbench.search.patience import StorageGone, patiently, require
 from distilbench.search.watchdog import Watchdog
 from distilbench.store import write_json
 from distilbench.training.loop import Diverged, Trainer
@@ -55,31 +56,58 @@ class TrainingSpec:
 
 
 class RungTraining:
-    """A training at a rung. `failed` says why it goes no further ("": nothing is wrong)."""
+    """A training at a rung. `failed` says why it goes no further ("": nothing is wrong), `collapsed` whether the last rung
+    itself is what is wrong.
+
+    Raises:
+        StorageGone: the folder cannot be read; the training is not at fault, and goes on from it later.
+    """
 
     def __init__(self, spec: TrainingSpec, device: str) -> None:
-        self.spec, self.failed, self.speed = spec, "", 0.0
+        self.spec, self.device, self.failed, self.speed = spec, device, "", 0.0
+        self.collapsed = False
         self.rungs: list[Rung] = []
+        self._seconds, self._kept_at, self._halved = 0.0, time.monotonic(), False
+        get_method(spec.method)  # its imports may take longer than a training may stand still
         self.watchdog = Watchdog(spec.log, spec.hang_s)
-        if self.watchdog.hangs() >= HANGS:
+        if spec.hang_s and patiently(self.watchdog.hangs) >= HANGS:
+            self.rungs = patiently(lambda: known_rungs(spec.folder))
             self.failed = f"no progress for {spec.hang_s:g} s, {HANGS} times; where it was stuck is in {spec.log.name}"
             return
         with self.watchdog:
-            self.failed = self._guarded(lambda: self._load(device))
+            self.failed = self._guarded(self._load)
 
-    def _load(self, device: str) -> str:
+    @property
+    def loaded(self) -> bool:
+        """Whether there is a method in memory: not where it could not be made, nor after memory ran out for good."""
+        return hasattr(self, "trainer")
+
+    def _load(self) -> str:
         spec = self.spec
+        require(spec.prepared)  # without the run's folder it would begin from zero
         self.prepared = load_prepared(spec.prepared)
-        self.method = build_method(spec.method, spec.params, self.prepared, spec.seed, device)
-        self.trainer = Trainer(self.method, spec.seed, spec.budget.steps, spec.budget.data_shares)
-        self.steps = spec.budget.rung_steps(self.trainer.total_steps)
         file = spec.folder / RUNGS
         kept = json.loads(file.read_text()) if file.exists() else {"rungs": [], "failed": ""}
         self.rungs = [Rung.model_validate(rung) for rung in kept["rungs"]]
-        self._seconds = 0.0
-        self.trainer.resume(spec.folder)
-        self._kept_at, self._halved = time.monotonic(), False
+        self._halved = self._halved or bool(kept.get("halved"))
+        self.collapsed = bool(kept.get("collapsed"))
+        self.method = build_method(spec.method, spec.params, self.prepared, spec.seed, self.device)
+        if self._halved:
+            self.method.halve_micro_batches()
+        trainer = Trainer(self.method, spec.seed, spec.budget.steps, spec.budget.data_shares)
+        self.steps = spec.budget.rung_steps(trainer.total_steps)
+        trainer.resume(spec.folder)
+        if trainer.step == self._reported:
+            trainer.take_loss()  # the checkpoint was written before the rung, whose mean this is, was reported
+        require(spec.prepared)
+        self.trainer = trainer
+        self._kept_at = time.monotonic()
         return str(kept["failed"])
+
+    @property
+    def _reported(self) -> int:
+        """The step of the last rung."""
+        return self.rungs[-1].step if self.rungs else 0
 
     @property
     def done(self) -> bool:
@@ -102,38 +130,42 @@ class RungTraining:
 
     def _guarded(self, act: Callable[[], str]) -> str:
         """`act()`, whose exceptions become the reason of a failure: one would come again. Not so where storage failed."""
-        try:
-            return act()
-        except (StorageGone, OSError) as error:
-            if isinstance(error, OSError):
-                raise StorageGone(describe_error(error)) from None
-            raise
-        except torch.OutOfMemoryError as error:
-            if self._halve():
-                return self._guarded(act)
-            return f"out of memory on the device{self._tried()}: {str(error).splitlines()[0]:.200}"
-        except Exception as error:
-            return describe_error(error)
+        while True:
+            try:
+                return patiently(act, waiting=self.watchdog.alive)
+            except StorageGone:
+                raise
+            except Exception as error:
+                if not _out_of_memory(error):
+                    return describe_error(error)
+                reason = " ".join(str(error).split())[:200]
+            # Only here: the exception held what the failed step had in memory.
+            tried = ", also with half the micro-batch" if self._halved else ""
+            if self.loaded and not self._halved:
+                self._halved = self.method.halve_micro_batches()
+                if self._halved:
+                    self._release()
+                    self._write()
+                    continue
+                tried = "; this method's batch cannot be read in parts, so batch_size has to be smaller"
+            self._release()
+            return f"out of memory on the device{tried}: {reason}"
 
-    def _halve(self) -> bool:
-        """After the device ran out of memory: go on with half the micro-batch, once. The interrupted step is taken anew."""
-        if getattr(self, "_halved", True) or not self.method.halve_micro_batches():
-            return False
-        self._halved = True
+    def _release(self) -> None:
+        """Give up all memory on the device; what was trained since the last checkpoint is trained again."""
+        if self.loaded:
+            del self.method, self.trainer
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        return True
-
-    def _tried(self) -> str:
-        if getattr(self, "_halved", False):
-            return ", also with half the micro-batch"
-        return "; this method's batch cannot be read in parts, so batch_size has to be smaller"
 
     def _advance(self, seconds: float) -> str:
+        if not self.loaded and (failed := self._load()):
+            return failed
         began, at = time.monotonic(), self.trainer.step
         until, number = began + seconds, min(len(self.rungs) + 1, len(self.steps))
-        step = min(self.steps[number - 1], self.trainer.total_steps)
+        again = self.trainer.step < self._reported  # the newest checkpoint was damaged, so it is from the one before
+        step = self._reported if again else min(self.steps[number - 1], self.trainer.total_steps)
 
         def pause() -> bool:
             self.watchdog.alive()
@@ -148,19 +180,29 @@ class RungTraining:
         self._seconds += spent
         if self.trainer.step < step:
             return ""
-        if len(self.rungs) < number:
+        if again:
+            self._seconds = 0.0
+            self.trainer.take_loss()
+        elif len(self.rungs) < number:
             self._keep(number)
             return self._judge(number)
         return ""
 
     def _keep(self, rung: int) -> None:
-        patiently(lambda: self.trainer.save(self.spec.folder, rung))
+        self._stored(lambda: self.trainer.save(self.spec.folder, rung))
         self._kept_at = time.monotonic()
         self.watchdog.alive()
 
+    def _stored(self, write: Callable[[], None]) -> None:
+        def present() -> None:
+            require(self.spec.prepared)
+            write()
+
+        patiently(present, waiting=self.watchdog.alive)
+
     def keep(self) -> None:
         """Write a checkpoint of where it is now, unless a rung's is there."""
-        if not self.failed and self.trainer.step > (self.rungs[-1].step if self.rungs else 0):
+        if not self.failed and self.trainer.step > self._reported:
             self._keep(len(self.rungs))
 
     def _judge(self, number: int) -> str:
@@ -175,17 +217,20 @@ class RungTraining:
         metrics = {**found, "loss": self.trainer.take_loss(), "rung_seconds": seconds}
         if self._halved:
             metrics["micro_batches"] = 2.0
+        self.watchdog.alive()
         shown = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         finite = objective if math.isfinite(objective) else None
         self._seconds = 0.0
         self.rungs.append(Rung(rung=number, step=self.trainer.step, objective=finite, metrics=shown))
         self.failed = reason or ("" if finite is not None else f"objective is {objective}")
+        self.collapsed = bool(self.failed)
         self._write()
         return self.failed
 
     def _write(self) -> None:
-        content = {"rungs": [rung.model_dump() for rung in self.rungs], "failed": self.failed}
-        patiently(lambda: write_json(self.spec.folder / RUNGS, content))
+        rungs = [rung.model_dump() for rung in self.rungs]
+        content = {"rungs": rungs, "failed": self.failed, "collapsed": self.collapsed, "halved": self._halved}
+        self._stored(lambda: write_json(self.spec.folder / RUNGS, content))
 
 
 def known_rungs(folder: Path) -> list[Rung]:
@@ -199,6 +244,13 @@ def build_method(method_name: str, params: dict[str, Any], prepared: Prepared, s
     cls = get_method(method_name)
     torch.manual_seed(seed)
     return cls(cls.params_type.model_validate(params), prepared, device)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Also where a library asked for the memory, or the device is the CPU: these have no exception of their own."""
+    signs = ("out of memory", "_ALLOC_FAILED", "can't allocate memory")
+    said = isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+    return said or isinstance(error, torch.OutOfMemoryError)
 
 
 def describe_error(error: Exception) -> str:

@@ -19,7 +19,7 @@ from distilbench.provenance import provenance
 from distilbench.records import Rung, TrialRecord, append_records, read_records
 from distilbench.search.cluster import TrialResources, wait_for_idle
 from distilbench.search.objectives import directions
-from distilbench.search.patience import patiently
+from distilbench.search.patience import patiently, require
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import finished_trials, last_objective, trial_dimension, trial_params, trial_rungs
@@ -81,7 +81,12 @@ class _Recorder:
 
     def finished(self, trial: FrozenTrial) -> None:
         record = trial_record(trial, self.search)
-        patiently(lambda: append_records(self.run / "trials.jsonl", [record]))
+
+        def append() -> None:
+            require(self.run)
+            append_records(self.run / "trials.jsonl", [record])
+
+        patiently(append)
         if trial.state != TrialState.COMPLETE:
             remove_folder(trial_folder(self.run, trial.number))
         self._tell(lambda watcher: watcher.finished(record))

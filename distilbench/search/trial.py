@@ -88,13 +88,14 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
             self.halt = str(error)
         if training is None or self.halt:
             return {"halt": self.halt, "failed": "", "rungs": [], "done": True}
-        loaded, new = hasattr(training, "trainer"), training.rungs[before:]
+        loaded, new = training.loaded, training.rungs[before:]
         shown = {**new[-1].metrics, "objective": new[-1].objective} if new else {}
         return {
             "loss": training.trainer.mean_loss if loaded else None,
             **shown,  # flat, for Tune's loggers
             "halt": "",
             "failed": training.failed,
+            "collapsed": training.collapsed,
             "rungs": [rung.model_dump() for rung in training.rungs],
             "rung": len(training.rungs),
             "step": training.trainer.step if loaded else 0,

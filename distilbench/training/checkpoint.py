@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from distilbench.store import atomic_path
 
 KEPT = 2
 _NAME = re.compile(r"rung-(\d+)\.safetensors")
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def _trained(method: Learner) -> dict[str, torch.nn.Parameter]:
@@ -47,26 +50,39 @@ class Checkpoint:
 def save_checkpoint(
     folder: Path, rung: int, method: Learner, optimizer: torch.optim.Optimizer | None, state: dict[str, Any]
 ) -> None:
-    """Write `rung-N.safetensors` whole, then delete all but the newest two. `state` is JSON-able."""
+    """Write `rung-N.safetensors` whole, then delete all but the newest two. `state` is JSON-able.
+
+    Raises:
+        DiskFull: the disk is full.
+    """
     tensors: dict[str, torch.Tensor] = {}
     for name, parameter in _trained(method).items():
         tensors[f"parameter/{name}"] = parameter.detach().cpu().contiguous()
         for key, value in (optimizer.state.get(parameter, {}) if optimizer else {}).items():
             tensors[f"optimizer/{key}/{name}"] = value.detach().cpu().contiguous()
     with atomic_path(folder / f"rung-{rung}.safetensors") as temporary:
-        save_file(tensors, temporary, metadata={"state": json.dumps(state)})
+        try:
+            save_file(tensors, temporary, metadata={"state": json.dumps(state)})
+        except SafetensorError as error:  # the system's errors come as text: "... (os error 28)"
+            found = _SYSTEM_ERROR.search(str(error))
+            number = int(found[1]) if found else errno.EIO
+            raise OSError(number, os.strerror(number), str(temporary)) from None
     for _, old in _rungs(folder)[KEPT:]:
-        old.unlink()
+        old.unlink(missing_ok=True)
 
 
 def load_checkpoint(folder: Path, method: Learner) -> Checkpoint | None:
-    """Read the newest readable checkpoint into the method; None when there is none."""
+    """Read the newest undamaged checkpoint into the method; None when there is none.
+
+    Raises:
+        OSError: one cannot be read, which says nothing of what is in it.
+    """
     for rung, path in _rungs(folder):
         try:
             with safe_open(path, framework="pt") as file:
                 state = json.loads(file.metadata()["state"])
                 tensors = {key: file.get_tensor(key) for key in file.keys()}
-        except (SafetensorError, OSError):
+        except SafetensorError:
             continue  # damaged from outside: writing is atomic; the one before it is kept for this
         trained = _trained(method)
         with torch.no_grad():

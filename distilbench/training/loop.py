@@ -118,10 +118,13 @@ class Trainer:
         """
         losses: list[float] = []
         self.method.train()
-        while self.step < min(step, self.total_steps) and not (losses and pause()):
-            losses.append(self._train_step())
-        self.method.eval()
-        self._losses = (self._losses[0] + math.fsum(losses), self._losses[1] + len(losses))
+        try:
+            while self.step < min(step, self.total_steps) and not (losses and pause()):
+                losses.append(self._train_step())
+                # One by one: neither what `pause` saves nor where it ends the call alters the sum.
+                self._losses = (self._losses[0] + losses[-1], self._losses[1] + 1)
+        finally:
+            self.method.eval()
         return float(np.mean(losses)) if losses else math.nan
 
     @property

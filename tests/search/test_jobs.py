@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,12 @@ from distilbench.methods import get_method
 from distilbench.methods.mcr2 import Trainable
 from distilbench.prepare.prepared import load_prepared
 from distilbench.search import jobs as module
+from distilbench.search import patience, rung_training
+from distilbench.search.budget import Budget
 from distilbench.search.cluster import TrialResources
 from distilbench.search.jobs import Job, Outcome, finish, finish_jobs
-from distilbench.search.space import Budget
+from distilbench.search.patience import StorageGone
+from distilbench.search.rung_training import RungTraining, TrainingSpec
 from distilbench.training.loop import Trainer
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
@@ -48,7 +52,7 @@ def make_job(run: Path, method: str = "mcr2", **params: Any) -> Job:
 def whole(tmp_path_factory: pytest.TempPathFactory, prepared_folder: Path, corpus: Corpus) -> tuple[Job, Outcome]:
     """A job that nothing interrupted."""
     job = make_job(tmp_path_factory.mktemp("whole"))
-    return job, finish(job, prepared_folder, corpus, threads=1)
+    return job, finish(job, prepared_folder, corpus, threads=1, hang_s=0)
 
 
 def test_a_job_trains_reports_saves_and_embeds(
@@ -71,14 +75,22 @@ def test_a_job_trains_reports_saves_and_embeds(
     assert not list(job.run.rglob("*.partial"))
 
 
+def comparable(outcome: Outcome) -> list[tuple[Any, ...]]:
+    """Everything of an outcome's rungs that does not depend on the clock."""
+    return [
+        (r.rung, r.step, r.objective, {k: v for k, v in r.metrics.items() if k != "rung_seconds"})
+        for r in outcome.rungs
+    ]
+
+
 POINTS: list[tuple[str, Any, str, int]] = [
     # What is killed at its n-th call.
     ("before the first rung is saved", Trainer, "save", 1),
     ("before the second rung is saved", Trainer, "save", 2),
-    ("a rung saved and not judged", module, "dev_report", 1),
-    ("a rung judged and not reported", module, "write_json", 2),
-    ("the last rung saved and not judged", module, "dev_report", 3),
-    ("the last rung not reported", module, "write_json", 3),
+    ("a rung saved and not judged", rung_training, "dev_report", 1),
+    ("a rung judged and not reported", rung_training, "write_json", 2),
+    ("the last rung saved and not judged", rung_training, "dev_report", 3),
+    ("the last rung not reported", rung_training, "write_json", 3),
     ("trained and not embedded", module, "encode_method", 1),
     ("embedded and not exported", Trainable, "export", 1),
     ("exported and its vectors not kept", Encoded, "save", 1),
@@ -106,17 +118,12 @@ def test_killed_anywhere_it_ends_the_same(
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, deadly)
         with pytest.raises(Killed):
-            finish(job, prepared_folder, corpus, threads=1)
+            finish(job, prepared_folder, corpus, threads=1, hang_s=0)
     assert Encoded.load(job.folder) is None
-    outcome = finish(job, prepared_folder, corpus, threads=1)
+    outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
     unbroken, wanted = whole
     assert outcome.failed == "" and [(r.rung, r.step) for r in outcome.rungs] == [(1, 2), (2, 6), (3, 18)]
-    for ours, theirs in zip(outcome.rungs, wanted.rungs, strict=True):
-        assert ours.objective == theirs.objective
-        # The mean loss up to a rung is not known any more when it was saved and not reported.
-        same = ours.metrics.keys() - {"loss"}
-        assert {k: ours.metrics[k] for k in same} == {k: theirs.metrics[k] for k in same}
-        assert ours.metrics["loss"] in (None, theirs.metrics["loss"])
+    assert comparable(outcome) == comparable(wanted)
     here, there = Encoded.load(job.folder), Encoded.load(unbroken.folder)
     assert here is not None and there is not None
     assert np.array_equal(here.vectors_ND, there.vectors_ND)
@@ -130,9 +137,9 @@ def test_a_collapsed_job_stays_collapsed(
 ) -> None:
     job, steps, real = make_job(tmp_path), list[int](), Trainer.train_until
     monkeypatch.setattr(Trainable, "embed", lambda self, rows: np.ones((len(rows), 8), dtype=np.float32))
-    monkeypatch.setattr(Trainer, "train_until", lambda self, step: (steps.append(step), real(self, step))[1])
+    monkeypatch.setattr(Trainer, "train_until", lambda self, step, pause: (steps.append(step), real(self, step))[1])
     for _ in range(2):  # the second time from its checkpoint: not a step further
-        outcome = finish(job, prepared_folder, corpus, threads=1)
+        outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
         assert outcome.failed == "collapsed: the variance of the unit vectors is 0, below 0.0001"
         assert [(r.rung, r.metrics["effective_rank"], r.metrics["variance"]) for r in outcome.rungs] == [(1, 0.0, 0.0)]
     assert steps == [2]
@@ -140,56 +147,147 @@ def test_a_collapsed_job_stays_collapsed(
 
 
 def test_a_failure_is_an_outcome(tmp_path: Path, prepared_folder: Path, corpus: Corpus) -> None:
-    diverged = finish(make_job(tmp_path / "one", **{"lambda": 1e39}), prepared_folder, corpus, threads=1)
+    diverged = finish(make_job(tmp_path / "one", **{"lambda": 1e39}), prepared_folder, corpus, threads=1, hang_s=0)
     assert diverged.failed == "loss -inf, gradient norm nan at step 0" and diverged.rungs == ()
     job = make_job(tmp_path / "two")
     broken = replace(job, candidate=replace(job.candidate, params={**job.candidate.params, "head": "none"}))
-    outcome = finish(broken, prepared_folder, corpus, threads=1)
+    outcome = finish(broken, prepared_folder, corpus, threads=1, hang_s=0)
     assert outcome.failed.startswith("ValidationError: ") and "head" in outcome.failed
 
 
 def test_a_job_without_training_has_one_rung(tmp_path: Path, prepared_folder: Path, corpus: Corpus) -> None:
     job = make_job(tmp_path, "pca")
-    outcome = finish(job, prepared_folder, corpus, threads=1)
+    outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
     assert (outcome.failed, [(r.rung, r.step, r.metrics["loss"]) for r in outcome.rungs]) == ("", [(1, 0, None)])
-    assert finish(job, prepared_folder, corpus, threads=1) == outcome
+    assert finish(job, prepared_folder, corpus, threads=1, hang_s=0) == outcome
 
 
-def test_a_sweeps_trial_is_not_judged_again(
+def test_a_trial_of_a_search_is_not_trained_or_judged_again(
     tmp_path: Path, prepared_folder: Path, corpus: Corpus, whole: tuple[Job, Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = make_job(tmp_path)
-    finish(job, prepared_folder, corpus, threads=1)
+    outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
     (job.folder / "encoded.json").unlink()
-    (job.folder / "rungs.json").unlink()
-    monkeypatch.setattr(module, "dev_report", lambda *_: pytest.fail("judged again"))
-    trial = replace(job, candidate=replace(job.candidate, trial=3, configuration=""))
-    outcome = finish(trial, prepared_folder, corpus, threads=1)
-    assert (outcome.failed, outcome.rungs) == ("", ())
+    monkeypatch.setattr(rung_training, "dev_report", lambda *_: pytest.fail("judged again"))
+    monkeypatch.setattr(Trainer, "_train_step", lambda _: pytest.fail("trained again"))
+    assert finish(job, prepared_folder, corpus, threads=1, hang_s=0) == outcome
     encoded, wanted = Encoded.load(job.folder), Encoded.load(whole[0].folder)
     assert encoded is not None and wanted is not None and np.array_equal(encoded.vectors_ND, wanted.vectors_ND)
 
 
-def test_only_jobs_without_vectors_are_run(
+def test_an_interrupted_trial_is_taken_as_it_is(tmp_path: Path, prepared_folder: Path, corpus: Corpus) -> None:
+    job = replace(make_job(tmp_path), as_it_is=True)
+    candidate, log = job.candidate, tmp_path / "h.txt"
+    spec = TrainingSpec(candidate.method, candidate.params, 0, job.budget, prepared_folder, job.folder, log)
+    training = RungTraining(spec, "cpu")
+    training.advance()
+    training.advance(0.0)
+    training.keep()
+    outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
+    assert (outcome.failed, [r.step for r in outcome.rungs]) == ("", [2])
+    encoded = Encoded.load(job.folder)
+    rows = evaluation_rows(corpus)
+    assert encoded is not None
+    assert encoded.vectors_ND == pytest.approx(training.method.embed(rows).astype(np.float16), abs=1e-6)
+    assert RungTraining(spec, "cpu").trainer.step == 3  # it has not gone on
+
+
+def test_a_job_that_hung_twice_fails(tmp_path: Path, prepared_folder: Path, corpus: Corpus) -> None:
+    job = make_job(tmp_path)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "key-hang.txt").write_text("Timeout (0:00:05)!\n  stack\nTimeout (0:00:05)!\n  stack\n")
+    outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=5)
+    assert outcome.failed == "no progress for 5 s, 2 times; where it was stuck is in key-hang.txt"
+    assert outcome.rungs == () and not (tmp_path / "students").exists()
+
+
+@pytest.mark.parametrize("when", ["training", "exporting"])
+def test_storage_that_is_gone_is_no_failure_of_the_job(
     tmp_path: Path,
     prepared_folder: Path,
     corpus: Corpus,
     whole: tuple[Job, Outcome],
     monkeypatch: pytest.MonkeyPatch,
+    when: str,
 ) -> None:
-    other = make_job(tmp_path)
+    monkeypatch.setattr(patience, "LIMIT_S", 0.1)
+    job = make_job(tmp_path)
 
-    def outcomes(open_jobs: list[Job], *_: object) -> Iterator[Outcome]:
-        assert open_jobs == [other]
-        yield Outcome(other, "no", ())
+    def failing(*_: object) -> None:
+        raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(module, "_outcomes", outcomes)
+    with monkeypatch.context() as patch:
+        patch.setattr(*((Trainer, "save", failing) if when == "training" else (Trainable, "export", failing)))
+        with pytest.raises(StorageGone, match="Input/output error"):
+            finish(job, prepared_folder, corpus, threads=1, hang_s=0)
+    assert comparable(finish(job, prepared_folder, corpus, threads=1, hang_s=0)) == comparable(whole[1])
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+RESOURCES = TrialResources(1, 0, 2, "")
+
+
+@pytest.mark.timeout(120)
+def test_only_jobs_without_vectors_are_run(
+    tmp_path: Path, prepared_folder: Path, corpus: Corpus, cluster: None, whole: tuple[Job, Outcome]
+) -> None:
+    bad = make_job(tmp_path, **{"lambda": 1e39})
     found: list[Outcome] = []
-    finish_jobs([other, whole[0]], prepared_folder, corpus, TrialResources(1, 0, 2, ""), found.append)
-    # Trained by a driver that was killed before it heard of it: an outcome like any other.
-    assert found == [whole[1], Outcome(other, "no", ())]
-    monkeypatch.setattr(module, "_outcomes", lambda *_: pytest.fail("nothing is left to do"))
-    finish_jobs([whole[0]], prepared_folder, corpus, TrialResources(1, 0, 2, ""), found.append)
+    assert finish_jobs([bad, whole[0]], prepared_folder, corpus, RESOURCES, found.append) == []
+    # Trained by a driver that was killed before it heard of it: an outcome like any other, and the first.
+    assert found == [whole[1], Outcome(bad, "loss -inf, gradient norm nan at step 0", ())]
+
+
+@pytest.mark.timeout(120)
+def test_at_the_deadline_jobs_are_stopped_and_go_on_later(
+    tmp_path: Path, prepared_folder: Path, corpus: Corpus, cluster: None, whole: tuple[Job, Outcome]
+) -> None:
+    long = Budget(trials=1, steps=10**6, rungs=1)
+    jobs = [replace(make_job(tmp_path / str(n)), budget=long) for n in range(3)]
+    found: list[Outcome] = []
+    began = time.time()
+    left = finish_jobs([*jobs, whole[0]], prepared_folder, corpus, RESOURCES, found.append, began + 3)
+    assert left == jobs and 3 <= time.time() - began < 60
+    assert found == [whole[1]]
+    late = finish_jobs([jobs[0], whole[0]], prepared_folder, corpus, RESOURCES, found.append, time.time() - 1)
+    assert late == [jobs[0]] and found == [whole[1]] * 2
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("storage", "^f: no room; what is finished is kept$"),
+        ("worker", r"its worker died 4 times \(WorkerCrashedError\)"),
+    ],
+)
+def test_what_befalls_a_worker(
+    tmp_path: Path,
+    prepared_folder: Path,
+    corpus: Corpus,
+    cluster: None,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    said: str,
+) -> None:
+    def struck(*_: object) -> None:
+        import os
+
+        from distilbench.search.patience import StorageGone
+
+        if kind == "worker":
+            os._exit(1)
+        raise StorageGone("f: no room; what is finished is kept")
+
+    monkeypatch.setattr(module, "finish", struck)
+    found: list[Outcome] = []
+    if kind == "storage":
+        with pytest.raises(StorageGone, match=said):
+            finish_jobs([make_job(tmp_path)], prepared_folder, corpus, RESOURCES, found.append)
+        assert found == []
+    else:
+        finish_jobs([make_job(tmp_path)], prepared_folder, corpus, RESOURCES, found.append)
+        assert re.fullmatch(said, found[0].failed)
 
 
 @pytest.mark.timeout(120)
@@ -202,6 +300,6 @@ def test_jobs_run_as_tasks_of_the_cluster(
     def on_outcome(outcome: Outcome) -> None:
         found[outcome.job.run] = outcome
 
-    finish_jobs(jobs, prepared_folder, corpus, TrialResources(1, 0, 2, ""), on_outcome)
-    assert found[tmp_path / "good"].rungs == whole[1].rungs
+    assert finish_jobs(jobs, prepared_folder, corpus, RESOURCES, on_outcome) == []
+    assert comparable(found[tmp_path / "good"]) == comparable(whole[1])
     assert found[tmp_path / "bad"].failed == "loss -inf, gradient norm nan at step 0"

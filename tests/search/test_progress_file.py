@@ -42,3 +42,14 @@ def test_it_is_written_once_a_second_at_most(tmp_path: Path, monkeypatch: pytest
     assert len(writes) == 3
     assert '"step": 10' in json.dumps(writes[1], allow_nan=False)
     assert writes[2]["running"] == [] and writes[2]["counts"] == {"COMPLETE": 1, "PRUNED": 0, "FAIL": 0}
+
+
+def test_storage_that_is_gone_does_not_end_what_it_shows(tmp_path: Path) -> None:
+    watcher = ProgressFile(plan(tmp_path / "r"))
+    (tmp_path / "r").rename(tmp_path / "aside")
+    watcher.stage("search")
+    watcher.close()
+    assert not (tmp_path / "r").exists()  # nor is a folder made where the storage comes back
+    (tmp_path / "aside").rename(tmp_path / "r")
+    watcher.stage("confirm")
+    assert json.loads((tmp_path / "r" / "progress.json").read_text())["stage"] == "confirm"

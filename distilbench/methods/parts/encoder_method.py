@@ -87,7 +87,12 @@ class EncoderMethod(method.Method):
         if self.micro_batches > 1:
             budget = max(1, min(budget, len(rows) * int(lengths.max(initial=1))) // self.micro_batches)
         parts = token_budget_batches(lengths, budget)
-        read = partial(checkpoint, run, use_reentrant=False) if again else run
+
+        def fresh(part: dict[str, Tensor]) -> Tensor:
+            # Modules leave their outputs, and DSE's another mask, in what they are given: kept, and read the second time.
+            return run(dict(part))
+
+        read = partial(checkpoint, fresh, use_reentrant=False) if again else run
         outs = [read(padded([self.tokens[int(rows[i])] for i in part], self.pad, self.device)) for part in parts]
         back = np.empty(len(rows), dtype=np.int64)
         back[np.concatenate(parts)] = np.arange(len(rows))

@@ -1,0 +1,237 @@
+"""Sweeps end to end while something fails: trials that hang or freeze, a node that dies, storage that goes, a full disk."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from optuna.trial import TrialState
+from run_command import Command, wait_for, workers
+
+from distilbench.search.watchdog import MARK
+
+MCR2 = """
+method: mcr2
+budget: {trials: 5, steps: 900, rungs: 3, eta: 2}
+parameters:
+  lambda: {low: 0.1, high: 2, log: true, paper: 1}
+  lr: {low: 0.0001, high: 0.01, log: true}
+fixed: {output_dim: 8, batch_size: 16, clusters: 4}
+"""
+MSE = """
+method: mse
+budget: {trials: 4, steps: 600, rungs: 3, eta: 6, stopping: none}
+parameters: {lr: {low: 0.0001, high: 0.001, log: true}}
+fixed: {output_dim: 32, batch_size: 8, epochs: 200}
+"""
+
+
+def make(folder: Path, data: Path, encoder: Path, store: Path, space: str, *arguments: str) -> Command:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "space.yaml").write_text(space)
+    method = space.split()[1]
+    given = ("--method", method, "--space", str(folder / "space.yaml"), "--confirm-seeds", "1", *arguments)
+    return Command("sweep", folder, data, encoder, store, *given)
+
+
+@pytest.fixture(scope="module")
+def fault_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@contextmanager
+def running(sweep: Command) -> Iterator[subprocess.Popen[str]]:
+    """The command from its start to its end, after which no process of it is left."""
+    driver = sweep.start()
+    family: dict[int, psutil.Process] = {}
+    try:
+        yield driver
+        family |= {p.pid: p for p in psutil.Process(driver.pid).children(recursive=True)}
+        assert driver.wait(timeout=400) == 0, sweep.log()
+    finally:
+        driver.kill()
+        _, left = psutil.wait_procs(list(family.values()), timeout=30)
+        assert [p.cmdline() for p in left if p.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def wait_while(driver: subprocess.Popen[str], sweep: Command, condition: object) -> None:
+    wait_for(lambda: driver.poll() is not None or condition())  # type: ignore[operator]
+    assert driver.poll() is None, sweep.log()
+
+
+def assert_whole(sweep: Command, trials: int) -> None:
+    """Exactly `trials` finished trials, study and records agreeing, a student with its scores, nothing half-written."""
+    study = sweep.study()
+    assert [t.number for t in study.trials] == list(range(trials))
+    assert all(t.state.is_finished() for t in study.trials)
+    records = sweep.trials()
+    assert sorted(r.number for r in records) == list(range(trials))
+    for record in records:
+        trial = study.trials[record.number]
+        assert (record.state, record.reason) == (trial.state.name, trial.user_attrs["reason"])
+        assert [r.rung for r in record.rungs] == sorted(trial.intermediate_values)
+    assert sum(s.role == "student" for s in sweep.scores()) == 3  # in float32, int8, binary
+    assert sweep.leftovers() == []
+    assert (sweep.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
+
+
+def marks(sweep: Command, trial: int) -> int:
+    log = sweep.run / "logs" / f"{trial:05d}-hang.txt"
+    return log.read_text().count(MARK) if log.exists() else 0
+
+
+@pytest.mark.timeout(600)
+def test_trials_that_hang_or_freeze(tmp_path: Path, data_folder: Path, encoder_folder: Path, fault_store: Path) -> None:
+    """The teacher's vectors become a pipe that nobody writes to: whoever opens it waits for ever, in the middle of a step."""
+    sweep = make(tmp_path, data_folder, encoder_folder, fault_store, MSE, "--hang-limit", "10")
+    with running(sweep) as driver:
+        wait_while(driver, sweep, lambda: len(list(sweep.run.glob("trials/*/rungs.json"))) == 2)
+        [shard] = fault_store.glob("vectors-*/shard-00000.npy")
+        aside = shard.with_name("aside")
+        shard.rename(aside)
+        os.mkfifo(shard)
+        try:
+            wait_while(driver, sweep, lambda: marks(sweep, 0) + marks(sweep, 1) == 4)
+        finally:
+            aside.replace(shard)
+        wait_while(driver, sweep, lambda: list(sweep.run.glob("trials/00003/rung-*.safetensors")))
+        for process in workers(driver.pid, "MSE"):
+            process.suspend()
+    assert_whole(sweep, 4)
+    records = {r.number: r for r in sweep.trials()}
+    for number in (0, 1):
+        reason = f"no progress for 10 s, 2 times; where it was stuck is in {number:05d}-hang.txt"
+        assert (records[number].state, records[number].reason) == ("FAIL", reason)
+        assert marks(sweep, number) == 2 and "in take" in (sweep.run / "logs" / f"{number:05d}-hang.txt").read_text()
+        assert records[number].rungs  # what it had reported is kept
+    assert {records[2].state, records[3].state} == {"COMPLETE"}
+    assert marks(sweep, 3) == 1  # it was stopped, killed and continued
+
+
+@pytest.mark.timeout(600)
+def test_a_worker_and_then_a_node_are_killed(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, fault_store: Path
+) -> None:
+    from ray.cluster_utils import Cluster
+
+    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        second = machines.add_node(num_cpus=1)
+        sweep = make(tmp_path, data_folder, encoder_folder, fault_store, MCR2, "--address", machines.address)
+        with running(sweep) as driver:
+            wait_while(driver, sweep, lambda: len(list(sweep.run.glob("trials/*/rung-1.safetensors"))) >= 2)
+            victim = next(p for p in psutil.process_iter() if _is_worker(p, machines.head_node, "MCR2"))
+            victim.kill()
+            wait_while(driver, sweep, lambda: len(list(sweep.run.glob("trials.jsonl"))) and len(sweep.trials()) >= 1)
+            machines.remove_node(second, allow_graceful=False)
+    finally:
+        machines.shutdown()
+    assert_whole(sweep, 5)
+    assert {r.state for r in sweep.trials()} <= {"COMPLETE", "PRUNED"}
+
+
+def _is_worker(process: psutil.Process, node: object, name: str) -> bool:
+    try:
+        return any(name in part for part in process.cmdline()) and "ray::" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
+@pytest.mark.timeout(600)
+def test_storage_goes_and_comes_back(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, fault_store: Path
+) -> None:
+    sweep = make(tmp_path, data_folder, encoder_folder, fault_store, MCR2)
+    aside = sweep.run.with_name("aside")
+    with running(sweep) as driver:
+        wait_while(driver, sweep, lambda: list(sweep.run.glob("trials/*/rung-1.safetensors")))
+        sweep.run.rename(aside)
+        time.sleep(6)
+        assert not sweep.run.exists(), sorted(sweep.run.rglob("*"))
+        aside.rename(sweep.run)
+        assert driver.poll() is None, sweep.log()
+        database = sqlite3.connect(sweep.run / "study.db", timeout=30)
+        database.execute("BEGIN EXCLUSIVE")
+        time.sleep(7)
+        database.rollback()
+        database.close()
+    assert_whole(sweep, 5)
+    assert {r.state for r in sweep.trials()} <= {"COMPLETE", "PRUNED"}
+
+
+FULL = """
+import subprocess, sys, time
+from pathlib import Path
+
+disk, log, command = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(disk)], check=True)
+
+def fill():
+    for size in (1 << 16, 1):
+        with (disk / f"fill-{size}").open("wb", buffering=0) as file:
+            try:
+                while file.write(bytes(size)):
+                    pass
+            except OSError:
+                pass
+
+with log.open("w") as out:
+    driver = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+    while not list(disk.glob("runs/r/trials/*/rung-1.safetensors")) and driver.poll() is None:
+        time.sleep(0.05)
+    fill()
+    code = driver.wait(timeout=300)
+print("first", code)
+import optuna
+from distilbench.search.study import sqlite_url
+for path in disk.glob("fill-*"):
+    path.unlink()
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+study = optuna.load_study(study_name="r", storage=sqlite_url(disk / "runs/r/study.db"))
+print("states", *(t.state.name for t in study.trials))
+with log.with_suffix(".second").open("w") as out:
+    print("second", subprocess.run(command, stdout=out, stderr=subprocess.STDOUT).returncode)
+subprocess.run(["cp", "-r", str(disk / "runs"), str(log.parent / "kept")], check=True)
+"""
+
+
+@pytest.mark.timeout(900)
+def test_a_full_disk_in_a_sweep(tmp_path: Path, data_folder: Path, encoder_folder: Path, fault_store: Path) -> None:
+    private = ["unshare", "--user", "--map-root-user", "--mount"]
+    disk, log = tmp_path / "disk", tmp_path / "log.txt"
+    disk.mkdir()
+    try:
+        possible = subprocess.run([*private, "mount", "-t", "tmpfs", "tmpfs", str(disk)], capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no `unshare` here to mount a small disk with")
+    if possible.returncode:
+        pytest.skip(f"no small disk can be mounted here: {possible.stderr.decode().strip()}")
+    sweep = make(tmp_path, data_folder, encoder_folder, fault_store, MCR2)
+    command = [part.replace(str(tmp_path / "runs"), str(disk / "runs")) for part in sweep.command]
+    done = subprocess.run(
+        [*private, sys.executable, "-c", FULL, str(disk), str(log), *command],
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        timeout=800,
+    )
+    assert done.returncode == 0, done.stderr + log.read_text()
+    first, states, second = done.stdout.splitlines()
+    said = log.read_text()
+    assert first == "first 2", said
+    message = " ".join(said.splitlines()[-8:])
+    assert message.count("make room, then repeat the command") == 1 and "Traceback" not in said, said
+    assert str(disk / "runs" / "r") in message.replace(" ", "")
+    assert "RUNNING" in states and "FAIL" not in states
+    assert second == "second 0", log.with_suffix(".second").read_text()
+    sweep.run = tmp_path / "kept" / "r"
+    assert_whole(sweep, 5)
+    assert {t.state for t in sweep.study().trials} <= {TrialState.COMPLETE, TrialState.PRUNED}

@@ -1,0 +1,263 @@
+"""Memory that runs out: the batch is read in halves with the same loss and gradients, then the training fails and says so."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from distilbench.data.corpus import PairSplit, PairTask
+from distilbench.methods.mcr2 import Trainable as Mcr2
+from distilbench.methods.parts import encoder_method
+from distilbench.methods.parts.encoder_method import EncoderMethod
+from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.search import rung_training as module
+from distilbench.search.budget import Budget
+from distilbench.search.rung_training import RungTraining, TrainingSpec, build_method, known_rungs
+
+TRAINED = {"lr": 0.003, "batch_size": 16}
+METHODS: dict[str, dict[str, Any]] = {
+    "contrastive": {"output_dim": 8, **TRAINED},
+    "hpd": {"output_dim": 8, **TRAINED, "epochs": 9},
+    "ibkd": {"output_dim": 8, **TRAINED, "epochs": 1, "ft_epochs": 1.0, "ft_batch_size": 16, "ft_lr": 0.003},
+    "dse": {"output_dim": 24, "task": "T", "pooled_layers": 2, "hidden": 16, **TRAINED, "epochs": 2},
+    "mse": {"output_dim": 32, **TRAINED},
+}
+CASES = [(name, 0) for name in METHODS] + [("ibkd", 1)]
+"""Method and phase."""
+
+
+@pytest.fixture(scope="module")
+def prepared(prepared_folder: Path) -> Prepared:
+    plain, rng = load_prepared(prepared_folder), np.random.default_rng(3)
+    sides = rng.choice(plain.train, (2, 48))
+    split = PairSplit(sides[0], sides[1], rng.integers(0, 2, 48).astype(np.float64))
+    task = PairTask("T", "binary", ("no", "yes"), 0.0, 1.0, {"train": split, "dev": split})
+    return replace(plain, pair_task=task, logits_PC=rng.normal(size=(48, 1)).astype(np.float32))
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Padded tokens of each pass through the student's transformer."""
+    seen: list[int] = []
+    real = encoder_method.padded
+
+    def counted(*arguments: Any) -> dict[str, torch.Tensor]:
+        part = real(*arguments)
+        seen.append(int(part["input_ids"].numel()))
+        return part
+
+    monkeypatch.setattr(encoder_method, "padded", counted)
+    yield seen
+
+
+def make(prepared: Prepared, name: str, phase: int, halves: bool, train: bool) -> tuple[EncoderMethod, Any]:
+    method = build_method(name, METHODS[name], prepared, 0, "cpu")
+    assert isinstance(method, EncoderMethod)
+    if halves:
+        assert method.halve_micro_batches()
+    own = method.phases()[phase]
+    own.begin()
+    method.train(train)
+    return method, own
+
+
+def gradients(method: EncoderMethod, phase: Any) -> tuple[float, dict[str, torch.Tensor]]:
+    torch.manual_seed(5)
+    loss = phase.loss(np.arange(16))
+    loss.backward()
+    return loss.item(), {n: p.grad.clone() for n, p in method.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize(("name", "phase"), CASES)
+def test_halves_have_the_gradients_of_the_whole_batch(
+    prepared: Prepared, passes: list[int], name: str, phase: int
+) -> None:
+    whole_loss, whole = gradients(*make(prepared, name, phase, halves=False, train=False))
+    at_once = passes.copy()
+    passes.clear()
+    loss, halves = gradients(*make(prepared, name, phase, halves=True, train=False))
+    assert len(passes) > len(at_once) and max(passes) <= max(max(at_once) / 2, 16)
+    assert loss == pytest.approx(whole_loss, rel=1e-5)
+    assert halves.keys() == whole.keys() and any("student" in n for n in whole)
+    largest = max(float(gradient.abs().max()) for gradient in whole.values())
+    for key, gradient in whole.items():
+        assert torch.allclose(halves[key], gradient, rtol=1e-3, atol=1e-5 * largest), key
+
+
+@pytest.mark.parametrize(("name", "phase"), CASES)
+def test_dropout_is_the_same_when_a_part_is_read_again(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch, name: str, phase: int
+) -> None:
+    """Against the same parts whose states are kept."""
+    again_loss, again = gradients(*make(prepared, name, phase, halves=True, train=True))
+    with monkeypatch.context() as patch:
+        patch.setattr(encoder_method, "checkpoint", lambda run, part, use_reentrant: run(part))
+        kept_loss, kept = gradients(*make(prepared, name, phase, halves=True, train=True))
+    dry_loss, _ = gradients(*make(prepared, name, phase, halves=True, train=False))
+    assert again_loss == kept_loss != dry_loss  # and dropout was on
+    assert again.keys() == kept.keys()
+    assert all(torch.equal(again[key], kept[key]) for key in kept)
+
+
+@pytest.mark.parametrize("name", ["hpd", "dse"])
+def test_states_are_not_kept(prepared: Prepared, name: str) -> None:
+    """Bytes held for the backward pass: of the parts' inputs and outputs alone; nor does anything else hold a state."""
+
+    def held(halves: bool) -> tuple[int, int]:
+        _, phase = make(prepared, name, 0, halves, train=True)
+        total = [0]
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            total[0] += tensor.numel() * tensor.element_size() * (not isinstance(tensor, torch.nn.Parameter))
+            return tensor.detach()
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            loss = phase.loss(np.arange(16))
+        gc.collect()
+        states = [o for o in gc.get_objects() if type(o) is torch.Tensor and o.dim() == 3 and o.requires_grad]
+        assert loss.requires_grad
+        return total[0], len(states)
+
+    (in_halves, states), (whole, _) = held(halves=True), held(halves=False)
+    assert in_halves < whole / 5 and states == 0
+
+
+class Device:
+    """A device on which a pass of more than `tokens` padded tokens takes too much memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tokens: int, when: Callable[[bool], bool]) -> None:
+        self.failed: list[int] = []
+        self.held: list[weakref.ref[torch.Tensor]] = []
+        real = SentenceTransformer.forward
+
+        def forward(model: SentenceTransformer, part: dict[str, torch.Tensor], **named: Any) -> Any:
+            assert all(tensor() is None for tensor in self.held), "the failed pass still holds its memory"
+            count = int(part["input_ids"].numel())
+            if count > tokens and when(torch.is_inference_mode_enabled()):
+                state = torch.zeros(9)
+                self.held.append(weakref.ref(state))
+                self.failed.append(count)
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation")
+            return real(model, part, **named)
+
+        monkeypatch.setattr(SentenceTransformer, "forward", forward)
+
+
+def spec_of(tmp_path: Path, prepared_folder: Path, method: str, **params: Any) -> TrainingSpec:
+    budget = Budget.model_validate({"trials": 1, "steps": 18, "rungs": 3, "eta": 3})
+    return TrainingSpec(method, params, 0, budget, prepared_folder, tmp_path / "trial", tmp_path / "hang.txt")
+
+
+def train(spec: TrainingSpec) -> RungTraining:
+    training = RungTraining(spec, "cpu")
+    while not training.done:
+        training.advance()
+    return training
+
+
+def test_memory_that_runs_out_in_training(
+    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(tmp_path, prepared_folder, "hpd", **METHODS["hpd"])
+    first = RungTraining(spec, "cpu")
+    first.advance()
+    device = Device(monkeypatch, 130, lambda judging: not judging)
+    training = train(spec)
+    assert training.failed == "" and [r.step for r in training.rungs] == [2, 6, 18]
+    assert len(device.failed) == 1 and device.failed[0] > 130
+    assert [r.metrics.get("micro_batches") for r in training.rungs] == [None, 2.0, 2.0]
+    assert training.rungs[0] == first.rungs[0]
+    whole = train(replace(spec, folder=tmp_path / "other"))
+    assert len(device.failed) == 2
+    assert whole.rungs[-1].metrics["loss"] == pytest.approx(training.rungs[-1].metrics["loss"], rel=0.2)
+
+
+def test_it_goes_on_in_halves_after_an_interruption(
+    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(tmp_path, prepared_folder, "hpd", **METHODS["hpd"])
+    device = Device(monkeypatch, 130, lambda judging: not judging)
+    first = RungTraining(spec, "cpu")
+    first.advance()
+    assert len(device.failed) == 1
+    training = train(spec)
+    assert len(device.failed) == 1 and training.failed == ""
+    other = train(replace(spec, folder=tmp_path / "other"))
+    assert [r.objective for r in other.rungs] == [r.objective for r in training.rungs]
+    assert [r.metrics["loss"] for r in other.rungs] == [r.metrics["loss"] for r in training.rungs]
+
+
+def test_memory_that_runs_out_with_halves_too(
+    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device(monkeypatch, 30, lambda judging: not judging)
+    training = train(spec_of(tmp_path, prepared_folder, "hpd", **METHODS["hpd"]))
+    assert len(device.failed) == 2
+    assert training.failed == (
+        "out of memory on the device, also with half the micro-batch: CUDA out of memory. Tried to allocate 2.00 GiB. "
+        "See the documentation"
+    )
+    assert not training.loaded  # what it had is free for the next trial
+
+
+@pytest.mark.parametrize("enough", [True, False])
+def test_memory_that_runs_out_in_dev_evaluation(
+    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch, enough: bool
+) -> None:
+    spec = spec_of(tmp_path, prepared_folder, "hpd", **METHODS["hpd"])
+    whole = train(replace(spec, folder=tmp_path / "whole"))
+    sizes: list[int] = []
+    Device(monkeypatch, 0, lambda judging: judging and bool(sizes.append(1)))  # only counts
+    device = Device(monkeypatch, 800 if enough else 100, lambda judging: judging)
+    training = train(spec)
+    if enough:
+        assert training.failed == "" and len(device.failed) == 1
+        # The steps before it were taken with the whole batch, and are not taken again.
+        assert training.rungs[0].metrics["loss"] == whole.rungs[0].metrics["loss"]
+        assert training.rungs[0].objective == pytest.approx(whole.rungs[0].objective, abs=0.01)
+    else:
+        assert "also with half the micro-batch" in training.failed and len(device.failed) == 2
+        assert known_rungs(spec.folder) == []
+
+
+def test_a_method_whose_batch_is_read_at_once_fails_at_once(
+    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
+    calls = []
+
+    def embed(self: Mcr2, rows: np.ndarray) -> np.ndarray:
+        calls.append(len(rows))
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(Mcr2, "embed", embed)
+    training = train(spec_of(tmp_path, prepared_folder, "mcr2", **params))
+    assert len(calls) == 1
+    assert training.failed == (
+        "out of memory on the device; this method's batch cannot be read in parts, so batch_size has to be smaller: "
+        "CUDA out of memory."
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "memory"),
+    [
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (torch.OutOfMemoryError("no room"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_what_counts_as_memory_that_runs_out(error: Exception, memory: bool) -> None:
+    assert module._out_of_memory(error) == memory

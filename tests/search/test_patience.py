@@ -1,0 +1,111 @@
+"""Patience with storage: a moment's failure is waited for, a long one and a full disk are said."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import sqlalchemy.exc
+from optuna.exceptions import StorageInternalError
+from safetensors import SafetensorError
+
+from distilbench.errors import InputError
+from distilbench.search import patience
+from distilbench.search.patience import StorageGone, patiently, require
+from distilbench.search.study import open_study, sqlite_url
+from distilbench.store import disk_full
+
+
+class Failing:
+    """An action that raises `errors`, then gives 7."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors, self.calls = list(errors), 0
+
+    def __call__(self) -> int:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return 7
+
+
+def by(cause: Exception) -> StorageInternalError:
+    """Optuna's error, as it raises it."""
+    error = StorageInternalError("An exception is raised during the commit.")
+    error.__cause__ = sqlalchemy.exc.OperationalError("INSERT", None, cause)
+    error.__cause__.__cause__ = cause
+    return error
+
+
+LOCKED = sqlite3.OperationalError("database is locked")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.EIO, "bad"), FileNotFoundError(2, "none"), SafetensorError("I/O error"), LOCKED, by(LOCKED)],
+    ids=lambda e: type(e).__name__,
+)
+def test_a_moments_failure_is_waited_for(error: Exception) -> None:
+    action, waits = Failing(error, error), list[int]()
+    assert patiently(action, waiting=lambda: waits.append(1)) == 7
+    assert action.calls == 3 and len(waits) == 2
+
+
+def test_what_is_no_storages_failure_is_not_repeated() -> None:
+    action = Failing(ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        patiently(action)
+    assert action.calls == 1
+
+
+def test_a_long_failure_is_said_with_its_first_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "LIMIT_S", 0.2)
+    began = time.monotonic()
+    with pytest.raises(StorageGone) as raised:
+        patiently(Failing(*(by(LOCKED) for _ in range(99))), what=Path("r/study.db"))
+    assert 0.2 <= time.monotonic() - began < 3
+    assert str(raised.value) == (
+        "r/study.db: storage failed for 0 s (OperationalError: database is locked); what is finished is kept: "
+        "repeat the command when it is back"
+    )
+    assert isinstance(raised.value, InputError)  # so that the command prints it as one line
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        by(sqlite3.OperationalError("database or disk is full")),
+        disk_full(Path("f"), OSError(errno.ENOSPC, "No space left on device")),
+    ],
+)
+def test_a_full_disk_is_said_at_once(error: Exception) -> None:
+    action = Failing(error)
+    with pytest.raises(StorageGone, match="make room, then repeat the command"):
+        patiently(action, what="f")
+    assert action.calls == 1
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    require(tmp_path)
+    with pytest.raises(FileNotFoundError, match="storage is gone"):
+        require(tmp_path / "none")
+
+
+@pytest.mark.timeout(60)
+def test_a_study_that_another_process_has_locked(tmp_path: Path) -> None:
+    study = open_study(sqlite_url(tmp_path / "study.db"), "s")
+    other = sqlite3.connect(tmp_path / "study.db", check_same_thread=False)
+    other.execute("BEGIN EXCLUSIVE")
+    timer = threading.Timer(7.0, other.rollback)  # SQLite itself waits for 5 s
+    timer.start()
+    failed = list[int]()
+    patiently(lambda: study.set_user_attr("lag", 8), waiting=lambda: failed.append(1))
+    timer.join()
+    assert failed and study.user_attrs == {"lag": 8}

@@ -1,0 +1,398 @@
+"""A training from rung to rung: the same wherever it is interrupted, failed for one reason, and patient with storage."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from distilbench.methods.hpd import Trainable as Hpd
+from distilbench.methods.mcr2 import Trainable as Mcr2
+from distilbench.records import Rung
+from distilbench.search import patience
+from distilbench.search import rung_training as module
+from distilbench.search.budget import Budget
+from distilbench.search.patience import StorageGone
+from distilbench.search.rung_training import RUNGS, RungTraining, TrainingSpec, known_rungs
+from distilbench.store import DiskFull
+from distilbench.training.loop import Trainer
+
+MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
+HPD = {"output_dim": 8, "lr": 0.003, "batch_size": 16, "epochs": 9}
+STEPS = [2, 6, 18]
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing in the code catches it."""
+
+
+def spec_of(folder: Path, prepared: Path, method: str = "mcr2", fidelity: str = "steps", **params: Any) -> TrainingSpec:
+    given = {"output_dim": 8} if method == "pca" else {**(HPD if method == "hpd" else MCR2), **params}
+    budget = Budget.model_validate({"trials": 1, "steps": 18, "rungs": 3, "eta": 3, "fidelity": fidelity})
+    return TrainingSpec(method, given, 0, budget, prepared, folder / "trial", folder / "hang.txt")
+
+
+def train(spec: TrainingSpec, slices: float = 1e9) -> RungTraining:
+    training = RungTraining(spec, "cpu")
+    while not training.done:
+        training.advance(slices)
+    return training
+
+
+def comparable(rungs: list[Rung]) -> list[tuple[Any, ...]]:
+    """Everything that does not depend on the clock."""
+    return [(r.rung, r.step, r.objective, {k: v for k, v in r.metrics.items() if k != "rung_seconds"}) for r in rungs]
+
+
+def weights(training: RungTraining) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in training.method.named_parameters()}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, prepared_folder: Path) -> Callable[[str, str], RungTraining]:
+    """Trainings that nothing interrupted."""
+    made: dict[tuple[str, str], RungTraining] = {}
+
+    def of(method: str, fidelity: str) -> RungTraining:
+        if (method, fidelity) not in made:
+            folder = tmp_path_factory.mktemp("whole")
+            made[method, fidelity] = train(spec_of(folder, prepared_folder, method, fidelity))
+        return made[method, fidelity]
+
+    return of
+
+
+def assert_same(training: RungTraining, wanted: RungTraining) -> None:
+    assert training.failed == "" and [r.step for r in training.rungs] == STEPS
+    assert comparable(training.rungs) == comparable(wanted.rungs)
+    assert comparable(known_rungs(training.spec.folder)) == comparable(wanted.rungs)
+    theirs = weights(wanted)
+    assert all(torch.equal(w, theirs[name]) for name, w in weights(training).items())
+    assert all(r.metrics["loss"] is not None for r in training.rungs)
+
+
+@pytest.mark.parametrize("fidelity", ["steps", "data"])
+@pytest.mark.parametrize("method", ["mcr2", "hpd"])
+def test_slices_do_not_alter_a_training(
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining], method: str, fidelity: str
+) -> None:
+    training = RungTraining(spec_of(tmp_path, prepared_folder, method, fidelity), "cpu")
+    slices = 0
+    while not training.done:
+        training.advance(0.0)  # a step at a time
+        slices += 1
+    assert slices >= 18
+    assert_same(training, whole(method, fidelity))
+
+
+def test_less_data_is_another_training(whole: Callable[[str, str], RungTraining]) -> None:
+    assert comparable(whole("mcr2", "steps").rungs)[0] != comparable(whole("mcr2", "data").rungs)[0]
+
+
+@pytest.mark.parametrize("fidelity", ["steps", "data"])
+@pytest.mark.parametrize("method", ["mcr2", "hpd"])
+@pytest.mark.parametrize("keep_every_s", [0.0, 60.0], ids=["kept at every step", "kept at rungs"])
+def test_killed_at_any_step_it_ends_the_same(
+    tmp_path: Path,
+    prepared_folder: Path,
+    whole: Callable[[str, str], RungTraining],
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    fidelity: str,
+    keep_every_s: float,
+) -> None:
+    """Killed again and again, each time some steps further."""
+    monkeypatch.setattr(module, "KEEP_EVERY_S", keep_every_s)
+    spec, real, begun = spec_of(tmp_path, prepared_folder, method, fidelity), Trainer._train_step, []
+
+    for deadly in (0, 1, 2, 3, 6, 7, 11, 17):
+
+        def step(self: Trainer, deadly: int = deadly) -> float:
+            if self.step == deadly:
+                raise Killed
+            return real(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Trainer, "_train_step", step)
+            training = RungTraining(spec, "cpu")
+            begun.append(training.trainer.step)
+            with pytest.raises(Killed):
+                while not training.done:
+                    training.advance(1e9)
+    assert_same(train(spec), whole(method, fidelity))
+    # From where it was kept, not from zero.
+    assert begun == ([0, 0, 0, 2, 2, 6, 6, 6] if keep_every_s else [0, 0, 1, 2, 3, 6, 7, 11])
+
+
+POINTS: list[tuple[str, Any, str, int]] = [
+    # What is killed at its n-th call.
+    ("before the first rung is saved", Trainer, "save", 1),
+    ("before the second rung is saved", Trainer, "save", 2),
+    ("a rung saved and not judged", module, "dev_report", 1),
+    ("a rung judged and not reported", module, "write_json", 2),
+    ("the last rung saved and not judged", module, "dev_report", 3),
+    ("the last rung not reported", module, "write_json", 3),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "call"), [p[1:] for p in POINTS], ids=[p[0] for p in POINTS])
+@pytest.mark.parametrize("fidelity", ["steps", "data"])
+def test_killed_at_a_rung_it_ends_the_same(
+    tmp_path: Path,
+    prepared_folder: Path,
+    whole: Callable[[str, str], RungTraining],
+    monkeypatch: pytest.MonkeyPatch,
+    fidelity: str,
+    owner: Any,
+    name: str,
+    call: int,
+) -> None:
+    spec, calls, real = spec_of(tmp_path, prepared_folder, fidelity=fidelity), iter(range(1, 99)), getattr(owner, name)
+
+    def deadly(*arguments: Any, **named: Any) -> Any:
+        if next(calls) == call:
+            raise Killed
+        return real(*arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, deadly)
+        with pytest.raises(Killed):
+            train(spec)
+    assert_same(train(spec), whole("mcr2", fidelity))
+
+
+def test_killed_after_each_rung_it_ends_the_same(
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining]
+) -> None:
+    spec = spec_of(tmp_path, prepared_folder)
+    for rung, step in enumerate(STEPS, start=1):
+        training = RungTraining(spec, "cpu")
+        training.advance()
+        assert (len(training.rungs), training.trainer.step) == (rung, step)
+    again = RungTraining(spec, "cpu")
+    assert again.done
+    assert_same(again, whole("mcr2", "steps"))
+
+
+@pytest.mark.parametrize("rung", [2, 3])
+def test_a_damaged_checkpoint_costs_the_way_from_the_one_before(
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining], rung: int
+) -> None:
+    spec = spec_of(tmp_path, prepared_folder)
+    training = RungTraining(spec, "cpu")
+    for _ in range(rung):
+        training.advance()
+    (spec.folder / f"rung-{rung}.safetensors").write_bytes(b"")
+    again = RungTraining(spec, "cpu")
+    assert again.trainer.step == STEPS[rung - 2] and not again.done
+    assert_same(train(spec), whole("mcr2", "steps"))
+
+
+def test_keep_writes_where_it_is(
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining]
+) -> None:
+    spec = spec_of(tmp_path, prepared_folder)
+    training = RungTraining(spec, "cpu")
+    training.advance()
+    training.keep()
+    assert [p.name for p in sorted(spec.folder.glob("rung-*"))] == ["rung-1.safetensors"]
+    training.advance(0.0)
+    training.keep()
+    assert RungTraining(spec, "cpu").trainer.step == 3
+    assert_same(train(spec), whole("mcr2", "steps"))
+
+
+def test_checkpoints_come_at_least_so_often(
+    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, kept = [0.0], []
+    real_step, real_save = Trainer._train_step, Trainer.save
+
+    def step(self: Trainer) -> float:
+        now[0] += 25.0
+        return real_step(self)
+
+    def save(self: Trainer, folder: Path, rung: int) -> None:
+        kept.append((self.step, now[0]))
+        real_save(self, folder, rung)
+
+    monkeypatch.setattr(Trainer, "_train_step", step)
+    monkeypatch.setattr(Trainer, "save", save)
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    train(spec_of(tmp_path, prepared_folder))
+    assert set(STEPS) <= {at for at, _ in kept}
+    times = [0.0, *(t for _, t in kept)]
+    assert max(b - a for a, b in itertools.pairwise(times)) <= module.KEEP_EVERY_S + 25.0
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("loss", r"loss nan, gradient norm nan at step 1"),
+        ("gradient", r"loss \S+, gradient norm nan at step 1"),
+        ("embedding", "an embedding is not finite"),
+        ("objective", "objective is nan"),
+        ("error", r"ZeroDivisionError: no \(test_rung_training.py, line \d+\)"),
+    ],
+)
+def test_what_is_not_finite_fails_it_with_the_reason(
+    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch, where: str, reason: str
+) -> None:
+    spec, real_loss, real_embed = spec_of(tmp_path, prepared_folder, "hpd"), Hpd.loss, Hpd.embed
+    real_report, calls = module.dev_report, iter(range(99))
+
+    def loss(self: Hpd, index_B: np.ndarray) -> torch.Tensor:
+        value = real_loss(self, index_B)
+        if next(calls) == 1:
+            if where == "error":
+                raise ZeroDivisionError("no")
+            if where == "gradient":
+                value.register_hook(lambda gradient: gradient * float("nan"))
+            return value * float("nan") if where == "loss" else value
+        return value
+
+    def embed(self: Hpd, rows: np.ndarray) -> np.ndarray:
+        return real_embed(self, rows) * (np.nan if where == "embedding" else 1)
+
+    def report(*arguments: Any) -> Any:
+        objective, metrics, collapsed = real_report(*arguments)
+        return (float("nan") if where == "objective" else objective), metrics, collapsed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Hpd, "loss", loss)
+        patch.setattr(Hpd, "embed", embed)
+        patch.setattr(module, "dev_report", report)
+        training = train(spec)
+    assert re.fullmatch(reason, training.failed), training.failed
+    if where in ("embedding", "objective"):
+        assert [(r.rung, r.objective) for r in training.rungs] == [(1, None)]
+        again = RungTraining(spec, "cpu")  # what was judged is not judged again
+        assert again.done and again.failed == training.failed
+        assert training.collapsed and again.collapsed
+    else:
+        assert training.rungs == [] and not training.collapsed
+
+
+def test_a_method_without_training_is_judged_once(tmp_path: Path, prepared_folder: Path) -> None:
+    spec = spec_of(tmp_path, prepared_folder, "pca")
+    training = train(spec)
+    assert [(r.rung, r.step, r.metrics["loss"]) for r in training.rungs] == [(1, 0, None)]
+    assert RungTraining(spec, "cpu").done
+
+
+class Storage:
+    """A run's folder that can be taken away."""
+
+    def __init__(self, run: Path, prepared: Path) -> None:
+        run.mkdir()
+        shutil.copytree(prepared, run / "prepared")
+        self.run, self.aside = run, run.with_name("aside")
+        self.spec = replace(spec_of(run, run / "prepared"), log=run / "logs" / "h.txt", hang_s=300.0)
+
+    def leave(self) -> None:
+        self.run.rename(self.aside)
+
+    def come_back(self) -> None:
+        assert not self.run.exists(), "a folder was made in the place of the storage that was gone"
+        self.aside.rename(self.run)
+
+
+@pytest.mark.parametrize("moment", ["before it begins", "in a rung", "at its end"])
+def test_storage_that_comes_back_leaves_no_trace(
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining], moment: str
+) -> None:
+    storage = Storage(tmp_path / "run", prepared_folder)
+    training = None
+    if moment != "before it begins":
+        training = RungTraining(storage.spec, "cpu")
+        training.advance()
+        if moment == "in a rung":
+            training.advance(0.0)
+    storage.leave()
+    timer = threading.Timer(0.7, storage.come_back)
+    timer.start()
+    began = time.monotonic()
+    training = training or RungTraining(storage.spec, "cpu")
+    training.advance()
+    assert time.monotonic() - began >= 0.7  # it has waited
+    timer.join()
+    while not training.done:
+        training.advance()
+    assert_same(training, whole("mcr2", "steps"))
+    assert not (storage.run / "logs" / "h.txt").exists()
+
+
+def test_storage_gone_for_long_is_said_and_nothing_is_lost(
+    tmp_path: Path,
+    prepared_folder: Path,
+    whole: Callable[[str, str], RungTraining],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(patience, "LIMIT_S", 0.3)
+    storage = Storage(tmp_path / "run", prepared_folder)
+    training = RungTraining(storage.spec, "cpu")
+    training.advance()
+    storage.leave()
+    with pytest.raises(StorageGone, match=r"storage failed for 0 s \(FileNotFoundError: .*; what is finished is kept"):
+        training.advance()
+    with pytest.raises(StorageGone, match="repeat the command when it is back"):
+        RungTraining(storage.spec, "cpu")
+    assert training.failed == ""
+    storage.come_back()
+    again = RungTraining(storage.spec, "cpu")
+    assert again.trainer.step == 2 and len(again.rungs) == 1
+    assert_same(train(storage.spec), whole("mcr2", "steps"))
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_is_read_again(
+    tmp_path: Path,
+    prepared_folder: Path,
+    whole: Callable[[str, str], RungTraining],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real, calls = Mcr2.embed, iter(range(99))
+
+    def embed(self: Mcr2, rows: np.ndarray) -> np.ndarray:
+        if next(calls) == 1:
+            raise OSError(5, "Input/output error", "shard")
+        return real(self, rows)
+
+    monkeypatch.setattr(Mcr2, "embed", embed)
+    assert_same(train(spec_of(tmp_path, prepared_folder)), whole("mcr2", "steps"))
+
+
+def test_a_full_disk_is_said_at_once(
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from safetensors import SafetensorError
+
+    from distilbench.training import checkpoint
+
+    spec = spec_of(tmp_path, prepared_folder)
+    training = RungTraining(spec, "cpu")
+    training.advance()
+
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", full)
+        began = time.monotonic()
+        with pytest.raises(StorageGone, match=r"rung-2.safetensors: No space left on device; .* make room") as raised:
+            training.advance()
+        assert time.monotonic() - began < 5
+    assert not isinstance(raised.value, DiskFull) and training.failed == ""
+    assert json.loads((spec.folder / RUNGS).read_text())["failed"] == ""
+    assert not list(spec.folder.glob(".*"))
+    assert_same(train(spec), whole("mcr2", "steps"))

@@ -1,0 +1,122 @@
+"""The watchdog ends a process that hangs anywhere, says where, and leaves one that works alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from distilbench.search.watchdog import MARK, Watchdog
+
+HEAD = """
+import hashlib, os, signal, sys, time
+from pathlib import Path
+from distilbench.search import watchdog
+from distilbench.search.watchdog import Watchdog
+watchdog.GUARD_MORE_S = 0.5
+log = Path(sys.argv[1])
+
+def stuck():
+    {stuck}
+
+with Watchdog(log, {limit}) as dog:
+    {before}
+    stuck()
+print("alive")
+"""
+
+HANGS = {
+    "python": "time.sleep(60)",
+    "the interpreter's lock held": "hashlib.pbkdf2_hmac and sum(range(10**11))",
+    "stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
+}
+
+
+def start(log: Path, stuck: str, limit: float = 1.0, before: str = "pass") -> subprocess.Popen[str]:
+    script = HEAD.format(stuck=stuck, limit=limit, before=before)
+    command = [sys.executable, "-c", script, str(log)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("hang", HANGS)
+def test_a_hanging_process_ends_and_says_where(tmp_path: Path, hang: str) -> None:
+    log = tmp_path / "logs" / "h.txt"
+    for times in (1, 2):
+        process = start(log, HANGS[hang])
+        children = psutil.Process(process.pid)
+        guards = []
+        while not guards and process.poll() is None:
+            guards = children.children()
+            time.sleep(0.01)
+        out = process.communicate(timeout=20)[0]
+        assert process.returncode != 0 and "alive" not in out
+        assert Watchdog(log, 1.0).hangs() == times
+        assert not psutil.wait_procs(guards, timeout=5)[1]  # its guard has gone too
+    if hang != "stopped":
+        assert "in stuck" in log.read_text()
+
+
+@pytest.mark.timeout(60)
+def test_progress_keeps_it_alive_and_leaves_no_file(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "h.txt"
+    working = "[(time.sleep(0.1), dog.alive()) for _ in range(20)]"
+    process = start(
+        log, "time.sleep(1.5)", limit=1.0, before=working + "; dog.__exit__(None, None, None); dog.limit_s = 0"
+    )
+    out = process.communicate(timeout=20)[0]
+    assert (process.returncode, out) == (0, "alive\n")
+    assert log.parent.exists() and not log.exists()
+
+
+@pytest.mark.timeout(60)
+def test_a_machine_that_was_suspended_as_a_whole_is_no_hang(tmp_path: Path) -> None:
+    """The process and its guard are stopped together, for longer than the limit of both."""
+    log = tmp_path / "logs" / "h.txt"
+    process = start(log, "time.sleep(0.1)", limit=3.0, before="print('begun', flush=True); time.sleep(1)")
+    assert process.stdout is not None and process.stdout.readline() == "begun\n"
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children()]
+    assert len(family) == 2
+    family[0].suspend()
+    family[1].suspend()
+    time.sleep(2.0)
+    for member in family:
+        member.resume()
+    assert process.communicate(timeout=20)[0] == "alive\n" and not log.exists()
+
+
+def test_without_a_limit_nothing_is_watched(tmp_path: Path) -> None:
+    with Watchdog(tmp_path / "logs" / "h.txt", 0) as dog:
+        dog.alive()
+    assert not (tmp_path / "logs").exists() and dog.hangs() == 0
+
+
+def test_a_run_whose_folder_is_gone_gets_no_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from distilbench.search import patience
+
+    monkeypatch.setattr(patience, "LIMIT_S", 0.1)
+    with pytest.raises(patience.StorageGone), Watchdog(tmp_path / "gone" / "logs" / "h.txt", 9):
+        pass
+    assert not (tmp_path / "gone").exists()
+
+
+def test_hangs_are_counted(tmp_path: Path) -> None:
+    log = tmp_path / "h.txt"
+    assert Watchdog(log, 1).hangs() == 0
+    log.write_text(f"{MARK}0:00:01)!\nThread 0x1\n  File\n{MARK}the whole process stood still)!\n")
+    assert Watchdog(log, 1).hangs() == 2
+
+
+def test_a_hang_log_outlives_a_training_that_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "h.txt"
+    log.write_text(f"{MARK}0:00:01)!\n")
+    with Watchdog(log, 60):
+        pass
+    assert Watchdog(log, 60).hangs() == 1
+    os.kill(os.getpid(), signal.SIGCONT)  # nothing of it is left that would end this process
