@@ -146,12 +146,12 @@ def report(
     """Write one leaderboard from the records of one or more runs."""
     with input_errors():
         from distilbench.reporting.page import write_report
-        from distilbench.reporting.runs import read_runs
+        from distilbench.reporting.runs import read_runs, run_folders
         from distilbench.reporting.ties import tie_groups
 
         records = read_runs(run)
         title = title or ", ".join(r.resolve().name for r in run)
-        page = write_report(records, out, title=title, ties=tie_groups(records, run))
+        page = write_report(records, out, title=title, ties=tie_groups(records, run_folders(run)))
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
 
 
