@@ -414,7 +414,7 @@ class _Sweep:
             prepared.resolve(),
             resources,
             train_until=self.clock.training_end(len(jobs)),
-            score_until=self.clock.end,
+            score_until=self.clock.scoring_end,
             on_record=on_record,
             on_scoring=lambda: self._stage(watchers, "score"),
         )

@@ -380,8 +380,8 @@ def _objectives(records: Iterable[TrialRecord | ScoreRecord]) -> dict[tuple[str,
 def _chosen(drafts: Iterable[Sequence[SeedScores]], objectives: Mapping[tuple[str, int, int], float]) -> set[int]:
     """`id`s of the first records of the rows that have the highest mean dev objective over their seeds.
 
-    Of the rows of one run, method, dimension and quantisation, where there are at least two with a trial; the earlier trial
-    of equals.
+    Of the rows of one run, method, dimension (whole or cut) and quantisation, where there are at least two with a trial; the
+    earlier trial of equals.
     """
     groups: dict[tuple[object, ...], list[tuple[float, int, int]]] = {}
     for seeds in drafts:
@@ -389,7 +389,8 @@ def _chosen(drafts: Iterable[Sequence[SeedScores]], objectives: Mapping[tuple[st
         values = [objectives.get((r.run, r.trial, seed.record.seed)) for seed in seeds] if r.trial is not None else []
         mean = mean_cell(values).value
         if r.trial is not None and mean is not None:
-            place = (r.run, r.method, r.dim, r.quantisation, r.corpus_fingerprint)
+            whole = r.hyperparameters.get("output_dim")  # objectives of different ones do not compare
+            place = (r.run, r.method, whole, r.dim, r.quantisation, r.corpus_fingerprint)
             groups.setdefault(place, []).append((-mean, r.trial, id(r)))
     return {min(group)[2] for group in groups.values() if len(group) > 1}
 

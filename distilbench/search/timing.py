@@ -14,6 +14,10 @@ MOST_RESERVED = 0.5
 """Of the time that is left when the search begins, for what comes after it: the search has at least the rest."""
 MARGIN = 1.5
 """Of the estimates: exporting and embedding a student is not in them."""
+START_S = 15.0
+"""Until the workers that confirm are there: torch and an encoder's class take 5 to 10 s to import."""
+PUBLISH_S = 5.0
+"""For the tie groups and the page."""
 
 
 class Clock:
@@ -39,14 +43,19 @@ class Clock:
 
     def search_end(self, rows: int, trainings: float = 0.0) -> float:
         """When a search has to end (seconds since the epoch) before so many encoders are scored, so many trained in turn."""
-        if math.isinf(self.end):
-            return math.inf
-        reserve = MARGIN * (rows * self.row_s + trainings * self.training_s)
-        return self.end - min(reserve, MOST_RESERVED * (self.end - self.began))
+        return self._before_end(MARGIN * (rows * self.row_s + trainings * self.training_s) + START_S + PUBLISH_S)
 
     def training_end(self, rows: int) -> float:
         """When confirming trainings have to end before so many encoders are scored."""
-        return self.search_end(rows)
+        return self._before_end(MARGIN * rows * self.row_s + PUBLISH_S, MOST_RESERVED / 2)
+
+    @property
+    def scoring_end(self) -> float:
+        """When the last encoder is begun to be scored."""
+        return self._before_end(PUBLISH_S, MOST_RESERVED / 4)
+
+    def _before_end(self, reserve: float, most: float = MOST_RESERVED) -> float:
+        return self.end if math.isinf(self.end) else self.end - min(reserve, most * (self.end - self.began))
 
     def started(self, number: int, params: dict[str, Any]) -> None:
         """Nothing to note."""
