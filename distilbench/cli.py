@@ -183,7 +183,8 @@ def reproduce(
     run: Annotated[Path, typer.Argument(help="A run's folder, such as runs/mcr2-builtin-all-MiniLM-L6-v2.")],
     trial: Annotated[int, typer.Argument(min=0, help="The number of a trial, or of a comparison's training.")],
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the training that confirmed the trial with this seed; default: its own.")
+        int | None,
+        typer.Option(min=0, help="Of the training that confirmed the trial with this seed; default: its own."),
     ] = None,
     tolerance: Annotated[float, typer.Option(min=0, help="How far a metric may be from the recorded one.")] = 0.01,
     threads: Annotated[int, typer.Option(min=1, help="Of torch: the CPUs that a trial of the run had.")] = 1,

@@ -193,7 +193,9 @@ def _budget(run: Path, config: dict[str, Any]) -> Budget:
 def _check_artifacts(prepared: Path) -> None:
     file = prepared / "prepared.json"
     if not file.exists():
-        raise InputError(f"{file}: not there, so what the trials were trained on is not known; repeat the run's command")
+        raise InputError(
+            f"{file}: not there, so what the trials were trained on is not known; repeat the run's command"
+        )
     kept = json.loads(file.read_text())
     for what in ("vectors", "pca", "tokens", "logits"):
         folder = kept[what]["folder"] if what == "vectors" else kept[what]

@@ -415,7 +415,7 @@ def _seed_notices(board: Leaderboard) -> list[str]:
     if confirmed:
         how = f"{confirmed[0]} to {confirmed[-1]}" if len(confirmed) > 1 else f"{confirmed[0]}"
         found.append(
-            f"Students of a sweep are confirmed with {how} seeds: their settings were chosen on dev, by their training in the "
+            f"Students of a sweep are confirmed with {how} seeds: their settings were chosen on dev, by the training in the "
             "search, and then trained again with the other seeds."
         )
     partial = sum(0 < board.cell(row, AVERAGE).seeds < len(row.seeds) for row in board.rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,12 +83,12 @@ def seconds(text: str) -> float:
     Raises:
         ValueError: it is none, or nothing.
     """
-    units, total, number = {"h": 3600.0, "m": 60.0, "s": 1.0}, 0.0, ""
-    for character in text.strip().lower():
-        if character in units and number:
-            total, number = total + float(number) * units[character], ""
-        else:
-            number += character
-    if number or total <= 0 or math.isinf(total):
+    parts = re.findall(_PART, text.strip().lower()) if re.fullmatch(f"({_PART})+", text.strip().lower()) else []
+    total = math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+    if not 0 < total < math.inf:
         raise ValueError(text)
     return total
+
+
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+_PART = r"(\d+(?:\.\d+)?)([hms])"
