@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.ties import tie_groups
-from distilbench.search import jobs as jobs_module
 from distilbench.search.cluster import TrialResources
 from distilbench.search.jobs import Job, Outcome, finish
-from distilbench.search.space import Budget
+from distilbench.search.rung_training import known_rungs
+from distilbench.search.budget import Budget
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
 RESOURCES = TrialResources(1, 0, 2, "")
@@ -44,26 +44,47 @@ class Run:
         self.trained: list[str] = []
         self.console = io.StringIO()
 
-        def outcomes(jobs: Sequence[Job], *_: object) -> Iterator[Outcome]:
-            for job in jobs:
+        def finish_here(
+            jobs: Sequence[Job],
+            _: Path,
+            __: Corpus,
+            ___: object,
+            on_outcome: Callable[[Outcome], None],
+            deadline: float,
+        ) -> list[Job]:
+            for place, job in enumerate(jobs):
+                if self.late(job):
+                    return list(jobs[place:])
+                if Encoded.load(job.folder) is not None:
+                    on_outcome(Outcome(job, "", tuple(known_rungs(job.folder))))
+                    continue
                 self.trained.append(job.candidate.configuration)
-                yield finish(job, prepared, corpus, threads=1)
+                on_outcome(finish(job, prepared, corpus, threads=1, hang_s=0))
+            return []
 
-        monkeypatch.setattr(jobs_module, "_outcomes", outcomes)
+        monkeypatch.setattr(module, "finish_jobs", finish_here)
+
+    def late(self, job: Job) -> bool:
+        """Whether time is over when it is the job's turn."""
+        return False
 
     def job(self, name: str, seed: int = 0, trial: int | None = None, **params: Any) -> Job:
         full = get_method("mcr2").params_type.model_validate({**MCR2, **params}).model_dump(mode="json", by_alias=True)
         candidate = Candidate("run", "student", "mcr2", 8, full, seed, trial, "" if trial is not None else name)
         key = f"{name}-{seed}"
         budget = Budget(trials=1, steps=18, rungs=2, eta=3)
-        return Job(candidate, budget, self.folder, self.folder / "trials" / key, f"students/{key}")
+        recorded_in = "trials.jsonl" if trial is None else ""
+        folder = self.folder / "trials" / key
+        return Job(candidate, budget, self.folder, folder, f"students/{key}", recorded_in=recorded_in)
 
     def board(self, quantisations: Sequence[Any] = ("int8",)) -> Leaderboard:
         console = Console(file=self.console, width=200)
-        return Leaderboard(self.folder, load_prepared(self.prepared), self.corpus, quantisations, console)
+        return Leaderboard(self.folder, "run", load_prepared(self.prepared), self.corpus, quantisations, console)
 
     def students(self, *jobs: Job, quantisations: Sequence[Any] = ("int8",)) -> tuple[list[ScoreRecord], list[Outcome]]:
-        return self.board(quantisations).students(jobs, self.prepared, RESOURCES)
+        found = self.board(quantisations).students(jobs, self.prepared, RESOURCES)
+        assert found.unfinished == []
+        return found.records, found.failed
 
     def scores(self) -> list[ScoreRecord]:
         return [r for r in read_records(self.folder / "scores.jsonl") if isinstance(r, ScoreRecord)]
@@ -248,3 +269,41 @@ def test_a_sweeps_students_leave_no_trial_records(run: Run) -> None:
     for _ in range(2):
         assert run.students(broken)[1][0].failed == "loss -inf, gradient norm nan at step 0"
     assert len(run.trained) == 3 and run.trials() == []
+
+
+def test_a_confirmation_is_recorded_once_also_where_it_failed(run: Run) -> None:
+    told: list[TrialRecord] = []
+    jobs = [replace(run.job("A", trial=3, seed=1), recorded_in="confirmations.jsonl")]
+    params = {**jobs[0].candidate.params, "lambda": 1e39}
+    bad = replace(jobs[0].candidate, trial=4, params=params)
+    jobs.append(replace(jobs[0], candidate=bad, folder=run.folder / "bad", model="students/bad"))
+    for _ in range(2):
+        found = run.board().students(jobs, run.prepared, RESOURCES, on_record=told.append)
+        assert [(r.trial, r.seed, r.quantisation) for r in found.records] == [(3, 1, "float32"), (3, 1, "int8")]
+        [failure] = found.failed
+        assert (failure.job.candidate.trial, failure.failed) == (4, "loss -inf, gradient norm nan at step 0")
+    records = [r for r in read_records(run.folder / "confirmations.jsonl") if isinstance(r, TrialRecord)]
+    assert [(r.number, r.seed, r.state, r.confirms) for r in records] == [
+        (3, 1, "COMPLETE", True),
+        (4, 1, "FAIL", True),
+    ]
+    assert told == records and len(run.trained) == 2 and run.trials() == []
+
+
+def test_what_time_was_over_for_is_left_and_comes_later(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [run.job("A"), run.job("B", lr=0.001), run.job("C", lr=0.002)]
+    monkeypatch.setattr(run, "late", lambda job: job == jobs[2])
+    now = iter([0.0, *[100.0] * 9])
+    with monkeypatch.context() as patch:
+        patch.setattr(module.time, "time", lambda: next(now))
+        found = run.board().students(jobs, run.prepared, RESOURCES, score_until=50.0)
+    assert found.unfinished == [jobs[2], jobs[1]] and found.failed == []
+    assert run.rows() == [("A", 0, "float32"), ("A", 0, "int8")]
+    monkeypatch.undo()
+    assert [t.params["lr"] for t in run.trials()] == [0.003, 0.001]
+
+
+def test_rows_of_trials_are_told_apart_on_the_console(run: Run) -> None:
+    run.students(run.job("A", trial=3), run.job("B", trial=4, lr=0.001), quantisations=())
+    printed = run.console.getvalue()
+    assert "MCR2 (duplicates) d=8, trial 3, seed 0" in printed and "MCR2 (duplicates) d=8, trial 4, seed 0" in printed

@@ -11,8 +11,7 @@ from typing import Any
 
 import optuna
 import psutil
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from distilbench.cli import app
 from distilbench.records import ScoreRecord, TrialRecord, read_records
