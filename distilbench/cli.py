@@ -1,4 +1,5 @@
-"""The command line: `distilbench prepare`, `sweep`, `status`, `compare`, `efficiency`, `report`, `best`."""
+"""The command line: `distilbench prepare`, `sweep`, `status`, `compare`, `efficiency`, `report`, `best`,
+`reproduce`."""
 
 from __future__ import annotations
 
@@ -146,12 +147,12 @@ def report(
     """Write one leaderboard from the records of one or more runs."""
     with input_errors():
         from distilbench.reporting.page import write_report
-        from distilbench.reporting.runs import read_runs
+        from distilbench.reporting.runs import read_runs, run_folders
         from distilbench.reporting.ties import tie_groups
 
         records = read_runs(run)
         title = title or ", ".join(r.resolve().name for r in run)
-        page = write_report(records, out, title=title, ties=tie_groups(records, run))
+        page = write_report(records, out, title=title, ties=tie_groups(records, run_folders(run)))
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
 
 
@@ -175,6 +176,27 @@ def best(
         if json_file:
             write_json(json_file, found.to_json())
     print(found.text())  # noqa: T201
+
+
+@app.command()
+def reproduce(
+    run: Annotated[Path, typer.Argument(help="A run's folder, such as runs/mcr2-builtin-all-MiniLM-L6-v2.")],
+    trial: Annotated[int, typer.Argument(min=0, help="The number of a trial, or of a comparison's training.")],
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of the training that confirmed the trial with this seed; default: its own."),
+    ] = None,
+    tolerance: Annotated[float, typer.Option(min=0, help="How far a metric may be from the recorded one.")] = 0.01,
+    threads: Annotated[int, typer.Option(min=1, help="Of torch: the CPUs that a trial of the run had.")] = 1,
+) -> None:
+    """Train a recorded trial again, beside the run, and compare every dev metric. Exit status 1: it comes out otherwise."""
+    with input_errors():
+        from distilbench.reproduce import reproduce as train_again
+
+        found = train_again(run, trial, seed, threads=threads)
+    found.show(tolerance, Console(soft_wrap=True))
+    if not found.same(tolerance):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -113,7 +113,7 @@ def _compare(
     from distilbench.evaluation.scoring import Candidate
     from distilbench.search.jobs import Job
 
-    budget = Budget(trials=1, steps=settings.steps or NO_LIMIT, rungs=3, eta=3)
+    budget = comparison_budget(settings.steps)
     jobs = []
     for seed in range(settings.seed, settings.seed + settings.seeds):
         for row in rows:
@@ -144,6 +144,11 @@ def _compare(
     trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
     published = [line for row in rows for line in published_lines(row)]
     return publish(settings, made.corpus, run, [*scores, *found, *trials], published)
+
+
+def comparison_budget(steps: int | None) -> Budget:
+    """That of each training of a comparison; `steps` at most, None is no limit."""
+    return Budget(trials=1, steps=steps or NO_LIMIT, rungs=3, eta=3)
 
 
 def published_lines(row: Configuration) -> list[str]:

@@ -8,15 +8,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optuna.trial import FrozenTrial
 from rich.console import Console
 
 from distilbench.config import SweepSettings
 from distilbench.data.corpus import Corpus
+from distilbench.data.needs import Needs
 from distilbench.errors import InputError
+from distilbench.evaluation.scoring import remove_encoded
 from distilbench.methods import get_method, method_names
-from distilbench.pipeline import check_encoders, one_writer, publish, run_config, run_name, searched, space_path
+from distilbench.pipeline import (
+    check_encoders,
+    load_corpus,
+    one_writer,
+    publish,
+    run_config,
+    run_name,
+    searched,
+    space_path,
+)
 from distilbench.prepare.prepared import load_prepared
-from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.prepare.stage import Made, Wanted, prepare_corpus
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.runs import read_runs
 from distilbench.search import earlier
@@ -28,14 +40,17 @@ from distilbench.search.space import SearchSpace, check_setting, read_yaml
 from distilbench.search.study import finished_trials, open_study, sqlite_url, starts_for
 from distilbench.search.sweep import Search, discard_checkpoints, run_trials
 from distilbench.search.timing import Clock
+from distilbench.search.trial import trial_folder
 from distilbench.search.watchers import SweepPlan, Watcher
-from distilbench.store import bound_config, claim_folder, config_differences
+from distilbench.store import bound_config, claim_folder, config_differences, write_json
 
 if TYPE_CHECKING:
     from distilbench.evaluation.leaderboard import Leaderboard
 
 GROWS = frozenset({"trials", "confirm"})
 """Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
+ROW_S = "row seconds"
+"""User attribute of the study: how long the scoring of one encoder took."""
 LAG = 8
 """Trials that may be under way when the next is suggested, at least: the same on a small machine as on a larger one."""
 
@@ -62,40 +77,69 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
     """
     clock = Clock(settings.time_budget)
     members, run = _members(settings, console)
+    several = len(members) > 1
     with one_writer(run):
         for member in members:
             _claim(settings, member, console)
         with ray_cluster(settings.address, settings.cpus, settings.dashboard):
+            # One preparation for all: rows of one leaderboard are of one corpus.
+            asked = [(get_method(member.space.method), member.space.possible) for member in members]
+            made = prepare_corpus(settings, members[0].corpus, Wanted.by(asked), console)
             for number, member in enumerate(members):
-                if len(members) > 1:
+                if several:
                     console.print(f"\n{member.space.method} ({number + 1} of {len(members)})")
-                _Sweep(settings, member, clock.part(len(members) - number), console).carry_out()
-        return _publish(settings, members, run)
+                share = clock.part(len(members) - number)
+                try:
+                    _Sweep(settings, member, made, share, console).carry_out()
+                except NoStudent as error:
+                    if not several:
+                        raise
+                    member.notes.append(str(error))
+                    console.print(str(error), markup=False)
+        return _publish(settings, members, made.corpus, run)
 
 
 def _members(settings: SweepSettings, console: Console) -> tuple[list[Member], Path]:
-    """The methods' spaces and corpora, and the folder of the whole."""
+    """The methods' spaces, their corpus, and the folder of the whole."""
     every = not settings.methods
     names = list(settings.methods) or [name for name in method_names() if _has_space(name)]
-    if settings.space is not None and len(names) > 1:
-        raise InputError(f"--space {settings.space}: it is of one method; expected one --method with it")
+    for option, file in (("--space", settings.space), ("--enqueue", settings.enqueue)):
+        if file is not None and (every or len(names) > 1):
+            raise InputError(f"{option} {file}: it is of one method; expected one --method with it")
+    several = every or len(names) > 1
     found: list[tuple[SearchSpace, Corpus]] = []
+    needs = Needs()
     for name in names:
         try:
-            check_encoders(settings, trains_encoder=get_method(name).trains_encoder)
-            found.append(searched(settings, name, settings.space, console))
+            method = get_method(name)
+            check_encoders(settings, trains_encoder=method.trains_encoder)
+            own = searched(settings, name, settings.space, Console(quiet=True) if several else console)
+            both = needs | method.needs(own[0].possible)
+            if len(set(both.pair_tasks)) > 1:
+                tasks = " and ".join(dict.fromkeys(both.pair_tasks))
+                raise InputError(f"--method {name}: with the methods before it there are several pair tasks ({tasks})")
         except InputError as error:
             if not every:
                 raise
             console.print(f"{name} is left out: {error}", markup=False)
+        else:
+            found.append(own)
+            needs = both
     if not found:
         raise InputError("--method all: none of the methods can be swept on these data")
-    several = every or len(names) > 1
-    kind = "all" if every else "+".join(names)
-    name = run_name(settings, kind, found[0][1])
-    shares = _shares(settings, [space for space, _ in found])
+    spaces, corpus = [space for space, _ in found], found[0][1]
+    if several:
+        corpus = load_corpus(settings, needs, console)
+        for space in spaces:
+            method = get_method(space.method)
+            native = method.native_dim(settings.teacher, settings.student)
+            try:
+                method.check_corpus(space.possible, corpus, native)
+            except InputError as error:
+                raise InputError(f"--method {space.method}: {error}") from None
+    name = run_name(settings, "all" if every else "+".join(names), corpus)
     members = []
-    for (space, corpus), trials in zip(found, shares, strict=True):
+    for space, trials in zip(spaces, _shares(settings, spaces), strict=True):
         chosen = _chosen(settings, space, trials)
         folder = settings.runs / name / space.method if several else settings.runs / name
         member = Member(chosen, corpus, folder, f"{name}/{space.method}" if several else name)
@@ -169,20 +213,23 @@ def _claim(settings: SweepSettings, member: Member, console: Console) -> None:
     config, run = sweep_config(settings, member), member.run
     bound = bound_config(run)
     if settings.extend and bound is not None:
-        differing = {key for key, _ in config_differences(bound, config)} - GROWS
-        if differing and differing <= earlier.SEARCH_KEYS - {"seed"}:
+        differing = {key for key, _ in config_differences(bound, config)} - GROWS - {"earlier"}
+        if not differing:
+            config["earlier"] = bound.get("earlier")
+        elif differing <= earlier.SEARCH_KEYS - {"seed"}:
+            config["earlier"] = bound.get("earlier")
             earlier.carry_over(run, member.space, directions(settings.objectives))
             console.print(f"{run}: the search goes on with its trials, in the new space", markup=False)
-        elif differing:
+        else:
             aside = earlier.set_aside(run, member.space)
             console.print(
-                f"{run}: another metric or other data ({', '.join(sorted(differing))}), so its values do not compare: they "
-                f"are in {aside.name}, and its best settings are tried first",
+                f"{run}: with other settings ({', '.join(sorted(differing))}) its values do not compare: they are in "
+                f"{aside.name}, and its best settings are tried first",
                 markup=False,
             )
-        (run / "config.json").unlink(missing_ok=True)
-        kept = {**config, "earlier": bound.get("earlier") if differing <= earlier.SEARCH_KEYS else config["earlier"]}
-        claim_folder_anew(run, kept)
+        write_json(run / "config.json", config)
+    elif settings.extend and any(run.glob("before-*")):  # killed after what was there had been set aside
+        write_json(run / "config.json", config)
     elif settings.warm_start is not None and bound is None:
         source = settings.warm_start
         source = source / member.space.method if (source / member.space.method).is_dir() else source
@@ -198,28 +245,26 @@ def _claim(settings: SweepSettings, member: Member, console: Console) -> None:
         claim_folder(run, config, may_change=GROWS, hint=hint)
 
 
-def claim_folder_anew(run: Path, config: dict[str, Any]) -> None:
-    """Bind a folder that is not empty and whose earlier binding was taken away."""
-    from distilbench.store import write_json
-
-    write_json(run / "config.json", config)
+class NoStudent(InputError):
+    """None of a method's trials got far enough to give a student."""
 
 
 class _Sweep:
     """One method's run, from preparation to its scores."""
 
-    def __init__(self, settings: SweepSettings, member: Member, clock: Clock, console: Console) -> None:
-        self.settings, self.member, self.clock, self.console = settings, member, clock, console
+    def __init__(self, settings: SweepSettings, member: Member, made: Made, clock: Clock, console: Console) -> None:
+        self.settings, self.member, self.made, self.clock, self.console = settings, member, made, clock, console
         self.run, self.space = member.run, member.space
 
     def carry_out(self) -> None:
-        """Every stage; leaves the member's scores and notes."""
+        """Every stage after the preparation; leaves the member's scores and notes.
+
+        Raises:
+            NoStudent: no trial was completed, and not for want of time.
+        """
         from distilbench.evaluation.leaderboard import Leaderboard
 
-        settings, member, run, space = self.settings, self.member, self.run, self.space
-        method = get_method(space.method)
-        made = prepare_corpus(settings, member.corpus, Wanted.by([(method, space.possible)]), self.console)
-        member.corpus = made.corpus
+        settings, member, made, run, space = self.settings, self.member, self.made, self.run, self.space
         prepared = run / "prepared"
         made.save(prepared, settings)
         ready = load_prepared(prepared.resolve())
@@ -233,6 +278,7 @@ class _Sweep:
 
             teacher_ms = teacher_latency(ready, made.corpus.sentences)
         search = self.search(resources)
+        self._estimate()
         self.console.print(f"{search.wanted} trials by {space.searcher}; {resources.explanation}; {self._how(search)}")
         watchers = self._watchers(search, resources)
         try:
@@ -276,12 +322,23 @@ class _Sweep:
         history = earlier.as_frozen(kept.history, space, len(settings.objectives))
         return Search(self.member.name, space, settings.objectives, wanted, starts, lag, settings.seed, history)
 
+    def _estimate(self) -> None:
+        """What drivers before this one have measured, where this one has nothing to measure."""
+        known = self.study.user_attrs.get(ROW_S, 0.0)
+        self.clock.row_s = max(self.clock.row_s, known)
+        if self.clock.row_s > known:
+            self.study.set_user_attr(ROW_S, self.clock.row_s)
+        for record in self._recorded():
+            self.clock.finished(record)
+
+    def _recorded(self) -> list[TrialRecord]:
+        return [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
+
     def _watchers(self, search: Search, resources: TrialResources) -> list[Watcher]:
         from distilbench.search.live import on_console
         from distilbench.search.metrics import RayMetrics
         from distilbench.search.progress_file import ProgressFile
 
-        trials = [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
         end = self.clock.search_end(0)
         plan = SweepPlan(
             run=self.run,
@@ -289,7 +346,7 @@ class _Sweep:
             trials=search.wanted,
             resources=resources.explanation,
             deadline=end if math.isfinite(end) else None,
-            earlier=tuple(trials),
+            earlier=tuple(self._recorded()),
         )
         return [on_console(plan, self.console), ProgressFile(plan), RayMetrics(plan)]
 
@@ -298,6 +355,8 @@ class _Sweep:
     ) -> None:
         settings, confirm = self.settings, self.space.budget.confirm
         self._stage(watchers, "search")
+        for number in open_trials(self.study.get_trials(deepcopy=False)):
+            remove_encoded(trial_folder(self.run, number))  # of an earlier driver, which took the student as it was
         rows = len(self.space.dimensions) * confirm.top * confirm.seeds
         trainings = len(self.space.dimensions) * confirm.top * (confirm.seeds - 1)
 
@@ -337,9 +396,10 @@ class _Sweep:
         if not chosen:
             reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})
             why = "; ".join(reasons[:3]) or "time was over"
-            if not member.scores or not math.isfinite(self.clock.end):
-                raise InputError(f"{self.run}: none of {len(trials)} trials was completed: {why}")
+            if ended == search.wanted:
+                raise NoStudent(f"{self.run}: none of {len(trials)} trials was completed: {why}")
             member.notes.append(f"{search.name}: no student, since none of {len(trials)} trials got far enough: {why}.")
+            self._stage(watchers, "done")
             return
         self._stage(watchers, "confirm")
         wait_for_idle(resources)
@@ -354,7 +414,7 @@ class _Sweep:
             prepared.resolve(),
             resources,
             train_until=self.clock.training_end(len(jobs)),
-            score_until=self.clock.end,
+            score_until=self.clock.scoring_end,
             on_record=on_record,
             on_scoring=lambda: self._stage(watchers, "score"),
         )
@@ -376,7 +436,9 @@ class _Sweep:
         for note in member.notes:
             self.console.print(note, markup=False)
         write_confirmed(self.run, search, chosen)
-        discard_checkpoints(self.run, keep={t.number for own in chosen.values() for t in own} | set(_open(trials)))
+        discard_checkpoints(
+            self.run, keep={t.number for own in chosen.values() for t in own} | set(open_trials(trials))
+        )
         self._stage(watchers, "done")
 
     def _stage(self, watchers: Sequence[Watcher], name: str) -> None:
@@ -384,12 +446,12 @@ class _Sweep:
             watcher.stage(name)
 
 
-def _open(trials: Sequence[Any]) -> list[int]:
+def open_trials(trials: Sequence[FrozenTrial]) -> list[int]:
+    """Numbers of the trials that were interrupted."""
     return [t.number for t in trials if not t.state.is_finished()]
 
 
-def _publish(settings: SweepSettings, members: Sequence[Member], run: Path) -> Path:
-    first = members[0]
-    records = read_runs([member.run for member in members])
+def _publish(settings: SweepSettings, members: Sequence[Member], corpus: Corpus, run: Path) -> Path:
+    folders = [member.run for member in members]
     notes = list(dict.fromkeys(note for member in members for note in member.notes))
-    return publish(settings, first.corpus, run, records, notes, folders=[member.run for member in members])
+    return publish(settings, corpus, run, read_runs(folders), notes, folders=folders)

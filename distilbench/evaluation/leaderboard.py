@@ -229,4 +229,6 @@ def _line(record: ScoreRecord) -> str:
     scores = [f"{s.set} {s.value:.2f}" for s in tests]
     kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
     name = f"{record.configuration} d={record.dim}" if record.configuration else record.label
+    if record.trial is not None and not record.configuration:
+        name += f", trial {record.trial}, seed {record.seed}"
     return "  ".join([f"{name + kind:<32}", *scores])

@@ -11,7 +11,7 @@ from typing import Any
 from distilbench.errors import InputError
 from distilbench.records import ScoreRecord
 from distilbench.reporting.budget import ServingBudget, best_under, latency_of, students
-from distilbench.reporting.runs import latest_scores, read_runs
+from distilbench.reporting.runs import latest_scores, read_runs, run_folders
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_of
 
 
@@ -136,6 +136,7 @@ def best_of_runs(runs: Sequence[Path], budget: ServingBudget) -> Best:
         InputError: a folder holds no records, the runs are of several corpora, they have no student with a dev score,
             or none is within the budget; the message says what the least is that there is.
     """
+    runs = run_folders(runs)
     records = read_runs(runs)
     board = leaderboard(records)
     named = ", ".join(map(str, runs))

@@ -184,6 +184,7 @@ def compute_quality_dim(board: Leaderboard, variant: Variant = "all") -> Quality
 def compute_learning(records: Iterable[TrialRecord | ScoreRecord], limit: int = MAX_TRIAL_MARKERS) -> Learning:
     """Per run, trials in order of their number, each adding the steps of its last rung to the total.
 
+    Trainings that confirm a trial are no part of the search.
     The objective is taken as "higher is better". Only complete trials move the best so far: a pruned trial's last value
     belongs to an earlier rung. With more than `limit` trials in a run, every k-th is a point; `best` is always exact.
 
@@ -193,7 +194,7 @@ def compute_learning(records: Iterable[TrialRecord | ScoreRecord], limit: int = 
     if limit < 1:
         raise ValueError(f"limit is {limit}, expected 1 or more")
     by_run: dict[str, list[TrialRecord]] = {}
-    for trial in unique_trials(records):
+    for trial in (t for t in unique_trials(records) if not t.confirms):
         by_run.setdefault(trial.run, []).append(trial)
     return Learning(tuple(_run_learning(run, trials, limit) for run, trials in by_run.items()))
 

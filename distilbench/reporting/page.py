@@ -145,7 +145,7 @@ def leaderboard_csv(board: table.Leaderboard, ties: Ties = NO_TIES) -> str:
             name = column.key if not column.by_variant else f"{column.key}:{variant}"
             header += [name, f"{name}:retention_percent", f"{name}:interval95", f"{name}:seeds"]
             scores.append((column.key, variant))
-    header += ["pareto", "best_in_dim", "tie_group", "tie_difference", "tie_low", "tie_high"]
+    header += ["pareto", "best_in_dim", "chosen_on_dev", "tie_group", "tie_difference", "tie_low", "tie_high"]
     header += ["teacher", "start", "corpus", "corpus_fingerprint", "demonstration"]
     header += ["run", "trial", "record_id", "commit", "created_at", "model"]
 
@@ -158,7 +158,7 @@ def leaderboard_csv(board: table.Leaderboard, ties: Ties = NO_TIES) -> str:
         line += [r.parameters, _joined(x.seed for x in records), len(records)]
         for key, variant in scores:
             line += board.cell(row, key, variant)
-        line += [row.pareto["all"], row.best_in_dim["all"]]
+        line += [row.pareto["all"], row.best_in_dim["all"], row.chosen]
         place = ties.rows.get(row.anchor)
         t = place.tie if place else None
         line += [t.group, t.difference, t.low, t.high] if t else [""] * 4

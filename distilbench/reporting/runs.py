@@ -9,16 +9,32 @@ from pathlib import Path
 from distilbench.errors import InputError
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 
+SCORES = "scores.jsonl"
+TRIAL_FILES = ("trials.jsonl", "confirmations.jsonl")
+
+
+def run_folders(folders: Sequence[Path]) -> list[Path]:
+    """`folders`, and instead of one that holds the runs of several methods (RUN/mcr2, RUN/hpd) those runs."""
+    found: list[Path] = []
+    for folder in folders:
+        if folder.is_dir() and not any((folder / name).exists() for name in (SCORES, "config.json")):
+            found += sorted(p.parent for p in folder.glob(f"*/{SCORES}")) or [folder]
+        else:
+            found.append(folder)
+    return list(dict.fromkeys(found))
+
 
 def read_runs(folders: Sequence[Path]) -> list[ScoreRecord | TrialRecord]:
-    """Scores and trials of `folders`; a teacher or baseline that several runs scored on the same corpus is the first's.
+    """Scores, trials and confirmations of `folders`, of which one may hold the runs of several methods.
+
+    A teacher or baseline that several runs scored on the same corpus is the first's.
 
     Raises:
         InputError: a folder without scores, or a malformed record.
     """
     records: list[ScoreRecord | TrialRecord] = []
     owners: dict[tuple[str, ...], Path] = {}
-    for folder in folders:
+    for folder in run_folders(folders):
         scores = latest_scores(folder)
         if not scores:
             raise InputError(f"{folder}: no scores.jsonl with records in it; expected the folder of a finished run")
@@ -27,27 +43,31 @@ def read_runs(folders: Sequence[Path]) -> list[ScoreRecord | TrialRecord]:
             key = (name, record.quantisation, record.teacher, record.corpus_fingerprint)
             if record.role == "student" or owners.setdefault(key, folder) == folder:
                 records.append(record)
-        records += [r for r in read_records(folder / "trials.jsonl") if isinstance(r, TrialRecord)]
+        for file in TRIAL_FILES:
+            records += [r for r in read_records(folder / file) if isinstance(r, TrialRecord)]
     return records
 
 
 def latest_scores(folder: Path) -> list[ScoreRecord]:
     """One record per encoder and seed of a run; of a sweep's students those of the trials that are chosen now.
 
-    More trials may have changed the choice: `confirmed.json` has the present one.
+    More trials, or an interrupted one that was finished, may have changed the choice: `confirmed.json` has the present one.
     """
     latest: dict[tuple[object, ...], ScoreRecord] = {}
     chosen = _chosen(folder)
-    for r in read_records(folder / "scores.jsonl"):
-        if isinstance(r, ScoreRecord) and (chosen is None or r.role != "student" or r.trial in chosen):
+    for r in read_records(folder / SCORES):
+        if isinstance(r, ScoreRecord) and (
+            chosen is None or r.role != "student" or (r.trial, r.configuration) in chosen
+        ):
             key = (r.configuration, r.role, r.method, r.dim, r.quantisation, r.teacher, r.start, r.seed, r.trial)
             latest[key] = r
     return list(latest.values())
 
 
-def _chosen(folder: Path) -> set[int] | None:
-    """Numbers of the chosen trials; None where the run has none, as a comparison."""
+def _chosen(folder: Path) -> set[tuple[int | None, str]] | None:
+    """Number and name of the chosen trials; None where the run has none, as a comparison."""
     file = folder / "confirmed.json"
     if not file.exists():
         return None
-    return {item["trial"] for own in json.loads(file.read_text()).values() for item in own}
+    found = [item for own in json.loads(file.read_text()).values() for item in own]
+    return {(item["trial"], item.get("configuration", "")) for item in found}

@@ -70,6 +70,9 @@ class Row(NamedTuple):
     same corpus has a test average at least as high in as few bytes per vector, one of the two strictly better.
     `best_in_dim`: the highest test average of its dimension and quantisation, the teacher apart, where there are at
     least two rows to compare. Both go by the means.
+
+    `name` is what the row is called: its name in the comparison file, or its label, with the trial where two rows of a run
+    share one. `chosen`: of the trials of a sweep that compete for a dimension, the one with the highest dev objective.
     """
 
     anchor: str
@@ -78,11 +81,13 @@ class Row(NamedTuple):
     values: Mapping[Variant, tuple[Cell, ...]]
     pareto: Mapping[Variant, bool]
     best_in_dim: Mapping[Variant, bool]
+    name: str
+    chosen: bool
 
     @property
-    def name(self) -> str:
-        """What the row is called: its name in the comparison file, or its label."""
-        return self.record.configuration or self.record.label
+    def confirmed(self) -> bool:
+        """Whether it is a trial of a sweep that other seeds have repeated."""
+        return self.record.trial is not None and len(self.seeds) > 1
 
 
 class Leaderboard(NamedTuple):
@@ -132,14 +137,16 @@ class ClusterRow(NamedTuple):
 
 
 class TrialTable(NamedTuple):
-    """The trials worth listing. `total` and `states` count all of them, listed or not.
+    """The trials of the search worth listing. `total` and `states` count all of them, listed or not.
 
+    `confirmations`: trainings that repeat one of them with another seed; they are counted only here.
     `diagnostics` are the keys of DIAGNOSTICS that a rung of any trial has.
     """
 
     shown: tuple[TrialRecord, ...]
     total: int
     states: Mapping[str, int]
+    confirmations: int
     runs: tuple[str, ...]
     diagnostics: tuple[str, ...]
 
@@ -149,6 +156,7 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
 
     A record written twice under the same run and id counts once, the last one; so does a seed of the same encoder.
     """
+    records = list(records)
     latest = {(r.run, r.record_id): r for r in records if isinstance(r, ScoreRecord)}
     encoders: dict[str, dict[int, ScoreRecord]] = {}
     for record in latest.values():
@@ -177,6 +185,7 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     averages = {variant: {key: cells[0].value for key, cells in means[variant].items()} for variant in VARIANTS}
     pareto = {variant: _pareto(firsts, averages[variant]) for variant in VARIANTS}
     best = {variant: _best_in_dim(firsts, averages[variant]) for variant in VARIANTS}
+    names, chosen = _names(firsts), _chosen(drafts, _objectives(records))
 
     rows = []
     for draft, record in zip(drafts, firsts, strict=True):
@@ -196,6 +205,8 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
                 values=cells,
                 pareto={variant: id(record) in pareto[variant] for variant in VARIANTS},
                 best_in_dim={variant: id(record) in best[variant] for variant in VARIANTS},
+                name=names[id(record)],
+                chosen=id(record) in chosen,
             )
         )
     rows.sort(key=_order)
@@ -321,7 +332,8 @@ def trial_table(records: Iterable[TrialRecord | ScoreRecord], limit: int = 300) 
     """
     if limit < 1:
         raise ValueError(f"limit is {limit}, expected 1 or more")
-    trials = unique_trials(records)
+    every = unique_trials(records)
+    trials = tuple(t for t in every if not t.confirms)
     shown = trials
     if len(trials) > limit:
         ranked = sorted((t for t in trials if finite(t.objective) is not None), key=lambda t: -(t.objective or 0.0))
@@ -331,7 +343,8 @@ def trial_table(records: Iterable[TrialRecord | ScoreRecord], limit: int = 300) 
     runs = tuple(dict.fromkeys(t.run for t in trials))
     present = {key for t in trials for rung in t.rungs for key in rung.metrics}
     diagnostics = tuple(key for key in DIAGNOSTICS if key in present)
-    return TrialTable(shown, len(trials), dict(Counter(t.state for t in trials)), runs, diagnostics)
+    states = dict(Counter(t.state for t in trials))
+    return TrialTable(shown, len(trials), states, len(every) - len(trials), runs, diagnostics)
 
 
 def last_metric(trial: TrialRecord, key: str) -> float | None:
@@ -342,6 +355,44 @@ def last_metric(trial: TrialRecord, key: str) -> float | None:
 def finite(value: float | None) -> float | None:
     """`value`, or None where it is missing, NaN or infinite."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def _names(records: Sequence[ScoreRecord]) -> dict[int, str]:
+    """What each record's row is called, by `id`."""
+
+    def place(r: ScoreRecord) -> tuple[object, ...]:
+        return r.run, r.configuration or r.label, r.quantisation, r.teacher, r.corpus_fingerprint
+
+    shared = Counter(place(r) for r in records)
+    return {
+        id(r): (r.configuration or r.label)
+        + (f", trial {r.trial}" if r.trial is not None and shared[place(r)] > 1 else "")
+        for r in records
+    }
+
+
+def _objectives(records: Iterable[TrialRecord | ScoreRecord]) -> dict[tuple[str, int, int], float]:
+    """The dev objective of every complete training of a sweep, by run, trial and seed."""
+    complete = [r for r in records if isinstance(r, TrialRecord) and r.state == "COMPLETE"]
+    return {(r.run, r.number, r.seed): r.objective for r in complete if r.objective is not None}
+
+
+def _chosen(drafts: Iterable[Sequence[SeedScores]], objectives: Mapping[tuple[str, int, int], float]) -> set[int]:
+    """`id`s of the first records of the rows that have the highest mean dev objective over their seeds.
+
+    Of the rows of one run, method, dimension (whole or cut) and quantisation, where there are at least two with a trial; the
+    earlier trial of equals.
+    """
+    groups: dict[tuple[object, ...], list[tuple[float, int, int]]] = {}
+    for seeds in drafts:
+        r = seeds[0].record
+        values = [objectives.get((r.run, r.trial, seed.record.seed)) for seed in seeds] if r.trial is not None else []
+        mean = mean_cell(values).value
+        if r.trial is not None and mean is not None:
+            whole = r.hyperparameters.get("output_dim")  # objectives of different ones do not compare
+            place = (r.run, r.method, whole, r.dim, r.quantisation, r.corpus_fingerprint)
+            groups.setdefault(place, []).append((-mean, r.trial, id(r)))
+    return {min(group)[2] for group in groups.values() if len(group) > 1}
 
 
 def _seed_notices(board: Leaderboard) -> list[str]:
@@ -359,6 +410,13 @@ def _seed_notices(board: Leaderboard) -> list[str]:
         found.append(
             "The other rows have one seed: no interval. A teacher and its PCA do not depend on the seed; of any other "
             "such row, small differences may be chance."
+        )
+    confirmed = sorted({len(row.seeds) for row in board.rows if row.confirmed})
+    if confirmed:
+        how = f"{confirmed[0]} to {confirmed[-1]}" if len(confirmed) > 1 else f"{confirmed[0]}"
+        found.append(
+            f"Students of a sweep are confirmed with {how} seeds: their settings were chosen on dev, by the training in the "
+            "search, and then trained again with the other seeds."
         )
     partial = sum(0 < board.cell(row, AVERAGE).seeds < len(row.seeds) for row in board.rows)
     if partial:

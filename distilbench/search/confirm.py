@@ -16,7 +16,7 @@ from distilbench.search.jobs import Job
 from distilbench.search.study import best_per_dimension, last_objective, trial_dimension, trial_params, trial_rungs
 from distilbench.search.sweep import Search
 from distilbench.search.trial import trial_folder
-from distilbench.store import write_json
+from distilbench.store import fingerprint, write_json
 
 CONFIRMED = "confirmed.json"
 CONFIRMATIONS = "confirmations.jsonl"
@@ -24,8 +24,11 @@ CONFIRMATIONS = "confirmations.jsonl"
 
 
 def chosen_trials(trials: Sequence[FrozenTrial], dimensions: Sequence[int], top: int) -> dict[int, list[FrozenTrial]]:
-    """The `top` complete trials of each dimension by dev objective; where none is complete, the best that was interrupted."""
-    best = best_per_dimension(trials, top)
+    """The `top` complete trials of each dimension by dev objective; where none is complete, the best that was interrupted.
+
+    Of trials with the same settings only the first: they are one training, made twice.
+    """
+    best = {d: _distinct(own)[:top] for d, own in best_per_dimension(trials, len(trials)).items()}
     for d in dimensions:
         if d not in best:
             open_ones = [
@@ -34,6 +37,18 @@ def chosen_trials(trials: Sequence[FrozenTrial], dimensions: Sequence[int], top:
             if open_ones:
                 best[d] = [max(open_ones, key=last_objective)]
     return dict(sorted(best.items()))
+
+
+def _distinct(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    return list({fingerprint(trial_params(t)): t for t in reversed(trials)}.values())[::-1]
+
+
+def shown_as(trial: FrozenTrial) -> str:
+    """What a chosen trial's row is called: "" where it is complete, and the settings say everything."""
+    if trial.state == TrialState.COMPLETE:
+        return ""
+    rungs = trial_rungs(trial)
+    return f"trial {trial.number}, interrupted after step {rungs[max(rungs)]['step']}"
 
 
 def confirmation_jobs(run: Path, search: Search, chosen: Mapping[int, Sequence[FrozenTrial]]) -> list[Job]:
@@ -47,25 +62,25 @@ def confirmation_jobs(run: Path, search: Search, chosen: Mapping[int, Sequence[F
                 if not own and not complete:
                     continue  # its settings have not been tried to the end
                 folder = trial_folder(run, trial.number) if own else run / "confirm" / f"{trial.number:05d}-seed{seed}"
-                rungs = trial_rungs(trial)
+                candidate = Candidate(
+                    run=search.name,
+                    role="student",
+                    method=search.space.method,
+                    dim=d,
+                    params=trial_params(trial),
+                    seed=seed,
+                    trial=trial.number,
+                    configuration=shown_as(trial),
+                )
                 jobs.append(
                     Job(
-                        Candidate(
-                            search.name,
-                            "student",
-                            search.space.method,
-                            d,
-                            trial_params(trial),
-                            seed,
-                            trial.number,
-                            ""
-                            if complete
-                            else f"trial {trial.number}, interrupted at step {rungs[max(rungs)]['step']}",
-                        ),
+                        candidate,
                         search.space.budget,
                         run.resolve(),
                         folder.resolve(),
-                        f"students/{_model_name(search, d, trial.number, seed, confirm.top)}",
+                        # The trial is in the name: a row keeps its student when another trial is chosen later.
+                        f"students/{search.space.method}-d{d}-trial{trial.number}-seed{seed}"
+                        + ("" if complete else "-interrupted"),
                         as_it_is=not complete,
                         recorded_in="" if own else CONFIRMATIONS,
                     )
@@ -73,25 +88,28 @@ def confirmation_jobs(run: Path, search: Search, chosen: Mapping[int, Sequence[F
     return jobs
 
 
-def _model_name(search: Search, dim: int, trial: int, seed: int, top: int) -> str:
-    name = f"{search.space.method}-d{dim}"
-    if top > 1:
-        name += f"-trial{trial}"
-    return name if seed == search.seed else f"{name}-seed{seed}"
-
-
 def write_confirmed(
     run: Path, search: Search, chosen: Mapping[int, Sequence[FrozenTrial]]
 ) -> dict[int, list[dict[str, Any]]]:
-    """Write and return, per output dimension, the chosen trials with their dev objectives, the highest mean first."""
-    objectives: dict[int, list[float]] = {t.number: [last_objective(t)] for own in chosen.values() for t in own}
+    """Write and return, per output dimension, the chosen trials with their dev objectives by seed, the highest mean first."""
+    objectives = {t.number: {search.seed: last_objective(t)} for own in chosen.values() for t in own}
     seeds = range(search.seed, search.seed + search.space.budget.confirm.seeds)
     for record in read_records(run / CONFIRMATIONS):
         if isinstance(record, TrialRecord) and record.state == "COMPLETE" and record.seed in seeds:
-            objectives.get(record.number, []).append(record.objective or 0.0)
+            if record.number in objectives and record.objective is not None:
+                objectives[record.number][record.seed] = record.objective
     ranked = {
         d: sorted(
-            ({"trial": t.number, "dev": objectives[t.number], "mean": fmean(objectives[t.number])} for t in own),
+            (
+                {
+                    "trial": t.number,
+                    "configuration": shown_as(t),
+                    "seeds": sorted(objectives[t.number]),
+                    "dev": [objectives[t.number][seed] for seed in sorted(objectives[t.number])],
+                    "mean": fmean(objectives[t.number].values()),
+                }
+                for t in own
+            ),
             key=lambda item: -float(item["mean"]),
         )
         for d, own in chosen.items()

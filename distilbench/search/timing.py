@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,10 @@ MOST_RESERVED = 0.5
 """Of the time that is left when the search begins, for what comes after it: the search has at least the rest."""
 MARGIN = 1.5
 """Of the estimates: exporting and embedding a student is not in them."""
+START_S = 15.0
+"""Until the workers that confirm are there: torch and an encoder's class take 5 to 10 s to import."""
+PUBLISH_S = 5.0
+"""For the tie groups and the page."""
 
 
 class Clock:
@@ -39,14 +44,19 @@ class Clock:
 
     def search_end(self, rows: int, trainings: float = 0.0) -> float:
         """When a search has to end (seconds since the epoch) before so many encoders are scored, so many trained in turn."""
-        if math.isinf(self.end):
-            return math.inf
-        reserve = MARGIN * (rows * self.row_s + trainings * self.training_s)
-        return self.end - min(reserve, MOST_RESERVED * (self.end - self.began))
+        return self._before_end(MARGIN * (rows * self.row_s + trainings * self.training_s) + START_S + PUBLISH_S)
 
     def training_end(self, rows: int) -> float:
         """When confirming trainings have to end before so many encoders are scored."""
-        return self.search_end(rows)
+        return self._before_end(MARGIN * rows * self.row_s + PUBLISH_S, MOST_RESERVED / 2)
+
+    @property
+    def scoring_end(self) -> float:
+        """When the last encoder is begun to be scored."""
+        return self._before_end(PUBLISH_S, MOST_RESERVED / 4)
+
+    def _before_end(self, reserve: float, most: float = MOST_RESERVED) -> float:
+        return self.end if math.isinf(self.end) else self.end - min(reserve, most * (self.end - self.began))
 
     def started(self, number: int, params: dict[str, Any]) -> None:
         """Nothing to note."""
@@ -73,12 +83,12 @@ def seconds(text: str) -> float:
     Raises:
         ValueError: it is none, or nothing.
     """
-    units, total, number = {"h": 3600.0, "m": 60.0, "s": 1.0}, 0.0, ""
-    for character in text.strip().lower():
-        if character in units and number:
-            total, number = total + float(number) * units[character], ""
-        else:
-            number += character
-    if number or total <= 0 or math.isinf(total):
+    parts = re.findall(_PART, text.strip().lower()) if re.fullmatch(f"({_PART})+", text.strip().lower()) else []
+    total = math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+    if not 0 < total < math.inf:
         raise ValueError(text)
     return total
+
+
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+_PART = r"(\d+(?:\.\d+)?)([hms])"

@@ -16,17 +16,17 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.evaluation import leaderboard as module
-from distilbench.evaluation.leaderboard import Leaderboard, Students
+from distilbench.evaluation.leaderboard import Leaderboard
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.scoring import Candidate, Encoded
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.ties import tie_groups
-from distilbench.search.budget import Budget
 from distilbench.search.cluster import TrialResources
 from distilbench.search.jobs import Job, Outcome, finish
 from distilbench.search.rung_training import known_rungs
+from distilbench.search.budget import Budget
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
 RESOURCES = TrialResources(1, 0, 2, "")
@@ -48,19 +48,25 @@ class Run:
             jobs: Sequence[Job],
             _: Path,
             __: Corpus,
-            ___: TrialResources,
+            ___: object,
             on_outcome: Callable[[Outcome], None],
-            ____: float,
+            deadline: float,
         ) -> list[Job]:
-            for job in jobs:
-                if Encoded.load(job.folder) is None:
-                    self.trained.append(job.candidate.configuration)
-                    on_outcome(finish(job, prepared, corpus, threads=1, hang_s=0.0))
-                else:
+            for place, job in enumerate(jobs):
+                if self.late(job):
+                    return list(jobs[place:])
+                if Encoded.load(job.folder) is not None:
                     on_outcome(Outcome(job, "", tuple(known_rungs(job.folder))))
+                    continue
+                self.trained.append(job.candidate.configuration)
+                on_outcome(finish(job, prepared, corpus, threads=1, hang_s=0))
             return []
 
         monkeypatch.setattr(module, "finish_jobs", finish_here)
+
+    def late(self, job: Job) -> bool:
+        """Whether time is over when it is the job's turn."""
+        return False
 
     def job(self, name: str, seed: int = 0, trial: int | None = None, **params: Any) -> Job:
         full = get_method("mcr2").params_type.model_validate({**MCR2, **params}).model_dump(mode="json", by_alias=True)
@@ -68,16 +74,17 @@ class Run:
         key = f"{name}-{seed}"
         budget = Budget(trials=1, steps=18, rungs=2, eta=3)
         recorded_in = "trials.jsonl" if trial is None else ""
-        return Job(
-            candidate, budget, self.folder, self.folder / "trials" / key, f"students/{key}", recorded_in=recorded_in
-        )
+        folder = self.folder / "trials" / key
+        return Job(candidate, budget, self.folder, folder, f"students/{key}", recorded_in=recorded_in)
 
     def board(self, quantisations: Sequence[Any] = ("int8",)) -> Leaderboard:
         console = Console(file=self.console, width=200)
         return Leaderboard(self.folder, "run", load_prepared(self.prepared), self.corpus, quantisations, console)
 
-    def students(self, *jobs: Job, quantisations: Sequence[Any] = ("int8",)) -> Students:
-        return self.board(quantisations).students(jobs, self.prepared, RESOURCES)
+    def students(self, *jobs: Job, quantisations: Sequence[Any] = ("int8",)) -> tuple[list[ScoreRecord], list[Outcome]]:
+        found = self.board(quantisations).students(jobs, self.prepared, RESOURCES)
+        assert found.unfinished == []
+        return found.records, found.failed
 
     def scores(self) -> list[ScoreRecord]:
         return [r for r in read_records(self.folder / "scores.jsonl") if isinstance(r, ScoreRecord)]
@@ -115,10 +122,10 @@ def test_references_are_the_teacher_and_two_baselines_at_each_width(run: Run) ->
 
 def test_rows_are_scored_once_and_more_are_added(run: Run) -> None:
     first = run.students(run.job("A"))
-    assert (run.trained, first.failed, first.unfinished) == (["A"], [], [])
+    assert (run.trained, first[1]) == (["A"], [])
     assert run.students(run.job("A")) == first
     assert run.trained == ["A"]
-    records = run.students(run.job("A"), run.job("A", seed=1), run.job("B", lr=0.001)).records
+    records, _ = run.students(run.job("A"), run.job("A", seed=1), run.job("B", lr=0.001))
     assert run.trained == ["A", "A", "B"]
     wanted = [(*row, kind) for row in (("A", 0), ("A", 1), ("B", 0)) for kind in ("float32", "int8")]
     assert [(r.configuration, r.seed, r.quantisation) for r in records] == wanted == run.rows()
@@ -135,7 +142,7 @@ def test_rows_are_scored_once_and_more_are_added(run: Run) -> None:
 def test_a_failed_training_is_told_recorded_and_not_tried_again(run: Run) -> None:
     jobs = [run.job("bad", **{"lambda": 1e39}), run.job("good")]
     for _ in range(2):
-        records, [failure], _ = run.students(*jobs)
+        records, [failure] = run.students(*jobs)
         assert [r.configuration for r in records] == ["good", "good"]
         assert failure.job == jobs[0] and failure.failed == "loss -inf, gradient norm nan at step 0"
     assert run.trained == ["bad", "good"]
@@ -146,14 +153,14 @@ def test_a_failed_training_is_told_recorded_and_not_tried_again(run: Run) -> Non
 def test_a_quantisation_asked_for_later_is_added(run: Run) -> None:
     run.students(run.job("A"), quantisations=())
     before = run.scores()
-    records = run.students(run.job("A"), quantisations=("int8", "binary")).records
+    records, _ = run.students(run.job("A"), quantisations=("int8", "binary"))
     assert [r.quantisation for r in records] == ["float32", "int8", "binary"]
     assert run.scores() == records and records[0] == before[0]
     assert len(run.trials()) == 1
 
 
 def test_rows_of_one_training_under_two_names(run: Run) -> None:
-    records = run.students(run.job("A"), run.job("B")).records
+    records, _ = run.students(run.job("A"), run.job("B"))
     assert [r.configuration for r in records] == ["A", "A", "B", "B"]
     assert [s.value for s in records[0].scores] == [s.value for s in records[2].scores]
     assert len(run.trials()) == 1
@@ -184,7 +191,7 @@ def test_a_driver_killed_anywhere_leaves_every_record_once(
         with pytest.raises(Killed):
             run.students(*jobs)
     survived = run.scores(), run.trials()
-    records, failures, _ = run.students(*jobs)
+    records, failures = run.students(*jobs)
     assert failures == [] and run.scores() == records
     assert run.rows() == [(name, 0, kind) for name in "AB" for kind in ("float32", "int8")]
     assert [(t.number, t.params["lr"], t.state) for t in run.trials()] == [
@@ -202,7 +209,7 @@ def test_a_torn_line_is_scored_again_and_whole_ones_are_not_doubled(run: Run) ->
     whole = run.scores()
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + second[:200])  # the disk was full
-    records = run.students(run.job("A")).records
+    records, _ = run.students(run.job("A"))
     assert run.scores() == records and records[0] == whole[0]
     assert records[1].scores == whole[1].scores
     assert len(run.trials()) == 1
@@ -229,18 +236,18 @@ def test_every_record_has_its_predictions_from_before_it_is_written(run: Run, mo
 
 
 def test_a_run_of_an_older_version_has_no_predictions_and_goes_on(run: Run) -> None:
-    before = run.students(run.job("A"), quantisations=()).records
+    before, _ = run.students(run.job("A"), quantisations=())
     shutil.rmtree(run.folder / "predictions")
     assert run.students(run.job("A"), quantisations=())[0] == before
     assert not (run.folder / "predictions").exists()
-    records = run.students(run.job("A"), run.job("A", seed=1), quantisations=()).records
+    records, _ = run.students(run.job("A"), run.job("A", seed=1), quantisations=())
     assert records[0] == before[0] and kept(run) == [f"{records[1].record_id[:24]}.npz"]
     ties = tie_groups(records, [run.folder])
     assert ties.rows == {} and ties.without == ("A",)  # one of its two seeds
 
 
 def test_a_scored_row_keeps_the_predictions_of_its_own_scoring(run: Run) -> None:
-    [record], _, _ = run.students(run.job("A"), quantisations=())
+    [record], _ = run.students(run.job("A"), quantisations=())
     path = predictions_path(run.folder, record.record_id)
     before = path.read_bytes()
     path.write_bytes(b"mine")
@@ -252,7 +259,7 @@ def test_a_scored_row_keeps_the_predictions_of_its_own_scoring(run: Run) -> None
 
 def test_a_sweeps_students_leave_no_trial_records(run: Run) -> None:
     job = run.job("A", trial=3)
-    records, failures, _ = run.students(job)
+    records, failures = run.students(job)
     assert failures == [] and [r.trial for r in records] == [3, 3]
     assert run.trials() == []
     assert Encoded.load(job.folder) is None
@@ -260,5 +267,43 @@ def test_a_sweeps_students_leave_no_trial_records(run: Run) -> None:
     broken = replace(job, candidate=replace(job.candidate, trial=4, params={**job.candidate.params, "lambda": 1e39}))
     broken = replace(broken, folder=run.folder / "trials" / "4")
     for _ in range(2):
-        assert run.students(broken).failed[0].failed == "loss -inf, gradient norm nan at step 0"
+        assert run.students(broken)[1][0].failed == "loss -inf, gradient norm nan at step 0"
     assert len(run.trained) == 3 and run.trials() == []
+
+
+def test_a_confirmation_is_recorded_once_also_where_it_failed(run: Run) -> None:
+    told: list[TrialRecord] = []
+    jobs = [replace(run.job("A", trial=3, seed=1), recorded_in="confirmations.jsonl")]
+    params = {**jobs[0].candidate.params, "lambda": 1e39}
+    bad = replace(jobs[0].candidate, trial=4, params=params)
+    jobs.append(replace(jobs[0], candidate=bad, folder=run.folder / "bad", model="students/bad"))
+    for _ in range(2):
+        found = run.board().students(jobs, run.prepared, RESOURCES, on_record=told.append)
+        assert [(r.trial, r.seed, r.quantisation) for r in found.records] == [(3, 1, "float32"), (3, 1, "int8")]
+        [failure] = found.failed
+        assert (failure.job.candidate.trial, failure.failed) == (4, "loss -inf, gradient norm nan at step 0")
+    records = [r for r in read_records(run.folder / "confirmations.jsonl") if isinstance(r, TrialRecord)]
+    assert [(r.number, r.seed, r.state, r.confirms) for r in records] == [
+        (3, 1, "COMPLETE", True),
+        (4, 1, "FAIL", True),
+    ]
+    assert told == records and len(run.trained) == 2 and run.trials() == []
+
+
+def test_what_time_was_over_for_is_left_and_comes_later(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [run.job("A"), run.job("B", lr=0.001), run.job("C", lr=0.002)]
+    monkeypatch.setattr(run, "late", lambda job: job == jobs[2])
+    now = iter([0.0, *[100.0] * 9])
+    with monkeypatch.context() as patch:
+        patch.setattr(module.time, "time", lambda: next(now))
+        found = run.board().students(jobs, run.prepared, RESOURCES, score_until=50.0)
+    assert found.unfinished == [jobs[2], jobs[1]] and found.failed == []
+    assert run.rows() == [("A", 0, "float32"), ("A", 0, "int8")]
+    monkeypatch.undo()
+    assert [t.params["lr"] for t in run.trials()] == [0.003, 0.001]
+
+
+def test_rows_of_trials_are_told_apart_on_the_console(run: Run) -> None:
+    run.students(run.job("A", trial=3), run.job("B", trial=4, lr=0.001), quantisations=())
+    printed = run.console.getvalue()
+    assert "MCR2 (duplicates) d=8, trial 3, seed 0" in printed and "MCR2 (duplicates) d=8, trial 4, seed 0" in printed

@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import optuna
 import psutil
+from typer.testing import CliRunner, Result
 
+from distilbench.cli import app
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.study import sqlite_url
 
@@ -21,7 +24,7 @@ class Command:
     """A command on a small data folder; `run` is the folder that it works in."""
 
     def __init__(self, kind: str, folder: Path, data: Path, encoder: Path, store: Path, *arguments: str) -> None:
-        self.folder, self.store, self.run = folder, store, folder / "runs" / "r"
+        self.kind, self.folder, self.store, self.run = kind, folder, store, folder / "runs" / "r"
         self.command = [sys.executable, "-m", f"platform.{kind}", *arguments, "--name", "r", "--no-dashboard"]
         self.command += ["--data", str(data), "--teacher", str(encoder), "--cpus", "2"]
         self.command += ["--runs", str(folder / "runs"), "--reports", str(folder / "reports")]
@@ -41,18 +44,40 @@ class Command:
         assert done.returncode == 0, done.stdout
         return done.stdout
 
+    def here(self, *more: str) -> Result:
+        """The same in this process, on its Ray cluster: without the 10 to 20 s that a process and a cluster take to start."""
+        return CliRunner().invoke(app, [self.kind, *self.command[3:], *more], catch_exceptions=False)
+
+    def done(self, *more: str) -> str:
+        """What `here` printed, after it ended well."""
+        result = self.here(*more)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    def refused(self, *more: str) -> str:
+        """The one message of a command that found bad input."""
+        result = self.here(*more)
+        assert result.exit_code == 2, result.output
+        return result.stderr
+
     def study(self) -> optuna.Study:
         return optuna.load_study(study_name="r", storage=sqlite_url(self.run / "study.db"))
 
     def trials(self) -> list[TrialRecord]:
         return [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
 
+    def confirmations(self) -> list[TrialRecord]:
+        return [r for r in read_records(self.run / "confirmations.jsonl") if isinstance(r, TrialRecord)]
+
+    def page(self) -> str:
+        return (self.folder / "reports" / "r" / "index.html").read_text()
+
     def scores(self) -> list[ScoreRecord]:
         return [r for r in read_records(self.run / "scores.jsonl") if isinstance(r, ScoreRecord)]
 
-    def files(self) -> tuple[bytes, bytes]:
+    def files(self) -> dict[str, bytes]:
         """The records as they are on disk."""
-        return (self.run / "scores.jsonl").read_bytes(), (self.run / "trials.jsonl").read_bytes()
+        return {path.name: path.read_bytes() for path in self.run.glob("*.jsonl")}
 
     def leftovers(self) -> list[Path]:
         """What a killed writer may leave, and vectors that were not deleted after scoring."""
@@ -85,3 +110,23 @@ def kill_driver(driver: subprocess.Popen[str]) -> None:
     driver.kill()
     driver.wait()
     psutil.wait_procs(children, timeout=60)
+
+
+TIMES = ("rung_seconds", "latency_ms")
+
+
+def told(records: Iterable[TrialRecord]) -> dict[tuple[int, int], dict[str, Any]]:
+    """Everything of each trial or confirmation that does not depend on the clock, by number and seed."""
+    found: dict[tuple[int, int], dict[str, Any]] = {}
+    for record in records:
+        assert (record.number, record.seed) not in found, "recorded twice"
+        known = record.model_dump(exclude={"provenance"})
+        for rung in known["rungs"]:
+            rung["metrics"] = {k: v for k, v in rung["metrics"].items() if k not in TIMES}
+        found[record.number, record.seed] = known
+    return found
+
+
+def scored(records: Iterable[ScoreRecord]) -> dict[str, list[dict[str, Any]]]:
+    """The scores of each row by its record's id."""
+    return {r.record_id: [s.model_dump() for s in r.scores] for r in records}

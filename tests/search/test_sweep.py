@@ -5,42 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
-from run_command import ROOT, Command, kill_driver, wait_for, workers
-
-SPACE = """
-method: mcr2
-budget: {{trials: 6, steps: {steps}, rungs: 3, eta: 2}}
-parameters:
-  output_dim: {{choices: [4, 8]}}
-  lambda: {{low: 0.1, high: 2, log: true, paper: 1}}
-  lr: {{low: 0.0001, high: 0.01, log: true}}
-fixed: {{batch_size: 16, clusters: 4}}
-"""
+from conftest import LONG, make_sweep
+from run_command import Command, kill_driver, scored, told, wait_for, workers
 
 HPD_SPACE = """
 method: hpd
-budget: {trials: 4, steps: 30, rungs: 2, eta: 2}
+budget: {trials: 4, steps: 30, rungs: 2, eta: 2, confirm: {seeds: 1}}
 parameters:
   lr: {low: 0.0001, high: 0.01, log: true, paper: 0.001}
   activation: {choices: [identity, tanh]}
 fixed: {output_dim: 8, batch_size: 16, epochs: 3}
 """
-
-
-def make_sweep(folder: Path, data: Path, encoder: Path, store: Path, steps: int) -> Command:
-    """The command of a sweep of mcr2 over six trials."""
-    (folder / "space.yaml").write_text(SPACE.format(steps=steps))
-    return Command("sweep", folder, data, encoder, store, "--method", "mcr2", "--space", str(folder / "space.yaml"))
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One artifact store for all these sweeps: they use the same teacher on the same corpus."""
-    return tmp_path_factory.mktemp("store")
+KINDS = {"float32", "int8", "binary"}
 
 
 def assert_whole(sweep: Command, trials: int) -> None:
@@ -52,35 +31,61 @@ def assert_whole(sweep: Command, trials: int) -> None:
     assert sorted(r.number for r in records) == list(range(trials))
     for record in records:
         trial = study.trials[record.number]
-        assert record.state == trial.state.name
+        assert record.state == trial.state.name and not record.confirms
+        assert record.params == trial.user_attrs["params"]
         assert {k: v for k, v in record.params.items() if k in trial.params} == trial.params
         assert [r.rung for r in record.rungs] == sorted(trial.intermediate_values)
-    # Teacher; PCA, random projection and student at two dimensions; each also quantised.
-    rows = [(s.label, s.quantisation) for s in sweep.scores()]
-    assert len(rows) == len(set(rows)) == 7 * 3
-    assert {kind for _, kind in rows} == {"float32", "int8", "binary"}
+    chosen = json.loads((sweep.run / "confirmed.json").read_text())
+    best = {
+        d: max((r for r in records if r.dim == d and r.state == "COMPLETE"), key=lambda r: (r.objective, -r.number))
+        for d in (4, 8)
+    }
+    assert {int(d): [item["trial"] for item in own] for d, own in chosen.items()} == {
+        d: [r.number] for d, r in best.items()
+    }
+    # Each chosen one was trained again with the second seed, of the same settings.
+    confirmations = {(r.number, r.seed): r for r in sweep.confirmations()}
+    assert len(confirmations) == len(sweep.confirmations())
+    for d, record in best.items():
+        again = confirmations[record.number, 1]
+        assert again.confirms and (again.params, again.state) == (record.params, "COMPLETE")
+        [item] = chosen[str(d)]
+        assert item["dev"] == [record.objective, again.objective]
+        assert item["mean"] == pytest.approx(sum(item["dev"]) / 2)
+    # Teacher; PCA, random projection and student at two dimensions, the student with two seeds; each also quantised.
+    rows = [(s.label, s.quantisation, s.seed) for s in sweep.scores() if (s.trial, s.role) in shown(best)]
+    assert len(rows) == len(set(rows)) == 9 * 3
+    assert {kind for _, kind, _ in rows} == KINDS
+    assert len({s.record_id for s in sweep.scores()}) == len(sweep.scores())
+    for record in sweep.scores():
+        assert record.role != "student" or (sweep.run / record.model / "modules.json").exists()
     assert sweep.leftovers() == []
-    assert (sweep.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
+    assert len(sweep.page()) > 10_000
+
+
+def shown(best: dict[int, object]) -> set[tuple[int | None, str]]:
+    return {(None, "teacher"), (None, "baseline"), *((r.number, "student") for r in best.values())}  # type: ignore[attr-defined]
 
 
 @pytest.mark.timeout(1200)
 def test_a_sweep_repeats_resumes_and_grows(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.evaluation.sts import sts_scores
 
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, steps=40)
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 40)
     out = sweep.finish()
     assert "not found  sts/STS13" in out and "sts/STS12.OnWN.tsv: 30 pairs (test)" in out
     assert out.rstrip().endswith(str(tmp_path / "reports" / "r" / "index.html"))
     assert_whole(sweep, 6)
     states = {r.state for r in sweep.trials()}
     assert "COMPLETE" in states and "PRUNED" in states
-    paper = [r for r in sweep.trials() if r.number < 2]
+    paper = sorted((r for r in sweep.trials() if r.number < 2), key=lambda r: r.number)
     assert [(r.dim, r.params["lambda"]) for r in paper] == [(4, 1), (8, 1)]
+    assert "confirmed with 2 seeds" in sweep.page()
 
     # The saved student reproduces the reported score with sentence-transformers alone.
     corpus = folder_corpus(data_folder, Limits())
@@ -92,24 +97,23 @@ def test_a_sweep_repeats_resumes_and_grows(
             assert [s.value for s in outside] == pytest.approx([s.value for s in inside], abs=0.6)
 
     before = sweep.files()
-    again = sweep.finish()
+    again = sweep.done()
     assert ": 0 of " in again and "encoded now" in again
     assert sweep.files() == before
 
-    sweep.finish("--trials", "8")
-    assert len(sweep.trials()) == 8 and len(sweep.study().trials) == 8
+    sweep.done("--trials", "8")
+    assert_whole(sweep, 8)
+    assert all(sweep.files()[name].startswith(content) for name, content in before.items())
 
-    other = subprocess.run([*sweep.command, "--seed", "1"], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert other.returncode == 2
-    assert "seed: 0 there, 1 now" in other.stderr
+    assert "seed: 0 there, 1 now" in sweep.refused("--seed", "1")
     assert len(sweep.trials()) == 8
 
 
 @pytest.mark.timeout(1200)
-def test_a_killed_driver_loses_and_repeats_nothing(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+def test_a_driver_killed_in_the_search_and_in_the_confirmation_changes_nothing(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
 ) -> None:
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, steps=900)
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, LONG)
     driver = sweep.start()
     try:
         wait_for(
@@ -124,18 +128,30 @@ def test_a_killed_driver_loses_and_repeats_nothing(
     finished = {r.number: r for r in sweep.trials()}
     running = [t.number for t in sweep.study().trials if t.state.name == "RUNNING"]
     assert 2 <= len(finished) < 6 and running
-    sweep.finish()
+    driver = sweep.start()
+    try:
+        wait_for(lambda: (sweep.run / "confirmations.jsonl").exists() or driver.poll() is not None)
+        assert driver.poll() is None, sweep.log()
+        kill_driver(driver)
+    finally:
+        driver.kill()
+    assert len(sweep.trials()) == 6 and 1 <= len(sweep.confirmations()) <= 2
+    assert not (sweep.run / "confirmed.json").exists()
+    sweep.done()
     assert_whole(sweep, 6)
     now = {r.number: r for r in sweep.trials()}
     assert all(now[number] == record for number, record in finished.items())
+    assert told(sweep.trials()) == told(whole.trials())
+    assert told(sweep.confirmations()) == told(whole.confirmations())
+    assert scored(sweep.scores()) == scored(whole.scores())
 
 
 @pytest.mark.timeout(1200)
 def test_a_killed_worker_is_retried_from_its_checkpoint(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
 ) -> None:
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, steps=900)
-    driver = sweep.start()
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, LONG)
+    driver = sweep.start("--cpus", "1")  # also: one trial at a time gives the same trials as two
     try:
         wait_for(lambda: list(sweep.run.glob("trials/*/rung-1.safetensors")) or driver.poll() is not None)
         victims = workers(driver.pid, "MCR2")
@@ -146,18 +162,20 @@ def test_a_killed_worker_is_retried_from_its_checkpoint(
         driver.kill()
     assert_whole(sweep, 6)
     assert {r.state for r in sweep.trials()} <= {"COMPLETE", "PRUNED"}
+    assert told(sweep.trials()) == told(whole.trials())
+    assert told(sweep.confirmations()) == told(whole.confirmations())
+    assert scored(sweep.scores()) == scored(whole.scores())
 
 
 @pytest.mark.timeout(1200)
 def test_the_same_sweep_twice_at_once_is_refused(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
 ) -> None:
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, steps=40)
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 40)
     driver = sweep.start()
     try:
         wait_for(lambda: (sweep.run / "config.json").exists() or driver.poll() is not None)
-        second = subprocess.run(sweep.command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-        assert second.returncode == 2 and "another process is running this sweep" in second.stderr
+        assert "another process is running this sweep" in sweep.refused()
         assert driver.wait(timeout=600) == 0, sweep.log()
     finally:
         driver.kill()
@@ -166,17 +184,17 @@ def test_the_same_sweep_twice_at_once_is_refused(
 
 
 @pytest.mark.timeout(1200)
-def test_hpd_trains_an_encoder_of_its_own(tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path) -> None:
+def test_hpd_trains_an_encoder_of_its_own(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
+) -> None:
     from sentence_transformers import SentenceTransformer
 
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.evaluation.sts import sts_scores
 
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, steps=30)
-    (tmp_path / "space.yaml").write_text(HPD_SPACE)
-    sweep.command[sweep.command.index("mcr2")] = "hpd"
-    sweep.finish("--student", "layers:0,3")
-    assert len(sweep.trials()) == 4
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 30, space=HPD_SPACE)
+    sweep.done("--student", "layers:0,3")
+    assert len(sweep.trials()) == 4 and sweep.confirmations() == []
     best, *quantised = [s for s in sweep.scores() if s.role == "student"]
     assert [s.quantisation for s in (best, *quantised)] == ["float32", "int8", "binary"]
     assert best.start == f"{encoder_folder.name} layers:0,3" and best.dim == 8

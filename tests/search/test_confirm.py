@@ -1,0 +1,152 @@
+"""Which trials are confirmed, with which jobs, and what is said of them afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import FrozenTrial, TrialState
+from watched import PROVENANCE
+
+from distilbench.methods.mcr2 import Params
+from distilbench.records import TrialRecord, append_records
+from distilbench.search.budget import Confirmation
+from distilbench.search.confirm import CONFIRMATIONS, chosen_trials, confirmation_jobs, shown_as, write_confirmed
+from distilbench.search.space import load_space
+from distilbench.search.sweep import Search
+
+YAML = """
+method: mcr2
+budget: {trials: 6, steps: 90, rungs: 3, eta: 3}
+parameters:
+  output_dim: {choices: [4, 8]}
+  lr: {low: 0.0001, high: 0.01, log: true}
+fixed: {batch_size: 16, clusters: 4, lambda: 1}
+"""
+
+
+def trial(number: int, dim: int, value: float, state: TrialState = TrialState.COMPLETE, lr: float | None = None) -> Any:
+    """A trial with one rung, of which `value` is the objective."""
+    found = optuna.trial.create_trial(
+        state=state,
+        value=value if state == TrialState.COMPLETE else None,
+        user_attrs={
+            "params": {"output_dim": dim, "lr": 0.001 * (number + 1) if lr is None else lr},
+            "rung-1": {"step": 10 * (number + 1), "objective": value},
+        },
+    )
+    found.number = number
+    return found
+
+
+@pytest.fixture
+def search(tmp_path: Path) -> Search:
+    """Three seeds from 5 on, one trial of each dimension."""
+    (tmp_path / "space.yaml").write_text(YAML)
+    space = load_space(tmp_path / "space.yaml", "mcr2", Params, native=32)
+    return Search("r", space, ("quality",), 6, [], 8, 5)
+
+
+def with_top(search: Search, top: int, seeds: int) -> Search:
+    budget = search.space.budget.model_copy(update={"confirm": Confirmation(top=top, seeds=seeds)})
+    return Search("r", search.space.model_copy(update={"budget": budget}), ("quality",), 6, [], 8, search.seed)
+
+
+def numbers(chosen: dict[int, list[FrozenTrial]]) -> dict[int, list[int]]:
+    return {d: [t.number for t in own] for d, own in chosen.items()}
+
+
+TRIALS = [
+    trial(0, 4, 1.0),
+    trial(1, 8, 2.0),
+    trial(2, 4, 3.0),
+    trial(3, 4, 9.0, TrialState.PRUNED),
+    trial(4, 8, 9.0, TrialState.RUNNING),
+    trial(5, 4, 3.0),
+    trial(6, 4, 9.0, TrialState.FAIL),
+]
+
+
+@pytest.mark.parametrize(
+    ("top", "wanted"), [(1, {4: [2], 8: [1]}), (2, {4: [2, 5], 8: [1]}), (9, {4: [2, 5, 0], 8: [1]})]
+)
+def test_the_best_complete_ones_of_each_dimension(top: int, wanted: dict[int, list[int]]) -> None:
+    assert numbers(chosen_trials(TRIALS, [4, 8], top)) == wanted
+
+
+def test_the_same_settings_are_chosen_once() -> None:
+    twins = [trial(0, 4, 3.0, lr=0.1), trial(1, 4, 3.0, lr=0.1), trial(2, 4, 2.0, lr=0.2)]
+    assert numbers(chosen_trials(twins, [4], 2)) == {4: [0, 2]}
+
+
+def test_an_interrupted_one_only_where_none_is_complete() -> None:
+    running = [trial(7, 16, 1.0, TrialState.RUNNING), trial(8, 16, 2.0, TrialState.RUNNING)]
+    silent = trial(9, 32, 0.0, TrialState.RUNNING)
+    del silent.user_attrs["rung-1"]
+    found = chosen_trials([*TRIALS, *running, silent], [4, 8, 16, 32], 2)
+    assert numbers(found) == {4: [2, 5], 8: [1], 16: [8]}  # one at most; none that has reported nothing
+    assert shown_as(running[1]) == "trial 8, interrupted after step 90" and shown_as(TRIALS[0]) == ""
+
+
+def test_every_trial_comes_once_before_the_second_seed_of_any(tmp_path: Path, search: Search) -> None:
+    running = trial(8, 16, 2.0, TrialState.RUNNING)
+    jobs = confirmation_jobs(tmp_path, search, {4: [TRIALS[2]], 8: [TRIALS[1]], 16: [running]})
+    assert [(j.candidate.trial, j.candidate.seed) for j in jobs] == [
+        (2, 5),
+        (1, 5),
+        (8, 5),
+        (2, 6),
+        (1, 6),
+        (2, 7),
+        (1, 7),
+    ]
+    own, second = jobs[0], jobs[3]
+    assert own.folder == tmp_path / "trials" / "00002" and own.recorded_in == ""
+    assert second.folder == tmp_path / "confirm" / "00002-seed6" and second.recorded_in == CONFIRMATIONS
+    assert [j.as_it_is for j in jobs] == [False, False, True, *[False] * 4]
+    assert jobs[2].candidate.configuration == shown_as(running)
+    assert own.candidate.params == second.candidate.params == {"output_dim": 4, "lr": 0.003}
+    # No two jobs share a student, nor would those of other trials: a row keeps the one that it is of.
+    assert len({j.model for j in jobs}) == len(jobs) and own.model == "students/mcr2-d4-trial2-seed5"
+    assert jobs[2].model == "students/mcr2-d16-trial8-seed5-interrupted"
+
+
+def record(number: int, seed: int, objective: float | None, state: str = "COMPLETE") -> TrialRecord:
+    return TrialRecord(
+        run="r",
+        number=number,
+        state=state,  # type: ignore[arg-type]
+        reason="",
+        method="mcr2",
+        params={},
+        seed=seed,
+        dim=4,
+        objective=objective,
+        rungs=[],
+        confirms=True,
+        provenance=PROVENANCE,
+    )
+
+
+def test_confirmed_are_ranked_by_their_mean(tmp_path: Path, search: Search) -> None:
+    found = [
+        record(5, 6, 4.0),
+        record(2, 7, 1.0),  # not in the order of the seeds
+        record(2, 6, 2.0),
+        record(5, 7, None, "FAIL"),
+        record(5, 9, -50.0),  # of an earlier command, with more seeds
+        record(0, 6, 99.0),  # not chosen any more
+    ]
+    append_records(tmp_path / CONFIRMATIONS, found)
+    ranked = write_confirmed(tmp_path, with_top(search, 2, 3), {4: [TRIALS[2], TRIALS[5]], 8: [TRIALS[1]]})
+    assert ranked == {
+        4: [
+            {"trial": 5, "configuration": "", "seeds": [5, 6], "dev": [3.0, 4.0], "mean": 3.5},
+            {"trial": 2, "configuration": "", "seeds": [5, 6, 7], "dev": [3.0, 2.0, 1.0], "mean": 2.0},
+        ],
+        8: [{"trial": 1, "configuration": "", "seeds": [5], "dev": [2.0], "mean": 2.0}],
+    }
+    assert json.loads((tmp_path / "confirmed.json").read_text()) == {str(d): own for d, own in ranked.items()}

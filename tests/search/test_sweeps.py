@@ -1,0 +1,324 @@
+"""What `sweep` does beside searching: several methods, a time budget, extending, warm starts, other searchers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from conftest import LONG, SPACE, make_sweep
+from rich.console import Console
+from run_command import Command, told
+from typer.testing import CliRunner
+
+from distilbench.cli import app
+from distilbench.config import SweepSettings
+from distilbench.encoder import EncoderSpec
+from distilbench.errors import InputError
+from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.search.study import sqlite_url
+from distilbench.sweeps import _members, _shares
+
+TWO_DIMENSIONS = """
+method: mcr2
+searcher: {searcher}
+budget: {{trials: 12, steps: 12, rungs: 2, eta: 2, stopping: none, confirm: {{seeds: 1}}}}
+parameters:
+  output_dim: {{choices: [4, 8]}}
+  lambda: {{low: 0.5, high: 2, log: true, points: 2}}
+  head: {{choices: [elu, residual]}}
+fixed: {{batch_size: 16, clusters: 4, lr: 0.001}}
+"""
+
+
+def copy_of(sweep: Command, folder: Path, data: Path, encoder: Path, *arguments: str, space: str = "") -> Command:
+    """Another command of the same run, in a folder of its own."""
+    again = make_sweep(folder, data, encoder, sweep.store, LONG, *arguments, space=space)
+    shutil.copytree(sweep.run, again.run)
+    return again
+
+
+def command(*arguments: str) -> str:
+    done = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+# Several methods
+
+
+def settings(data: Path | None, encoder: Path, store: Path, **changes: Any) -> SweepSettings:
+    given: dict[str, Any] = {"methods": (), "data": data, "teacher": EncoderSpec(str(encoder)), "store": store}
+    return SweepSettings(**{**given, "student": "layers:0,2", **changes})
+
+
+def test_all_leaves_out_what_the_data_cannot_serve_and_says_why(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path
+) -> None:
+    from distilbench.methods import method_names
+
+    console = Console(record=True, width=400, file=io.StringIO())
+    members, run = _members(settings(data_folder, encoder_folder, tmp_path), console)
+    printed = console.export_text()
+    swept = [member.space.method for member in members]
+    left_out = [line.split(" is left out: ") for line in printed.splitlines() if " is left out: " in line]
+    assert {name for name, _ in left_out} | set(swept) == set(method_names())
+    assert not {name for name, _ in left_out} & set(swept)
+    assert {"pca", "random_projection"} <= set(swept)
+    reasons = dict(left_out)
+    assert "dse" in reasons and "DEMO-DUP" in reasons["dse"]  # a task of the built-in corpus
+    assert all(reason.strip() for reason in reasons.values())
+    assert {member.run for member in members} == {run / name for name in swept}
+    # One corpus for all: rows of one leaderboard can be compared.
+    assert len({member.corpus.fingerprint for member in members}) == 1
+
+
+def test_several_methods_that_are_asked_for_have_to_fit(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path
+) -> None:
+    quiet = Console(quiet=True)
+    with pytest.raises(InputError, match="DEMO-DUP"):
+        _members(settings(data_folder, encoder_folder, tmp_path, methods=("pca", "dse")), quiet)
+    space = tmp_path / "space.yaml"
+    for option in ("space", "enqueue"):
+        given = {"methods": ("pca", "mcr2"), option: space}
+        with pytest.raises(InputError, match=f"^--{option} .*: it is of one method"):
+            _members(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
+
+
+def test_trials_are_shared_among_the_methods(tmp_path: Path, data_folder: Path, encoder_folder: Path) -> None:
+    given = settings(data_folder, encoder_folder, tmp_path, methods=("pca", "random_projection"))
+    members, _ = _members(given, Console(quiet=True))
+    spaces = [member.space for member in members]
+    assert _shares(given, spaces) == [4, 4]  # as the search spaces say
+    assert _shares(given.model_copy(update={"trials": 7}), spaces) == [4, 3]
+    with pytest.raises(InputError, match="--trials 1: expected at least one for each of 2 methods"):
+        _shares(given.model_copy(update={"trials": 1}), spaces)
+
+
+@pytest.mark.timeout(600)
+def test_two_methods_have_a_study_each_and_one_leaderboard(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
+) -> None:
+    sweep = Command("sweep", tmp_path, data_folder, encoder_folder, store, "--method", "random_projection,pca")
+    out = sweep.done("--trials", "7")
+    assert "random_projection (1 of 2)" in out and "pca (2 of 2)" in out
+    for method, trials in (("random_projection", 4), ("pca", 3)):
+        storage = sqlite_url(sweep.run / method / "study.db")
+        study = optuna.load_study(study_name=method, storage=storage)
+        assert len(study.trials) == trials and optuna.get_all_study_names(storage) == [method]
+        records = [r for r in read_records(sweep.run / method / "trials.jsonl") if isinstance(r, TrialRecord)]
+        assert {r.run for r in records} == {f"r/{method}"} and len(records) == trials
+        assert {r.method for r in records} == {method}
+    with (tmp_path / "reports" / "r" / "leaderboard.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["quantisation"] == "float32"]
+    assert len({row["corpus_fingerprint"] for row in rows}) == 1
+    counts = Counter((row["role"], row["method"]) for row in rows)
+    assert counts["teacher", "teacher"] == 1
+    assert counts["student", "random_projection"] == 4 and counts["student", "pca"] == 3
+    assert counts["baseline", "pca"] == counts["baseline", "random_projection"] == 4
+    # The folder of the whole stands for the runs in it.
+    command("report", str(sweep.run), "--out", str(tmp_path / "again"))
+    page = (tmp_path / "again" / "index.html").read_text()
+    assert page.count('class="badge teacher"') == sweep.page().count('class="badge teacher"') > 0
+    found = json.loads(best_json(tmp_path, sweep.run))
+    assert found["student"]["method"] in ("pca", "random_projection") and Path(found["model"]).is_dir()
+    assert str(sweep.run) in found["model"]
+    before = [*sweep.run.rglob("*.jsonl")]
+    content = [path.read_bytes() for path in before]
+    sweep.done("--trials", "7")
+    assert [path.read_bytes() for path in before] == content
+
+
+def best_json(folder: Path, run: Path) -> str:
+    command("best", str(run), "--json", str(folder / "best.json"))
+    return (folder / "best.json").read_text()
+
+
+# A time budget
+
+
+@pytest.mark.timeout(600)
+def test_a_time_budget_ends_with_what_it_has_and_the_rest_comes_later(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
+) -> None:
+    text = SPACE.format(steps=1500).replace("trials: 6", "trials: 12, stopping: none").replace("seeds: 2", "seeds: 1")
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, space=text)
+    began = time.monotonic()
+    out = sweep.done("--time-budget", "16s")
+    assert time.monotonic() - began < 16 + 30
+    ended = len(sweep.trials())
+    assert ended < 12
+    note = f"time was over after {ended} of 12 trials."
+    assert note in out and note in sweep.page()
+    students = [r for r in sweep.scores() if r.role == "student"]
+    interrupted = [r for r in students if r.configuration]
+    assert all("interrupted after step" in r.configuration for r in interrupted)
+    kept = told(sweep.trials())
+    sweep.done()
+    assert len(sweep.trials()) == len(sweep.study().trials) == 12
+    assert all(t.state.name == "COMPLETE" for t in sweep.study().trials)
+    now = told(sweep.trials())
+    assert all(now[key] == record for key, record in kept.items())
+    assert "time was over" not in sweep.page() and "interrupted after" not in sweep.page()
+    chosen = json.loads((sweep.run / "confirmed.json").read_text())
+    best = {
+        str(d): max((r for r in sweep.trials() if r.dim == d), key=lambda r: (r.objective or 0, -r.number))
+        for d in (4, 8)
+    }
+    assert {d: own[0]["trial"] for d, own in chosen.items()} == {d: r.number for d, r in best.items()}
+    assert sweep.leftovers() == []
+
+
+# Continuing with other settings
+
+
+@pytest.mark.timeout(600)
+def test_a_changed_space_is_refused_or_extended(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, whole: Command
+) -> None:
+    text = SPACE.format(steps=LONG).replace("high: 0.01, log", "high: 0.02, log")
+    sweep = copy_of(whole, tmp_path, data_folder, encoder_folder, space=text)
+    message = sweep.refused()
+    differences = [line for line in message.splitlines() if line.startswith("  ")]
+    assert differences == ["  parameters.lr.high: 0.01 there, 0.02 now"]
+    assert "--extend" in message
+    assert told(sweep.trials()) == told(whole.trials())  # nothing is touched
+
+    out = sweep.done("--extend", "--trials", "8")
+    assert "the search goes on with its trials, in the new space" in out
+    now = told(sweep.trials())
+    assert len(now) == 8 and all(now[key] == record for key, record in told(whole.trials()).items())
+    names = optuna.get_all_study_names(sqlite_url(sweep.run / "study.db"))
+    assert names == ["r", "r, extended 1"]
+    study = optuna.load_study(study_name=names[-1], storage=sqlite_url(sweep.run / "study.db"))
+    assert [t.number for t in study.trials] == list(range(8)) and all(t.state.is_finished() for t in study.trials)
+    assert study.trials[7].distributions["lr"].high == 0.02
+    assert not list(sweep.run.glob("before-*"))
+    before = sweep.files()
+    sweep.done("--trials", "8")  # the run is bound to the new space
+    sweep.done("--trials", "8", "--extend")  # nothing differs
+    assert sweep.files() == before and len(optuna.get_all_study_names(sqlite_url(sweep.run / "study.db"))) == 2
+    reproduced = command("reproduce", str(sweep.run), "7")
+    assert "reproduced: " in reproduced
+
+
+@pytest.mark.timeout(600)
+def test_another_metric_or_other_data_sets_the_results_aside(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, whole: Command
+) -> None:
+    changed = Path(shutil.copytree(data_folder, tmp_path / "changed"))
+    dev = changed / "sts" / "STSB.dev.tsv"
+    dev.write_text("".join(dev.read_text().splitlines(keepends=True)[:-2]))
+    other = copy_of(whole, tmp_path / "data", changed, encoder_folder)
+    # The corpus is named after its folder, so the name differs too.
+    assert {line.split(":")[0].strip() for line in other.refused().splitlines() if line.startswith("  ")} == {
+        "corpus",
+        "corpus_fingerprint",
+    }
+
+    sweep = copy_of(whole, tmp_path / "metric", data_folder, encoder_folder, "--objectives", "quality,bytes")
+    [line] = [line for line in sweep.refused().splitlines() if line.startswith("  ")]
+    assert line.strip() == "objectives: ['quality'] there, ['quality', 'bytes'] now"
+    out = sweep.done("--extend", "--trials", "4")
+    assert "with other settings (objectives) its values do not compare: they are in before-1" in out
+    assert told(TrialRecord.model_validate_json(x) for x in lines(sweep.run / "before-1" / "trials.jsonl")) == told(
+        whole.trials()
+    )
+    assert len(sweep.trials()) == 4 and len(sweep.study().directions) == 2
+    # Published settings first, then the best of each dimension, and all of them measured anew.
+    best = {int(d): own[0]["trial"] for d, own in json.loads((whole.run / "confirmed.json").read_text()).items()}
+    tried = [r.params for r in sorted(sweep.trials(), key=lambda r: r.number)]
+    old = {r.number: r.params for r in whole.trials()}
+    assert tried[2:] == [old[best[4]], old[best[8]]]
+    assert all(r.values.keys() == {"quality", "bytes"} for r in sweep.trials() if r.state == "COMPLETE")
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+# Learning from an earlier search, and from the user
+
+
+@pytest.mark.timeout(600)
+def test_a_warm_start_knows_the_earlier_trials_and_tries_what_is_asked_for(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
+) -> None:
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, LONG, "--warm-start", str(whole.run))
+    (tmp_path / "first.yaml").write_text("- {lr: 0.005, output_dim: 8}\n- {lambda: 0.25}\n")
+    sweep.command += ["--enqueue", str(tmp_path / "first.yaml")]
+    out = sweep.done("--trials", "6")
+    assert f"6 trials of {whole.run} are known to the searcher" in out
+    kept = json.loads((sweep.run / "earlier.json").read_text())
+    assert len(kept["history"]) == 6 and kept["settings"] == []
+    params = [r.params for r in sorted(sweep.trials(), key=lambda r: r.number)]
+    assert [(p["output_dim"], p["lambda"]) for p in params[:2]] == [(4, 1), (8, 1)]  # published
+    assert (params[2]["output_dim"], params[2]["lr"]) == (8, 0.005)
+    assert [(p["output_dim"], p["lambda"]) for p in params[3:5]] == [(4, 0.25), (8, 0.25)]
+    assert len(sweep.study().trials) == 6  # its own alone
+    before = sweep.files()
+    sweep.done("--trials", "6")
+    assert sweep.files() == before
+    (tmp_path / "first.yaml").write_text("- {lr: 0.5}\n")
+    assert "setting 1: lr is 0.5; expected from 0.0001 to 0.01" in sweep.refused()
+
+
+@pytest.mark.timeout(600)
+def test_a_grid_is_searched_whole(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
+) -> None:
+    text = TWO_DIMENSIONS.format(searcher="grid")
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, space=text)
+    out = sweep.done()
+    assert "8 trials by grid" in out  # of the 12 that the budget allows
+    points = Counter((r.params["output_dim"], r.params["lambda"], r.params["head"]) for r in sweep.trials())
+    assert points == Counter((d, lam, head) for d in (4, 8) for lam in (0.5, 2.0) for head in ("elu", "residual"))
+
+
+@pytest.mark.timeout(600)
+def test_quality_size_and_latency_are_searched_together(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
+) -> None:
+    text = TWO_DIMENSIONS.format(searcher="nsga2").replace("seeds: 1", "top: 2, seeds: 2")
+    given = ("--objectives", "latency,quality,bytes")
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, *given, space=text)
+    sweep.done()
+    study = sweep.study()
+    assert [d.name for d in study.directions] == ["MAXIMIZE", "MINIMIZE", "MINIMIZE"]
+    records = sorted(sweep.trials(), key=lambda r: r.number)
+    assert len(records) == 12 and {r.state for r in records} == {"COMPLETE"}
+    for record in records:
+        quality, size, latency = study.trials[record.number].values
+        last = record.rungs[-1].metrics
+        assert record.values == {"quality": quality, "bytes": size, "latency": latency}
+        assert (quality, size, latency) == (last["dev_quality"], 4 * record.dim, last["latency_ms"])
+        assert latency > 0
+    front = {t.number for t in study.best_trials}
+    assert max(records, key=lambda r: r.values["quality"]).number in front
+    page = sweep.page()
+    assert "The front of the search" in page and "Hypervolume of the search" in page
+
+    # Two trials of each dimension are confirmed: their rows are told apart, and one of them is the choice.
+    with (tmp_path / "reports" / "r" / "leaderboard.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if (row["role"], row["quantisation"]) == ("student", "float32")]
+    chosen = json.loads((sweep.run / "confirmed.json").read_text())
+    trials = {d: [item["trial"] for item in own] for d, own in chosen.items()}
+    assert all(item["seeds"] == [0, 1] for own in chosen.values() for item in own)
+    assert sorted(row["trial"] for row in rows) == sorted(f"{t};{t}" for own in trials.values() for t in own)
+    names = [f", trial {t}<" for own in trials.values() for t in own]
+    assert len(names) == 4 and all(name in page for name in names)
+    marked = {row["dim"]: row["trial"] for row in rows if row["chosen_on_dev"] == "True"}
+    assert marked == {d: f"{own[0]};{own[0]}" for d, own in trials.items()}
+    assert page.count(">chosen on dev<") == 2 * 3 and "confirmed with 2 seeds" in page
+    assert "4 more trainings confirmed the best of them" in page and "<summary>Trials</summary>" in page
+    data = [*read_records(tmp_path / "reports" / "r" / "records.jsonl")]
+    assert sum(isinstance(r, TrialRecord) and r.confirms for r in data) == 4
+    assert sum(isinstance(r, ScoreRecord) and r.role == "student" for r in data) == 4 * 2 * 3
