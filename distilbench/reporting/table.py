@@ -343,7 +343,7 @@ def trial_table(records: Iterable[TrialRecord | ScoreRecord], limit: int = 300) 
     runs = tuple(dict.fromkeys(t.run for t in trials))
     present = {key for t in trials for rung in t.rungs for key in rung.metrics}
     diagnostics = tuple(key for key in DIAGNOSTICS if key in present)
-    states = dict(Counter(t.state for t in trials))
+    states = dict(Counter(str(t.state) for t in trials))
     return TrialTable(shown, len(trials), states, len(every) - len(trials), runs, diagnostics)
 
 

@@ -23,10 +23,10 @@ from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.ties import tie_groups
+from distilbench.search.budget import Budget
 from distilbench.search.cluster import TrialResources
 from distilbench.search.jobs import Job, Outcome, finish
 from distilbench.search.rung_training import known_rungs
-from distilbench.search.budget import Budget
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
 RESOURCES = TrialResources(1, 0, 2, "")
