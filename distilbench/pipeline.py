@@ -36,8 +36,16 @@ COMPARE_GROWS = frozenset({"rows", "seeds"})
 """Settings that a run may be repeated with another value of."""
 
 
-def searched(settings: RunSettings, name: str, given: Path | None, console: Console) -> tuple[SearchSpace, Corpus]:
+def searched(
+    settings: RunSettings,
+    name: str,
+    given: Path | None,
+    console: Console,
+    corpora: dict[Needs, Corpus] | None = None,
+) -> tuple[SearchSpace, Corpus]:
     """The search space of a method (`given` or its own), and a corpus that has what it needs.
+
+    `corpora` are those that were read before, for other methods; the one that is read is added.
 
     Raises:
         InputError: either cannot be used.
@@ -45,12 +53,14 @@ def searched(settings: RunSettings, name: str, given: Path | None, console: Cons
     method, path = get_method(name), space_path(name, given)
     native = method.native_dim(settings.teacher, settings.student)
     space = load_space(path, name, method.params_type, native)
-    corpus = load_corpus(settings, method.needs(space.possible), console)
+    corpora, needs = {} if corpora is None else corpora, method.needs(space.possible)
+    if needs not in corpora:
+        corpora[needs] = load_corpus(settings, needs, console)
     try:
-        method.check_corpus(space.possible, corpus, native)
+        method.check_corpus(space.possible, corpora[needs], native)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return space, corpus
+    return space, corpora[needs]
 
 
 def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:

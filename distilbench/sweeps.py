@@ -108,12 +108,12 @@ def _members(settings: SweepSettings, console: Console) -> tuple[list[Member], P
             raise InputError(f"{option} {file}: it is of one method; expected one --method with it")
     several = every or len(names) > 1
     found: list[tuple[SearchSpace, Corpus]] = []
-    needs = Needs()
+    needs, corpora = Needs(), dict[Needs, Corpus]()
     for name in names:
         try:
             method = get_method(name)
             check_encoders(settings, trains_encoder=method.trains_encoder)
-            own = searched(settings, name, settings.space, Console(quiet=True) if several else console)
+            own = searched(settings, name, settings.space, Console(quiet=True) if several else console, corpora)
             both = needs | method.needs(own[0].possible)
             if len(set(both.pair_tasks)) > 1:
                 tasks = " and ".join(dict.fromkeys(both.pair_tasks))
@@ -129,6 +129,7 @@ def _members(settings: SweepSettings, console: Console) -> tuple[list[Member], P
         raise InputError("--method all: none of the methods can be swept on these data")
     spaces, corpus = [space for space, _ in found], found[0][1]
     if several:
+        corpora.clear()  # two of a large corpus need not be in memory
         corpus = load_corpus(settings, needs, console)
         for space in spaces:
             method = get_method(space.method)
