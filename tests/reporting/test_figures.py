@@ -134,3 +134,10 @@ def test_empty_data_can_be_drawn():
 def test_a_long_label_is_cut(make_score):
     data = figures.compute_quality_bytes(leaderboard([make_score("x" * 500)]))
     assert "x" * 61 not in figures.draw_quality_bytes(data).to_json()
+
+
+def test_trainings_that_confirm_are_no_steps_of_the_search(make_trial):
+    trials = [make_trial(0, objective=1.0), make_trial(1, objective=2.0)]
+    confirming = [make_trial(n, seed=seed, objective=9.0, confirms=True) for n in (0, 1) for seed in (1, 2)]
+    assert figures.compute_learning([*trials, *confirming]) == figures.compute_learning(trials)
+    assert figures.compute_learning(confirming).runs == ()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from distilbench.errors import InputError
 from distilbench.records import append_records
-from distilbench.reporting.runs import latest_scores, read_runs
+from distilbench.reporting.runs import latest_scores, read_runs, run_folders
 
 
 def test_every_seed_quantisation_and_configuration_of_a_run_is_read(make_seeded, tmp_path):
@@ -16,12 +18,47 @@ def test_every_seed_quantisation_and_configuration_of_a_run_is_read(make_seeded,
     assert read_runs([tmp_path]) == records
 
 
-def test_a_student_chosen_anew_replaces_its_own_seed_only(make_score, tmp_path):
+def test_a_student_chosen_anew_replaces_the_ones_before(make_score, tmp_path):
     old = [make_score("s", 70.0, seed=seed, record_id=f"old {seed}", trial=1) for seed in (0, 1)]
     # more trials: another choice, with other hyper-parameters and maybe another label
     new = make_score("s (noise)", 72.0, record_id="new", trial=5, hyperparameters={"lr": 2e-4})
-    append_records(tmp_path / "scores.jsonl", [*old, new])
-    assert [r.record_id for r in latest_scores(tmp_path)] == ["new", "old 1"]
+    # the same trial, when it was not finished yet
+    early = make_score("s", 60.0, record_id="early", trial=5, configuration="trial 5, interrupted after step 50")
+    teacher = make_score("t", 80.0, role="teacher", trial=None, record_id="t")
+    append_records(tmp_path / "scores.jsonl", [teacher, *old, early, new])
+
+    def write_chosen(*trials: int, configuration: str = "") -> None:
+        chosen = [{"trial": t, "configuration": configuration, "seeds": [0], "dev": [1.0], "mean": 1.0} for t in trials]
+        (tmp_path / "confirmed.json").write_text(json.dumps({"64": chosen}))
+
+    assert len(latest_scores(tmp_path)) == 5  # killed before the choice was written
+    write_chosen(5)
+    assert [r.record_id for r in latest_scores(tmp_path)] == ["t", "new"]
+    write_chosen(5, configuration=early.configuration)
+    assert [r.record_id for r in latest_scores(tmp_path)] == ["t", "early"]
+    write_chosen(1, 5)
+    assert [r.record_id for r in latest_scores(tmp_path)] == ["t", "old 0", "old 1", "new"]
+
+
+def test_confirmations_are_read_after_the_trials(make_score, make_trial, tmp_path):
+    append_records(tmp_path / "scores.jsonl", [make_score("s")])
+    append_records(tmp_path / "trials.jsonl", [make_trial(0)])
+    append_records(tmp_path / "confirmations.jsonl", [make_trial(0, seed=1, confirms=True)])
+    assert [(r.kind, r.seed) for r in read_runs([tmp_path])] == [("score", 0), ("trial", 0), ("trial", 1)]
+
+
+def test_a_folder_of_several_runs_stands_for_them(make_score, tmp_path):
+    for method in ("mcr2", "hpd"):
+        append_records(tmp_path / "all" / method / "scores.jsonl", [make_score("s", run=f"all/{method}")])
+    (tmp_path / "all" / "notes").mkdir()
+    (tmp_path / "other").mkdir()
+    folders = [tmp_path / "all" / "hpd", tmp_path / "all" / "mcr2"]
+    assert run_folders([tmp_path / "all"]) == folders
+    assert run_folders([tmp_path / "all", folders[0], tmp_path / "other"]) == [*folders, tmp_path / "other"]
+    assert [r.run for r in read_runs([tmp_path / "all"])] == ["all/hpd", "all/mcr2"]
+    # A run that was extended has the run before it inside, which is no part of it.
+    append_records(folders[0] / "before-1" / "scores.jsonl", [make_score("s", run="all/hpd")])
+    assert run_folders([folders[0]]) == [folders[0]]
 
 
 def test_a_baseline_of_several_runs_is_the_first_runs_with_all_its_seeds(make_score, tmp_path):

@@ -444,3 +444,75 @@ def test_diagnostics_are_those_of_the_last_rung_and_may_be_absent(make_trial):
     assert table.last_metric(new, "effective_rank") == 12.0
     assert table.last_metric(new, "variance") is None and table.last_metric(old, "variance") is None
     assert table.last_metric(make_trial(2, steps=0), "variance") is None
+
+
+def confirmed_pair(make_score, make_trial):
+    """Trials 3 and 7 of one dimension, each with two seeds; 3 was better in the search, 7 is in the mean."""
+    records = []
+    for trial, objectives in ((3, (8.0, 0.0)), (7, (7.0, 5.0))):
+        for seed, objective in enumerate(objectives):
+            for kind in ("float32", "int8"):
+                name = f"{trial}-{seed}-{kind}"
+                settings = {"lr": trial / 1000, "output_dim": 64}
+                records.append(
+                    make_score(
+                        "s",
+                        80.0 - trial,
+                        record_id=name,
+                        trial=trial,
+                        seed=seed,
+                        quantisation=kind,
+                        hyperparameters=settings,
+                    )
+                )
+            records.append(make_trial(trial, seed=seed, objective=objective, confirms=seed > 0))
+    return records
+
+
+def test_rows_that_share_a_label_are_told_apart_by_their_trial(make_score, make_trial):
+    records = confirmed_pair(make_score, make_trial)
+    rows = table.leaderboard(records).rows
+    assert sorted((row.name, row.record.quantisation) for row in rows) == [
+        (f"s, trial {trial}", kind) for trial in (3, 7) for kind in ("float32", "int8")
+    ]
+    alone = [r for r in records if r.kind == "trial" or r.trial == 3]
+    assert {row.name for row in table.leaderboard(alone).rows} == {"s"}
+    # A comparison has names of its own; another run's label is no clash.
+    named = [make_score("s", record_id=str(n), hyperparameters={"lr": n}, configuration=f"c{n}") for n in (1, 2)]
+    other = make_score("s", record_id="o", run="other", trial=1)
+    assert [row.name for row in table.leaderboard([*named, other]).rows] == ["c1", "c2", "s"]
+
+
+def test_the_choice_is_the_highest_mean_objective_on_dev(make_score, make_trial):
+    records = confirmed_pair(make_score, make_trial)
+    chosen = {row.record.trial: row.chosen for row in table.leaderboard(records).rows}
+    assert chosen == {3: False, 7: True}  # although trial 3 has the higher test average, and was first in the search
+    assert not any(row.chosen for row in table.leaderboard([r for r in records if r.kind == "score"]).rows)
+    alone = [r for r in records if r.kind == "trial" or r.trial == 7]
+    assert not any(row.chosen for row in table.leaderboard(alone).rows)  # nothing competes with it
+    wide = [
+        r.model_copy(update={"hyperparameters": {**r.hyperparameters, "output_dim": 128}})
+        if r.kind == "score" and r.trial == 3
+        else r
+        for r in records
+    ]
+    assert not any(
+        row.chosen for row in table.leaderboard(wide).rows
+    )  # one is cut from a wider student: objectives differ
+
+
+def test_a_page_says_how_often_students_were_confirmed(make_score, make_trial):
+    records = confirmed_pair(make_score, make_trial)
+    board = table.leaderboard(records)
+    assert all(row.confirmed for row in board.rows)
+    assert any("confirmed with 2 seeds" in notice for notice in table.notices(board))
+    once = table.leaderboard([r for r in records if r.seed == 0])
+    assert not any(row.confirmed for row in once.rows)
+    comparison = table.leaderboard([make_score("s", trial=None, seed=seed, record_id=str(seed)) for seed in (0, 1)])
+    assert not any("confirmed" in notice for notice in [*table.notices(once), *table.notices(comparison)])
+
+
+def test_confirmations_are_counted_apart_from_the_trials(make_score, make_trial):
+    found = table.trial_table(confirmed_pair(make_score, make_trial))
+    assert [(t.number, t.seed) for t in found.shown] == [(3, 0), (7, 0)]
+    assert (found.total, found.states, found.confirmations) == (2, {"COMPLETE": 2}, 2)
