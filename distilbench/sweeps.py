@@ -129,7 +129,8 @@ def _members(settings: SweepSettings, console: Console) -> tuple[list[Member], P
         raise InputError("--method all: none of the methods can be swept on these data")
     spaces, corpus = [space for space, _ in found], found[0][1]
     if several:
-        corpora.clear()  # two of a large corpus need not be in memory
+        found.clear()  # two of a large corpus need not be in memory
+        corpora.clear()
         corpus = load_corpus(settings, needs, console)
         for space in spaces:
             method = get_method(space.method)
