@@ -37,7 +37,7 @@ from distilbench.search.confirm import chosen_trials, confirmation_jobs, write_c
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace, check_setting, read_yaml
-from distilbench.search.study import finished_trials, open_study, sqlite_url, starts_for
+from distilbench.search.study import TAKEN, finished_trials, open_study, sqlite_url, starts_after, starts_for
 from distilbench.search.sweep import Search, discard_checkpoints, run_trials
 from distilbench.search.timing import Clock
 from distilbench.search.trial import trial_folder
@@ -232,7 +232,7 @@ def _claim(settings: SweepSettings, member: Member, console: Console) -> None:
         write_json(run / "config.json", config)
     elif settings.extend and any(run.glob("before-*")):  # killed after what was there had been set aside
         write_json(run / "config.json", config)
-    elif settings.warm_start is not None and bound is None:
+    elif settings.warm_start is not None and not (run / earlier.FILE).exists():  # also where it was killed before
         source = settings.warm_start
         source = source / member.space.method if (source / member.space.method).is_dir() else source
         found = earlier.take_over(source, config, member.space)
@@ -320,7 +320,10 @@ class _Sweep:
             [*self.member.given, *kept.settings],
             share_dimensions=len(settings.objectives) == 1,
         )
-        wanted = min(space.budget.trials, len(starts)) if space.searcher == "grid" else space.budget.trials
+        wanted = space.budget.trials
+        if space.searcher == "grid":
+            taken = self.study.get_trials(deepcopy=False)[: self.study.user_attrs.get(TAKEN, 0)]
+            wanted = min(wanted, len(starts_after(starts, taken)))
         history = earlier.as_frozen(kept.history, space, len(settings.objectives))
         return Search(self.member.name, space, settings.objectives, wanted, starts, lag, settings.seed, history)
 
