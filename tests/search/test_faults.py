@@ -94,7 +94,7 @@ def test_trials_that_hang_or_freeze(tmp_path: Path, data_folder: Path, encoder_f
     sweep = make(tmp_path, data_folder, encoder_folder, fault_store, MSE, "--hang-limit", "10")
     with running(sweep) as driver:
         wait_while(driver, sweep, lambda: len(list(sweep.run.glob("trials/*/rungs.json"))) == 2)
-        [shard] = fault_store.glob("vectors-*/shard-00000.npy")
+        [shard] = fault_store.glob("embeddings-*/shard-00000.npy")
         aside = shard.with_name("aside")
         shard.rename(aside)
         os.mkfifo(shard)

@@ -188,7 +188,7 @@ def test_an_interrupted_trial_is_taken_as_it_is(tmp_path: Path, prepared_folder:
     encoded = Encoded.load(job.folder)
     rows = evaluation_rows(corpus)
     assert encoded is not None
-    assert encoded.vectors_ND == pytest.approx(training.method.embed(rows).astype(np.float16), abs=1e-6)
+    assert encoded.vectors_ND == pytest.approx(training.method.embed(rows), abs=1e-6)
     assert RungTraining(spec, "cpu").trainer.step == 3  # it has not gone on
 
 
