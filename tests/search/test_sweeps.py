@@ -54,13 +54,25 @@ def command(*arguments: str) -> str:
 # Several methods
 
 
+@pytest.fixture
+def spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search spaces of some methods that the small teacher can serve, in the working folder; the others' are shipped."""
+    (tmp_path / "search_spaces").mkdir()
+    (tmp_path / "search_spaces" / "mcr2.yaml").write_text(SPACE.format(steps=40))
+    for method in ("pca", "random_projection"):
+        text = f"method: {method}\nbudget: {{trials: 2, steps: 1, rungs: 1, confirm: {{seeds: 1}}}}\n"
+        text += "parameters:\n  output_dim: {choices: [4, 8]}\n"
+        (tmp_path / "search_spaces" / f"{method}.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+
+
 def settings(data: Path | None, encoder: Path, store: Path, **changes: Any) -> SweepSettings:
     given: dict[str, Any] = {"methods": (), "data": data, "teacher": EncoderSpec(str(encoder)), "store": store}
     return SweepSettings(**{**given, "student": "layers:0,2", **changes})
 
 
 def test_all_leaves_out_what_the_data_cannot_serve_and_says_why(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
 ) -> None:
     from distilbench.methods import method_names
 
@@ -71,9 +83,10 @@ def test_all_leaves_out_what_the_data_cannot_serve_and_says_why(
     left_out = [line.split(" is left out: ") for line in printed.splitlines() if " is left out: " in line]
     assert {name for name, _ in left_out} | set(swept) == set(method_names())
     assert not {name for name, _ in left_out} & set(swept)
-    assert {"pca", "random_projection"} <= set(swept)
+    assert {"mcr2", "pca", "random_projection"} <= set(swept)
     reasons = dict(left_out)
     assert "dse" in reasons and "DEMO-DUP" in reasons["dse"]  # a task of the built-in corpus
+    assert "64" in reasons["whitening"]  # dimensions, more than the teacher's 32
     assert all(reason.strip() for reason in reasons.values())
     assert {member.run for member in members} == {run / name for name in swept}
     # One corpus for all: rows of one leaderboard can be compared.
@@ -81,7 +94,7 @@ def test_all_leaves_out_what_the_data_cannot_serve_and_says_why(
 
 
 def test_several_methods_that_are_asked_for_have_to_fit(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
 ) -> None:
     quiet = Console(quiet=True)
     with pytest.raises(InputError, match="DEMO-DUP"):
@@ -93,24 +106,26 @@ def test_several_methods_that_are_asked_for_have_to_fit(
             _members(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
 
 
-def test_trials_are_shared_among_the_methods(tmp_path: Path, data_folder: Path, encoder_folder: Path) -> None:
+def test_trials_are_shared_among_the_methods(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
+) -> None:
     given = settings(data_folder, encoder_folder, tmp_path, methods=("pca", "random_projection"))
     members, _ = _members(given, Console(quiet=True))
-    spaces = [member.space for member in members]
-    assert _shares(given, spaces) == [4, 4]  # as the search spaces say
-    assert _shares(given.model_copy(update={"trials": 7}), spaces) == [4, 3]
+    both = [member.space for member in members]
+    assert _shares(given, both) == [2, 2]  # as the search spaces say
+    assert _shares(given.model_copy(update={"trials": 7}), both) == [4, 3]
     with pytest.raises(InputError, match="--trials 1: expected at least one for each of 2 methods"):
-        _shares(given.model_copy(update={"trials": 1}), spaces)
+        _shares(given.model_copy(update={"trials": 1}), both)
 
 
 @pytest.mark.timeout(600)
 def test_two_methods_have_a_study_each_and_one_leaderboard(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None, spaces: None
 ) -> None:
     sweep = Command("sweep", tmp_path, data_folder, encoder_folder, store, "--method", "random_projection,pca")
-    out = sweep.done("--trials", "7")
+    out = sweep.done("--trials", "3")
     assert "random_projection (1 of 2)" in out and "pca (2 of 2)" in out
-    for method, trials in (("random_projection", 4), ("pca", 3)):
+    for method, trials in (("random_projection", 2), ("pca", 1)):
         storage = sqlite_url(sweep.run / method / "study.db")
         study = optuna.load_study(study_name=method, storage=storage)
         assert len(study.trials) == trials and optuna.get_all_study_names(storage) == [method]
@@ -122,8 +137,9 @@ def test_two_methods_have_a_study_each_and_one_leaderboard(
     assert len({row["corpus_fingerprint"] for row in rows}) == 1
     counts = Counter((row["role"], row["method"]) for row in rows)
     assert counts["teacher", "teacher"] == 1
-    assert counts["student", "random_projection"] == 4 and counts["student", "pca"] == 3
-    assert counts["baseline", "pca"] == counts["baseline", "random_projection"] == 4
+    assert counts["student", "random_projection"] == 2 and counts["student", "pca"] == 1
+    assert counts["baseline", "pca"] == counts["baseline", "random_projection"] == 2
+    assert "r/pca: no trial of output dimension 8 was completed." in sweep.page()
     # The folder of the whole stands for the runs in it.
     command("report", str(sweep.run), "--out", str(tmp_path / "again"))
     page = (tmp_path / "again" / "index.html").read_text()
@@ -133,7 +149,7 @@ def test_two_methods_have_a_study_each_and_one_leaderboard(
     assert str(sweep.run) in found["model"]
     before = [*sweep.run.rglob("*.jsonl")]
     content = [path.read_bytes() for path in before]
-    sweep.done("--trials", "7")
+    sweep.done("--trials", "3")
     assert [path.read_bytes() for path in before] == content
 
 
