@@ -332,6 +332,11 @@ class RungScheduler(FIFOScheduler):  # type: ignore[misc]
         go_on = self.searcher.report(trial.trial_id, result)
         return str(TrialScheduler.CONTINUE if go_on else TrialScheduler.STOP)
 
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
+        """Forget Tune's own statistics of the trial: it keeps every trial to the end, and these are most of its size."""
+        trial.run_metadata.metric_analysis.clear()
+        trial.run_metadata.metric_n_steps.clear()
+
 
 def _value(kept: dict[str, Any]) -> float:
     return _number(kept["objective"])
