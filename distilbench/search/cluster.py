@@ -32,8 +32,8 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
         return
     local = {} if address else {"num_cpus": cpus, "include_dashboard": dashboard}
     context = ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
-    for name in ("ray.data", "ray.tune"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a page of traceback for every worker that is continued
     if context.dashboard_url:
         print(f"Ray dashboard: http://{context.dashboard_url} (it asks for what `ray get-auth-token` prints)")  # noqa: T201
     try:

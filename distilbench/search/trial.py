@@ -87,7 +87,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         except StorageGone as error:
             self.halt = str(error)
         if training is None or self.halt:
-            return {"halt": self.halt, "failed": "", "rungs": [], "done": True}
+            return {"halt": self.halt, "failed": "", "rungs": [], "rung": before, "done": True}  # Tune wants its metric
         loaded, new = training.loaded, training.rungs[before:]
         shown = {**new[-1].metrics, "objective": new[-1].objective} if new else {}
         return {
