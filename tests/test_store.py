@@ -459,8 +459,8 @@ def test_another_configuration_is_refused_with_every_difference(tmp_path: Path) 
     message = str(error.value)
     assert str(folder) in message and "--name" in message
     assert "method: 'mcr2' there, 'hpd' now" in message
-    assert "seed: 0 there, None now" in message  # a key that is gone
-    assert "student: None there, 'half' now" in message  # a key that is new
+    assert "seed: 0 there, nothing now" in message  # a key that is gone
+    assert "student: nothing there, 'half' now" in message  # a key that is new
     assert "trials" not in message and "parameters" not in message
     assert (folder / "config.json").read_bytes() == before
 
