@@ -104,9 +104,14 @@ def save_prepared(
     )
 
 
-@functools.lru_cache(maxsize=1)
 def load_prepared(folder: Path) -> Prepared:
     """Read what `save_prepared` wrote; kept by the process, since a reused worker runs many trials on it."""
+    return _load_prepared(folder, (folder / "prepared.json").stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=1)
+def _load_prepared(folder: Path, written: int) -> Prepared:
+    """What was written at that time (ns): a later command of the same process may have prepared something else."""
     kept = json.loads((folder / "prepared.json").read_text())
     dev = []
     for i, name in enumerate(kept["dev"]):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from distilbench.encoder import EncoderSpec
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import LOGITS, load_prepared, save_prepared, selection_sets
 from distilbench.prepare.tokens import tokens_artifact
-from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name
+from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name, write_json
 
 NAMES = [("STS12", "test"), ("STSB", "test"), ("STSB", "dev"), ("SICK", "dev")]
 
@@ -31,13 +32,6 @@ def corpus(*names: tuple[str, str]) -> Corpus:
     builder.add_pair_task(PairTask("NLI", "three-class", ("no", "maybe", "yes"), 0, 1, splits))
     copies = Copies(np.array([3, 1]), np.array([0, 0]), np.array([0, 0], dtype=np.int8), ("swap",))
     return replace(builder.build(), copies=copies)
-
-
-@pytest.fixture(autouse=True)
-def nothing_kept() -> Iterator[None]:
-    load_prepared.cache_clear()
-    yield
-    load_prepared.cache_clear()
 
 
 def prepare(
@@ -127,3 +121,12 @@ def test_paths_hold_in_another_working_folder(
 )
 def test_dev_sets_select(names: list[tuple[str, str]], chosen: list[str]) -> None:
     assert [s.name for s in selection_sets(corpus(*names))] == chosen
+
+
+def test_what_is_prepared_anew_is_read_anew(tmp_path: Path, prepared_folder: Path) -> None:
+    folder = Path(shutil.copytree(prepared_folder, tmp_path / "prepared"))
+    first = load_prepared(folder)
+    assert load_prepared(folder) is first
+    kept = json.loads((folder / "prepared.json").read_text())
+    write_json(folder / "prepared.json", {**kept, "tokens": None})
+    assert first.tokens is not None and load_prepared(folder).tokens is None

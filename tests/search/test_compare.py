@@ -41,12 +41,6 @@ def make_compare(
     return Command("compare", folder, data, encoder, store, str(path), *arguments)
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One artifact store: the same teacher on the same corpus."""
-    return tmp_path_factory.mktemp("store")
-
-
 def students(compare: Command) -> list[ScoreRecord]:
     return [r for r in compare.scores() if r.role == "student"]
 
@@ -77,7 +71,7 @@ def assert_whole(compare: Command) -> None:
 
 @pytest.mark.timeout(1200)
 def test_a_comparison_fails_in_part_repeats_and_grows(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
@@ -86,7 +80,7 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
 
     fixed = ("--student", "layers:0,2", "--steps", "12")
     compare = make_compare(tmp_path, data_folder, encoder_folder, store, ROWS, *fixed)
-    out = compare.finish("--row", "head", "--row", "diverges", "--seeds", "1")
+    out = compare.done("--row", "head", "--row", "diverges", "--seeds", "1")
     reason = "loss -inf, gradient norm nan at step 0"
     assert f"failed: diverges, seed 0: {reason}" in out
     assert out.rstrip().endswith(str(tmp_path / "reports" / "r" / "index.html"))
@@ -99,14 +93,15 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
         for row in (("teacher", "teacher", 32), ("baseline", "pca", 8), ("baseline", "random_projection", 8))
         for kind in KINDS
     )
-    first_scores, first_trials = compare.files()
+    first = compare.files()
 
     # More rows and seeds: what is there stays, byte for byte, and is not trained again.
-    out = compare.finish("--seeds", "2")
+    out = compare.done("--seeds", "2")
     assert "trained head, seed 1" in out and "trained head, seed 0" not in out
     assert f"failed: diverges, seed 0: {reason}" in out and f"failed: diverges, seed 1: {reason}" in out
-    scores, trials = compare.files()
-    assert scores.startswith(first_scores) and trials.startswith(first_trials)
+    files = compare.files()
+    assert files.keys() == first.keys() == {"scores.jsonl", "trials.jsonl"}
+    assert all(files[name].startswith(content) for name, content in first.items())
     assert_whole(compare)
     widths = {"head": [8], "two phases": [8], "nested": [8, 4], "no training": [32]}
     assert rows_of(compare) == wanted(widths, 2)
@@ -142,9 +137,9 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
 
     # The same again trains nothing and changes nothing.
     saved = {p: p.stat().st_mtime_ns for p in (compare.run / "students").rglob("*")}
-    out = compare.finish("--seeds", "2")
+    out = compare.done("--seeds", "2")
     assert "trained " not in out and out.count("failed: ") == 4
-    assert compare.files() == (scores, trials)
+    assert compare.files() == files
     assert {p: p.stat().st_mtime_ns for p in (compare.run / "students").rglob("*")} == saved
     page = (tmp_path / "reports" / "r" / "index.html").read_text()
     assert "two phases" in page and "nested" in page
@@ -172,7 +167,7 @@ def assert_slow_ones_whole(compare: Command) -> None:
 
 @pytest.mark.timeout(1200)
 def test_a_killed_driver_loses_and_repeats_nothing(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
 ) -> None:
     compare = make_compare(tmp_path, data_folder, encoder_folder, store, SLOW, "--seeds", "2")
     driver = compare.start()
@@ -186,14 +181,14 @@ def test_a_killed_driver_loses_and_repeats_nothing(
         driver.kill()
     before = compare.trials()
     assert 1 <= len(before) < 4
-    compare.finish()
+    compare.done()
     assert_slow_ones_whole(compare)
     assert compare.trials()[: len(before)] == before
 
 
 @pytest.mark.timeout(1200)
 def test_a_killed_worker_is_retried_from_its_checkpoint(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
 ) -> None:
     compare = make_compare(tmp_path, data_folder, encoder_folder, store, SLOW, "--seeds", "2")
     driver = compare.start()
