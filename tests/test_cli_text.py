@@ -30,7 +30,8 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def reached(*_: object) -> None:
         raise Reached
 
-    monkeypatch.setattr("distilbench.pipeline.ray_cluster", reached)
+    for module in ("pipeline", "sweeps"):
+        monkeypatch.setattr(f"distilbench.{module}.ray_cluster", reached)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "space.yaml").write_text(yaml.safe_dump(SPACE))
     (tmp_path / "rows.yaml").write_text(yaml.safe_dump(ROWS))
@@ -137,4 +138,4 @@ def test_augmentation_that_nothing_trains_on_is_said_to_be_left_aside(common: li
 def test_vectors_of_another_backend_are_another_run(common: list[str]) -> None:
     assert isinstance(invoke("sweep", *common).exception, Reached)
     result = invoke("sweep", *common, "--backend", "onnx")
-    assert result.exit_code == 2 and "backend: None there, 'onnx' now" in result.stderr
+    assert result.exit_code == 2 and "backend: nothing there, 'onnx' now" in result.stderr
