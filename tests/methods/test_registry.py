@@ -15,8 +15,8 @@ from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.methods.method import Method, Params
 from distilbench.prepare.prepared import Prepared
-from distilbench.search.space import load_space
 from distilbench.search.rung_training import build_method
+from distilbench.search.space import load_space
 from distilbench.training.loop import Trainer
 
 ROOT = Path(__file__).parents[2]
