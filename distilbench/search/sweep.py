@@ -121,6 +121,7 @@ def run_trials(
     from ray import tune
 
     from distilbench.search.searcher import RungScheduler, StudySearcher
+    from distilbench.search.silence import Silence, silence_limit
     from distilbench.search.trial import trainable_for
 
     write_missing_records(run, study, search)
@@ -139,6 +140,7 @@ def run_trials(
         return
     wait_for_idle(resources)
     storage = run / "tune"
+    watch = [Silence(run, silence_limit(resources.hang_s))] if resources.hang_s else []
     tuner = tune.Tuner(
         trainable_for(search.space.method),
         param_space={
@@ -164,7 +166,7 @@ def run_trials(
             storage_path=str(storage.resolve()),
             failure_config=tune.FailureConfig(max_failures=WORKER_RETRIES),
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            callbacks=list(callbacks),
+            callbacks=[*callbacks, *watch],
             verbose=0,
         ),
     )

@@ -1,0 +1,73 @@
+"""Ends the worker of a trial that is not heard of any more.
+
+A worker's own watchdog covers its training; between two slices, when it waits for the driver, nothing on its machine tells a
+process that stands still from one that has nothing to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ray.tune import Callback
+
+from distilbench.search.patience import LIMIT_S
+from distilbench.search.trial import hang_log
+from distilbench.search.watchdog import MARK
+
+LOOK_S = 1.0
+"""A longer time between two looks was the driver's own: it waited for storage, or its machine was suspended."""
+
+
+def silence_limit(hang_s: float) -> float:
+    """Seconds after which a trial that is at work must have been heard of: it may wait for storage once, and hang twice."""
+    return LIMIT_S + 3 * hang_s
+
+
+class Silence(Callback):  # type: ignore[misc]
+    """Kills the worker of a trial without a report for `limit_s` seconds; Tune continues the trial on another one."""
+
+    def __init__(self, run: Path, limit_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.run, self.limit_s, self.clock = run, limit_s, clock
+        self._heard: dict[str, float] = {}
+        self._running: dict[str, Any] = {}
+        self._now, self._looked = 0.0, clock()
+
+    def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
+        """Look for silent trials."""
+        now = self.clock()
+        self._now, self._looked = self._now + min(LOOK_S, now - self._looked), now
+        for name in [name for name, heard in self._heard.items() if self._now - heard > self.limit_s]:
+            self._end(self._running[name])
+
+    def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """Its worker was given something to do."""
+        self._running[trial.trial_id], self._heard[trial.trial_id] = trial, self._now
+
+    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
+        """It is alive."""
+        if trial.trial_id in self._heard:
+            self._heard[trial.trial_id] = self._now
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """Nothing more is expected of it."""
+        self._heard.pop(trial.trial_id, None)
+        self._running.pop(trial.trial_id, None)
+
+    on_trial_error = on_trial_complete
+    on_trial_recover = on_trial_complete
+
+    def _end(self, trial: Any) -> None:
+        import ray
+
+        self.on_trial_complete(0, [], trial)
+        with contextlib.suppress(OSError):  # the trial goes on either way
+            log = hang_log(self.run, int(trial.config["number"]))
+            log.parent.mkdir(exist_ok=True)
+            with log.open("a") as file:
+                file.write(f"{MARK}the driver heard nothing for {self.limit_s:g} s)!\n")
+        if trial.temporary_state.ray_actor is not None:
+            ray.kill(trial.temporary_state.ray_actor)
