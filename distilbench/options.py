@@ -147,10 +147,12 @@ OPTIONS: dict[str, Shared] = {
     ),
     "store": (Annotated[Path | None, typer.Option(help="Artifact store; default: the user's cache folder.")], None),
     "address": (
-        Annotated[str | None, typer.Option(help="A running Ray cluster; default: Ray on this machine.")],
+        Annotated[
+            str | None, typer.Option(help="A running Ray cluster; default: the one that runs here, or a new one.")
+        ],
         None,
     ),
-    "cpus": (Annotated[int | None, typer.Option(min=1, help="CPUs of Ray on this machine; default: all.")], None),
+    "cpus": (Annotated[int | None, typer.Option(min=1, help="CPUs of a new Ray on this machine; default: all.")], None),
     "dashboard": (Annotated[bool, typer.Option(help="Start Ray's dashboard.")], True),
 }
 """Of every command that prepares data."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,14 @@ IDLE_TIMEOUT_S = 60
 
 @contextmanager
 def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Iterator[None]:
-    """Connect to `address`, or start Ray here with `cpus` CPUs (None: all); left running only where it was before."""
+    """Connect to `address`, or start Ray here with `cpus` CPUs; left running only where it was before.
+
+    With neither, the cluster that `RAY_ADDRESS` names or that runs on this machine (on a cluster's head, in a Ray job) is
+    used, and where there is none, Ray is started here with all CPUs.
+
+    Raises:
+        InputError: no cluster answers at `address`.
+    """
     # Tune's own files per trial cost more than a small trial, and ours hold the same.
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -30,8 +38,16 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     if ray.is_initialized():
         yield
         return
+    where = address or (None if cpus is None else "local")
     local = {} if address else {"num_cpus": cpus, "include_dashboard": dashboard}
-    context = ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
+    named = f"--address {address}" if address else f"RAY_ADDRESS={os.environ.get('RAY_ADDRESS')}"
+    try:
+        _knock(address or "")
+        context = ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR, **local)
+    except (OSError, ValueError) as error:  # also a ConnectionError of Ray's
+        if where == "local" or (where is None and "RAY_ADDRESS" not in os.environ):
+            raise
+        raise InputError(f"{named}: no Ray cluster answers there ({str(error).splitlines()[0]:.200})") from None
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a page of traceback for every worker that is continued
     if context.dashboard_url:
@@ -40,6 +56,13 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
         yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise OSError where nothing listens at HOST:PORT: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and "/" not in host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ from distilbench.search.study import (
 from distilbench.search.suggestions import Suggestions
 from distilbench.store import write_json
 
+RETRIES, EXCUSED = 3, 60
+"""Workers that a trial may lose at work, and before they begin: Ray gives work to a dead node for up to a minute."""
 FLOAT32 = 4
 PLANNED = "planned"
 """User attribute of a study: the number of trials that its suggestions are made for."""
@@ -74,6 +76,10 @@ class _Live:
     """Whether its training is over; what is left is a verdict on its rungs."""
     left: bool = False
     """Whether it was left RUNNING, for another time."""
+    begun: bool = False
+    """Whether its worker is at work."""
+    lost: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+    """Workers that died, at work and before they began."""
 
 
 class StudySearcher(Searcher):  # type: ignore[misc]
@@ -160,9 +166,11 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """The next trial's number and hyper-parameters; None while enough are running, or one has to end before it."""
-        if self.over or not self.remaining:
+        if self.over or not (
+            self.remaining or self.live
+        ):  # one that is live may lose its worker, and be handed out again
             return Searcher.FINISHED
-        if len(self.live) >= self.concurrency:
+        if not self.remaining or len(self.live) >= self.concurrency:
             return None
         if self.interrupted:
             own = self.interrupted.pop(0)
@@ -183,6 +191,10 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.live[trial_id] = own
         self.events.started(own.number, params)
         return {"number": own.number, "params": params}
+
+    def begun(self, trial_id: str) -> None:
+        """The trial's worker is at work."""
+        self.live[trial_id].begun = True
 
     def _stored(self, action: Callable[[], Any]) -> Any:
         """What `action` gives; None where storage is gone, after which the search ends."""
@@ -298,6 +310,11 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if own is None or own.left:
             return
         if error or result is None or "rungs" not in result:
+            own.lost[own.begun] += 1
+            if own.lost[True] <= RETRIES and own.lost[False] <= EXCUSED:
+                own.begun = False
+                self.interrupted = sorted([*self.interrupted, own], key=lambda o: o.number)
+                return
             self.died.append(own.number)
             own.failed = "its worker died more often than is retried; see the run's tune folder"
             self.verdicts.fail(own.number)

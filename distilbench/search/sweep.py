@@ -28,8 +28,6 @@ from distilbench.search.trial import trial_folder
 from distilbench.search.watchers import Watcher
 from distilbench.store import DiskFull, remove_folder
 
-WORKER_RETRIES = 3
-"""Times that a trial is continued after its worker died."""
 SETTINGS = {
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",  # Tune's snapshots of all trials: the study is the truth
     "TUNE_RESULT_BUFFER_LENGTH": "1",  # a buffered report would be judged late
@@ -121,7 +119,7 @@ def run_trials(
     from ray import tune
 
     from distilbench.search.searcher import RungScheduler, StudySearcher
-    from distilbench.search.silence import Silence, silence_limit
+    from distilbench.search.supervisor import Supervisor, silence_limit
     from distilbench.search.trial import trainable_for
 
     write_missing_records(run, study, search)
@@ -140,7 +138,6 @@ def run_trials(
         return
     wait_for_idle(resources)
     storage = run / "tune"
-    watch = [Silence(run, silence_limit(resources.hang_s))] if resources.hang_s else []
     tuner = tune.Tuner(
         trainable_for(search.space.method),
         param_space={
@@ -158,22 +155,22 @@ def run_trials(
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             scheduler=RungScheduler(searcher),
-            num_samples=searcher.remaining,
+            num_samples=-1,  # until the searcher says that there is no more
             reuse_actors=True,
         ),
         run_config=tune.RunConfig(
             name=time.strftime("%Y%m%d-%H%M%S"),
             storage_path=str(storage.resolve()),
-            failure_config=tune.FailureConfig(max_failures=WORKER_RETRIES),
+            failure_config=tune.FailureConfig(max_failures=0),  # the searcher hands such a trial out again
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            callbacks=[*callbacks, *watch],
+            callbacks=[*callbacks, Supervisor(run, silence_limit(resources.hang_s), searcher.begun)],
             verbose=0,
         ),
     )
     tuner.fit()
     if searcher.halted:
         raise InputError(f"{run}: the search stopped, {searcher.halted}")
-    if not any(searcher.died):
+    if not searcher.died:
         remove_folder(storage)  # what is in it says nothing that the study does not
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from sqlalchemy import event
 from distilbench.methods.mcr2 import Params
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
-from distilbench.search.searcher import RungScheduler, StudySearcher
+from distilbench.search.searcher import RETRIES, RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.study import PARAMS, open_study, sqlite_url, starts_for
 from distilbench.search.suggestions import Suggestions
@@ -154,11 +155,15 @@ class Simulation:
         failing = failed if done else ""
         return {"rungs": rungs, "halt": "", "failed": failing, "collapsed": bool(failing) and collapsed, "done": done}
 
-    def sit(self, workers: int, speeds: int | None = None, **more: Any) -> StudySearcher:
-        """Run until nothing is left, or the searcher ends it; `speeds` seeds who goes first at each moment."""
+    def sit(self, workers: int, speeds: int | None = None, deaths: float = 0.0, **more: Any) -> StudySearcher:
+        """Run until nothing is left, or the searcher ends it; `speeds` seeds who goes first at each moment.
+
+        `deaths` is the probability that a worker dies before its report: at work, at most as often as a trial may lose one.
+        """
         searcher = self.searcher(workers, **more)
         scheduler, rng = RungScheduler(searcher), random.Random(speeds)
         pace = [rng.choice([1, 1, 3, 10]) for _ in range(workers)]
+        lost: Counter[int] = Counter()
         seats: dict[int, tuple[str, dict[str, Any]] | None] = dict.fromkeys(range(workers))
         for turn in range(100_000):
             free = [seat for seat, held in seats.items() if held is None]
@@ -174,6 +179,14 @@ class Simulation:
             seat = rng.choices(busy, [pace[s] for s in busy])[0]
             trial_id, suggested = seats[seat]  # type: ignore[misc]
             number = suggested["number"]
+            if deaths and rng.random() < deaths and lost[number] < RETRIES:
+                if rng.random() < 0.5:
+                    searcher.begun(trial_id)
+                lost[number] += searcher.live[trial_id].begun
+                searcher.on_trial_complete(trial_id, None, error=True)
+                seats[seat] = None
+                continue
+            searcher.begun(trial_id)
             self.trained[number] = self.trained.get(number, 0) + rng.choice([0, 1])
             result = self.result(number, suggested["params"])
             if result["done"]:

@@ -16,6 +16,7 @@ import pytest
 from optuna.trial import TrialState
 from run_command import Command, wait_for, workers
 
+from distilbench.search.trial import hang_log
 from distilbench.search.watchdog import MARK
 
 MCR2 = """
@@ -84,8 +85,20 @@ def assert_whole(sweep: Command, trials: int) -> None:
 
 
 def marks(sweep: Command, trial: int) -> int:
-    log = sweep.run / "logs" / f"{trial:05d}-hang.txt"
+    log = hang_log(sweep.run, trial)
     return log.read_text().count(MARK) if log.exists() else 0
+
+
+def suspended_at_work(driver: subprocess.Popen[str], log: Path) -> bool:
+    """Stop the trial's worker within a slice: while its watchdog has its log open. Between two, it goes on."""
+    suspended = workers(driver.pid, "ray::MSE")
+    for process in suspended:
+        process.suspend()
+    if suspended and log.exists():
+        return True
+    for process in suspended:
+        process.resume()
+    return False
 
 
 @pytest.mark.timeout(600)
@@ -108,18 +121,15 @@ def test_trials_that_hang_or_freeze(tmp_path: Path, data_folder: Path, encoder_f
         finally:
             aside.replace(shard)
         wait_while(driver, sweep, lambda: at_rung(1))
-        suspended = workers(driver.pid, "ray::MSE")
-        assert suspended
-        for process in suspended:
-            process.suspend()
+        wait_while(driver, sweep, lambda: suspended_at_work(driver, hang_log(sweep.run, 1)))
     assert_whole(sweep, 3)
     hung, frozen, other = sorted(sweep.trials(), key=lambda r: r.number)
     reason = "no progress for 10 s, 2 times; where it was stuck is in 00000-hang.txt"
     assert (hung.state, hung.reason) == ("FAIL", reason) and [r.rung for r in hung.rungs] == [1]
-    assert "in take" in (sweep.run / "logs" / "00000-hang.txt").read_text()
+    assert "in take" in hang_log(sweep.run, 0).read_text()
     assert (frozen.state, other.state) == ("COMPLETE", "COMPLETE")
     assert (marks(sweep, 1), marks(sweep, 2)) == (1, 0)  # it was ended, and continued
-    assert "stood still" in (sweep.run / "logs" / "00001-hang.txt").read_text()
+    assert "stood still" in hang_log(sweep.run, 1).read_text()
 
 
 @pytest.mark.timeout(600)

@@ -20,7 +20,7 @@ pytest.importorskip("optuna_dashboard", reason="optuna-dashboard is not installe
 
 @pytest.mark.timeout(120)
 def test_it_shows_a_sweeps_study(tmp_path: Path) -> None:
-    study = open_study(sqlite_url(tmp_path / "study.db"), "my-run", seed=0)
+    study = open_study(sqlite_url(tmp_path / "study.db"), "my-run")
     study.enqueue_trial({"lr": 0.25})
     trial = study.ask()
     trial.suggest_float("lr", 0.1, 1.0)

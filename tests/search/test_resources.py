@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+import ray
 import torch
 
 from distilbench.errors import InputError
@@ -197,3 +199,55 @@ def test_a_reused_worker_does_not_grow(tmp_path: Path, prepared_folder: Path, me
     growth = max(sizes[40:]) - max(sizes[10:20])
     assert growth < 8e6, [round(size / 1e6) for size in sizes]
     assert len(process.children()) <= 1 + len([c for c in process.children() if "ray" in " ".join(c.cmdline())])
+
+
+@pytest.mark.parametrize(
+    ("address", "cpus", "environment", "wanted"),
+    [
+        (None, 2, {}, {"address": "local", "num_cpus": 2, "include_dashboard": False}),
+        (None, None, {}, {"address": None, "num_cpus": None, "include_dashboard": False}),
+        ("auto", 2, {}, {"address": "auto"}),
+        (None, 2, {"RAY_ADDRESS": "here:1"}, {"address": "local", "num_cpus": 2, "include_dashboard": False}),
+    ],
+)
+def test_which_ray_is_used(
+    address: str | None,
+    cpus: int | None,
+    environment: dict[str, str],
+    wanted: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def init(**given: Any) -> None:
+        asked.update({name: given[name] for name in given.keys() - {"log_to_driver", "logging_level"}})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(os, "environ", {**os.environ, **environment})
+    with pytest.raises(KeyboardInterrupt), module.ray_cluster(address, cpus, dashboard=False):
+        pass
+    assert asked == wanted
+
+
+@pytest.mark.parametrize(
+    ("address", "environment", "message"),
+    [
+        ("127.0.0.1:1", "", r"^--address 127.0.0.1:1: no Ray cluster answers there \(.*refused\)$"),
+        ("nonsense", "", r"^--address nonsense: no Ray cluster answers there \(Invalid address format: nonsense\)$"),
+        (
+            None,
+            "nonsense",
+            r"^RAY_ADDRESS=nonsense: no Ray cluster answers there \(Invalid address format: nonsense\)$",
+        ),
+    ],
+)
+def test_a_cluster_that_does_not_answer_is_bad_input(
+    address: str | None, environment: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    if environment:
+        monkeypatch.setenv("RAY_ADDRESS", environment)
+    with pytest.raises(InputError, match=message), module.ray_cluster(address, None, dashboard=False):
+        pass

@@ -18,7 +18,7 @@ from sqlalchemy import event
 
 from distilbench.search import searcher as module
 from distilbench.search.patience import StorageGone
-from distilbench.search.searcher import RungScheduler, StudySearcher
+from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySearcher
 from distilbench.search.study import PARAMS, trial_rungs
 
 STATES = {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
@@ -239,6 +239,55 @@ def test_storage_that_is_gone_is_waited_for_once(tmp_path: Path, monkeypatch: py
     assert all(t.state.is_finished() for t in ours.study.trials) and len(ours.study.trials) == 8
 
 
+# Workers that die
+
+
+def lose(searcher: StudySearcher, name: str, times: int) -> str:
+    """A trial's workers die at work; the name of the last one that was given it."""
+    for _ in range(times):
+        searcher.begun(name)
+        searcher.on_trial_complete(name, None, error=True)
+        name, given = f"{name}'", searcher.suggest(f"{name}'")
+        assert given is None or isinstance(given, dict)
+    return name
+
+
+def test_a_trial_whose_worker_died_is_handed_out_again(tmp_path: Path) -> None:
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=2, lag=8)
+    searcher = ours.searcher(workers=2)
+    first, second = searcher.suggest("a"), searcher.suggest("b")
+    assert searcher.suggest("c") is None
+    searcher.begun("a")
+    searcher.report("a", result([0.5]))
+    searcher.on_trial_complete("a", None, error=True)
+    assert searcher.suggest("c") == first != second
+    assert [t.state for t in ours.study.trials] == [TrialState.RUNNING] * 2 and searcher.suggest("d") is None
+    last = lose(searcher, "c", RETRIES - 1)
+    assert searcher.died == []
+    lose(searcher, last, 1)
+    assert searcher.died == [0] and ours.study.trials[0].state == TrialState.FAIL
+    assert list(trial_rungs(ours.study.trials[0])) == [1]
+
+
+def test_a_worker_that_never_began_is_not_counted(tmp_path: Path) -> None:
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=1, lag=8)
+    searcher, died = ours.searcher(), 0
+    while isinstance(searcher.suggest("a"), dict):
+        searcher.on_trial_complete("a", None, error=True)
+        died += 1
+    assert died == EXCUSED + 1 and searcher.died == [0]  # not for ever
+
+
+@pytest.mark.parametrize("lag", [8, 4])
+def test_deaths_change_no_trial(tmp_path: Path, lag: int) -> None:
+    calm = Simulation(in_memory(), space_of(tmp_path), wanted=16, lag=lag)
+    calm.sit(workers=1)
+    for seed in range(5):
+        ours = Simulation(in_memory(), space_of(tmp_path), wanted=16, lag=lag)
+        ours.sit(workers=3, speeds=seed, deaths=0.2)
+        assert content(ours.study) == content(calm.study)
+
+
 # What the study is told
 
 
@@ -276,7 +325,7 @@ def test_states_are_told_truly(tmp_path: Path) -> None:
     searcher.on_trial_complete("e", result([0.1, 99.0]))
     searcher.on_trial_complete("c", result([0.7, 0.8, 0.9], done=True))
     searcher.on_trial_complete("a", result([0.5], done=True, failed="loss nan at step 7", collapsed=False))
-    searcher.on_trial_complete("b", None, error=True)
+    lose(searcher, "b", RETRIES + 1)
     searcher.on_trial_complete("d", result([0.5, None, None], done=True))  # no such trial is stopped at its last rung
     names = {t.number: t.state.name for t in events.ended}
     assert names == {0: "FAIL", 1: "FAIL", 2: "COMPLETE", 3: "PRUNED", 4: "PRUNED"}

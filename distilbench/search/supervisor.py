@@ -1,4 +1,4 @@
-"""Ends the worker of a trial that is not heard of any more.
+"""Workers as the driver sees them: one that is not heard of any more is ended, and those that never began are known.
 
 A worker's own watchdog covers its training; between two slices, when it waits for the driver, nothing on its machine tells a
 process that stands still from one that has nothing to do.
@@ -7,6 +7,7 @@ process that stands still from one that has nothing to do.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,17 +22,32 @@ from distilbench.search.watchdog import MARK
 LOOK_S = 1.0
 """A longer time between two looks was the driver's own: it waited for storage, or its machine was suspended."""
 
+PAUSE_S = 1.0
+"""After a worker that died before it began: Ray gives work to a dead node until it notices, within a minute."""
+
 
 def silence_limit(hang_s: float) -> float:
-    """Seconds after which a trial that is at work must have been heard of: it may wait for storage once, and hang twice."""
-    return LIMIT_S + 3 * hang_s
+    """Seconds after which a trial that is at work must have been heard of: it may wait for storage once, and hang twice.
+
+    Of `hang_s` 0 (no limit) it is 0 too.
+    """
+    return LIMIT_S + 3 * hang_s if hang_s else 0.0
 
 
-class Silence(Callback):  # type: ignore[misc]
-    """Kills the worker of a trial without a report for `limit_s` seconds; Tune continues the trial on another one."""
+class Supervisor(Callback):  # type: ignore[misc]
+    """Kills the worker of a trial without a report for `limit_s` seconds (0: no limit); the searcher continues the trial.
 
-    def __init__(self, run: Path, limit_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.run, self.limit_s, self.clock = run, limit_s, clock
+    `begun(trial_id)` is told of every worker that has begun: a trial is not at fault when it dies before.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        limit_s: float,
+        begun: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.run, self.limit_s, self.begun, self.clock = run, limit_s or math.inf, begun, clock
         self._heard: dict[str, float] = {}
         self._running: dict[str, Any] = {}
         self._now, self._looked = 0.0, clock()
@@ -46,6 +62,7 @@ class Silence(Callback):  # type: ignore[misc]
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Its worker was given something to do."""
         self._running[trial.trial_id], self._heard[trial.trial_id] = trial, self._now
+        self.begun(trial.trial_id)
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
         """It is alive."""
@@ -57,8 +74,11 @@ class Silence(Callback):  # type: ignore[misc]
         self._heard.pop(trial.trial_id, None)
         self._running.pop(trial.trial_id, None)
 
-    on_trial_error = on_trial_complete
-    on_trial_recover = on_trial_complete
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """Its worker died."""
+        if trial.trial_id not in self._heard:
+            time.sleep(PAUSE_S)
+        self.on_trial_complete(iteration, trials, trial)
 
     def _end(self, trial: Any) -> None:
         import ray

@@ -14,7 +14,7 @@ import pytest
 from ray import tune
 
 from distilbench.search.patience import LIMIT_S
-from distilbench.search.silence import Silence, silence_limit
+from distilbench.search.supervisor import Supervisor, silence_limit
 from distilbench.search.trial import hang_log
 from distilbench.search.watchdog import MARK
 
@@ -53,7 +53,7 @@ def test_a_frozen_worker_is_replaced(tmp_path: Path, cluster: None) -> None:
             name="t",
             storage_path=str(tmp_path / "tune"),
             failure_config=tune.FailureConfig(max_failures=1),
-            callbacks=[Silence(tmp_path, 5.0)],
+            callbacks=[Supervisor(tmp_path, 5.0, lambda trial_id: None)],
             verbose=0,
         ),
     )
@@ -69,24 +69,29 @@ class Watched:
 
     def __init__(self, run: Path) -> None:
         self.time = 0.0
-        self.silence = Silence(run, 10.0, clock=lambda: self.time)
+        self.begun: list[str] = []
+        self.supervisor = Supervisor(run, 10.0, self.begun.append, clock=lambda: self.time)
         self.log = hang_log(run, 7)
         self.trial = SimpleNamespace(
-            trial_id="a", config={"number": 7}, temporary_state=SimpleNamespace(ray_actor=None)
+            trial_id="a",
+            config={"number": 7},
+            temporary_state=SimpleNamespace(ray_actor=None),
+            max_failures=2,
+            num_failures=0,
         )
-        self.silence.on_trial_start(0, [], self.trial)
+        self.supervisor.on_trial_start(0, [], self.trial)
 
     def wait(self, seconds: float, look_every: float = 0.5) -> None:
         end = self.time + seconds
         while self.time < end:
             self.time += look_every
-            self.silence.on_step_begin(0, [])
+            self.supervisor.on_step_begin(0, [])
 
 
 def test_it_counts_the_time_since_the_last_report(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     watched.wait(9)
-    watched.silence.on_trial_result(0, [], watched.trial, {})
+    watched.supervisor.on_trial_result(0, [], watched.trial, {})
     watched.wait(9)
     assert not watched.log.exists()
     watched.wait(2)
@@ -101,13 +106,17 @@ def test_the_drivers_own_waiting_does_not_count(tmp_path: Path) -> None:
     assert not watched.log.exists()
 
 
-@pytest.mark.parametrize("ends", ["on_trial_complete", "on_trial_error", "on_trial_recover"])
+@pytest.mark.parametrize("ends", ["on_trial_complete", "on_trial_error"])
 def test_nothing_is_expected_of_a_trial_that_is_over(tmp_path: Path, ends: str) -> None:
     watched = Watched(tmp_path)
-    getattr(watched.silence, ends)(0, [], watched.trial)
+    getattr(watched.supervisor, ends)(0, [], watched.trial)
     watched.wait(30)
     assert not watched.log.exists()
 
 
+def test_the_searcher_is_told_who_has_begun(tmp_path: Path) -> None:
+    assert Watched(tmp_path).begun == ["a"]
+
+
 def test_the_limit_leaves_time_for_storage_and_for_the_workers_own_watchdog() -> None:
-    assert silence_limit(600) > LIMIT_S + 2 * 600
+    assert silence_limit(600) > LIMIT_S + 2 * 600 and silence_limit(0) == 0
