@@ -340,6 +340,13 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 class RungScheduler(FIFOScheduler):  # type: ignore[misc]
     """Stops a trial whose rung the searcher does not let pass."""
 
+    def choose_trial_to_run(self, tune_controller: Any) -> None:
+        """None: Tune begins trials in their order, and a worker that is free takes the one that nothing waits for yet.
+
+        The choice of FIFOScheduler is the oldest trial that waits, whose own worker, being started, would be thrown away:
+        with trials shorter than a worker's start there would never be a second one.
+        """
+
     def __init__(self, searcher: StudySearcher) -> None:
         super().__init__()
         self.searcher = searcher

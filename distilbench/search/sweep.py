@@ -115,7 +115,8 @@ def run_trials(
     Raises:
         InputError: storage is gone or full; what is finished is kept.
     """
-    os.environ.update(SETTINGS)
+    # Workers are started together: one after the other they would take 10 s each.
+    os.environ.update(SETTINGS, TUNE_MAX_PENDING_TRIALS_PG=str(resources.concurrency))
     from ray import tune
 
     from distilbench.search.searcher import RungScheduler, StudySearcher
