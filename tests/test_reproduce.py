@@ -17,6 +17,7 @@ from distilbench.methods import get_method
 from distilbench.provenance import provenance
 from distilbench.records import Rung, TrialRecord, append_records, read_records
 from distilbench.reproduce import Reproduced, reproduce
+from distilbench.search import patience
 from distilbench.search.budget import Budget
 from distilbench.search.rung_training import RungTraining, TrainingSpec
 
@@ -187,7 +188,10 @@ def test_bad_input_has_one_clear_line(run: Path, tmp_path: Path) -> None:
     assert "no record of a trial 0; none has ended" in refused(run, 0)
 
 
-def test_shards_that_are_gone_are_no_failure_of_the_training(run: Path, tmp_path: Path) -> None:
+def test_shards_that_are_gone_are_no_failure_of_the_training(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "LIMIT_S", 1.0)
     file = run / "prepared" / "prepared.json"
     kept = json.loads(file.read_text())
     store = tmp_path / "vectors"

@@ -61,7 +61,7 @@ class _Live:
 
     trial: optuna.Trial
     number: int
-    dim: int
+    params: dict[str, Any]
     rungs: dict[int, dict[str, Any]] = field(default_factory=dict)
     stored: int = 0
     """The last rung that the study has."""
@@ -80,6 +80,10 @@ class _Live:
     """Whether its worker is at work."""
     lost: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     """Workers that died, at work and before they began."""
+
+    @property
+    def dim(self) -> int:
+        return int(self.params["output_dim"])
 
 
 class StudySearcher(Searcher):  # type: ignore[misc]
@@ -143,7 +147,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
                 trial.number, dim, {r: _value(kept) for r, kept in rungs.items() if not _collapsed(kept)}
             )
             return
-        own = _Live(optuna.Trial(self.study, trial._trial_id), trial.number, dim, dict(rungs), max(rungs, default=0))
+        own = _Live(optuna.Trial(self.study, trial._trial_id), trial.number, trial_params(trial), dict(rungs))
+        own.stored = max(rungs, default=0)
         self.verdicts.enter(trial.number, dim)
         for rung, kept in rungs.items():
             if not _collapsed(kept):
@@ -174,23 +179,21 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return None
         if self.interrupted:
             own = self.interrupted.pop(0)
-            params = trial_params(self.study.get_trials(deepcopy=False)[own.number])
         else:
-            asked_for = self.suggestions.ask(self.finished.get)
-            if asked_for is None:
+            params = self.suggestions.ask(self.finished.get)
+            if params is None:
                 return None
-            params = asked_for
             asked = self.suggestions.asked[-1]
             trial = self._stored(lambda: begin_trial(self.study, self.count, params, asked.params, asked.distributions))
             if trial is None:
                 return Searcher.FINISHED
-            own = _Live(trial, self.count, int(params["output_dim"]))
+            own = _Live(trial, self.count, params)
             self.count += 1
             self.verdicts.enter(own.number, own.dim)
             self.unsettled[own.number] = own
         self.live[trial_id] = own
-        self.events.started(own.number, params)
-        return {"number": own.number, "params": params}
+        self.events.started(own.number, own.params)
+        return {"number": own.number, "params": own.params}
 
     def begun(self, trial_id: str) -> None:
         """The trial's worker is at work."""
@@ -201,7 +204,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if self._gone:  # it was waited for once
             return None
         try:
-            return patiently(action)
+            return patiently(action, what="the study")
         except StorageGone as error:
             self._gone, self.halted = True, self.halted or str(error)
             return None

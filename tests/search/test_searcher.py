@@ -225,7 +225,7 @@ def test_storage_that_is_gone_is_waited_for_once(tmp_path: Path, monkeypatch: py
     for name in "abcd":
         searcher.suggest(name)
 
-    def gone(action: Any) -> Any:
+    def gone(action: Any, **given: Any) -> Any:
         waits.append(1)
         raise StorageGone("the disk is gone")
 
