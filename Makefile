@@ -1,5 +1,5 @@
 # make sweep   from a fresh clone to an HTML leaderboard
-# make test    from a fresh clone through the whole test suite
+# make test    from a fresh clone through the test suite; make test-all: with the tests that take minutes each
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := .venv/bin
@@ -16,13 +16,16 @@ TORCH ?= torch==2.13.0$(if $(filter Linux,$(shell uname -s)),+cpu)
 endif
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: sweep test lint clean
+.PHONY: sweep test test-all lint clean
 
 sweep: .venv/installed
 	$(BIN)/python -m platform.sweep --method $(METHOD)
 
 test: .venv/installed-dev lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile  # much of it is waiting for processes to start
+
+test-all:
+	DISTILBENCH_SLOW=1 $(MAKE) test
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -20,7 +20,7 @@ from distilbench.methods.method import Assign, Phase, Possible, TrainedParams, c
 from distilbench.methods.parts.cluster_head import save_cluster_head
 from distilbench.methods.parts.coding_rate import mcr2_loss
 from distilbench.methods.parts.head_method import HeadMethod
-from distilbench.methods.parts.heads import apply, elu_layer, pca_head
+from distilbench.methods.parts.heads import elu_layer, pca_head
 from distilbench.prepare.prepared import Prepared
 
 
@@ -96,8 +96,8 @@ class CompressionHead(nn.Module):
 
     def forward(self, x_BD: Tensor) -> tuple[Tensor, Tensor]:
         """Features, B x d of unit norm, and cluster logits, B x K."""
-        hidden_BD = apply(self.trunk, x_BD)
-        return functional.normalize(apply(self.features, hidden_BD), dim=-1), self.logits(hidden_BD)
+        hidden_BD = self.trunk(x_BD)
+        return functional.normalize(self.features(hidden_BD), dim=-1), self.logits(hidden_BD)
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """The MCR2 loss of a batch of pairs; memberships are the mean of the two views' Gumbel-softmax."""

@@ -57,13 +57,13 @@ def test_whitened_training_sentences_have_the_identity_as_covariance(build: Buil
 def test_directions_without_variance_stay_at_zero() -> None:
     flat = np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
     flat[:, 3:] = flat[:, :3] @ np.ones((3, 3), dtype=np.float32)  # rank 4
-    out = whitening_head(flat, 6)({"sentence_embedding": torch.from_numpy(flat)})["sentence_embedding"].detach().numpy()
+    out = whitening_head(flat, 6)(torch.from_numpy(flat)).detach().numpy()
     assert np.cov(out, rowvar=False, bias=True) == pytest.approx(np.diag([1, 1, 1, 0, 0, 0]), abs=1e-3)
 
 
 def test_a_single_number_can_be_whitened() -> None:
     x = np.array([[1.0], [2.0], [6.0]], dtype=np.float32)
-    out = whitening_head(x, 1)({"sentence_embedding": torch.from_numpy(x)})["sentence_embedding"].detach().numpy()
+    out = whitening_head(x, 1)(torch.from_numpy(x)).detach().numpy()
     assert np.abs(out[:, 0]) == pytest.approx(np.abs((x[:, 0] - 3) / x.std()), abs=1e-5)
 
 

@@ -24,7 +24,7 @@ def features(method: Trainable, x: np.ndarray) -> np.ndarray:
         before, weight = x, layer.linear.weight.detach().double().numpy()
         x = x @ weight.T + layer.linear.bias.detach().double().numpy()
         if layer is not method.compression.features:
-            x = np.where(x > 0, x, np.expm1(np.minimum(x, 0))) + (before if layer.use_residual else 0)
+            x = np.where(x > 0, x, np.expm1(np.minimum(x, 0))) + (before if layer.residual else 0)
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import optuna
 import psutil
+import pytest
 from typer.testing import CliRunner, Result
 
 from distilbench.cli import app
@@ -18,6 +20,8 @@ from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.study import sqlite_url
 
 ROOT = Path(__file__).resolve().parents[2]
+slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes minutes: set DISTILBENCH_SLOW=1")
+"""Of a test through a whole command, where each part of what it is about has a test of its own."""
 
 
 class Command:
@@ -105,8 +109,8 @@ def workers(driver: int, name: str) -> list[psutil.Process]:
 
 
 def kill_driver(driver: subprocess.Popen[str]) -> None:
-    """SIGKILL, and wait for Ray's processes to notice."""
-    children = psutil.Process(driver.pid).children(recursive=True)
+    """SIGKILL, and wait for Ray's processes to notice; its agents, which do no work, take a minute."""
+    children = [c for c in psutil.Process(driver.pid).children(recursive=True) if "Agent" not in " ".join(c.cmdline())]
     driver.kill()
     driver.wait()
     psutil.wait_procs(children, timeout=60)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from run_command import Command, kill_driver, wait_for, workers
+from run_command import Command, kill_driver, slow, wait_for, workers
 
 from distilbench.records import ScoreRecord
 
@@ -186,6 +186,7 @@ def test_a_killed_driver_loses_and_repeats_nothing(
     assert compare.trials()[: len(before)] == before
 
 
+@slow
 @pytest.mark.timeout(1200)
 def test_a_killed_worker_is_retried_from_its_checkpoint(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None

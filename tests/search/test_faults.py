@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from optuna.trial import TrialState
-from run_command import Command, wait_for, workers
+from run_command import Command, slow, wait_for, workers
 
 from distilbench.search.trial import hang_log
 from distilbench.search.watchdog import MARK
@@ -101,6 +101,7 @@ def suspended_at_work(driver: subprocess.Popen[str], log: Path) -> bool:
     return False
 
 
+@slow
 @pytest.mark.timeout(600)
 def test_trials_that_hang_or_freeze(tmp_path: Path, data_folder: Path, encoder_folder: Path, fault_store: Path) -> None:
     """The teacher's vectors become a pipe that nobody writes to: whoever opens it waits for ever, in the middle of a step."""
@@ -156,6 +157,7 @@ def test_a_worker_and_then_a_node_are_killed(
     assert {r.state for r in sweep.trials()} <= {"COMPLETE", "PRUNED"}
 
 
+@slow
 @pytest.mark.timeout(600)
 def test_storage_goes_and_comes_back(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, fault_store: Path
@@ -214,6 +216,7 @@ subprocess.run(["cp", "-r", str(disk / "runs"), str(log.parent / "kept")], check
 """
 
 
+@slow
 @pytest.mark.timeout(900)
 def test_a_full_disk_in_a_sweep(tmp_path: Path, data_folder: Path, encoder_folder: Path, fault_store: Path) -> None:
     private = ["unshare", "--user", "--map-root-user", "--mount"]

@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from distilbench.errors import InputError
@@ -35,6 +34,8 @@ def assign_sentences(folder: Path, sentences: Sequence[str]) -> NDArray[np.int64
         kept = load_file(folder / FILE)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder / FILE}: no cluster head ({error}); expected a student exported by mcr2") from None
+    from sentence_transformers import SentenceTransformer
+
     model = SentenceTransformer(str(folder), device="cpu")
     trunk = SentenceTransformer(modules=list(model)[:-AFTER_TRUNK], prompts=model.prompts, device="cpu")
     trunk.max_seq_length, trunk.default_prompt_name = model.max_seq_length, model.default_prompt_name

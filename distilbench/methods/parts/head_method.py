@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from distilbench.methods.method import Method, Phase
-from distilbench.methods.parts.heads import apply, export_with_head
+from distilbench.methods.parts.heads import Layer, export_with_head
 
 ROWS = 8192
 """Embedded at once."""
 
 
 class HeadMethod(Method):
-    """A head on the teacher's cached embeddings; `head` are sentence-transformers modules, from D to d."""
+    """A head on the teacher's cached embeddings; `head` are layers from D to d."""
 
     trains_encoder: ClassVar[bool] = False
     unit_norm: ClassVar[bool] = False
     """Whether the student's vectors are brought to unit norm."""
     head: nn.ModuleList
 
-    def set_head(self, *layers: nn.Module) -> None:
+    def set_head(self, *layers: Layer) -> None:
         """A head that is not trained."""
         self.head = nn.ModuleList(layers).requires_grad_(False).to(self.device)
 
@@ -36,7 +36,7 @@ class HeadMethod(Method):
     def apply_head(self, x_BD: Tensor) -> Tensor:
         """The head's output, B x d."""
         for layer in self.head:
-            x_BD = apply(layer, x_BD)
+            x_BD = layer(x_BD)
         return nn.functional.normalize(x_BD, dim=-1) if self.unit_norm else x_BD
 
     def in_chunks(self, rows: NDArray[np.int64]) -> list[Tensor]:
@@ -53,4 +53,5 @@ class HeadMethod(Method):
 
     def export(self, folder: Path) -> None:
         """Teacher and head."""
-        export_with_head(self.prepared.teacher, list(self.head), folder, unit_norm=self.unit_norm)
+        head = cast(list[Layer], list(self.head))
+        export_with_head(self.prepared.teacher, head, folder, unit_norm=self.unit_norm)

@@ -1,39 +1,67 @@
-"""Heads on a frozen teacher, as sentence-transformers modules, so that an export is the model itself."""
+"""Heads on a frozen teacher; an export has them as sentence-transformers modules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules.dense import Dense
-from sentence_transformers.base.modules.normalize import Normalize
-from torch import nn
+from torch import Tensor, nn
 
 from distilbench.encoder import EncoderSpec
 from distilbench.prepare.pca import Pca
 
-
-def linear_head(weight_Dd: NDArray[np.float32], bias_d: NDArray[np.float32]) -> Dense:
-    """z = W^T x + b as a Dense module."""
-    return Dense(
-        *weight_Dd.shape,
-        activation_function=nn.Identity(),
-        init_weight=torch.from_numpy(np.ascontiguousarray(weight_Dd.T)),
-        init_bias=torch.from_numpy(np.ascontiguousarray(bias_d)),
-    )
+if TYPE_CHECKING:
+    from sentence_transformers.base.modules.dense import Dense
 
 
-def pca_head(pca: Pca, d: int) -> Dense:
+class Layer(nn.Module):
+    """activation(W x + b), and x added where `residual`: what sentence-transformers' Dense computes.
+
+    Its own module, since importing that package takes as long as starting a worker otherwise does.
+    """
+
+    def __init__(self, width: int, out: int, activation: nn.Module | None = None, *, residual: bool = False) -> None:
+        super().__init__()
+        self.linear, self.activation, self.residual = nn.Linear(width, out), activation or nn.Identity(), residual
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """B x D to B x d."""
+        out_Bd: Tensor = self.activation(self.linear(x_BD))
+        return out_Bd + x_BD if self.residual else out_Bd
+
+    def dense(self) -> Dense:
+        """The same on the CPU, for an export."""
+        from sentence_transformers.base.modules.dense import Dense
+
+        weight_dD, bias_d = (p.detach().cpu() for p in (self.linear.weight, self.linear.bias))
+        return Dense(
+            *reversed(weight_dD.shape),
+            activation_function=self.activation,
+            init_weight=weight_dD,
+            init_bias=bias_d,
+            use_residual=self.residual,
+        )
+
+
+def linear_head(weight_Dd: NDArray[np.float32], bias_d: NDArray[np.float32]) -> Layer:
+    """z = W^T x + b."""
+    layer = Layer(*weight_Dd.shape)
+    layer.linear.weight = nn.Parameter(torch.from_numpy(np.ascontiguousarray(weight_Dd.T)))
+    layer.linear.bias = nn.Parameter(torch.from_numpy(np.ascontiguousarray(bias_d)))
+    return layer
+
+
+def pca_head(pca: Pca, d: int) -> Layer:
     """W_t^T (x - mean) with the first d principal axes."""
     axes_Dd = pca.axes_DD[:, :d]
     return linear_head(axes_Dd, -(pca.mean_D @ axes_Dd))
 
 
-def whitening_head(vectors_ND: NDArray[np.float32], d: int) -> Dense:
+def whitening_head(vectors_ND: NDArray[np.float32], d: int) -> Layer:
     """(x - mean) times the first d columns of U L^{-1/2}, from the covariance U L U^T of a sample (Su et al. 2021).
 
     Directions without variance are left at 0 instead of blown up.
@@ -47,24 +75,22 @@ def whitening_head(vectors_ND: NDArray[np.float32], d: int) -> Dense:
     return linear_head(kernel.astype(np.float32), (-mean @ kernel).astype(np.float32))
 
 
-def elu_layer(width: int, residual: bool) -> Dense:
+def elu_layer(width: int, residual: bool) -> Layer:
     """ELU(W x + b), D to D. With `residual` the input is added and W, b start at 0, so the layer starts as the identity."""
-    layer = Dense(width, width, activation_function=nn.ELU(), use_residual=residual)
+    layer = Layer(width, width, nn.ELU(), residual=residual)
     if residual:
         nn.init.zeros_(layer.linear.weight)
         nn.init.zeros_(layer.linear.bias)
     return layer
 
 
-def apply(layers: nn.Module, x_BD: torch.Tensor) -> torch.Tensor:
-    """Run sentence-transformers modules on embeddings."""
-    return layers({"sentence_embedding": x_BD})["sentence_embedding"]
-
-
-def export_with_head(teacher: EncoderSpec, head: Sequence[nn.Module], folder: Path, *, unit_norm: bool) -> None:
+def export_with_head(teacher: EncoderSpec, head: Iterable[Layer], folder: Path, *, unit_norm: bool) -> None:
     """Save teacher + head (+ unit norm) as one sentence-transformers folder."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules.normalize import Normalize
+
     model = teacher.load()
-    modules = [*model, *(layer.cpu() for layer in head), *([Normalize()] if unit_norm else [])]
+    modules = [*model, *(layer.dense() for layer in head), *([Normalize()] if unit_norm else [])]
     student = SentenceTransformer(modules=modules, prompts=model.prompts, device="cpu")
     student.max_seq_length = model.max_seq_length
     if teacher.prompt:

@@ -9,14 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
-from sentence_transformers.base.modules.dense import Dense
 from torch import nn
 
 from distilbench.data.corpus import Corpus
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
-from distilbench.methods.parts.heads import whitening_head
+from distilbench.methods.parts.heads import Layer, whitening_head
 
 SENTENCES = 8000
 """Training sentences that the whitening is fitted on."""
@@ -66,7 +65,7 @@ class Whitened(EncoderMethod):
         """Whitened or not."""
         return "whitened" if params.get("whiten_from") else ""
 
-    def _whitening(self) -> Dense:
+    def _whitening(self) -> Layer:
         train = self.prepared.train
         return whitening_head(self.encode(train[spread(len(train), SENTENCES)]), self.params.output_dim)
 
@@ -76,9 +75,9 @@ class Whitened(EncoderMethod):
         if not self.params.whiten_from:
             return vectors.numpy()
         with torch.inference_mode():
-            return self._whitening()({"sentence_embedding": vectors})["sentence_embedding"].numpy()
+            return self._whitening()(vectors).numpy()
 
     def layers_after_pooling(self) -> Sequence[nn.Module]:
         """The projection where there is one, and the whitening."""
         after = super().layers_after_pooling()
-        return [*after, self._whitening()] if self.params.whiten_from else after
+        return [*after, self._whitening().dense()] if self.params.whiten_from else after
