@@ -15,7 +15,7 @@ import optuna
 import pytest
 from conftest import LONG, SPACE, make_sweep
 from rich.console import Console
-from run_command import Command, told
+from run_command import Command, slow, told
 from typer.testing import CliRunner
 
 from distilbench.cli import app
@@ -226,6 +226,7 @@ def test_a_changed_space_is_refused_or_extended(
     assert "reproduced: " in reproduced
 
 
+@slow
 @pytest.mark.timeout(600)
 def test_another_metric_or_other_data_sets_the_results_aside(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, whole: Command
@@ -264,6 +265,7 @@ def lines(path: Path) -> list[str]:
 # Learning from an earlier search, and from the user
 
 
+@slow
 @pytest.mark.timeout(600)
 def test_a_warm_start_knows_the_earlier_trials_and_tries_what_is_asked_for(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
