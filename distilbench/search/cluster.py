@@ -26,7 +26,7 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     used, and where there is none, Ray is started here with all CPUs.
 
     Raises:
-        InputError: no cluster answers at `address`.
+        InputError: no cluster answers at `address`, or at `RAY_ADDRESS` where that is asked.
     """
     # Tune's own files per trial cost more than a small trial, and ours hold the same.
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
@@ -38,15 +38,16 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     if ray.is_initialized():
         yield
         return
-    where = address or (None if cpus is None else "local")
-    local = {} if address else {"num_cpus": cpus, "include_dashboard": dashboard}
-    named = f"--address {address}" if address else f"RAY_ADDRESS={os.environ.get('RAY_ADDRESS')}"
+    asked = address or (os.environ.get("RAY_ADDRESS") if cpus is None else None)
+    where = asked or (None if cpus is None else "local")
+    local = {} if asked else {"num_cpus": cpus, "include_dashboard": dashboard}
     try:
-        _knock(address or "")
+        _knock(asked or "")
         context = ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (OSError, ValueError) as error:  # also a ConnectionError of Ray's
-        if where == "local" or (where is None and "RAY_ADDRESS" not in os.environ):
+        if not asked:
             raise
+        named = f"--address {address}" if address else f"RAY_ADDRESS={asked}"
         raise InputError(f"{named}: no Ray cluster answers there ({str(error).splitlines()[0]:.200})") from None
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a page of traceback for every worker that is continued

@@ -147,8 +147,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
                 trial.number, dim, {r: _value(kept) for r, kept in rungs.items() if not _collapsed(kept)}
             )
             return
-        own = _Live(optuna.Trial(self.study, trial._trial_id), trial.number, trial_params(trial), dict(rungs))
-        own.stored = max(rungs, default=0)
+        again, stored = optuna.Trial(self.study, trial._trial_id), max(rungs, default=0)
+        own = _Live(again, trial.number, trial_params(trial), dict(rungs), stored)
         self.verdicts.enter(trial.number, dim)
         for rung, kept in rungs.items():
             if not _collapsed(kept):
@@ -171,11 +171,9 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """The next trial's number and hyper-parameters; None while enough are running, or one has to end before it."""
-        if self.over or not (
-            self.remaining or self.live
-        ):  # one that is live may lose its worker, and be handed out again
+        if self.over or not (self.remaining or self.live):
             return Searcher.FINISHED
-        if not self.remaining or len(self.live) >= self.concurrency:
+        if not self.remaining or len(self.live) >= self.concurrency:  # one that is live may be handed out again
             return None
         if self.interrupted:
             own = self.interrupted.pop(0)
@@ -343,16 +341,16 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 class RungScheduler(FIFOScheduler):  # type: ignore[misc]
     """Stops a trial whose rung the searcher does not let pass."""
 
+    def __init__(self, searcher: StudySearcher) -> None:
+        super().__init__()
+        self.searcher = searcher
+
     def choose_trial_to_run(self, tune_controller: Any) -> None:
         """None: Tune begins trials in their order, and a worker that is free takes the one that nothing waits for yet.
 
         The choice of FIFOScheduler is the oldest trial that waits, whose own worker, being started, would be thrown away:
         with trials shorter than a worker's start there would never be a second one.
         """
-
-    def __init__(self, searcher: StudySearcher) -> None:
-        super().__init__()
-        self.searcher = searcher
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """CONTINUE or STOP."""

@@ -48,35 +48,34 @@ class Supervisor(Callback):  # type: ignore[misc]
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.run, self.limit_s, self.begun, self.clock = run, limit_s or math.inf, begun, clock
-        self._heard: dict[str, float] = {}
-        self._running: dict[str, Any] = {}
+        self._running: dict[str, tuple[Any, float]] = {}
+        """By trial id: the trial, and when it was heard of."""
         self._now, self._looked = 0.0, clock()
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
         """Look for silent trials."""
         now = self.clock()
         self._now, self._looked = self._now + min(LOOK_S, now - self._looked), now
-        for name in [name for name, heard in self._heard.items() if self._now - heard > self.limit_s]:
-            self._end(self._running[name])
+        for trial in [trial for trial, heard in self._running.values() if self._now - heard > self.limit_s]:
+            self._end(trial)
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Its worker was given something to do."""
-        self._running[trial.trial_id], self._heard[trial.trial_id] = trial, self._now
+        self._running[trial.trial_id] = (trial, self._now)
         self.begun(trial.trial_id)
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
         """It is alive."""
-        if trial.trial_id in self._heard:
-            self._heard[trial.trial_id] = self._now
+        if trial.trial_id in self._running:
+            self._running[trial.trial_id] = (trial, self._now)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Nothing more is expected of it."""
-        self._heard.pop(trial.trial_id, None)
         self._running.pop(trial.trial_id, None)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Its worker died."""
-        if trial.trial_id not in self._heard:
+        if trial.trial_id not in self._running:
             time.sleep(PAUSE_S)
         self.on_trial_complete(iteration, trials, trial)
 

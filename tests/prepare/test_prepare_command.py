@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from driver import kill_driver
 
 from distilbench.encoder import EncoderSpec, encode
 from distilbench.prepare.tokens import load_tokens
@@ -76,11 +77,7 @@ def test_a_killed_preparation_goes_on_and_says_what_it_made(
     prepare = Prepare(tmp_path, text, data_folder, encoder_folder)
     process = prepare.start()
     wait_for_shards(prepare, 4, process)
-    # Ray's agents, which do no work, end a minute later.
-    children = [c for c in psutil.Process(process.pid).children(recursive=True) if "Agent" not in " ".join(c.cmdline())]
-    process.kill()
-    process.wait()
-    psutil.wait_procs(children, timeout=60)
+    kill_driver(process)
     kept = {path.name: path.stat().st_mtime_ns for path in prepare.shards()}
     assert 4 <= len(kept) < 33 and not prepare.json.exists()
 

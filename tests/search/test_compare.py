@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from run_command import Command, kill_driver, slow, wait_for, workers
+from driver import kill_driver
+from run_command import Command, slow, wait_for, workers
 
 from distilbench.records import ScoreRecord
 

@@ -207,6 +207,7 @@ def test_a_reused_worker_does_not_grow(tmp_path: Path, prepared_folder: Path, me
         (None, 2, {}, {"address": "local", "num_cpus": 2, "include_dashboard": False}),
         (None, None, {}, {"address": None, "num_cpus": None, "include_dashboard": False}),
         ("auto", 2, {}, {"address": "auto"}),
+        (None, None, {"RAY_ADDRESS": "auto"}, {"address": "auto"}),
         (None, 2, {"RAY_ADDRESS": "here:1"}, {"address": "local", "num_cpus": 2, "include_dashboard": False}),
     ],
 )
@@ -241,6 +242,7 @@ def test_which_ray_is_used(
             "nonsense",
             r"^RAY_ADDRESS=nonsense: no Ray cluster answers there \(Invalid address format: nonsense\)$",
         ),
+        (None, "127.0.0.1:1", r"^RAY_ADDRESS=127.0.0.1:1: no Ray cluster answers there \(.*refused\)$"),
     ],
 )
 def test_a_cluster_that_does_not_answer_is_bad_input(

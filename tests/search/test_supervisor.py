@@ -72,13 +72,8 @@ class Watched:
         self.begun: list[str] = []
         self.supervisor = Supervisor(run, 10.0, self.begun.append, clock=lambda: self.time)
         self.log = hang_log(run, 7)
-        self.trial = SimpleNamespace(
-            trial_id="a",
-            config={"number": 7},
-            temporary_state=SimpleNamespace(ray_actor=None),
-            max_failures=2,
-            num_failures=0,
-        )
+        no_worker = SimpleNamespace(ray_actor=None)
+        self.trial = SimpleNamespace(trial_id="a", config={"number": 7}, temporary_state=no_worker)
         self.supervisor.on_trial_start(0, [], self.trial)
 
     def wait(self, seconds: float, look_every: float = 0.5) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from conftest import LONG, make_sweep
-from run_command import Command, kill_driver, scored, told, wait_for, workers
+from driver import kill_driver
+from run_command import Command, scored, told, wait_for, workers
 
 HPD_SPACE = """
 method: hpd
