@@ -317,5 +317,9 @@ def encode_ids(
             vectors_BD = model(padded([ids[i] for i in batch], pad, device))["sentence_embedding"].float().cpu().numpy()
             if out is None:
                 out = np.empty((len(ids), vectors_BD.shape[1]), dtype=np.float32)
+            elif vectors_BD.shape[1] != out.shape[1]:
+                raise ValueError(
+                    f"vectors of {out.shape[1]} and of {vectors_BD.shape[1]} dimensions; expected one width"
+                )
             out[batch] = vectors_BD
     return np.empty((0, model.get_embedding_dimension() or 0), dtype=np.float32) if out is None else out

@@ -61,27 +61,44 @@ class TrialRecord(_Record):
     provenance: Provenance
 
 
+Metric = Literal[
+    "spearman", "pearson", "accuracy", "f1", "mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10", "recall@100"
+]
+
+
+Task = Literal["sts", "sts-tokenised", "classification", "retrieval", "asymmetric", "pairs", "pair-probe"]
+
+
 class Score(_Record):
     """One quality figure, x 100. `set` "STS12" or "quora", `variant` "all" | "wmean" | "mean" | a subset's name.
 
-    Task "pairs" is a pair task scored by the encoder's own pair head (DSE), or by a cross-encoder.
+    Task "pairs" is a pair task scored by the encoder's own pair head (DSE), or by a cross-encoder; "pair-probe" is one by a
+    regression on the frozen embeddings, "classification" a set of sentences by SentEval's protocol. "sts-tokenised" is an STS
+    set as SentEval feeds it: tokenised and lower-cased. "asymmetric" is retrieval with documents by another encoder.
     """
 
-    task: Literal["sts", "retrieval", "pairs"]
+    task: Task
     set: str
     split: Literal["dev", "test"]
-    metric: Literal["spearman", "pearson", "accuracy", "f1", "mrr@10", "recall@100"]
+    metric: Metric
     variant: str
     value: float = Field(allow_inf_nan=False)
     n: int
+    low: float | None = None
+    """With `high`: the 95 % bootstrap interval over the set's items (`evaluation.statistics`); None where there is none."""
+    high: float | None = None
+
+
+IndexKind = Literal["flat", "ivf", "ivf-pq", "hnsw", "sq8", "int8", "binary"]
+"""FAISS's own kinds; "int8" and "binary" are of codes calibrated on other text (`evaluation.quantisation`)."""
 
 
 class IndexCost(_Record):
-    """One FAISS index over one retrieval set, measured on `threads` threads with all queries in one batch."""
+    """One FAISS index over one retrieval set, measured on `threads` threads with `batch` queries at a time (None: all)."""
 
     set: str
     split: Literal["dev", "test"]
-    kind: Literal["flat", "ivf", "int8", "binary"]
+    kind: IndexKind
     nlist: int | None
     nprobe: int | None
     documents: int
@@ -90,6 +107,10 @@ class IndexCost(_Record):
     bytes: int
     ms_per_1000_queries: float
     threads: int
+    batch: int | None = None
+    device: Literal["cpu", "cuda"] = "cpu"
+    setting: str = ""
+    """What else the index depends on, such as "m=32, efSearch=64"."""
     mrr10: float
     """x 100, as `recall100`."""
     recall100: float

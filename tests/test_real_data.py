@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from distilbench.records import Score
+
 DATA = Path(os.environ.get("DISTILBENCH_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 MODELS = Path(os.environ.get("DISTILBENCH_MODELS", Path(__file__).resolve().parents[2] / "models"))
 
@@ -16,6 +18,11 @@ REFERENCE = {  # raw text, cosine, Spearman x 100, all subsets concatenated: STS
     "all-mpnet-base-v2": (72.63, 83.49, 78.01, 83.42, 88.11),
 }
 SETS = (("STS12", "test"), ("STS13", "test"), ("STS14", "test"), ("STSB", "test"), ("STSB", "dev"))
+
+
+def spearmans(scores: list[Score]) -> dict[tuple[str, str], float]:
+    """Of all subsets concatenated, by set and split."""
+    return {(s.set, s.split): s.value for s in scores if (s.metric, s.variant) == ("spearman", "all")}
 
 
 @pytest.mark.timeout(900)
@@ -39,8 +46,8 @@ def test_sts_scores_equal_the_reference_to_two_decimals(name: str, tmp_path: Pat
     rows = np.unique(np.concatenate([side for s in sets for side in (s.left_P, s.right_P)]))
     model = EncoderSpec(str(folder) if folder.is_dir() else name).load()
     vectors = encode(model, [corpus.sentences[i] for i in rows])
-    found = {(s.set, s.split): s.value for s in sts_scores(from_rows(rows, vectors), sets) if s.variant == "all"}
+    found = spearmans(sts_scores(from_rows(rows, vectors), sets))
     assert [round(found[key], 2) for key in SETS] == list(REFERENCE[name])
     stored = vectors.astype(np.float16).astype(np.float32)
-    found = {(s.set, s.split): s.value for s in sts_scores(from_rows(rows, stored), sets) if s.variant == "all"}
+    found = spearmans(sts_scores(from_rows(rows, stored), sets))
     assert [found[key] for key in SETS] == pytest.approx(REFERENCE[name], abs=0.015)

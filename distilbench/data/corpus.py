@@ -80,6 +80,21 @@ class PairTask:
 
 
 @dataclass(frozen=True)
+class ClassificationSet:
+    """Sentences, or pairs of them, with a class: `texts` has a column of corpus rows for each side.
+
+    `class_N` are positions in `classes`, `split_N` is "train", "dev" or "test" of each; a set that is cross-validated is all
+    "train".
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    texts: tuple[Rows, ...]
+    class_N: NDArray[np.int64]
+    split_N: NDArray[np.str_]
+
+
+@dataclass(frozen=True)
 class Copies:
     """Augmented sentences, which are not among the training rows: their rows, the row of each one's source, and the
     number in `names` of the operation that made it."""
@@ -115,6 +130,7 @@ class Corpus:
     triplets_T3: Rows = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
     pair_tasks: tuple[PairTask, ...] = ()
     copies: Copies = field(default_factory=lambda: NO_COPIES)
+    classification: tuple[ClassificationSet, ...] = ()
 
     @functools.cached_property
     def sentences_fingerprint(self) -> str:
@@ -148,6 +164,10 @@ class Corpus:
             for name, split in sorted(pair_task.splits.items()):
                 for column in (split.left_P, split.right_P, split.target_P):
                     digest.update(name.encode() + column.tobytes())
+        for labelled in self.classification:
+            digest.update(json.dumps([labelled.name, labelled.classes, labelled.split_N.tolist()]).encode())
+            for column in (*labelled.texts, labelled.class_N):
+                digest.update(column.tobytes())
         return digest.hexdigest()
 
 
@@ -166,6 +186,7 @@ class CorpusBuilder:
     _pairs: list[tuple[int, int]] = field(default_factory=list)
     _triplets: list[tuple[int, int, int]] = field(default_factory=list)
     _pair_tasks: list[PairTask] = field(default_factory=list)
+    _classification: list[ClassificationSet] = field(default_factory=list)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -207,6 +228,19 @@ class CorpusBuilder:
         gold = np.array(score, dtype=np.float64)
         self.sts.append(StsSet(group, subset, split, self.rows(left), self.rows(right), gold))
 
+    def add_classification(
+        self,
+        name: str,
+        classes: Sequence[str],
+        texts: Sequence[Sequence[str]],
+        members: Sequence[int],
+        splits: Sequence[str],
+    ) -> None:
+        """Add a classification set: `texts` has a column for each side, `members` are positions in `classes`."""
+        columns = tuple(self.rows(column) for column in texts)
+        of = np.array(members, dtype=np.int64)
+        self._classification.append(ClassificationSet(name, tuple(classes), columns, of, np.array(splits)))
+
     def add_retrieval(
         self, name: str, split: str, queries: Sequence[str], documents: Sequence[str], relevant: Sequence[Sequence[int]]
     ) -> None:
@@ -228,4 +262,5 @@ class CorpusBuilder:
             demonstration=self.demonstration,
             triplets_T3=np.array(self._triplets, dtype=np.int64).reshape(-1, 3),
             pair_tasks=tuple(self._pair_tasks),
+            classification=tuple(self._classification),
         )

@@ -81,7 +81,7 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Te
         training = [] if texts.sources else senteval_training(root, builder)
         tasks = [read_senteval_task(root, name) for name in task_names]
     else:
-        _read_sts(root / "sts", builder)
+        read_sts(root / "sts", builder)
         evaluation = set(builder.sentences)
         for split in ("dev", "test"):
             evaluation |= _read_quora_retrieval(root / "quora", split, limits, builder)
@@ -114,7 +114,12 @@ def _check_usable(root: Path, corpus: Corpus, *, own_text: bool) -> None:
         raise InputError(f"--data {root}: nothing to train on; expected {expected}, or --text")
 
 
-def _read_sts(folder: Path, builder: CorpusBuilder) -> None:
+def read_sts(folder: Path, builder: CorpusBuilder) -> None:
+    """Add the STS sets of a folder, and what of `STS_EXPECTED` is missing there.
+
+    Raises:
+        InputError: a file is malformed (file, row and value are named), or has fewer than two distinct scores.
+    """
     for path in sorted(folder.glob("*.tsv")):
         group, *rest = path.name.removesuffix(".tsv").split(".")
         split = rest.pop() if rest and rest[-1] in SPLITS else "test"
@@ -131,9 +136,9 @@ def _read_sts(folder: Path, builder: CorpusBuilder) -> None:
                 f"{path}: {len(score)} pairs with {len(set(score))} distinct scores; expected at least 2 of each"
             )
         builder.add_sts(group, subset, split, left, right, score)
-        builder.found.append(f"sts/{path.name}: {len(score)} pairs ({split})")
+        builder.found.append(f"{folder.name}/{path.name}: {len(score)} pairs ({split})")
     present = {s.group for s in builder.sts if s.split == "test"} | {f"{s.group}.{s.split}" for s in builder.sts}
-    builder.missing += [f"sts/{name}" for name in STS_EXPECTED if name not in present]
+    builder.missing += [f"{folder.name}/{name}" for name in STS_EXPECTED if name not in present]
 
 
 def _read_quora_retrieval(folder: Path, split: str, limits: Limits, builder: CorpusBuilder) -> set[str]:

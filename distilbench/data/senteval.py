@@ -108,6 +108,15 @@ def senteval_training(root: Path, builder: CorpusBuilder) -> list[str]:
     return found
 
 
+def senteval_tasks(root: Path) -> list[str]:
+    """The pair tasks whose files are all there."""
+    return [name for name in TASKS if all((root / file).is_file() for file in _task_files(name).values())]
+
+
+def _task_files(name: str) -> Mapping[str, str]:
+    return _MRPC if name == "MRPC" else _SCORED[name]
+
+
 def read_senteval_task(root: Path, name: str) -> LabelledPairs:
     """The labelled pairs of STSB, SICK or MRPC; MRPC's dev set is every tenth of its training pairs.
 
@@ -119,7 +128,7 @@ def read_senteval_task(root: Path, name: str) -> LabelledPairs:
         raise InputError(
             f"--data {root}: SentEval's folder has no pair task {name!r}; expected one of {', '.join(TASKS)}"
         )
-    files = _MRPC if name == "MRPC" else _SCORED[name]
+    files = _task_files(name)
     for split, file in files.items():
         if not (root / file).is_file():
             raise InputError(f"--data {root}: pair task {name} has no {split} set; expected {file}")

@@ -87,11 +87,12 @@ def paired_bootstrap(
     observed_S, resampled_BS = np.zeros(len(seeds)), np.zeros((resamples, len(seeds)))
     for name in sorted(gold):
         similarity_PS = np.stack([s[name] for s in seeds], axis=1)
-        ranked = _Ranked.of(gold[name], similarity_PS)
-        observed_S += ranked.spearman(np.ones((1, len(similarity_PS))))[0] / len(gold)
+        ranks = (standard(rankdata(gold[name])), standard(rankdata(similarity_PS, axis=0)))
+        observed_S += weighted_correlation(np.ones((1, len(similarity_PS))), *ranks)[0] / len(gold)
         for start in range(0, resamples, BLOCK):
             stop = min(start + BLOCK, resamples)
-            resampled_BS[start:stop] += ranked.spearman(_counts(pairs, stop - start, len(similarity_PS))) / len(gold)
+            drawn_BP = counts(pairs, stop - start, len(similarity_PS))
+            resampled_BS[start:stop] += weighted_correlation(drawn_BP, *ranks) / len(gold)
     sizes = [len(row) for row in rows]
     observed, resampled = [], []
     for first, n in zip(np.cumsum([0, *sizes[:-1]]), sizes, strict=True):
@@ -127,36 +128,30 @@ def grouped(averages: Averages) -> list[Tie]:
     return [found[row] for row in range(len(found))]
 
 
-class _Ranked(NamedTuple):
-    """Ranks of one test set with mean 0 and variance 1, and what a weighted correlation sums of them."""
+def weighted_correlation(
+    counts_BP: NDArray[np.float64], y_P: NDArray[np.float64], x_PS: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Pearson x 100 of `y_P` with each column of `x_PS` (`standard` columns), pair p counted `counts_BP[b, p]` times, B x S.
 
-    gold_P: NDArray[np.float64]
-    rank_PS: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, gold_P: NDArray[np.floating], similarity_PS: NDArray[np.floating]) -> _Ranked:
-        return cls(_standard(rankdata(gold_P)), _standard(rankdata(similarity_PS, axis=0)))
-
-    def spearman(self, counts_BP: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Spearman x 100 of each seed with pair p counted `counts_BP[b, p]` times, B x S; 0 where all ranks are one."""
-        weight_BP = counts_BP / counts_BP.shape[1]
-        y_P, x_PS = self.gold_P, self.rank_PS
-        y_B1, yy_B1 = (weight_BP @ np.stack([y_P, y_P**2], axis=1)).T[:, :, None]
-        x_BS, xx_BS, xy_BS = np.split(weight_BP @ np.hstack([x_PS, x_PS**2, x_PS * y_P[:, None]]), 3, axis=1)
-        variances = (xx_BS - x_BS**2) * (yy_B1 - y_B1**2)
-        deviations = np.sqrt(np.maximum(variances, 0))
-        known = deviations > 1e-6  # of 1 in the full sample
-        return 100 * np.divide(xy_BS - x_BS * y_B1, deviations, out=np.zeros_like(x_BS), where=known)
+    0 where all values that were drawn are one.
+    """
+    weight_BP = counts_BP / counts_BP.shape[1]
+    y_B1, yy_B1 = (weight_BP @ np.stack([y_P, y_P**2], axis=1)).T[:, :, None]
+    x_BS, xx_BS, xy_BS = np.split(weight_BP @ np.hstack([x_PS, x_PS**2, x_PS * y_P[:, None]]), 3, axis=1)
+    variances = (xx_BS - x_BS**2) * (yy_B1 - y_B1**2)
+    deviations = np.sqrt(np.maximum(variances, 0))
+    known = deviations > 1e-6  # of 1 in the full sample
+    return 100 * np.divide(xy_BS - x_BS * y_B1, deviations, out=np.zeros_like(x_BS), where=known)
 
 
-def _standard(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+def standard(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """Columns of mean 0 and variance 1; of zeros where all ranks are the same."""
-    centred = ranks - ranks.mean(axis=0)
+    centred = values.astype(np.float64) - values.mean(axis=0, dtype=np.float64)
     deviation = centred.std(axis=0)
     return np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
 
 
-def _counts(rng: np.random.Generator, resamples: int, pairs: int) -> NDArray[np.float64]:
+def counts(rng: np.random.Generator, resamples: int, pairs: int) -> NDArray[np.float64]:
     """How often each of `pairs` pairs is drawn in as many draws, B x P."""
     drawn = rng.integers(pairs, size=(resamples, pairs))
     return np.stack([np.bincount(row, minlength=pairs) for row in drawn]).astype(np.float64)

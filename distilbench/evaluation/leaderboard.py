@@ -225,10 +225,14 @@ def _load(folder: Path) -> Encoded:
 
 
 def _line(record: ScoreRecord) -> str:
-    tests = [s for s in record.scores if s.split == "test" and s.variant == "all" and s.task != "retrieval"]
+    tests = [s for s in record.scores if s.split == "test" and s.variant == "all" and _shown(s)]
     scores = [f"{s.set} {s.value:.2f}" for s in tests]
     kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
     name = f"{record.configuration} d={record.dim}" if record.configuration else record.label
     if record.trial is not None and not record.configuration:
         name += f", trial {record.trial}, seed {record.seed}"
     return "  ".join([f"{name + kind:<32}", *scores])
+
+
+def _shown(score: Score) -> bool:
+    return score.task == "pairs" or (score.task, score.metric) == ("sts", "spearman")

@@ -1,4 +1,4 @@
-"""Semantic textual similarity: Spearman's correlation of cosine with the gold scores, x 100."""
+"""Semantic textual similarity: Spearman's and Pearson's correlation of cosine with the gold scores, x 100."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from distilbench.data.corpus import Rows, StsSet
-from distilbench.records import Score
+from distilbench.evaluation.statistics import Resampled, mean_of, resampled_correlation
+from distilbench.records import Score, Task
 
 Embed = Callable[[Rows], NDArray[np.float32]]
 """Vectors of corpus rows, in the order asked."""
@@ -50,10 +51,13 @@ def sts_scores(embed: Embed, sets: Iterable[StsSet]) -> list[Score]:
     return scores_of_similarities(every, sts_similarities(embed, [(s.left_P, s.right_P) for s in every]))
 
 
-def scores_of_similarities(every: Sequence[StsSet], similarities: Sequence[NDArray[np.float64]]) -> list[Score]:
-    """Per group and split: "all" (subsets concatenated), and where there are several subsets each one, "mean" and "wmean".
+def scores_of_similarities(
+    every: Sequence[StsSet], similarities: Sequence[NDArray[np.float64]], task: Task = "sts"
+) -> list[Score]:
+    """Spearman and Pearson with their intervals, per group and split.
 
-    "wmean" weighs the subsets by their pairs (SentEval), as in table 2 of the MCR2 paper; the other papers report "all".
+    "all" (subsets concatenated), and where there are several subsets each one, "mean" and "wmean". "wmean" weighs the
+    subsets by their pairs (SentEval), as in table 2 of the MCR2 paper; the other papers report "all".
     """
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, s in enumerate(every):
@@ -63,22 +67,24 @@ def scores_of_similarities(every: Sequence[StsSet], similarities: Sequence[NDArr
         gold = [every[i].score_P for i in members]
         found = [similarities[i] for i in members]
         sizes = [len(g) for g in gold]
-
-        def score(variant: str, value: float, n: int = sum(sizes), group: str = group, split: str = split) -> Score:
-            return Score(
-                task="sts",
-                set=group,
-                split=split,
-                metric="spearman",
-                variant=variant,
-                value=value,
-                n=n,
-            )
-
-        scores.append(score("all", spearman(np.concatenate(found), np.concatenate(gold))))
-        if len(members) > 1:
-            single = [spearman(f, g) for f, g in zip(found, gold, strict=True)]
-            scores.append(score("mean", float(np.mean(single))))
-            scores.append(score("wmean", float(np.average(single, weights=sizes))))
-            scores += [score(every[i].subset, v, n) for i, v, n in zip(members, single, sizes, strict=True)]
+        for metric in ("spearman", "pearson"):
+            parts = {"all": (_correlation(metric, np.concatenate(found), np.concatenate(gold)), sum(sizes))}
+            if len(members) > 1:
+                single = [_correlation(metric, f, g) for f, g in zip(found, gold, strict=True)]
+                parts |= {"mean": (mean_of(single), sum(sizes)), "wmean": (mean_of(single, sizes), sum(sizes))}
+                parts |= {every[i].subset: (r, n) for i, r, n in zip(members, single, sizes, strict=True)}
+            for variant, (resampled, n) in parts.items():
+                scores.append(
+                    Score.model_validate(
+                        {
+                            **{"task": task, "set": group, "split": split, "metric": metric, "variant": variant},
+                            **{"value": resampled.value, "n": n, **resampled.interval._asdict()},
+                        }
+                    )
+                )
     return scores
+
+
+def _correlation(metric: str, similarity_P: NDArray[np.float64], gold_P: NDArray[np.float64]) -> Resampled:
+    resampled = resampled_correlation(similarity_P, gold_P, ranks=metric == "spearman")
+    return resampled._replace(value=spearman(similarity_P, gold_P)) if metric == "spearman" else resampled

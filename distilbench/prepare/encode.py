@@ -13,6 +13,7 @@ import rich
 from distilbench.data.sentences import SentenceFile, sentences_artifact
 from distilbench.encoder import EncoderSpec, default_device, encode
 from distilbench.errors import InputError
+from distilbench.prepare.here import run_here
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
 from distilbench.prepare.pool import AS_FIT, PoolSize, ShardTask, run_pool
 from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name, shard_ranges
@@ -50,7 +51,7 @@ class TeacherEncoding(ShardTask):
             try:
                 with np.errstate(over="raise"):
                     vectors_ND = encode(model, self.sentences[start:stop], prompt=self.spec.prompt).astype(self.stored)
-            except FloatingPointError as error:
+            except (FloatingPointError, ValueError) as error:
                 raise InputError(f"encoder {self.spec.name!r}: {error}") from None
             save_array(self.folder / shard_name(shard), vectors_ND)
 
@@ -67,14 +68,16 @@ def encode_corpus(
     stored: Stored = "float16",
     backend: Backend = "torch",
     size: PoolSize = AS_FIT,
+    here: bool = False,
 ) -> tuple[ShardedArray, int]:
     """Vectors of `sentences` (rows in their order), and how many sentences had to be encoded for it (0: all found).
 
-    Needs `ray.init` only when something is missing. `stored` is the precision of the shards on disk.
+    Needs `ray.init` only when something is missing; `here`: never, it is encoded in this process. `stored` is the precision
+    of the shards on disk.
 
     Raises:
-        InputError: the encoder cannot be loaded, or gives a vector that is not finite; with "onnx", ONNX Runtime is not
-            installed or does not give the encoder's vectors.
+        InputError: the encoder cannot be loaded, or gives a vector that is not finite, or vectors of several widths; with
+            "onnx", ONNX Runtime is not installed or does not give the encoder's vectors.
     """
     device = "cpu" if backend == "onnx" else default_device()
     rows = SHARD_ROWS[device]
@@ -101,9 +104,15 @@ def encode_corpus(
         readable = sentences_artifact(sentences, sentences_fingerprint, store)
         graph = onnx_artifact(spec, store) if backend == "onnx" else None
         task = TeacherEncoding(spec.absolute(), readable, folder, device, stored, graph)
-        run_pool(task, wanted, label, "sentences", size=size, gpu=device == "cuda")
+        if here:
+            run_here(task, wanted, label, "sentences")
+        else:
+            run_pool(task, wanted, label, "sentences", size=size, gpu=device == "cuda")
 
     names = [shard_name(i) for i, _, _ in shards]
     path = store.build("embeddings", parts, names, make)
-    first = np.load(path / names[0], mmap_mode="r", allow_pickle=False)
-    return ShardedArray(path, len(sentences), first.shape[1], rows), encoded
+    widths = {np.load(path / name, mmap_mode="r", allow_pickle=False).shape[1] for name in names}
+    if len(widths) > 1:
+        told = " and of ".join(map(str, sorted(widths)))
+        raise InputError(f"encoder {spec.name!r}: it gave vectors of {told} dimensions; expected one width")
+    return ShardedArray(path, len(sentences), widths.pop(), rows), encoded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import pearsonr, spearmanr
 
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.evaluation.sts import cosine, spearman, sts_scores, sts_similarities
@@ -21,17 +21,20 @@ def corpus_and_vectors():  # type: ignore[no-untyped-def]
     return corpus, rng.standard_normal((len(corpus.sentences), 5)).astype(np.float32)
 
 
-def test_all_mean_and_weighted_mean() -> None:
+@pytest.mark.parametrize(("metric", "correlation"), [("spearman", spearmanr), ("pearson", pearsonr)])
+def test_all_mean_and_weighted_mean(metric: str, correlation) -> None:  # type: ignore[no-untyped-def]
     corpus, vectors = corpus_and_vectors()
-    found = {(s.set, s.split, s.variant): s for s in sts_scores(lambda rows: vectors[rows], corpus.sts)}
+    every = [s for s in sts_scores(lambda rows: vectors[rows], corpus.sts) if s.metric == metric]
+    found = {(s.set, s.split, s.variant): s for s in every}
     sims = [cosine(vectors[s.left_P], vectors[s.right_P]) for s in corpus.sts]
-    a, b = (100 * spearmanr(sims[i], corpus.sts[i].score_P).statistic for i in (0, 1))
-    both = 100 * spearmanr(np.concatenate(sims[:2]), np.concatenate([s.score_P for s in corpus.sts[:2]])).statistic
+    a, b = (100 * correlation(sims[i], corpus.sts[i].score_P).statistic for i in (0, 1))
+    both = 100 * correlation(np.concatenate(sims[:2]), np.concatenate([s.score_P for s in corpus.sts[:2]])).statistic
     assert found["STS12", "test", "a"].value == pytest.approx(a)
     assert found["STS12", "test", "all"].value == pytest.approx(both)
     assert found["STS12", "test", "mean"].value == pytest.approx((a + b) / 2)
     assert found["STS12", "test", "wmean"].value == pytest.approx((10 * a + 30 * b) / 40)
     assert found["STS12", "test", "all"].n == 40
+    assert all(s.low is not None and s.high is not None and s.low < s.value < s.high for s in every if s.set == "STS12")
     # A group of one file has one value, not three names for it.
     assert [key[2] for key in found if key[0] == "STSB"] == ["all"]
 

@@ -1,0 +1,295 @@
+"""Retrieval sets to evaluate on: queries in memory, documents streamed into a file that need not fit in memory.
+
+With relevance judgements, in any subfolder NAME of a data folder (or the folder itself):
+
+NAME/corpus.tsv[.gz]                          doc_id text [is_beir_query]
+NAME/retrieval/queries.SPLIT.tsv, qrels.SPLIT.tsv    query_id text; query_id doc_id score
+
+NAME/corpus.jsonl[.gz], queries.jsonl[.gz]    BEIR's own layout: objects with _id, text and perhaps title
+NAME/qrels/SPLIT.tsv                          query-id corpus-id score
+
+Of duplicate pairs (HPD, section 4.2: question2 is indexed, question1 asks):
+
+quora/pairs.tsv[.gz]                          question1 question2 is_duplicate split; of the splits dev and test
+
+SPLIT is dev or test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from distilbench.data.corpus import RetrievalSet, Rows
+from distilbench.data.lines import decoded, read_lines
+from distilbench.data.sentences import FILE, TEXT, SentenceFile, in_batches, write_arrow
+from distilbench.data.tables import columns_of, either, sample
+from distilbench.data.tsv import flag, number, read_tsv, sentence
+from distilbench.errors import InputError
+from distilbench.store import ArtifactStore, file_sha256, fingerprint
+
+Split = Literal["dev", "test"]
+SPLITS: tuple[Split, ...] = ("dev", "test")
+DUPLICATES = "-duplicates"
+STEP_VERSION = 1
+"""Part of every fingerprint: raise it when the code below changes what it writes."""
+
+
+@dataclass(frozen=True)
+class SearchSet:
+    """Queries against documents, with their text.
+
+    `relevant[i]` are positions in `documents` that answer query i, never empty; `grades[i]` how well. `fingerprint` is of
+    the documents.
+    """
+
+    name: str
+    split: Split
+    queries: tuple[str, ...]
+    documents: SentenceFile
+    fingerprint: str
+    relevant: tuple[Rows, ...]
+    grades: tuple[NDArray[np.float64], ...]
+
+    def digest(self) -> str:
+        """SHA-256 of everything that a score of it depends on."""
+        found = hashlib.sha256(json.dumps([self.name, self.split, self.queries, self.fingerprint]).encode())
+        for column in (*self.relevant, *self.grades):
+            found.update(column.tobytes() + b"|")
+        return found.hexdigest()
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where a set with judgements is, and how its files name things."""
+
+    name: str
+    corpus: Path
+    queries: dict[Split, Path]
+    qrels: dict[Split, Path]
+    columns: tuple[str, str, str]
+
+
+def read_search_sets(
+    root: Path, store: ArtifactStore, documents: int | None, found: list[str], missing: list[str]
+) -> list[SearchSet]:
+    """Every set of `root`; lines for the user are added to `found` and `missing`.
+
+    Of more than `documents` documents (None: all) those that answer a query and a sample of the others are taken.
+
+    Raises:
+        InputError: a file is malformed, an id is there twice, a judgement names a document or a query that is not there, or
+            no query has a relevant document. File, row and value are named.
+    """
+    sets: list[SearchSet] = []
+    layouts = [layout for folder in (root, *sorted(root.iterdir())) if (layout := _layout(folder))]
+    for layout in layouts:
+        for split in SPLITS:
+            if split in layout.qrels:
+                sets.append(_judged(layout, split, store, documents, found))
+    sets += _duplicates(root / "quora", store, found)
+    if not sets:
+        missing.append(
+            "a retrieval set (NAME/corpus.tsv with retrieval/, BEIR's NAME/corpus.jsonl, or quora/pairs.tsv)"
+        )
+    return sets
+
+
+def of_corpus(task: RetrievalSet, sentences: Sequence[str], store: ArtifactStore) -> SearchSet:
+    """A retrieval set of a corpus, every relevant document of grade 1."""
+    documents = [sentences[row] for row in task.documents]
+    parts = {"sentences": fingerprint(documents), "step_version": STEP_VERSION}
+    return SearchSet(
+        task.name,
+        "dev" if task.split == "dev" else "test",
+        tuple(sentences[row] for row in task.queries),
+        _written(documents, parts, store),
+        fingerprint(parts),
+        task.relevant,
+        tuple(np.ones(len(own)) for own in task.relevant),
+    )
+
+
+def _layout(folder: Path) -> _Layout | None:
+    if not folder.is_dir():
+        return None
+    name = folder.resolve().name
+    if corpus := either(folder, "corpus.tsv"):
+        inner = folder / "retrieval"
+        queries = {s: path for s in SPLITS if (path := either(inner, f"queries.{s}.tsv"))}
+        qrels = {s: path for s in SPLITS if s in queries and (path := either(inner, f"qrels.{s}.tsv"))}
+        return _Layout(name, corpus, queries, qrels, ("query_id", "doc_id", "score"))
+    corpus, asked = either(folder, "corpus.jsonl"), either(folder, "queries.jsonl")
+    if corpus and asked:
+        qrels = {s: path for s in SPLITS if (path := either(folder / "qrels", f"{s}.tsv"))}
+        return _Layout(name, corpus, dict.fromkeys(SPLITS, asked), qrels, ("query-id", "corpus-id", "score"))
+    return None
+
+
+def _judged(layout: _Layout, split: Split, store: ArtifactStore, limit: int | None, found: list[str]) -> SearchSet:
+    grades = _read_qrels(layout.qrels[split], layout.columns)
+    asked, queries = layout.queries[split], dict[str, str]()
+    for row, query, text in _texts(asked):
+        if query in queries:
+            raise InputError(f"{asked}, row {row}: query id {query!r} is there already; expected it once")
+        queries[query] = text
+    for query, (row, _) in grades.items():
+        if query not in queries:
+            raise InputError(f"{layout.qrels[split]}, row {row}: query id {query!r} is not in {asked.name}")
+    answered = [query for query in queries if query in grades]
+    if not answered:
+        raise InputError(f"{asked}: none of its queries has a relevant document in {layout.qrels[split].name}")
+    needed = {doc: row for _, (_, own) in grades.items() for doc, (row, _) in own.items()}
+    documents, key, position, total = _documents(layout, split, needed, store, limit)
+    without = len(queries) - len(answered) if layout.columns[0] == "query_id" else 0
+    note = f"; {without} queries without a relevant document left out" if without else ""
+    found.append(
+        f"{layout.name} retrieval, {split}: {len(answered):,} queries, {len(documents):,} of {total:,} documents{note}"
+    )
+    judged = [grades[query][1] for query in answered]
+    return SearchSet(
+        layout.name,
+        split,
+        tuple(queries[query] for query in answered),
+        documents,
+        key,
+        tuple(np.array([position[doc] for doc in own], dtype=np.int64) for own in judged),
+        tuple(np.array([grade for _, grade in own.values()]) for own in judged),
+    )
+
+
+def _read_qrels(path: Path, columns: tuple[str, str, str]) -> dict[str, tuple[int, dict[str, tuple[int, float]]]]:
+    """By query its first row, and of each relevant document the row and the grade."""
+    grades: dict[str, tuple[int, dict[str, tuple[int, float]]]] = {}
+    seen: set[tuple[str, str]] = set()
+    for row, (query, doc, score) in read_tsv(path, columns):
+        if (query, doc) in seen:
+            raise InputError(
+                f"{path}, row {row}: {columns[0]} {query!r} with {columns[1]} {doc!r} is there already; expected it once"
+            )
+        seen.add((query, doc))
+        grade = number(path, row, columns[2], score)
+        if grade > 0:
+            grades.setdefault(query, (row, {}))[1][doc] = (row, grade)
+    return grades
+
+
+def _documents(
+    layout: _Layout, split: Split, needed: dict[str, int], store: ArtifactStore, limit: int | None
+) -> tuple[SentenceFile, str, dict[str, int], int]:
+    """The documents as a file, its fingerprint, the position of each needed one, and how many there are in all.
+
+    In memory: 16 bytes for each document, and its id only where a sample is drawn.
+    """
+    path, others, position = layout.corpus, list[str](), dict[str, int]()
+    digests, rows = array("q"), array("q")
+    for row, doc, _ in _texts(path):
+        digests.append(int.from_bytes(hashlib.blake2b(doc.encode(), digest_size=8).digest(), "little", signed=True))
+        rows.append(row)
+        if doc in needed:
+            position[doc] = len(rows) - 1
+        elif limit is not None:
+            others.append(doc)
+    absent = needed.keys() - position.keys()
+    if absent:
+        doc = min(absent, key=lambda d: needed[d])
+        raise InputError(f"{layout.qrels[split]}, row {needed[doc]}: document {doc!r} is not in {path.name}")
+    _only_once(path, np.array(digests), np.array(rows))
+    parts: dict[str, Any] = {"file": file_sha256(path), "step_version": STEP_VERSION}
+    kept: set[str] | None = None
+    if limit is not None and len(rows) > limit:
+        kept = {*needed, *sample(others, max(0, limit - len(needed)))}
+        position = {doc: i for i, doc in enumerate(doc for _, doc, _ in _texts(path) if doc in kept) if doc in needed}
+        parts |= {"limit": limit, "qrels": file_sha256(layout.qrels[split])}
+    texts = (text for _, doc, text in _texts(path) if kept is None or doc in kept)
+    return _written(texts, parts, store), fingerprint(parts), position, len(rows)
+
+
+def _texts(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Row, id and text of each document or query; those that are marked as BEIR's queries are no documents."""
+    if path.name.removesuffix(".gz").endswith(".jsonl"):
+        yield from _json_texts(path)
+        return
+    header = columns_of(path)
+    key = "query_id" if "query_id" in header else "doc_id"
+    marked = ("is_beir_query",) if "is_beir_query" in header else ()
+    for row, (name, text, *query) in read_tsv(path, (key, "text", *marked)):
+        if not (query and flag(path, row, "is_beir_query", query[0])):
+            yield row, sentence(path, row, key, name), sentence(path, row, "text", text)
+
+
+def _json_texts(path: Path) -> Iterator[tuple[int, str, str]]:
+    for row, line in read_lines(path):
+        text = decoded(path, row, line)
+        if isinstance(text, InputError):
+            raise text
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}, row {row}: malformed JSON ({error}); expected one object a line") from None
+        if not isinstance(record, dict) or not all(isinstance(record.get(c), str) for c in ("_id", "text")):
+            raise InputError(f"{path}, row {row}: {text:.80}; expected an object with strings _id and text")
+        words = (record.get("title"), record["text"])
+        joined = " ".join(w.strip() for w in words if isinstance(w, str) and w.strip())
+        yield row, record["_id"], sentence(path, row, "text", joined)
+
+
+def _only_once(path: Path, digest_N: Rows, row_N: Rows) -> None:
+    order = np.argsort(digest_N, kind="stable")
+    again = order[1:][np.diff(digest_N[order]) == 0]
+    if len(again):
+        raise InputError(f"{path}, row {row_N[again.min()]}: its document id is there already; expected it once")
+
+
+def _duplicates(folder: Path, store: ArtifactStore, found: list[str]) -> Iterator[SearchSet]:
+    """question1 of the duplicate pairs asks, question2 of all pairs of the split is indexed."""
+    path = either(folder, "pairs.tsv")
+    if path is None:
+        return
+    columns = ("question1", "question2", "is_duplicate", "split")
+    documents: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
+    relevant: dict[str, dict[str, dict[int, None]]] = {split: {} for split in SPLITS}
+    for row, (one, two, duplicate, split) in read_tsv(path, columns):
+        if split in documents:
+            asks, answers = sentence(path, row, columns[0], one), sentence(path, row, columns[1], two)
+            position = documents[split].setdefault(answers, len(documents[split]))
+            if flag(path, row, columns[2], duplicate):
+                relevant[split].setdefault(asks, {})[position] = None
+    for split in SPLITS:
+        if not relevant[split]:
+            continue
+        parts = {"file": file_sha256(path), "duplicates": split, "step_version": STEP_VERSION}
+        positions = tuple(np.array(list(own), dtype=np.int64) for own in relevant[split].values())
+        yield SearchSet(
+            folder.name + DUPLICATES,
+            split,
+            tuple(relevant[split]),
+            _written(documents[split], parts, store),
+            fingerprint(parts),
+            positions,
+            tuple(np.ones(len(own)) for own in positions),
+        )
+        found.append(
+            f"{folder.name}/{path.name}: {len(relevant[split]):,} questions of duplicate pairs, "
+            f"{len(documents[split]):,} to find them among ({split})"
+        )
+
+
+def _written(texts: Iterable[str], parts: dict[str, Any], store: ArtifactStore) -> SentenceFile:
+    """The texts as a file of the store, written if it is not there."""
+    schema = pa.schema([(TEXT, pa.string())])
+
+    def make(folder: Path, missing: list[str]) -> None:
+        batches = (pa.record_batch([pa.array(batch, pa.string())], schema=schema) for batch in in_batches(texts))
+        write_arrow(folder / FILE, batches, schema)
+
+    return SentenceFile(store.build("documents", parts, [FILE], make) / FILE)

@@ -1,0 +1,115 @@
+"""SentEval's protocol beside a loop over scikit-learn that follows its text, and what a set's splits ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from test_logistic import data
+
+from distilbench.data.corpus import ClassificationSet
+from distilbench.evaluation.classification import (
+    classification_scores,
+    classified,
+    cross_validated,
+    pair_features,
+    trained_and_tested,
+    validated,
+)
+
+Accuracy = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float], float]
+
+
+def accuracy(x: np.ndarray, y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray, c: float) -> float:
+    return float(LogisticRegression(C=c, tol=1e-6, max_iter=5000).fit(x, y).score(test_x, test_y))
+
+
+def folds() -> StratifiedKFold:
+    return StratifiedKFold(n_splits=10, shuffle=True, random_state=1111)
+
+
+def best_of(x: np.ndarray, y: np.ndarray, penalties: list[float]) -> tuple[float, float]:
+    means = []
+    for c in penalties:
+        found = [accuracy(x[a], y[a], x[b], y[b], c) for a, b in folds().split(x, y)]
+        means.append(round(100 * float(np.mean(found)), 2))
+    return penalties[int(np.argmax(means))], max(means)
+
+
+def test_one_set_is_cross_validated_within_cross_validation() -> None:
+    x, y = data(300, 10, 2)
+    dev, test = [], []
+    for train, held_out in folds().split(x, y):
+        c, mean = best_of(x[train], y[train], [2.0**t for t in range(-2, 4)])
+        dev.append(mean)
+        test.append(100 * accuracy(x[train], y[train], x[held_out], y[held_out], c))
+    found = cross_validated(x, y)
+    assert found.dev == pytest.approx(np.mean(dev), abs=0.3)
+    assert found.test == pytest.approx(np.mean(test), abs=0.5)
+    assert 100 * found.correct_N.mean() == pytest.approx(found.test, abs=1e-6)
+
+
+def test_train_and_test() -> None:
+    x, y = data(400, 10, 4)
+    train = np.arange(400) % 4 != 0
+    c, dev = best_of(x[train], y[train], [2.0**t for t in range(-1, 6)])
+    found = trained_and_tested(x, y, train)
+    assert found.dev == pytest.approx(dev, abs=0.4)
+    assert found.test == pytest.approx(100 * accuracy(x[train], y[train], x[~train], y[~train], c), abs=1.1)
+    assert len(found.correct_N) == 100
+
+
+def test_train_dev_and_test() -> None:
+    x, y = data(400, 10, 2)
+    train, dev = np.arange(400) < 200, (np.arange(400) >= 200) & (np.arange(400) < 300)
+    penalties = [2.0**t for t in range(-2, 4)]
+    means = [round(100 * accuracy(x[train], y[train], x[dev], y[dev], c), 2) for c in penalties]
+    c = penalties[int(np.argmax(means))]
+    found = validated(x, y, train, dev)
+    assert found.dev == pytest.approx(max(means), abs=1.01)
+    rest = ~(train | dev)
+    assert found.test == pytest.approx(100 * accuracy(x[train], y[train], x[rest], y[rest], c), abs=1.01)
+
+
+def make(splits: list[str], sides: int = 1) -> tuple[ClassificationSet, np.ndarray, list[str]]:
+    x, y = data(len(splits), 10, 2)
+    rows = np.arange(len(splits))
+    texts = tuple((rows + side) % len(splits) for side in range(sides))
+    sentences = [" ".join(["word"] * (1 + n % 7)) for n in rows]
+    return ClassificationSet("T", ("a", "b"), texts, y, np.array(splits)), x, sentences
+
+
+@pytest.mark.parametrize(
+    ("splits", "tests"),
+    [(["train"] * 200, 200), (["train"] * 150 + ["test"] * 50, 50), (["train", "dev", "test", "train"] * 50, 50)],
+)
+def test_the_splits_say_how_it_is_done(splits: list[str], tests: int) -> None:
+    task, x, sentences = make(splits)
+    [dev, test], right = classification_scores(lambda rows: x[rows], [task], sentences)
+    found = classified(lambda rows: x[rows], task, sentences)
+    assert (test.value, dev.value, test.n) == (found.test, found.dev, tests) and len(found.correct_N) == tests
+    assert (dev.split, test.split, test.metric, test.task) == ("dev", "test", "accuracy", "classification")
+    assert test.value > 60 and (right[task.name] == found.correct_N).all()
+    assert test.low is not None and test.high is not None and test.low < 100 * found.correct_N.mean() < test.high
+
+
+def test_folds_are_drawn_by_length_and_told_in_the_order_of_the_set() -> None:
+    task, x, sentences = make(["train"] * 200)
+    lengths = np.array([len(s.split()) for s in sentences])
+    order = np.lexsort((task.class_N, lengths))
+    wanted = cross_validated(x[order], task.class_N[order])
+    found = classified(lambda rows: x[rows], task, sentences)
+    assert found.test == wanted.test and (found.correct_N[order] == wanted.correct_N).all()
+
+
+def test_a_pair_is_what_its_sides_differ_and_agree_in() -> None:
+    task, x, sentences = make(["train"] * 150 + ["test"] * 50, sides=2)
+    left, right = (x[rows] for rows in task.texts)
+    made = pair_features(left, right)
+    assert made.shape == (200, 20)
+    assert made[3] == pytest.approx([*np.abs(left[3] - right[3]), *(left[3] * right[3])])
+    found = classified(lambda rows: x[rows], task, sentences)
+    assert found.test == trained_and_tested(made, task.class_N, task.split_N == "train").test

@@ -1,0 +1,90 @@
+"""Intervals and paired differences against brute force, and their coverage."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import f1_score
+
+from distilbench.evaluation.statistics import (
+    _draws,
+    mean_of,
+    resampled_correlation,
+    resampled_f1,
+    resampled_mean,
+)
+
+
+def correlated(count: int, noise: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    gold = rng.standard_normal(count)
+    return gold, gold + noise * rng.standard_normal(count)
+
+
+def test_every_resample_is_the_score_of_the_items_drawn() -> None:
+    gold, found = correlated(60, 1.0, 0)
+    predicted, true = found > 0.2, gold > 0
+    scores = {
+        "mean": (resampled_mean(found), lambda i: 100 * found[i].mean()),
+        "pearson": (resampled_correlation(found, gold, ranks=False), lambda i: 100 * pearsonr(found[i], gold[i])[0]),
+        "f1": (resampled_f1(predicted, true), lambda i: 100 * f1_score(true[i], predicted[i])),
+    }
+    for resampled, brute in scores.values():
+        assert resampled.value == pytest.approx(brute(np.arange(60)))
+        for b in (0, 251, 999):
+            assert resampled.resampled_B[b] == pytest.approx(brute(np.repeat(np.arange(60), _draws(60)[b])))
+        assert resampled.interval.low < resampled.value < resampled.interval.high
+
+
+def test_spearman_is_that_of_the_whole_and_its_interval_near_that_of_new_ranks() -> None:
+    gold, found = correlated(800, 1.0, 1)
+    resampled = resampled_correlation(found, gold, ranks=True)
+    assert resampled.value == pytest.approx(100 * spearmanr(found, gold).statistic)
+    drawn = [np.repeat(np.arange(800), row) for row in _draws(800)[:400]]
+    low, high = np.percentile([100 * spearmanr(found[i], gold[i]).statistic for i in drawn], [2.5, 97.5])
+    assert resampled.interval.high - resampled.interval.low == pytest.approx(high - low, rel=0.1)
+
+
+def test_an_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(2)
+    inside = []
+    for _ in range(200):
+        low, high = resampled_mean(rng.random(300) < 0.3).interval
+        inside.append(low <= 30 <= high)
+    assert 0.89 <= np.mean(inside) <= 0.99
+
+
+def test_two_rows_are_resampled_alike_and_a_small_paired_difference_is_seen() -> None:
+    rng = np.random.default_rng(3)
+    one = rng.random(2_000) < 0.5
+    other = one.copy()
+    other[np.flatnonzero(~one)[:40]] = True  # 2 points better, on the same items
+    first, second = resampled_mean(one), resampled_mean(other)
+    assert first.interval.high > second.interval.low  # their own intervals overlap
+    difference = second.minus(first)
+    assert difference.value == pytest.approx(2) and difference.interval.low > 0 and difference.p < 0.01
+    back = first.minus(second)
+    assert back.value == -difference.value and back.p == difference.p
+    same = first.minus(first)
+    assert (same.value, same.interval, same.p) == (0, (0, 0), 1)
+
+
+def test_p_is_small_as_often_as_it_says_where_there_is_no_difference() -> None:
+    rng = np.random.default_rng(4)
+    p = [resampled_mean(rng.random(300)).minus(resampled_mean(rng.random(300))).p for _ in range(300)]
+    assert 0.01 <= np.mean(np.array(p) < 0.05) <= 0.1
+
+
+def test_a_mean_of_sets() -> None:
+    one, other = resampled_mean(np.arange(50) < 20), resampled_mean(np.arange(150) < 30)
+    assert mean_of([one, other]).value == pytest.approx(30)
+    weighted = mean_of([one, other], [1, 3])
+    assert weighted.value == pytest.approx((40 + 3 * 20) / 4)
+    assert weighted.resampled_B == pytest.approx((one.resampled_B + 3 * other.resampled_B) / 4)
+    assert np.ptp(weighted.interval) < np.ptp(one.interval)
+
+
+def test_constant_values_have_no_width_and_no_nan() -> None:
+    assert resampled_mean(np.ones(120)).interval == pytest.approx((100, 100))
+    assert resampled_correlation(np.ones(120), np.arange(120.0), ranks=True).interval == (0, 0)
