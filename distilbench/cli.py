@@ -1,4 +1,4 @@
-"""The command line: `distilbench prepare`, `sweep`, `status`, `compare`, `efficiency`, `report`, `best`,
+"""The command line: `distilbench prepare`, `sweep`, `status`, `compare`, `evaluate`, `efficiency`, `report`, `best`,
 `reproduce`."""
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from distilbench.errors import InputError
+from distilbench.evaluate_options import EVALUATE_OPTIONS, evaluate_settings
 from distilbench.options import OPTIONS, RUN_OPTIONS, Data, run_settings, with_options
 from distilbench.sweep_options import SWEEP_OPTIONS, sweep_settings
 
@@ -103,6 +104,25 @@ def prepare(
         found = run_prepare(PrepareSettings(method=method, space=space, **given), Console(soft_wrap=True))
         if json_file:
             write_json(json_file, found)
+
+
+@app.command()
+@with_options(EVALUATE_OPTIONS)
+def evaluate(
+    model: Annotated[
+        list[str],
+        typer.Argument(help="Encoders: sentence-transformers or Hugging Face folders, hub ids, packaged names."),
+    ],
+    **options: Any,
+) -> None:
+    """Score encoders, trained here or not, on every set, and publish the leaderboard. Repeated, it goes on."""
+    with input_errors():
+        given = evaluate_settings(model, options)
+        from distilbench.config import EvaluateSettings
+        from distilbench.evaluations import evaluate as run_evaluation
+
+        page = run_evaluation(EvaluateSettings(**given), Console(soft_wrap=True))
+    print(f"Leaderboard: {page.resolve()}")  # noqa: T201
 
 
 @app.command()

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from distilbench.data.folder import Limits
 from distilbench.data.text import Texts, TextSettings
 from distilbench.encoder import EncoderSpec
+from distilbench.evaluation.indexes import IndexSpec
 from distilbench.prepare.augment import AugmentSettings
 from distilbench.prepare.encode import Backend, Stored
 from distilbench.prepare.pool import AS_FIT, PoolSize
@@ -123,3 +124,39 @@ class CompareSettings(RunSettings):
     """Each configuration is trained with the seeds `seed`, `seed` + 1, ..."""
     steps: int | None = Field(default=None, ge=1)
     """Optimiser steps of one training at most; None is what the configuration says."""
+
+
+class EvaluateSettings(BaseModel):
+    """What an evaluation of encoders decides."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid")
+
+    models: tuple[EncoderSpec, ...]
+    teacher: EncoderSpec | None = None
+    """A row of its own, which retention and paired differences are relative to."""
+    documents: EncoderSpec | None = None
+    """Whose vectors the documents are, where the models embed the queries alone (asymmetric retrieval)."""
+    data: Path | None = None
+    """A data folder; None is the built-in demonstration corpus."""
+    kinds: tuple[str, ...]
+    """Of sets: "sts", "classification", "retrieval", "pairs"."""
+    limits: Limits = Limits()
+    dims: tuple[int, ...] = ()
+    """Widths to truncate to, beside each model's own."""
+    quantisations: tuple[Quantisation, ...] = ()
+    indexes: tuple[IndexSpec, ...]
+    threads: int = Field(default=1, ge=1)
+    """Of searches and of the timing of models."""
+    batch: int | None = Field(default=None, ge=1)
+    """Queries that are searched at a time; None is all."""
+    cost: bool = True
+    """Whether parameters, size, throughput and latency of the models are measured."""
+    backend: Backend = "torch"
+    name: str | None = None
+    runs: Path = Path("runs")
+    reports: Path = Path("reports")
+    store: Path
+    pool: PoolSize = AS_FIT
+    address: str | None = None
+    cpus: int | None = None
+    dashboard: bool = True

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from distilbench.errors import InputError
-from distilbench.store import FULL, disk_full
+from distilbench.store import FULL, disk_full, fingerprint
 
 SCHEMA_VERSION = 1
 
@@ -143,7 +143,45 @@ class ClusterCost(_Record):
     threads: int
 
 
+class Space(_Record):
+    """The geometry of an encoder's embeddings (`evaluation.shape`), of `rows` distinct sentences of STS sets."""
+
+    alignment: float
+    """Mean squared distance of `positives` similar pairs at unit norm: 0 (alike) to 4."""
+    uniformity: float
+    """Log of the mean Gaussian potential of all pairs, at unit norm: the lower, the more evenly spread."""
+    covariance: list[list[float]]
+    """Of the first 16 dimensions."""
+    effective_rank: float
+    isotropy: float
+    """0 to 1, all directions alike."""
+    mean_cosine: float
+    """Of random pairs."""
+    positives: int
+    rows: int
+
+
+class EncoderCost(_Record):
+    """What it takes to keep an encoder and to embed with it (`evaluation.cost`), on `threads` threads of `device`."""
+
+    parameters_without_embeddings: int
+    bytes_on_disk: int
+    sentences_per_second_1: float
+    """One sentence at a time, tokenisation included."""
+    sentences_per_second_32: float
+    p50_ms: float
+    """Latency of one sentence."""
+    p95_ms: float
+    threads: int
+    device: str
+    timed_1: int
+    """Sentences that were timed, one at a time and in batches of 32."""
+    timed_32: int
+
+
 Quantisation = Literal["float32", "int8", "binary"]
+Role = Literal["teacher", "student", "baseline", "encoder"]
+"""An "encoder" is one that was evaluated as it came (`distilbench evaluate`)."""
 
 
 class ScoreRecord(_Record):
@@ -154,7 +192,7 @@ class ScoreRecord(_Record):
     record_id: str
     run: str
     label: str
-    role: Literal["teacher", "student", "baseline"]
+    role: Role
     method: str
     dim: int
     bytes_per_vector: int
@@ -174,11 +212,23 @@ class ScoreRecord(_Record):
     configuration: str = ""
     """The name of the row in a comparison file ("HPD-MiniLM-128"); "" for a row of a sweep."""
     clusters: list[ClusterCost] = []
+    sets: dict[str, str] = {}
+    """By "STS12/test" the SHA-256 of the pairs and gold scores of an STS set: rows are compared on equal sets."""
+    space: Space | None = None
+    cost: EncoderCost | None = None
+    notes: list[str] = []
+    """What was left out of the row, and why."""
     latency_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """ms to embed one sentence on one thread, in batches, median (`evaluation.latency`); None where not measured."""
     model: str
     """Folder of the exported sentence-transformers model, relative to the run; "" when none is saved."""
     provenance: Provenance
+
+    @property
+    def compared_on(self) -> str:
+        """What two rows must have in common to be compared: their STS test sets; of records without `sets` the corpus."""
+        own = {name: digest for name, digest in self.sets.items() if name.endswith("/test")}
+        return fingerprint(own) if own else self.corpus_fingerprint
 
 
 def selection_groups(dev_groups: Iterable[str]) -> list[str]:

@@ -143,6 +143,22 @@ class ShardedArray:
             out[here] = data[index[here] - shard * self.shard_rows]
         return out
 
+    def block(self, start: int, stop: int) -> NDArray[np.float32]:
+        """The rows `start` to `stop` - 1 as float32, in memory; only the shards that hold them are read.
+
+        Raises:
+            ValueError: not 0 <= start <= stop <= rows.
+        """
+        if not 0 <= start <= stop <= self.rows:
+            raise ValueError(f"rows {start} to {stop}, expected a range within 0 to {self.rows}")
+        out = np.empty((stop - start, self.width), dtype=np.float32)
+        for shard in range(start // self.shard_rows, -(-stop // self.shard_rows)):
+            first = shard * self.shard_rows
+            low, high = max(start, first), min(stop, first + self.shard_rows)
+            data = np.load(self.folder / shard_name(shard), mmap_mode="r", allow_pickle=False)
+            out[low - start : high - start] = data[low - first : high - first]
+        return out
+
 
 @dataclass(frozen=True)
 class ArtifactStore:

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,6 +140,16 @@ class Corpus:
             text = sentence.encode()
             digest.update(len(text).to_bytes(8, "little") + text)
         return digest.hexdigest()
+
+    @functools.cached_property
+    def sts_digests(self) -> dict[str, str]:
+        """By "STS12/test" the SHA-256 of a set's pairs, subsets and gold scores, whatever else the corpus has."""
+        digests: dict[str, Any] = {}
+        for sts in sorted(self.sts, key=lambda s: (s.group, s.split, s.subset)):
+            digest = digests.setdefault(f"{sts.group}/{sts.split}", hashlib.sha256())
+            for one, two, score in zip(sts.left_P.tolist(), sts.right_P.tolist(), sts.score_P.tolist(), strict=True):
+                digest.update(json.dumps([sts.subset, self.sentences[one], self.sentences[two], score]).encode())
+        return {name: digest.hexdigest() for name, digest in digests.items()}
 
     @functools.cached_property
     def fingerprint(self) -> str:

@@ -20,7 +20,7 @@ from distilbench.data.corpus import StsSet
 from distilbench.errors import InputError
 from distilbench.store import atomic_path
 
-KINDS = ("similarity", "gold", "subset", "reciprocal_rank")
+KINDS = ("similarity", "gold", "subset", "reciprocal_rank", "item")
 UNREADABLE = (
     *(OSError, ValueError, TypeError, LookupError, AttributeError, EOFError, MemoryError, RuntimeError),
     *(BadZipFile, zlib.error),
@@ -43,6 +43,8 @@ class Predictions:
     gold: Mapping[str, NDArray[np.float64]]
     subset: Mapping[str, NDArray[np.int16]]
     reciprocal_rank: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    item: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """By "TASK/SET/METRIC" the value of each test item, whose mean is that score: 1 for a sentence put into its class."""
 
     def save(self, path: Path) -> None:
         """Write the file whole, or not at all.
@@ -82,9 +84,12 @@ def _numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def sts_predictions(
-    sets: Sequence[StsSet], similarities: Sequence[NDArray[np.float64]], reciprocal_rank: Mapping[str, NDArray[Any]]
+    sets: Sequence[StsSet],
+    similarities: Sequence[NDArray[np.float64]],
+    reciprocal_rank: Mapping[str, NDArray[Any]],
+    item: Mapping[str, NDArray[Any]] | None = None,
 ) -> Predictions:
-    """The test sets among `sets`, with the cosines of each one's pairs; and the retrieval test sets'."""
+    """The test sets among `sets`, with the cosines of each one's pairs; the retrieval test sets', and those of `item`."""
     members: dict[str, list[int]] = {}
     for i, s in enumerate(sets):
         if s.split == "test":
@@ -95,6 +100,7 @@ def sts_predictions(
         {g: np.concatenate([sets[i].score_P for i in m]) for g, m in members.items()},
         {g: np.fromiter(n, dtype=np.int16) for g, n in numbers.items()},
         {name: np.asarray(r, dtype=np.float32) for name, r in reciprocal_rank.items()},
+        {name: np.asarray(values, dtype=np.float32) for name, values in (item or {}).items()},
     )
 
 

@@ -22,7 +22,7 @@ from distilbench.methods.method import Method
 from distilbench.prepare.pca import sample
 from distilbench.prepare.prepared import Prepared
 from distilbench.provenance import provenance
-from distilbench.records import ClusterCost, Quantisation, Score, ScoreRecord
+from distilbench.records import ClusterCost, Quantisation, Role, Score, ScoreRecord
 from distilbench.store import fingerprint, save_array, write_json
 from distilbench.student import describe_student
 
@@ -35,8 +35,6 @@ CALIBRATION = 5_000
 
 ENCODED = "encoded.json"
 SPLITS: tuple[Literal["dev", "test"], ...] = ("dev", "test")
-
-Role = Literal["teacher", "student", "baseline"]
 
 
 @dataclass(frozen=True)
@@ -191,6 +189,7 @@ def score_candidate(
                 scores=[*found.scores, *(encoded.task_scores if whole else ())],
                 indexes=found.indexes,
                 clusters=list(encoded.clusters) if whole else [],
+                sets=corpus.sts_digests,
                 model=encoded.model,
                 provenance=provenance(),
             )

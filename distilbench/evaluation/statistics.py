@@ -56,7 +56,7 @@ class Resampled(NamedTuple):
         return Difference(self.value - other.value, percentiles(difference_B), float(p))
 
 
-def resampled_mean(value_P: NDArray[np.floating]) -> Resampled:
+def resampled_mean(value_P: NDArray[np.floating] | NDArray[np.bool_]) -> Resampled:
     """The mean of the items' values x 100 (accuracy, reciprocal rank, nDCG, recall, average precision)."""
     share_P = 100 * value_P.astype(np.float64) / len(value_P)
     return _resampled(len(value_P), lambda counts_BP: counts_BP @ share_P)

@@ -143,7 +143,7 @@ def best_of_runs(runs: Sequence[Path], budget: ServingBudget) -> Best:
     rows = students(board)
     if not rows:
         raise InputError(f"{named}: no student with a dev score; expected the folders of finished runs")
-    corpora = list(dict.fromkeys(row.record.corpus_fingerprint for row in rows))
+    corpora = list(dict.fromkeys(row.record.compared_on for row in rows))
     if len(corpora) > 1:
         names = ", ".join(f"{row.record.corpus} of {row.record.run}" for row in _first_of_each(rows, corpora))
         raise InputError(f"{named}: the runs are of {len(corpora)} corpora ({names}); expected runs of one")
@@ -161,7 +161,7 @@ def _folder(record: ScoreRecord, owners: dict[tuple[str, str], Path]) -> Path | 
 
 
 def _first_of_each(rows: Sequence[Row], corpora: Sequence[str]) -> list[Row]:
-    return [next(row for row in rows if row.record.corpus_fingerprint == corpus) for corpus in corpora]
+    return [next(row for row in rows if row.record.compared_on == corpus) for corpus in corpora]
 
 
 def _limits(budget: ServingBudget) -> str:

@@ -61,12 +61,12 @@ def budget_rows(board: Leaderboard) -> tuple[BudgetRow, ...]:
 
     A budget whose choice is that of the one before is left out.
     """
-    corpora = dict.fromkeys(row.record.corpus_fingerprint for row in board.rows)
+    corpora = dict.fromkeys(row.record.compared_on for row in board.rows)
     return tuple(found for corpus in corpora for found in _of_corpus(board, corpus))
 
 
 def _of_corpus(board: Leaderboard, corpus: str) -> Iterator[BudgetRow]:
-    board = board._replace(rows=tuple(row for row in board.rows if row.record.corpus_fingerprint == corpus))
+    board = board._replace(rows=tuple(row for row in board.rows if row.record.compared_on == corpus))
     sizes = [row.record.bytes_per_vector for row in students(board)]
     before: Row | None = None
     for size in _powers_of_two(min(sizes), max(sizes)) if sizes else ():

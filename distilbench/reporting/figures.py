@@ -140,7 +140,7 @@ def compute_quality_bytes(board: Leaderboard, variant: Variant = "all") -> Quali
     fronts: dict[str, set[tuple[int, float]]] = {}
     for row, point in placed:
         if point.pareto:
-            corpus = fronts.setdefault(row.record.corpus_fingerprint, set())
+            corpus = fronts.setdefault(row.record.compared_on, set())
             corpus.add((point.bytes_per_vector, point.quality))
     return QualityBytes(
         points=tuple(point for _, point in placed),

@@ -40,7 +40,7 @@ def read_runs(folders: Sequence[Path]) -> list[ScoreRecord | TrialRecord]:
             raise InputError(f"{folder}: no scores.jsonl with records in it; expected the folder of a finished run")
         for record in scores:
             name = record.configuration or record.label
-            key = (name, record.quantisation, record.teacher, record.corpus_fingerprint)
+            key = (name, record.quantisation, record.teacher, record.compared_on)
             if record.role == "student" or owners.setdefault(key, folder) == folder:
                 records.append(record)
         for file in TRIAL_FILES:

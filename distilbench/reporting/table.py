@@ -275,7 +275,7 @@ def notices(board: Leaderboard) -> tuple[str, ...]:
     orphans = sum(cell.value is not None and cell.retention is None for cell in averages)
     if orphans:
         found.append(f"Without retention, since their teacher has no float32 row on the same corpus: {orphans} rows.")
-    corpora = {row.record.corpus_fingerprint for row in rows}
+    corpora = {row.record.compared_on for row in rows}
     if len(corpora) > 1:
         found.append(
             f"The rows come from {len(corpora)} different corpora. The Pareto front and the best of a dimension are "
@@ -516,7 +516,7 @@ def teacher_of(record: ScoreRecord, records: Iterable[ScoreRecord]) -> ScoreReco
         r
         for r in records
         if (r.role, r.quantisation) == ("teacher", "float32")
-        and (r.teacher, r.corpus_fingerprint) == (record.teacher, record.corpus_fingerprint)
+        and (r.teacher, r.compared_on) == (record.teacher, record.compared_on)
     ]
     return max(candidates, key=lambda r: (r.run == record.run, r.provenance.created_at), default=None)
 
@@ -533,7 +533,7 @@ def _pareto(records: Sequence[ScoreRecord], averages: Mapping[int, float | None]
                 best, best_bytes = value, r.bytes_per_vector
         return kept
 
-    return _within(records, averages, lambda r: r.corpus_fingerprint, front)
+    return _within(records, averages, lambda r: r.compared_on, front)
 
 
 def _best_in_dim(records: Sequence[ScoreRecord], averages: Mapping[int, float | None]) -> set[int]:
@@ -544,7 +544,7 @@ def _best_in_dim(records: Sequence[ScoreRecord], averages: Mapping[int, float | 
         return {id(r) for r in group if (averages[id(r)] or 0.0) == top} if len(group) > 1 else set()
 
     students = [r for r in records if r.role != "teacher"]
-    return _within(students, averages, lambda r: f"{r.corpus_fingerprint} {r.dim} {r.quantisation}", best)
+    return _within(students, averages, lambda r: f"{r.compared_on} {r.dim} {r.quantisation}", best)
 
 
 def _within(

@@ -64,7 +64,7 @@ def tie_groups(
     for row in board.rows:
         r = row.record
         if r.role != "teacher" and board.cell(row, table.AVERAGE).value is not None:
-            compared.setdefault((r.corpus_fingerprint, r.dim, r.quantisation), []).append(row)
+            compared.setdefault((r.compared_on, r.dim, r.quantisation), []).append(row)
     found: dict[str, RowTie] = {}
     without, other_pairs = [], []
     golds: dict[str, Predictions] = {}

@@ -1,0 +1,133 @@
+"""Ranking metrics of every query, as trec_eval defines them: the values that a bootstrap over queries resamples.
+
+Axes in names: Q queries, R ranks (best first), P pairs of a query and a document relevant to it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.records import Metric
+
+Relevant = tuple[NDArray[np.int64], ...]
+Grades = tuple[NDArray[np.float64], ...]
+
+
+class Judged(NamedTuple):
+    """The pairs of a query and a relevant document, sorted by query, then document; `count_Q` relevant ones of each query."""
+
+    query_P: NDArray[np.int64]
+    document_P: NDArray[np.int64]
+    grade_P: NDArray[np.float64]
+    count_Q: NDArray[np.int64]
+
+
+def judged(relevant: Relevant, grades: Grades | None = None) -> Judged:
+    """The pairs of each query's `relevant` positions and their `grades` (parallel to it; None: all 1).
+
+    Raises:
+        ValueError: a query without relevant documents or with one named twice, a negative position, a grade that is not
+            a positive number, or `grades` of another length; it names the query.
+    """
+    if grades is not None and list(map(len, grades)) != list(map(len, relevant)):
+        raise ValueError("the grades are not parallel to the relevant documents, expected one for each")
+    count_Q = np.array([len(positions) for positions in relevant], dtype=np.int64)
+    if not count_Q.all():
+        raise ValueError(f"query {int(np.argmin(count_Q))} has no relevant documents, expected at least one")
+    if not len(count_Q):
+        raise ValueError("no queries, expected at least one")
+    document_P = np.concatenate(relevant).astype(np.int64)
+    grade_P = np.ones(len(document_P)) if grades is None else np.concatenate(grades).astype(np.float64)
+    query_P = np.repeat(np.arange(len(count_Q)), count_Q)
+    bad_P = np.flatnonzero((document_P < 0) | ~(np.isfinite(grade_P) & (grade_P > 0)))
+    if len(bad_P):
+        p = bad_P[0]
+        pair = f"query {query_P[p]}: document {document_P[p]} with grade {grade_P[p]:g}"
+        raise ValueError(f"{pair}, expected a position from 0 on and a grade above 0 (leave out what is not relevant)")
+    order = np.lexsort((document_P, query_P))
+    document_P, grade_P = document_P[order], grade_P[order]
+    twice_P = np.flatnonzero((np.diff(document_P) == 0) & (np.diff(query_P) == 0))
+    if len(twice_P):
+        p = twice_P[0]
+        raise ValueError(f"query {query_P[p]}: document {document_P[p]} is named twice as relevant, expected once")
+    return Judged(query_P, document_P, grade_P, count_Q)
+
+
+def gains(found_QR: NDArray[np.int64], pairs: Judged) -> NDArray[np.float64]:
+    """The grade of each document found (positions, -1 where nothing was), Q x R; 0 where it is not relevant.
+
+    Raises:
+        ValueError: rows for another number of queries, or a document found twice for one query.
+    """
+    queries = len(pairs.count_Q)
+    if found_QR.ndim != 2 or len(found_QR) != queries:
+        raise ValueError(f"found documents of shape {found_QR.shape}, expected a row for each of {queries} queries")
+    sorted_QR = np.sort(found_QR, axis=1)
+    twice = np.argwhere((np.diff(sorted_QR, axis=1) == 0) & (sorted_QR[:, 1:] >= 0))
+    if len(twice):
+        q, r = twice[0]
+        raise ValueError(f"query {q}: document {sorted_QR[q, r]} was found twice, expected once")
+    span = 1 + max(int(pairs.document_P.max()), int(found_QR.max(initial=-1)))
+    key_P = pairs.query_P * span + pairs.document_P  # rising, since the pairs are sorted
+    key_QR = np.arange(queries)[:, None] * span + found_QR
+    at_QR = np.minimum(np.searchsorted(key_P, key_QR), len(key_P) - 1)
+    return np.where((key_P[at_QR] == key_QR) & (found_QR >= 0), pairs.grade_P[at_QR], 0.0)
+
+
+def reciprocal_rank(gain_QR: NDArray[np.float64], k: int = 10) -> NDArray[np.float64]:
+    """1 / rank of the first relevant document within the first k, 0 when none is."""
+    if not gain_QR.shape[1]:
+        return np.zeros(len(gain_QR))
+    hit_QR = gain_QR[:, :k] > 0
+    return np.where(hit_QR.any(axis=1), 1 / (1 + np.argmax(hit_QR, axis=1)), 0.0)
+
+
+def ndcg(gain_QR: NDArray[np.float64], pairs: Judged, k: int = 10) -> NDArray[np.float64]:
+    """Discounted cumulative gain of the first k over that of the best order of all relevant documents.
+
+    A document of grade g at rank r gains g / log2(r + 1): Järvelin and Kekäläinen (2002) with trec_eval's discount.
+    """
+    found_R = gain_QR[:, :k]
+    found_Q = found_R @ (1 / np.log2(np.arange(found_R.shape[1]) + 2))
+    best_first = np.lexsort((-pairs.grade_P, pairs.query_P))
+    rank_P = np.arange(len(best_first)) - np.repeat(np.cumsum(pairs.count_Q) - pairs.count_Q, pairs.count_Q)
+    ideal_P = np.where(rank_P < k, pairs.grade_P[best_first] / np.log2(rank_P + 2), 0)
+    return found_Q / np.bincount(pairs.query_P, weights=ideal_P, minlength=len(pairs.count_Q))
+
+
+def average_precision(gain_QR: NDArray[np.float64], pairs: Judged, k: int = 100) -> NDArray[np.float64]:
+    """Sum of the precisions at the ranks of relevant documents within the first k, over all relevant documents."""
+    hit_QR = gain_QR[:, :k] > 0
+    precision_QR = np.cumsum(hit_QR, axis=1) / np.arange(1, hit_QR.shape[1] + 1)
+    return (precision_QR * hit_QR).sum(axis=1) / pairs.count_Q
+
+
+def recall(gain_QR: NDArray[np.float64], pairs: Judged, k: int) -> NDArray[np.float64]:
+    """Share of the relevant documents within the first k."""
+    return (gain_QR[:, :k] > 0).sum(axis=1) / pairs.count_Q
+
+
+def ranking_metrics(
+    found_QR: NDArray[np.int64], relevant: Relevant, grades: Grades | None = None
+) -> dict[Metric, NDArray[np.float64]]:
+    """All ranking metrics, 0 to 1, a value for each query.
+
+    `found_QR` holds positions of documents, best first, -1 where nothing was found; what it has no columns for counts as
+    not found. 4,000 queries x 100 ranks take 0.1 s.
+
+    Raises:
+        ValueError: as `judged` and `gains`.
+    """
+    pairs = judged(relevant, grades)
+    gain_QR = gains(found_QR, pairs)
+    return {
+        "mrr@10": reciprocal_rank(gain_QR, 10),
+        "ndcg@10": ndcg(gain_QR, pairs, 10),
+        "map@100": average_precision(gain_QR, pairs, 100),
+        "recall@1": recall(gain_QR, pairs, 1),
+        "recall@10": recall(gain_QR, pairs, 10),
+        "recall@100": recall(gain_QR, pairs, 100),
+    }

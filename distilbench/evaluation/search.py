@@ -1,0 +1,322 @@
+"""Retrieval over documents read block by block: exact metrics, and what every kind of index costs and finds.
+
+The corpus may be larger than memory: a block is read and normalised once, added to every index and offered to the exact
+search, which keeps the best of each query. Peak memory is the indexes and a few blocks, or the training sample of one index
+where that is larger (39 vectors for each list: 16 % of a million documents, 6 % of ten million).
+
+Axes in names: N documents (of a block or sample), D dimensions, Q queries, R ranks (best first).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.errors import InputError
+from distilbench.evaluation.indexes import (
+    FAISS_KINDS,
+    FaissKind,
+    GrowingIndex,
+    IndexSpec,
+    faiss_index,
+    quantised_index,
+    serialised_bytes,
+)
+from distilbench.evaluation.quantisation import Quantiser
+from distilbench.evaluation.ranking import Grades, Relevant, gains, judged, ranking_metrics
+from distilbench.evaluation.retrieval import DEPTH, faiss_threads, timed, unit
+from distilbench.records import IndexCost, Metric, Score
+
+BLOCK = 16_384
+"""Documents read at a time: 50 MB at 768 dimensions."""
+RUN = 64
+"""Consecutive rows of a training sample, which is spread over the whole corpus. Opening a shard for each run of 16 took 15
+times as long as reading all 200,000 rows."""
+LEAST_NORM = 1e-15
+"""Below it the squares of float32 lose digits, then vanish."""
+
+
+class Documents(Protocol):
+    """Vectors that are read block by block, such as `store.ShardedArray`; a row may be asked for more than once."""
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Dimensions D."""
+        ...
+
+    def block(self, start: int, stop: int) -> NDArray[Any]:
+        """The rows `start` to `stop` - 1, floats of any precision."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """Documents that are one array."""
+
+    vectors_ND: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.vectors_ND) != 2:
+            raise ValueError(f"documents of shape {np.shape(self.vectors_ND)}, expected rows and columns")
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return len(self.vectors_ND)
+
+    @property
+    def width(self) -> int:
+        """Dimensions D."""
+        return self.vectors_ND.shape[1]
+
+    def block(self, start: int, stop: int) -> NDArray[Any]:
+        """The rows `start` to `stop` - 1."""
+        return self.vectors_ND[start:stop]
+
+
+@dataclass(frozen=True, eq=False)
+class SearchTask:
+    """A retrieval set: `relevant[q]` are the positions of the documents that answer query q, `grades[q]` how well (above 0;
+    None: all 1)."""
+
+    name: str
+    split: Literal["dev", "test"]
+    relevant: Relevant
+    grades: Grades | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """`scores` (x 100) and `per_query` (0 to 1, a value for each query) are of the exact search, by float32 inner products.
+
+    `costs` are in the order of the kinds asked for, the quantisers after them; `notes` say what is left out and why.
+    """
+
+    costs: list[IndexCost]
+    scores: list[Score]
+    per_query: dict[Metric, NDArray[np.float64]]
+    notes: list[str] = field(default_factory=list)
+
+
+def evaluate_search(
+    documents: Documents,
+    queries_QD: NDArray[Any],
+    task: SearchTask,
+    *,
+    kinds: Sequence[FaissKind | IndexSpec] = FAISS_KINDS,
+    quantisers: Sequence[Quantiser] = (),
+    threads: int = 1,
+    batch: int | None = None,
+    block: int = BLOCK,
+) -> SearchResult:
+    """Search the documents exactly and by each of `kinds` and `quantisers`, on `threads` threads.
+
+    A recall whose k is not below the number of documents is left out, and noted: any encoder would have 100. An index is
+    searched for the first min(100, documents), `batch` queries at a time (None: all at once), a few times; the fastest
+    counts. Its build time is training and adding, without reading and normalising.
+
+    Raises:
+        InputError: a vector that is zero or not finite, documents and queries of different widths, a block of another
+            shape than asked for, a query without relevant documents, or relevant positions that are not in the corpus or
+            named twice; it names the row.
+        ValueError: `threads`, `batch` or `block` below 1, or an index that the corpus does not allow.
+    """
+    for name, value in {"threads": threads, "batch": batch, "block": block}.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}, expected at least 1")
+    where = f"{task.name} ({task.split})"
+    _check_task(task, where, documents.rows, len(queries_QD))
+    specs = [
+        (IndexSpec(kind) if isinstance(kind, str) else kind).resolved(documents.rows, documents.width) for kind in kinds
+    ]
+    for quantiser in quantisers:
+        if quantiser.width != documents.width:
+            raise ValueError(
+                f"{quantiser.kind}: {quantiser.width} dimensions, expected {documents.width}, the documents'"
+            )
+    reader = _Reader(documents, where)
+    queries_QD = _checked_unit(queries_QD, len(queries_QD), documents.width, 0, f"{where}: query")
+    with faiss_threads(threads):
+        started = [_started(spec, reader) for spec in specs] + [(quantised_index(q), 0.0) for q in quantisers]
+        indexes = [index for index, _ in started]
+        exact_QR, adding = _filled(reader, indexes, queries_QD, block)
+        build = [training + added for (_, training), added in zip(started, adding, strict=True)]
+        costs = [
+            _cost(task, index, exact_QR, queries_QD, documents.rows, build_s=seconds, threads=threads, batch=batch)
+            for index, seconds in zip(indexes, build, strict=True)
+        ]
+    per_query, notes = _told(ranking_metrics(exact_QR, task.relevant, task.grades), where, documents.rows)
+    scores = [
+        Score(
+            task="retrieval",
+            set=task.name,
+            split=task.split,
+            metric=metric,
+            variant="all",
+            value=100 * float(value_Q.mean()),
+            n=len(value_Q),
+        )
+        for metric, value_Q in per_query.items()
+    ]
+    return SearchResult(costs, scores, per_query, notes)
+
+
+def _check_task(task: SearchTask, where: str, documents: int, queries: int) -> None:
+    if not documents:
+        raise InputError(f"{where}: no documents, expected at least one")
+    if len(task.relevant) != queries:
+        raise InputError(
+            f"{where}: {queries} queries, expected {len(task.relevant)}, as many as have relevant documents"
+        )
+    try:
+        pairs = judged(task.relevant, task.grades)
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from None
+    outside_P = np.flatnonzero(pairs.document_P >= documents)
+    if len(outside_P):
+        p = outside_P[0]
+        raise InputError(
+            f"{where}: query {pairs.query_P[p]}: relevant document {pairs.document_P[p]}, expected a position below "
+            f"{documents}, the number of documents"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """Checked unit vectors of the documents."""
+
+    documents: Documents
+    where: str
+
+    def block(self, start: int, stop: int) -> NDArray[np.float32]:
+        rows = self.documents.block(start, stop)
+        return _checked_unit(rows, stop - start, self.documents.width, start, f"{self.where}: document")
+
+    def blocks(self, block: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """All documents: where a block begins, and its rows."""
+        for start in range(0, self.documents.rows, block):
+            yield start, self.block(start, min(start + block, self.documents.rows))
+
+    def sample(self, rows: int) -> NDArray[np.float32]:
+        """`rows` documents in runs spread evenly over all."""
+        out_ND = np.empty((rows, self.documents.width), dtype=np.float32)
+        runs = -(-rows // RUN)
+        spread = runs * RUN <= self.documents.rows
+        starts = np.linspace(0, self.documents.rows - RUN, runs).astype(int) if spread else RUN * np.arange(runs)
+        for at, start in zip(range(0, rows, RUN), starts.tolist(), strict=True):
+            size = min(RUN, rows - at)
+            out_ND[at : at + size] = self.block(start, start + size)
+        return out_ND
+
+
+def _checked_unit(rows_ND: NDArray[Any], count: int, width: int, first: int, what: str) -> NDArray[np.float32]:
+    """`count` rows of norm 1, which are numbers `first` and on of all `what`."""
+    shape, dtype = np.shape(rows_ND), np.asarray(rows_ND).dtype
+    if shape != (count, width) or not np.issubdtype(dtype, np.floating):
+        found = f"{what} {first} to {first + count - 1}: vectors of shape {shape} and type {dtype}"
+        raise InputError(f"{found}, expected floats of shape {(count, width)}: the documents have {width} dimensions")
+    with np.errstate(over="ignore"):
+        float_ND = np.asarray(rows_ND, dtype=np.float32)
+        norm_N = np.linalg.norm(float_ND, axis=1)
+    bad_N = np.flatnonzero(~((norm_N >= LEAST_NORM) & (norm_N < np.inf)))
+    if len(bad_N):
+        i = bad_N[0]
+        strange_D = np.flatnonzero(~np.isfinite(float_ND[i]))
+        found = f"dimension {strange_D[0]} is {rows_ND[i][strange_D[0]]}" if len(strange_D) else f"norm {norm_N[i]:g}"
+        raise InputError(f"{what} {first + i}: {found}, expected finite float32 numbers, not all 0")
+    return unit(float_ND)
+
+
+def _started(spec: IndexSpec, reader: _Reader) -> tuple[GrowingIndex, float]:
+    """The trained, empty index, and the seconds of training."""
+    sample_ND = reader.sample(spec.training_rows(reader.documents.rows))
+    began = time.perf_counter()
+    index = faiss_index(spec, sample_ND, reader.documents.rows)
+    return index, time.perf_counter() - began
+
+
+def _filled(
+    reader: _Reader, indexes: Sequence[GrowingIndex], queries_QD: NDArray[np.float32], block: int
+) -> tuple[NDArray[np.int64], list[float]]:
+    """Adds all documents to the indexes: the exact best of each query, Q x R, and the seconds of adding to each."""
+    seconds = [0.0] * len(indexes)
+    best = faiss.ResultHeap(len(queries_QD), min(DEPTH, reader.documents.rows), keep_max=True)
+    for start, block_ND in reader.blocks(block):
+        for i, index in enumerate(indexes):
+            began = time.perf_counter()
+            index.add(block_ND)
+            seconds[i] += time.perf_counter() - began
+        similarity_QR, found_QR = faiss.knn(
+            queries_QD, block_ND, min(best.k, len(block_ND)), faiss.METRIC_INNER_PRODUCT
+        )
+        best.add_result(similarity_QR, found_QR + start)
+        del block_ND  # before the next one is read
+    best.finalize()
+    return best.I, seconds
+
+
+def _found(index: GrowingIndex, queries_QD: NDArray[np.float32], depth: int, batch: int) -> NDArray[np.int64]:
+    parts = [index.search(queries_QD[q : q + batch], depth) for q in range(0, len(queries_QD), batch)]
+    return np.concatenate(parts)
+
+
+def _cost(
+    task: SearchTask,
+    index: GrowingIndex,
+    exact_QR: NDArray[np.int64],
+    queries_QD: NDArray[np.float32],
+    documents: int,
+    *,
+    build_s: float,
+    threads: int,
+    batch: int | None,
+) -> IndexCost:
+    queries, depth = exact_QR.shape
+    found_QR, search_s = timed(_found, index, queries_QD, depth, batch or queries)
+    values = ranking_metrics(found_QR, task.relevant, task.grades)
+    overlap_QR = gains(found_QR[:, :10], judged(tuple(exact_QR[:, :10])))
+    nlist, nprobe = index.lists or (None, None)
+    return IndexCost(
+        set=task.name,
+        split=task.split,
+        kind=index.kind,
+        nlist=nlist,
+        nprobe=nprobe,
+        documents=documents,
+        queries=queries,
+        build_s=build_s,
+        bytes=serialised_bytes(index),
+        ms_per_1000_queries=1e6 * search_s / queries,
+        threads=threads,
+        batch=batch,
+        device=index.device,
+        setting=index.setting,
+        mrr10=100 * float(values["mrr@10"].mean()),
+        recall100=100 * float(values["recall@100"].mean()),
+        overlap10_with_flat=100 * float(overlap_QR.sum()) / exact_QR[:, :10].size,
+    )
+
+
+def _told(
+    values: dict[Metric, NDArray[np.float64]], where: str, documents: int
+) -> tuple[dict[Metric, NDArray[np.float64]], list[str]]:
+    """Without the recalls that every encoder would have, and a note for each."""
+    trivial = [m for m in values if m.startswith("recall@") and int(m.removeprefix("recall@")) >= documents]
+    notes = [
+        f"{where}: {metric} is left out: with {documents} documents it is 100 whatever their order"
+        for metric in trivial
+    ]
+    if documents <= DEPTH:
+        notes.append(f"{where}: recall100 of an index's cost is within its first {documents}, all documents")
+    return {metric: value_Q for metric, value_Q in values.items() if metric not in trivial}, notes

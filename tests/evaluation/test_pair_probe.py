@@ -1,0 +1,273 @@
+"""Pair probes beside scikit-learn's own regressions, at chance, and what is reported when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
+from sklearn.metrics import f1_score
+from sklearn.model_selection import KFold
+
+from distilbench.data.corpus import PairSplit, PairTask, Rows
+from distilbench.evaluation.pair_probe import LOGISTIC_C, RIDGE_ALPHA, probe
+from distilbench.evaluation.sts import Embed
+
+WIDTH, SENTENCES = 10, 500
+Kind = Literal["regression", "binary", "three-class"]
+
+
+def made(kind: Kind, *splits: str, noise: float = 0.2, pairs: int = 400) -> tuple[PairTask, np.ndarray]:
+    """A task whose labels depend on |u - v|, and the vectors."""
+    rng = np.random.default_rng(len(splits) + len(kind))
+    x = rng.standard_normal((SENTENCES, WIDTH)).astype(np.float32)
+    weights = rng.standard_normal(WIDTH)
+    found = {}
+    for split in ("train", "dev", *splits):
+        left, right = rng.integers(0, SENTENCES, (2, pairs))
+        score = np.abs(x[left] - x[right]) @ weights + noise * rng.standard_normal(pairs)
+        classes = {"regression": 0, "binary": 2, "three-class": 3}[kind]
+        cuts = np.quantile(score, np.arange(1, classes) / classes) if classes else []
+        target = np.searchsorted(cuts, score).astype(np.float64) if classes else score
+        found[split] = PairSplit(left, right, target)
+    names = {"regression": (), "binary": ("no", "yes"), "three-class": ("a", "b", "c")}[kind]
+    return PairTask("SICK", kind, names, 0.0, 1.0, found), x
+
+
+def by_row(x: np.ndarray) -> Embed:
+    return lambda rows: x[rows]
+
+
+def features(x: np.ndarray, task: PairTask) -> dict[str, np.ndarray]:
+    """As the module's text has them, in double precision."""
+    x = x.astype(np.float64)
+    parts = {name: (np.abs(x[s.left_P] - x[s.right_P]), x[s.left_P] * x[s.right_P]) for name, s in task.splits.items()}
+    size = [np.sqrt(np.mean(part**2)) for part in parts["train"]]
+    return {name: np.hstack([p / s for p, s in zip(both, size, strict=True)]) for name, both in parts.items()}
+
+
+# Beside scikit-learn
+
+
+@pytest.mark.parametrize("kind", ["binary", "three-class"])
+def test_classes_are_those_of_scikit_learns_logistic_regression(kind: Kind) -> None:
+    task, x = made(kind, "test")
+    f = features(x, task)
+    gold = {name: split.target_P for name, split in task.splits.items()}
+    found = probe(by_row(x), task)
+    models = {c: LogisticRegression(C=c, tol=1e-8, max_iter=5000).fit(f["train"], gold["train"]) for c in LOGISTIC_C}
+    dev = {c: 100 * model.score(f["dev"], gold["dev"]) for c, model in models.items()}
+    assert dev[found.penalty] >= max(dev.values()) - 1
+    reference = models[found.penalty].predict(f["test"])
+    assert np.mean(found.predicted_P == reference) >= 0.99
+    values = {s.metric: s.value for s in found.scores}
+    assert values["accuracy"] == pytest.approx(100 * np.mean(reference == gold["test"]), abs=1)
+    assert values["accuracy"] > 80 > 100 / len(task.classes) + 20  # the label is there to be found
+    assert list(values) == (["accuracy", "f1"] if kind == "binary" else ["accuracy"])
+    if kind == "binary":
+        assert values["f1"] == pytest.approx(100 * f1_score(gold["test"], reference), abs=1)
+
+
+def test_scores_are_those_of_scikit_learns_ridge_regression() -> None:
+    task, x = made("regression", "test", noise=1.0)
+    f, gold = features(x, task), {name: split.target_P for name, split in task.splits.items()}
+    found = probe(by_row(x), task)
+    models = {a: Ridge(alpha=a).fit(f["train"], gold["train"]) for a in RIDGE_ALPHA}
+    dev = {a: pearsonr(model.predict(f["dev"]), gold["dev"]).statistic for a, model in models.items()}
+    assert found.penalty == max(dev, key=dev.__getitem__)
+    np.testing.assert_allclose(found.predicted_P, models[found.penalty].predict(f["test"]), rtol=1e-3, atol=1e-3)
+    np.testing.assert_array_equal(found.target_P, gold["test"])
+    assert [(s.metric, s.set, s.split, s.task, s.variant, s.n) for s in found.scores] == [
+        ("pearson", "SICK", "test", "pair-probe", "all", 400),
+        ("spearman", "SICK", "test", "pair-probe", "all", 400),
+    ]
+    assert found.scores[0].value == pytest.approx(100 * pearsonr(found.predicted_P, gold["test"]).statistic)
+    assert found.scores[0].value > 80 and found.note == ""
+
+
+def test_without_a_test_set_the_penalty_is_cross_validated_and_dev_reported() -> None:
+    task, x = made("regression", noise=4.0, pairs=120)
+    f, gold = features(x, task), {name: split.target_P for name, split in task.splits.items()}
+    found = probe(by_row(x), task)
+    folds = list(KFold(5, shuffle=True, random_state=0).split(f["train"]))
+    values = []
+    for alpha in RIDGE_ALPHA:
+        out = np.zeros(120)
+        for train, held_out in folds:
+            out[held_out] = (
+                Ridge(alpha=alpha).fit(f["train"][train], gold["train"][train]).predict(f["train"][held_out])
+            )
+        values.append(pearsonr(out, gold["train"]).statistic)
+    assert found.penalty == RIDGE_ALPHA[int(np.argmax(values))]
+    reference = RidgeCV(alphas=RIDGE_ALPHA, cv=KFold(5, shuffle=True, random_state=0)).fit(f["train"], gold["train"])
+    wanted = 100 * pearsonr(reference.predict(f["dev"]), gold["dev"]).statistic
+    assert found.scores[0].value == pytest.approx(wanted, abs=1)
+    assert {(s.split, s.n) for s in found.scores} == {("dev", 120)} and found.split == "dev"
+
+
+# What is reported
+
+
+@pytest.mark.parametrize("kind", ["binary", "three-class", "regression"])
+@pytest.mark.parametrize("splits", [(), ("test",)])
+def test_reported_labels_are_not_looked_at(kind: Kind, splits: tuple[str, ...]) -> None:
+    task, x = made(kind, *splits, noise=2.0, pairs=200)
+    reported = "test" if splits else "dev"
+    found = probe(by_row(x), task)
+    assert (found.task, found.split, len(found.predicted_P)) == ("SICK", reported, 200)
+    other = replace(task.splits[reported], target_P=task.splits[reported].target_P[::-1])
+    again = probe(by_row(x), replace(task, splits={**task.splits, reported: other}))
+    assert again.penalty == found.penalty
+    np.testing.assert_array_equal(again.predicted_P, found.predicted_P)
+    assert again.scores != found.scores
+
+
+@pytest.mark.parametrize(("kind", "chance"), [("binary", 50.0), ("three-class", 100 / 3)])
+def test_random_labels_are_at_chance(kind: Kind, chance: float) -> None:
+    task, x = made(kind, "test", pairs=1000)
+    rng = np.random.default_rng(5)
+    shuffled = {n: replace(s, target_P=rng.permutation(s.target_P)) for n, s in task.splits.items()}
+    found = probe(by_row(x), replace(task, splits=shuffled))
+    assert found.scores[0].value == pytest.approx(chance, abs=5)  # three standard deviations
+
+
+def test_random_scores_correlate_with_nothing() -> None:
+    task, x = made("regression", pairs=1000)
+    rng = np.random.default_rng(5)
+    shuffled = {n: replace(s, target_P=rng.permutation(s.target_P)) for n, s in task.splits.items()}
+    found = probe(by_row(x), replace(task, splits=shuffled))
+    assert all(abs(s.value) < 10 for s in found.scores) and len(found.scores) == 2
+
+
+@pytest.mark.parametrize("kind", ["binary", "regression"])
+def test_neither_the_length_of_vectors_nor_the_order_of_a_pair_counts(kind: Kind) -> None:
+    task, x = made(kind, "test")
+    swapped = {n: replace(s, left_P=s.right_P, right_P=s.left_P) for n, s in task.splits.items()}
+    plain = probe(by_row(x), task)
+    for other in (probe(by_row(1000 * x), task), probe(by_row(x), replace(task, splits=swapped))):
+        assert other.penalty == plain.penalty
+        np.testing.assert_allclose(other.predicted_P, plain.predicted_P, rtol=1e-3, atol=1e-3)
+
+
+def test_other_pairs_do_not_move_the_size_of_features() -> None:
+    task, x = made("regression", "test", noise=4.0, pairs=100)
+    rows = np.arange(SENTENCES, SENTENCES + 100)
+    x = np.vstack([x, 50 * x[:100]])
+    long = PairSplit(rows, rows[::-1], task.splits["test"].target_P)
+    found = [
+        probe(by_row(x), replace(task, splits={**task.splits, "test": test})) for test in (task.splits["test"], long)
+    ]
+    f, gold = features(x, replace(task, splits={**task.splits, "test": long})), task.splits["train"].target_P
+    reference = Ridge(alpha=found[0].penalty).fit(f["train"], gold).predict(f["test"])
+    assert found[1].penalty == found[0].penalty
+    np.testing.assert_allclose(found[1].predicted_P, reference, rtol=1e-3, atol=1e-2)
+
+
+def test_the_product_is_a_feature_too() -> None:
+    # Whether two random signs agree is their product.
+    rng = np.random.default_rng(0)
+    x = np.hstack([rng.standard_normal((SENTENCES, 3)), rng.choice([-1.0, 1.0], (SENTENCES, 1))]).astype(np.float32)
+    x[:, 3] *= rng.uniform(0.5, 5, SENTENCES)  # so that |u - v| does not give it away
+    task, _ = made("binary", "test")
+    splits = {n: replace(s, target_P=(x[s.left_P, 3] * x[s.right_P, 3] > 0) * 1.0) for n, s in task.splits.items()}
+    assert probe(by_row(x), replace(task, splits=splits)).scores[0].value > 90
+
+
+# How much is read
+
+
+def test_training_pairs_are_a_sample_of_at_most_the_limit() -> None:
+    task, x = made("regression", "test")
+    asked: list[Rows] = []
+
+    def embed(rows: Rows) -> np.ndarray:
+        asked.append(rows)
+        return x[rows]
+
+    few, again, other = (probe(embed, task, limit=30, seed=seed) for seed in (1, 1, 2))
+    assert len(asked) == 3  # once each
+    for rows in asked:
+        assert np.array_equal(rows, np.unique(rows))
+    assert not np.array_equal(asked[0], asked[2])
+    held_out = {int(r) for n in ("dev", "test") for r in (*task.splits[n].left_P, *task.splits[n].right_P)}
+    trained = {int(r) for r in (*task.splits["train"].left_P, *task.splits["train"].right_P)}
+    assert held_out <= set(asked[0].tolist()) <= held_out | trained
+    np.testing.assert_array_equal(few.predicted_P, again.predicted_P)
+    assert not np.array_equal(few.predicted_P, other.predicted_P)
+    whole, most = probe(embed, task), probe(embed, task, limit=400)
+    np.testing.assert_array_equal(whole.predicted_P, most.predicted_P)
+
+
+# Collapsed embeddings
+
+
+@pytest.mark.parametrize("splits", [(), ("test",)])
+@pytest.mark.parametrize("noise", [0.0, 2e-7])
+def test_a_constant_prediction_of_scores_is_a_note(splits: tuple[str, ...], noise: float) -> None:
+    task, x = made("regression", *splits)
+    collapsed = (1 + noise * x).astype(np.float32)
+    assert (np.ptp(collapsed) > 0) == (noise > 0)  # float32 steps by 1.2e-7 here
+    found = probe(by_row(collapsed), task)
+    assert found.scores == []
+    assert found.note.startswith(f"SICK: every {found.split} pair is given the score ")
+    assert found.note.endswith("a constant correlates with nothing")
+
+
+def test_a_collapsed_embedding_knows_only_the_larger_class() -> None:
+    task, _ = made("binary", "test")
+    rng = np.random.default_rng(0)
+    splits = {n: replace(s, target_P=(rng.random(400) < 0.7) * 1.0) for n, s in task.splits.items()}
+    found = probe(by_row(np.ones((SENTENCES, 4), dtype=np.float32)), replace(task, splits=splits))
+    share = 100 * splits["test"].target_P.mean()
+    assert {s.metric: s.value for s in found.scores} == pytest.approx(
+        {"accuracy": share, "f1": 200 * share / (100 + share)}
+    )
+
+
+# Bad input
+
+
+def changed(task: PairTask, split: str, target: Any) -> PairTask:
+    return replace(task, splits={**task.splits, split: replace(task.splits[split], target_P=target)})
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+@pytest.mark.parametrize(
+    ("kind", "one"), [("binary", 1.0), ("three-class", 2.0), ("regression", 3.5), ("binary", np.nan)]
+)
+def test_one_label_only(kind: Kind, one: float, split: str) -> None:
+    task, x = made(kind, "test", pairs=40)
+    with pytest.raises(
+        ValueError, match=rf"SICK: the 40 {split} pairs have the labels \[.*\], expected at least 2 numbers"
+    ):
+        probe(by_row(x), changed(task, split, np.full(40, one)))
+
+
+def test_labels_that_do_not_fit() -> None:
+    task, x = made("three-class", pairs=40)
+    two = np.arange(40) % 2.0
+    with pytest.raises(ValueError, match="SICK: a dev pair is of class 2, which no training pair is of"):
+        probe(by_row(x), changed(task, "train", two))
+    with pytest.raises(ValueError, match=r"SICK: a dev pair is of class 3, expected 0 to 2"):
+        probe(by_row(x), changed(task, "dev", 3 * two))
+    with pytest.raises(ValueError, match=r"SICK: a train pair is of class 0\.5, expected 0 to 2"):
+        probe(by_row(x), changed(task, "train", two / 2))
+    rare = np.where(np.arange(40) < 3, 2.0, two)
+    with pytest.raises(ValueError, match="SICK: class 2 has 3 training pairs, expected at least 5, one for each fold"):
+        probe(by_row(x), changed(task, "train", rare))
+    regression, x = made("regression", pairs=40)
+    with pytest.raises(ValueError, match="SICK: 4 training pairs, expected at least 5"):
+        probe(by_row(x), regression, limit=4)
+    with pytest.raises(ValueError, match="limit is 0"):
+        probe(by_row(x), regression, limit=0)
+
+
+def test_a_vector_that_is_not_finite() -> None:
+    task, x = made("binary", pairs=40)
+    row = int(task.splits["dev"].right_P[7])
+    x[row, 2] = np.nan
+    with pytest.raises(ValueError, match=f"the vector of row {row} is not finite"):
+        probe(by_row(x), task)

@@ -1,0 +1,133 @@
+"""Ranking metrics against trec_eval itself, against hand-worked values, and on bad judgements."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from distilbench.evaluation.ranking import ranking_metrics
+from distilbench.evaluation.retrieval import recall_at, reciprocal_ranks
+
+QUERIES = 300
+Run = tuple[NDArray[np.int64], tuple[NDArray[np.int64], ...], tuple[NDArray[np.float64], ...]]
+
+
+def random_run(queries: int, ranks: int, documents: int, most: int, seed: int = 0) -> Run:
+    """Each query finds `ranks` distinct documents, the last ones of some queries missing (-1); 1 to `most` are relevant."""
+    rng = np.random.default_rng(seed)
+    found = np.argsort(rng.random((queries, documents)), axis=1)[:, :ranks]
+    for q in range(0, queries, 3):
+        found[q, rng.integers(0, ranks + 1) :] = -1
+    relevant = tuple(rng.choice(documents, rng.integers(1, most + 1), replace=False) for _ in range(queries))
+    return found, relevant, tuple(rng.integers(1, 4, len(r)).astype(float) for r in relevant)
+
+
+@pytest.mark.parametrize("graded", [False, True])
+@pytest.mark.parametrize(
+    ("ranks", "documents", "most"),
+    [
+        (100, 120, 3),  # a corpus like Quora's: one to three answers
+        (100, 400, 150),  # more relevant documents than ranks
+        (30, 30, 12),  # fewer documents than the deepest cut
+    ],
+)
+def test_equal_to_trec_eval(graded: bool, ranks: int, documents: int, most: int) -> None:
+    trec = pytest.importorskip("pytrec_eval")
+    found, relevant, grades = random_run(QUERIES, ranks, documents, most)
+    judgements = {
+        f"q{q}": {f"d{d}": int(g) if graded else 1 for d, g in zip(relevant[q], grades[q], strict=True)}
+        for q in range(QUERIES)
+    }
+    # Scores fall with the rank, so that nothing ties. trec_eval's reciprocal rank has no cut: it is given 10 ranks.
+    run = {
+        f"q{q}": {f"d{d}": float(ranks - r) for r, d in enumerate(row) if d >= 0} or {"none": 0.0}
+        for q, row in enumerate(found)
+    }
+    first_10 = {q: {d: s for d, s in row.items() if s > ranks - 10} or {"none": 0.0} for q, row in run.items()}
+    theirs = {
+        "mrr@10": (first_10, "recip_rank", "recip_rank"),
+        "ndcg@10": (run, "ndcg_cut.10", "ndcg_cut_10"),
+        "map@100": (run, "map_cut.100", "map_cut_100"),
+        "recall@1": (run, "recall.1", "recall_1"),
+        "recall@10": (run, "recall.10", "recall_10"),
+        "recall@100": (run, "recall.100", "recall_100"),
+    }
+    ours = ranking_metrics(found, relevant, grades if graded else None)
+    assert set(ours) == set(theirs)
+    for metric, (rows, asked, key) in theirs.items():
+        result = trec.RelevanceEvaluator(judgements, {asked}).evaluate(rows)
+        expected = [result[f"q{q}"][key] for q in range(QUERIES)]
+        assert np.ptp(expected) > 0, f"{metric}: a comparison that tells nothing"
+        np.testing.assert_allclose(ours[metric], expected, atol=1e-12, err_msg=metric)  # type: ignore[index]
+
+
+def test_worked_by_hand() -> None:
+    found = np.array([[5, 2, 9], [-1, 3, -1], [4, -1, -1]])
+    relevant = (np.array([9, 5]), np.array([3]), np.array([0, 1, 2]))
+    grades = (np.array([3.0, 1.0]), np.array([2.0]), np.array([1.0, 1.0, 1.0]))
+    values = ranking_metrics(found, relevant, grades)
+    assert values["mrr@10"].tolist() == [1, 1 / 2, 0]  # an empty place keeps its rank
+    assert values["map@100"].tolist() == pytest.approx([(1 + 2 / 3) / 2, 1 / 2, 0])
+    ideal = 3 + 1 / np.log2(3)
+    assert values["ndcg@10"].tolist() == pytest.approx([(1 + 3 / 2) / ideal, 1 / np.log2(3), 0])
+    assert values["recall@1"].tolist() == [1 / 2, 0, 0]
+    assert values["recall@100"].tolist() == [1, 1, 0]
+
+
+def test_equal_to_the_sweeps_metrics() -> None:
+    found, relevant, _ = random_run(80, 100, 130, 4, seed=3)
+    values = ranking_metrics(found, relevant)
+    np.testing.assert_array_equal(values["mrr@10"], reciprocal_ranks(found, relevant))
+    assert 100 * values["recall@100"].mean() == pytest.approx(recall_at(100, found, relevant))
+
+
+def test_nothing_found_at_all_is_0() -> None:
+    for found in (np.full((1, 5), -1), np.empty((1, 0), dtype=np.int64)):
+        values = ranking_metrics(found, (np.array([0]),))
+        assert len(values) == 6 and all(value.tolist() == [0] for value in values.values())
+
+
+def test_ids_of_neighbouring_queries_are_kept_apart() -> None:
+    # Found documents beyond every relevant one, and -1, must not be taken for another query's pair.
+    found = np.array([[7, 6], [-1, 5]])
+    values = ranking_metrics(found, (np.array([0]), np.array([1])))
+    assert values["recall@10"].tolist() == [0, 0]
+
+
+def test_4000_queries_take_well_under_a_second() -> None:
+    rng = np.random.default_rng(0)
+    found = rng.integers(0, 5_000, (4_000, 100)) + 5_000 * np.arange(100)  # distinct within a row
+    relevant = tuple(rng.choice(500_000, 3, replace=False) for _ in range(4_000))
+    began = time.perf_counter()
+    ranking_metrics(found, relevant)
+    assert time.perf_counter() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("relevant", "grades", "message"),
+    [
+        (([1], []), None, "query 1 has no relevant documents"),
+        ((), None, "no queries"),
+        (([1], [2, 3, 2]), None, "query 1: document 2 is named twice"),
+        (([1], [-1]), None, "query 1: document -1"),
+        (([1], [2]), ([1], [0]), "query 1: document 2 with grade 0"),
+        (([1], [2]), ([float("nan")], [1]), "query 0: document 1 with grade nan"),
+        (([1], [2]), ([1, 1], [1]), "not parallel"),
+        (([1], [2]), ([1],), "not parallel"),
+        (([1],), None, "a row for each of 1 queries"),
+    ],
+)
+def test_bad_judgements_are_named(relevant: object, grades: object, message: str) -> None:
+    def arrays(lists: object, dtype: type) -> tuple[NDArray[np.generic], ...] | None:
+        return None if lists is None else tuple(np.array(part, dtype=dtype) for part in lists)  # type: ignore[attr-defined]
+
+    with pytest.raises(ValueError, match=message):
+        ranking_metrics(np.array([[0, 1], [2, 3]]), arrays(relevant, np.int64), arrays(grades, np.float64))  # type: ignore[arg-type]
+
+
+def test_a_document_found_twice_is_named() -> None:
+    with pytest.raises(ValueError, match="query 0: document 4 was found twice"):
+        ranking_metrics(np.array([[4, 1, 4]]), (np.array([1]),))

@@ -1,0 +1,365 @@
+"""The streaming evaluation against the whole matrix: metrics, costs, memory, and bad input."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from distilbench.data.corpus import RetrievalSet
+from distilbench.errors import InputError
+from distilbench.evaluation.indexes import FAISS_KINDS, IndexSpec
+from distilbench.evaluation.quantisation import Binary, Int8, quantised_cost
+from distilbench.evaluation.ranking import ranking_metrics
+from distilbench.evaluation.retrieval import retrieval_scores, unit
+from distilbench.evaluation.search import RUN, InMemory, SearchTask, evaluate_search
+from distilbench.store import ShardedArray, save_array, shard_name
+
+WIDTH = 16
+
+
+def vectors(rows: int, seed: int = 0, width: int = WIDTH) -> NDArray[np.float32]:
+    """Of many lengths, around 20 centres."""
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).standard_normal((20, width))
+    cloud = centres[rng.integers(0, 20, rows)] + 0.5 * rng.standard_normal((rows, width))
+    return (cloud * rng.uniform(0.1, 9, (rows, 1))).astype(np.float32)
+
+
+def asked(documents: NDArray[np.float32], queries: int = 40) -> tuple[NDArray[np.float32], SearchTask]:
+    """Queries beside the first documents; each has two or three relevant ones, with grades."""
+    rng = np.random.default_rng(5)
+    query = unit(documents[:queries]) + 0.3 * rng.standard_normal((queries, documents.shape[1])).astype(np.float32)
+    relevant = tuple(np.unique([q, (q * 7 + 1) % len(documents), (q * 3 + 2) % len(documents)]) for q in range(queries))
+    grades = tuple(rng.integers(1, 4, len(r)).astype(float) for r in relevant)
+    return query, SearchTask("set", "test", relevant, grades)
+
+
+def sharded(folder: Path, array: NDArray[np.floating], shard_rows: int) -> ShardedArray:
+    for shard, start in enumerate(range(0, len(array), shard_rows)):
+        save_array(folder / shard_name(shard), array[start : start + shard_rows])
+    return ShardedArray(folder, len(array), array.shape[1], shard_rows)
+
+
+def test_blocks_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.arange(25 * 3, dtype=np.float16).reshape(25, 3)
+    shards = sharded(tmp_path, array, 10)
+    for start, stop in [(0, 25), (0, 10), (9, 11), (3, 7), (10, 20), (20, 25), (5, 5), (25, 25)]:
+        block = shards.block(start, stop)
+        assert block.dtype == np.float32
+        np.testing.assert_array_equal(block, array[start:stop])
+    for start, stop in [(-1, 5), (5, 4), (20, 26)]:
+        with pytest.raises(ValueError, match=f"rows {start} to {stop}, expected a range within 0 to 25"):
+            shards.block(start, stop)
+    (tmp_path / shard_name(0)).unlink()
+    np.testing.assert_array_equal(shards.block(10, 25), array[10:])  # the first shard is not read
+    with pytest.raises(FileNotFoundError):
+        shards.block(9, 12)
+
+
+@pytest.mark.parametrize("block", [1, 7, 300, 16_384])
+def test_scores_are_the_exact_ones_of_the_whole_matrix(block: int) -> None:
+    documents = vectors(700)
+    queries, task = asked(documents)
+    result = evaluate_search(InMemory(documents), queries, task, kinds=(), block=block)
+    exact = np.argsort(-(unit(queries) @ unit(documents).T), axis=1, kind="stable")[:, :100]
+    expected = ranking_metrics(exact, task.relevant, task.grades)
+    assert list(result.per_query) == list(expected)
+    for metric, values in expected.items():
+        np.testing.assert_allclose(result.per_query[metric], values, err_msg=metric)
+    told = {s.metric: s.value for s in result.scores}
+    assert told == pytest.approx({metric: 100 * values.mean() for metric, values in expected.items()})
+    assert 0 < told["recall@1"] < told["recall@10"] < told["recall@100"] < 100
+    assert {(s.task, s.set, s.split, s.variant, s.n) for s in result.scores} == {
+        ("retrieval", "set", "test", "all", 40)
+    }
+    assert result.costs == [] and result.notes == []
+
+
+def test_the_flat_index_is_built_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = vectors(300)
+    queries, task = asked(documents)
+
+    def none(width: int) -> None:
+        raise AssertionError("a flat index")
+
+    monkeypatch.setattr(faiss, "IndexFlatIP", none)
+    result = evaluate_search(InMemory(documents), queries, task, kinds=("sq8", "hnsw"))
+    assert [c.kind for c in result.costs] == ["sq8", "hnsw"]
+    with pytest.raises(AssertionError, match="a flat index"):
+        evaluate_search(InMemory(documents), queries, task, kinds=("flat",))
+
+
+def test_every_kind_has_its_cost(tmp_path: Path) -> None:
+    documents = vectors(2_500).astype(np.float16)
+    queries, task = asked(documents.astype(np.float32))
+    shards = sharded(tmp_path, documents, 900)
+    calibration = vectors(500, seed=3)
+    result = evaluate_search(
+        shards,
+        queries,
+        task,
+        kinds=(*FAISS_KINDS, IndexSpec("ivf", lists=(64, 64))),
+        quantisers=(Int8.calibrate(calibration), Binary.calibrate(calibration)),
+        batch=7,
+        block=400,
+    )
+    costs = result.costs
+    assert [c.kind for c in costs] == [*FAISS_KINDS, "ivf", "int8", "binary"]
+    assert {(c.set, c.split, c.documents, c.queries, c.threads, c.batch, c.device) for c in costs} == {
+        ("set", "test", 2_500, 40, 1, 7, "cpu")
+    }
+    assert all(c.build_s > 0 and c.ms_per_1000_queries > 0 for c in costs)
+    flat, ivf, pq, hnsw, sq8, all_lists, int8, binary = costs
+    told = {s.metric: s.value for s in result.scores}
+    assert flat.overlap10_with_flat == all_lists.overlap10_with_flat == 100
+    assert flat.mrr10 == pytest.approx(told["mrr@10"]) and flat.recall100 == pytest.approx(told["recall@100"])
+    assert (ivf.nlist, ivf.nprobe, all_lists.nprobe, flat.nlist) == (64, 5, 64, None)
+    assert pq.overlap10_with_flat < ivf.overlap10_with_flat < 100
+    assert min(hnsw.overlap10_with_flat, sq8.overlap10_with_flat, int8.overlap10_with_flat) > 90
+    assert 0 < binary.overlap10_with_flat < 90
+    assert binary.bytes < pq.bytes < sq8.bytes < flat.bytes < ivf.bytes < hnsw.bytes
+    assert (pq.setting, binary.setting) == ("m=2, bits=6, trained on 2496", "rescore=2")
+
+
+def test_equal_to_the_sweeps_evaluation() -> None:
+    documents = vectors(1_200)
+    queries, task = asked(documents)
+    both = np.concatenate([documents, queries])
+    old_task = RetrievalSet("set", "test", np.arange(1_200, 1_240), np.arange(1_200), task.relevant)
+    scores, (old_flat, old_ivf), reciprocal = retrieval_scores(lambda rows: both[rows], old_task)
+    plain = SearchTask("set", "test", task.relevant)
+    int8 = Int8.calibrate(documents[:300])
+    result = evaluate_search(InMemory(documents), queries, plain, kinds=("flat", "ivf"), quantisers=(int8,), block=500)
+    told = {s.metric: s.value for s in result.scores}
+    assert {s.metric: s.value for s in scores} == pytest.approx({m: told[m] for m in ("mrr@10", "recall@100")})
+    np.testing.assert_allclose(result.per_query["mrr@10"], reciprocal)
+    times = {"build_s", "ms_per_1000_queries"}
+    flat, _, codes = (c.model_dump(exclude=times) for c in result.costs)
+    assert flat == pytest.approx(old_flat.model_dump(exclude=times))
+    assert codes == pytest.approx(quantised_cost(lambda rows: both[rows], old_task, int8).model_dump(exclude=times))
+    assert result.costs[1].bytes == old_ivf.bytes  # its lists differ: they are trained on another sample
+
+
+def test_batches_and_threads_change_no_result() -> None:
+    documents = vectors(900)
+    queries, task = asked(documents)
+    at_once = evaluate_search(InMemory(documents), queries, task, kinds=("ivf",))
+    before = faiss.omp_get_max_threads()
+    one_by_one = evaluate_search(InMemory(documents), queries, task, kinds=("ivf",), batch=1, threads=2)
+    assert faiss.omp_get_max_threads() == before
+    assert (at_once.costs[0].batch, one_by_one.costs[0].batch) == (None, 1)
+    assert (at_once.costs[0].threads, one_by_one.costs[0].threads) == (1, 2)
+    for name in ("mrr10", "recall100", "overlap10_with_flat", "bytes"):
+        assert getattr(at_once.costs[0], name) == pytest.approx(getattr(one_by_one.costs[0], name)), name
+
+
+@dataclass
+class Watched:
+    """Documents that note which rows were read."""
+
+    array: NDArray[np.float32]
+    read: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return len(self.array)
+
+    @property
+    def width(self) -> int:
+        return self.array.shape[1]
+
+    def block(self, start: int, stop: int) -> NDArray[np.float32]:
+        self.read.append((start, stop))
+        return self.array[start:stop]
+
+
+def test_every_row_is_read_once_for_all_indexes() -> None:
+    documents = Watched(vectors(1_000))
+    queries, task = asked(documents.array)
+    evaluate_search(documents, queries, task, kinds=("flat", "hnsw"), block=300)
+    assert documents.read == [(0, 300), (300, 600), (600, 900), (900, 1_000)]
+
+
+def test_training_samples_are_spread_over_the_corpus() -> None:
+    documents = Watched(vectors(4_000))
+    queries, task = asked(documents.array)
+    evaluate_search(documents, queries, task, kinds=(IndexSpec("ivf", lists=(16, 2)),), block=4_000)
+    sample, everything = documents.read[:-1], documents.read[-1]
+    assert everything == (0, 4_000)
+    assert sum(stop - start for start, stop in sample) == 16 * 39
+    assert all(one[1] <= next_[0] for one, next_ in pairwise(sample))  # no row twice
+    assert sample[0][0] == 0 and sample[-1][0] == 4_000 - RUN
+
+
+@pytest.mark.parametrize("rows", [100, 1_000, 1_001, 1_015])
+def test_a_sample_of_nearly_all_rows_has_each_once(rows: int) -> None:
+    documents = Watched(vectors(rows))
+    queries, task = asked(documents.array)
+    lists = (rows // 39, 2)  # wants all rows but a few
+    evaluate_search(documents, queries, task, kinds=(IndexSpec("ivf", lists=lists),))
+    sample = np.concatenate([np.arange(start, stop) for start, stop in documents.read[:-1]])
+    assert len(np.unique(sample)) == len(sample) == lists[0] * 39
+
+
+def test_recalls_that_mean_nothing_are_left_out_and_noted() -> None:
+    documents = vectors(60)
+    queries, task = asked(documents, queries=10)
+    result = evaluate_search(InMemory(documents), queries, task, kinds=("flat",))
+    assert {s.metric for s in result.scores} == {"mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10"}
+    assert "recall@100" not in result.per_query
+    assert result.notes == [
+        "set (test): recall@100 is left out: with 60 documents it is 100 whatever their order",
+        "set (test): recall100 of an index's cost is within its first 60, all documents",
+    ]
+    tiny = evaluate_search(
+        InMemory(documents[:5]), queries[:2], SearchTask("s", "dev", task.relevant[:1] * 2), kinds=()
+    )
+    assert {s.metric for s in tiny.scores} == {"mrr@10", "ndcg@10", "map@100", "recall@1"}
+
+
+def changed(row: int, column: int | None, value: float) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    def change(array: NDArray[np.float32]) -> NDArray[np.float32]:
+        array = array.copy()
+        array[row, slice(None) if column is None else column] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "row", "message"),
+    [
+        (changed(157, 3, np.nan), 157, "dimension 3 is nan"),
+        (changed(0, 2, np.inf), 0, "dimension 2 is inf"),
+        (changed(199, None, 0), 199, "norm 0"),
+        (changed(20, None, 1e-30), 20, "norm 0"),  # squares vanish in float32: not a direction that can be trusted
+        (changed(21, None, 1e30), 21, "norm inf"),
+    ],
+)
+@pytest.mark.parametrize("side", ["document", "query"])
+def test_vectors_that_have_no_direction_are_named(
+    side: str, change: Callable[[NDArray[np.float32]], NDArray[np.float32]], row: int, message: str
+) -> None:
+    documents = vectors(200)
+    queries, task = asked(documents, queries=200)
+    good = {"document": documents, "query": queries}
+    bad = {**good, side: change(good[side])}
+    with pytest.raises(InputError, match=rf"^set \(test\): {side} {row}: {message}, expected finite"):
+        evaluate_search(InMemory(bad["document"]), bad["query"], task, kinds=("flat",), block=64)
+    with pytest.raises(InputError, match=rf"{side} {row}: {message}"):  # also where a training sample meets it first
+        evaluate_search(InMemory(bad["document"]), bad["query"], task, kinds=("ivf",), block=64)
+
+
+class Narrowing(Watched):
+    """A model whose dimension changes between calls."""
+
+    def block(self, start: int, stop: int) -> NDArray[np.float32]:
+        return super().block(start, stop)[:, : self.width - (start >= 100)]
+
+
+def test_widths_that_differ_are_named() -> None:
+    documents = vectors(200)
+    queries, task = asked(documents)
+    with pytest.raises(
+        InputError, match=r"query 0 to 39: vectors of shape \(40, 15\).*expected floats of shape \(40, 16"
+    ):
+        evaluate_search(InMemory(documents), queries[:, 1:], task)
+    with pytest.raises(InputError, match=r"document 128 to 191: vectors of shape \(64, 15\)"):
+        evaluate_search(Narrowing(documents), queries, task, kinds=(), block=64)
+    with pytest.raises(InputError, match=r"vectors of shape \(40, 16\) and type int64, expected floats"):
+        evaluate_search(InMemory(documents), queries.astype(int), task)
+    with pytest.raises(ValueError, match="int8: 15 dimensions, expected 16"):
+        evaluate_search(InMemory(documents), queries, task, quantisers=(Int8.calibrate(documents[:, 1:]),))
+    with pytest.raises(ValueError, match=r"documents of shape \(16,\)"):
+        InMemory(documents[0])
+
+
+@pytest.mark.parametrize(
+    ("relevant", "message"),
+    [
+        ([[1], []], "query 1 has no relevant documents"),
+        ([[1], [200]], "query 1: relevant document 200, expected a position below 200"),
+        ([[1], [-1]], "query 1: document -1"),
+        ([[3, 3], [1]], "query 0: document 3 is named twice"),
+        ([[1]], "2 queries, expected 1"),
+    ],
+)
+def test_judgements_that_cannot_be_are_named_before_any_row_is_read(relevant: list[list[int]], message: str) -> None:
+    documents = Watched(vectors(200))
+    task = SearchTask("set", "test", tuple(np.array(r, dtype=np.int64) for r in relevant))
+    with pytest.raises(InputError, match=rf"^set \(test\): {message}"):
+        evaluate_search(documents, documents.array[:2], task)
+    assert documents.read == []
+
+
+def test_misuse_is_refused_before_any_row_is_read() -> None:
+    documents = Watched(vectors(200))
+    queries, task = asked(documents.array)
+    for wrong in ({"batch": 0}, {"threads": 0}, {"block": -1}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} is .*, expected at least 1"):
+            evaluate_search(documents, queries, task, **wrong)
+    with pytest.raises(ValueError, match="ivf: nlist 1024"):
+        evaluate_search(documents, queries, task, kinds=(IndexSpec("ivf", lists=(1024, 5)),))
+    with pytest.raises(InputError, match="no documents"):
+        evaluate_search(InMemory(np.empty((0, WIDTH), dtype=np.float32)), queries, task)
+    assert documents.read == []
+
+
+def test_documents_that_tie_are_each_found_once_across_blocks() -> None:
+    documents = np.repeat(vectors(30), 10, axis=0)  # each ten times, in one block or over two
+    task = SearchTask("set", "test", tuple(np.array([10 * q, 10 * q + 9]) for q in range(30)))
+    result = evaluate_search(InMemory(documents), documents[::10], task, kinds=("flat",), block=7)
+    assert result.per_query["recall@10"].tolist() == [1] * 30
+    assert result.costs[0].overlap10_with_flat == 100
+
+
+MEASURE = """
+import sys
+from pathlib import Path
+import numpy as np
+from distilbench.evaluation.indexes import IndexSpec
+from distilbench.evaluation.search import SearchTask, evaluate_search
+from distilbench.store import ShardedArray
+
+def peak():  # of this process: `ru_maxrss` starts from the parent's
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) * 1024
+
+kinds = (IndexSpec("ivf-pq", lists=(64, 5), codes=16, bits=4),)
+def search(folder, rows):
+    documents = ShardedArray(Path(folder), rows, 256, 10_000)
+    task = SearchTask("m", "test", tuple(np.array([q]) for q in range(20)))
+    return evaluate_search(documents, documents.block(0, 20), task, kinds=kinds, block=4_096)
+
+search(sys.argv[1], 10_000)  # what the libraries and the training sample take
+before = peak()
+found = search(sys.argv[1], 100_000)
+print(peak() - before, found.scores[0].value, found.costs[0].documents)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from Linux's /proc")
+def test_a_corpus_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for shard in range(10):
+        save_array(tmp_path / shard_name(shard), rng.standard_normal((10_000, 256)).astype(np.float16))
+    measured = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    growth, mrr, documents = map(float, measured.stdout.split())
+    assert (mrr, documents) == (100, 100_000)
+    assert growth < 0.25 * 100_000 * 256 * 4  # the matrix, 102 MB; the index is 2 MB
