@@ -172,7 +172,8 @@ def report(
 
         records = read_runs(run)
         title = title or ", ".join(r.resolve().name for r in run)
-        page = write_report(records, out, title=title, ties=tie_groups(records, run_folders(run)))
+        folders = run_folders(run)
+        page = write_report(records, out, title=title, ties=tie_groups(records, folders), folders=folders)
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
 
 

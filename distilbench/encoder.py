@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -227,21 +228,26 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+_TOKENIZER = threading.Lock()
+"""A fast tokenizer keeps how it truncates: two threads that set it fail ("Already borrowed")."""
+
+
 def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str = "") -> list[list[int]]:
     """Token ids of each sentence with special tokens, cut at the encoder's limit."""
     if not sentences:  # the tokenizer fails on none
         return []
     texts = [prompt + s for s in sentences]
-    return list(
-        model.tokenizer(
-            texts,
-            truncation=True,
-            max_length=model.max_seq_length,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-        )["input_ids"]
-    )
+    with _TOKENIZER:
+        return list(
+            model.tokenizer(
+                texts,
+                truncation=True,
+                max_length=model.max_seq_length,
+                padding=False,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+            )["input_ids"]
+        )
 
 
 def prompt_of(model: SentenceTransformer, prompt: str) -> str:

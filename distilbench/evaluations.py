@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,27 @@ from distilbench.data.evaluation import EvaluationData, evaluation_data
 from distilbench.encoder import EncoderSpec, default_device
 from distilbench.errors import InputError
 from distilbench.evaluation.cost import encoder_cost
-from distilbench.evaluation.encoders import EncoderRow, Searching, Vectors, encoder_rows
+from distilbench.evaluation.encoders import EncoderRow, Pieces, Searching, Vectors, encoder_rows
 from distilbench.evaluation.own_head import own_head_scores
 from distilbench.evaluation.predictions import predictions_path
 from distilbench.evaluation.scoring import count_parameters
 from distilbench.pipeline import one_writer
 from distilbench.prepare.encode import encode_corpus
 from distilbench.provenance import provenance
-from distilbench.records import EncoderCost, Quantisation, Role, Score, ScoreRecord, append_records, read_records
+from distilbench.records import (
+    AS_IT_CAME,
+    EncoderCost,
+    Quantisation,
+    Role,
+    Score,
+    ScoreRecord,
+    append_records,
+    read_records,
+)
 from distilbench.reporting.page import write_report
 from distilbench.reporting.ties import tie_groups
 from distilbench.search.cluster import ray_cluster
-from distilbench.store import ArtifactStore, claim_folder, fingerprint
+from distilbench.store import ArtifactStore, ShardedArray, claim_folder, fingerprint
 
 SCORES = "scores.jsonl"
 COST_SECONDS = 10.0
@@ -118,11 +128,11 @@ class Evaluation:
         identity = {
             "run": self.run.name,
             "label": spec.title + (f" d={width}" if width < whole else ""),
-            "role": role,
-            "method": role,
+            "role": role if width == whole else "encoder",
+            "method": "encoder",
             "dim": width,
             "teacher": settings.teacher.title if settings.teacher else "",
-            "start": "as it came",
+            "start": AS_IT_CAME,
             "trial": None,
             "hyperparameters": how,
             "seed": 0,
@@ -137,15 +147,26 @@ class Evaluation:
 
     def _vectors(self, spec: EncoderSpec, role: Role) -> Vectors:
         data, asymmetric = self.data, self.settings.documents if role != "teacher" else None
-        read, _ = self._encode(spec, data.corpus.sentences, data.corpus.sentences_fingerprint, spec.title)
+        pieces: dict[str, ShardedArray] = {}
+        rows = data.rows_by_kind()
+        if not self.settings.quantisations:
+            rows.pop("calibration")
+        for kind, own in rows.items():  # each kind on its own: another --tasks finds what is there
+            sentences = [data.corpus.sentences[int(row)] for row in own]
+            pieces[kind] = self._encode(spec, sentences, fingerprint(sentences), f"{spec.title}, {kind}")
+        if len({p.width for p in pieces.values()}) > 1:
+            raise InputError(
+                f"encoder {spec.name!r}: vectors of {sorted({p.width for p in pieces.values()})} dimensions"
+            )
+        read = Pieces(list(rows.values()), list(pieces.values()))
         by = asymmetric or spec
         documents = [
-            self._encode(by, s.documents, s.fingerprint, f"{by.title}, documents of {s.name}")[0] for s in data.searches
+            self._encode(by, s.documents, s.fingerprint, f"{by.title}, documents of {s.name}") for s in data.searches
         ]
-        return Vectors(spec.name, read.width, read.take, documents, by.title if asymmetric else "")
+        return Vectors(spec.name, read.vectors[0].width, read.take, documents, by.title if asymmetric else "")
 
-    def _encode(self, spec: EncoderSpec, sentences: Any, key: str, label: str) -> Any:
-        return encode_corpus(
+    def _encode(self, spec: EncoderSpec, sentences: Sequence[str], key: str, label: str) -> ShardedArray:
+        vectors, _ = encode_corpus(
             sentences,
             key,
             spec,
@@ -156,6 +177,7 @@ class Evaluation:
             size=self.settings.pool,
             here=not on_ray(self.settings),
         )
+        return vectors
 
     def _parameters(self, spec: EncoderSpec) -> int:
         folder = spec.folder()
@@ -263,9 +285,8 @@ def _publish(
         *(f"Not found: {line}" for line in corpus.missing),
     ]
     ties = tie_groups(records, [run])
-    return write_report(
-        records, settings.reports / run.name, title=run.name, notes=list(dict.fromkeys(notes)), ties=ties
-    )
+    out = settings.reports / run.name
+    return write_report(records, out, title=run.name, notes=list(dict.fromkeys(notes)), ties=ties, folders=[run])
 
 
 def _line(record: ScoreRecord) -> str:

@@ -183,8 +183,10 @@ def publish(
     from distilbench.reporting.ties import tie_groups
 
     notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing), *more]
-    ties = tie_groups(records, list(folders) or [run])
-    return write_report(list(records), settings.reports / run.name, title=run.name, notes=notes, ties=ties)
+    places = list(folders) or [run]
+    ties = tie_groups(records, places)
+    out = settings.reports / run.name
+    return write_report(list(records), out, title=run.name, notes=notes, ties=ties, folders=places)
 
 
 def space_path(method: str, given: Path | None) -> Path:

@@ -179,6 +179,8 @@ class EncoderCost(_Record):
     timed_32: int
 
 
+AS_IT_CAME = "as it came"
+"""The start of an encoder that was not trained here."""
 Quantisation = Literal["float32", "int8", "binary"]
 Role = Literal["teacher", "student", "baseline", "encoder"]
 """An "encoder" is one that was evaluated as it came (`distilbench evaluate`)."""
@@ -223,6 +225,11 @@ class ScoreRecord(_Record):
     model: str
     """Folder of the exported sentence-transformers model, relative to the run; "" when none is saved."""
     provenance: Provenance
+
+    @property
+    def weights(self) -> str:
+        """Of an encoder that was evaluated as it came: the SHA-256 of its files; "" otherwise."""
+        return str(self.hyperparameters.get("weights", "")) if self.start == AS_IT_CAME else ""
 
     @property
     def compared_on(self) -> str:

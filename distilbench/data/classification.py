@@ -6,7 +6,8 @@ TREC                     sc/TREC.{train,test}.tsv      text label
 MRPC                     sc/MRPC.{train,test}.tsv      sentence1 sentence2 label
 SICK-E                   sts/SICK.{train,dev,test}.tsv sentence1 sentence2 entailment
 
-Every file may be gzipped. A label is any text; a set's classes are the labels of its training rows, sorted.
+Every file may be gzipped. A label is any text; a set's classes are the labels of its training rows, sorted. The same sets of
+SentEval's own folder: `senteval_classification`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.data.tables import either
@@ -50,12 +52,27 @@ FORMATS: Mapping[str, _Format] = {
 }
 
 
+class Example(NamedTuple):
+    """A sentence or a pair, the label as it is written, and where that is."""
+
+    path: Path
+    row: int
+    texts: tuple[str, ...]
+    label: str
+
+
+class Labelled(NamedTuple):
+    """The examples of one split, and the files that they are in."""
+
+    paths: tuple[Path, ...]
+    examples: list[Example]
+
+
 def read_classification(root: Path, builder: CorpusBuilder) -> None:
     """Add every set of `root` that is there as a whole; what is missing of the others is told.
 
     Raises:
-        InputError: a file is malformed (file, row and value are named), has one class, a class that training lacks, or a
-            class with fewer rows than there are folds.
+        InputError: a file is malformed (file, row and value are named), or as `add_labelled` says.
     """
     for name, form in FORMATS.items():
         files = {split: either(root, form.file.format(split)) for split in form.splits}
@@ -63,43 +80,54 @@ def read_classification(root: Path, builder: CorpusBuilder) -> None:
         if absent:
             builder.missing += absent
             continue
-        rows = [(split, path, *row) for split, path in files.items() if path for row in _rows(path, form)]
-        first = form.splits[0]
-        counts = Counter(label for split, _, _, _, label in rows if split == first)
-        path = files[first]
-        assert path is not None
-        _check_classes(path, counts, folded=len(form.splits) < 3)
-        classes = tuple(sorted(counts))
-        for _, where, row, _, label in rows:
-            if label not in counts:
-                raise InputError(
-                    f"{where}, row {row}: column {form.label!r} is {label!r}; expected one of {path.name}'s labels, "
-                    f"{', '.join(classes)}"
-                )
-        columns = zip(*(texts for _, _, _, texts, _ in rows), strict=True)
-        builder.add_classification(
-            name, classes, list(columns), [classes.index(r[4]) for r in rows], [r[0] or "train" for r in rows]
-        )
-        sizes = Counter(split for split, *_ in rows)
-        told = ", ".join(f"{n:,} {split or 'sentences (cross-validated)'}" for split, n in sizes.items())
-        builder.found.append(f"{name}: {told}, {len(classes)} classes")
+        splits = {split: Labelled((path,), _examples(path, form)) for split, path in files.items() if path}
+        add_labelled(name, form.label, splits, builder)
 
 
-def _rows(path: Path, form: _Format) -> list[tuple[int, tuple[str, ...], str]]:
-    """Row number, texts and label."""
+def add_labelled(name: str, column: str, splits: Mapping[str, Labelled], builder: CorpusBuilder) -> None:
+    """Add the set `name`; `splits` are `WHOLE`, or train and test, perhaps dev, and `column` is what errors call the label.
+
+    Raises:
+        InputError: the set has one class, a class that training lacks, a split without examples, or a class with fewer
+            training examples than there are folds (where it is not validated on a dev set).
+    """
+    training = next(iter(splits.values()))
+    counts = Counter(example.label for example in training.examples)
+    _check_classes(training, counts, folded="dev" not in splits)
+    for split, own in splits.items():
+        if not own.examples:
+            raise InputError(f"{own.paths[0]}: no rows; expected the {split} set of {name}")
+    classes = tuple(sorted(counts))
+    for path, row, _, label in (example for split in splits.values() for example in split.examples):
+        if label not in counts:
+            raise InputError(
+                f"{path}, row {row}: column {column!r} is {label!r}; expected one of {training.paths[0].name}'s labels, "
+                f"{', '.join(classes)}"
+            )
+    rows = [(split, example) for split, own in splits.items() for example in own.examples]
+    columns = zip(*(example.texts for _, example in rows), strict=True)
+    members = [classes.index(example.label) for _, example in rows]
+    builder.add_classification(name, classes, list(columns), members, [split or "train" for split, _ in rows])
+    told = (f"{len(own.examples):,} {split or 'sentences (cross-validated)'}" for split, own in splits.items())
+    builder.found.append(f"{name}: {', '.join(told)}, {len(classes)} classes")
+
+
+def _examples(path: Path, form: _Format) -> list[Example]:
     found = []
     for row, fields in read_tsv(path, (*form.texts, form.label)):
         texts = tuple(sentence(path, row, c, value) for c, value in zip(form.texts, fields, strict=False))
         label = fields[-1].strip()
         if not label:
             raise InputError(f"{path}, row {row}: column {form.label!r} is empty; expected a label")
-        found.append((row, texts, label))
+        found.append(Example(path, row, texts, label))
     return found
 
 
-def _check_classes(path: Path, counts: Counter[str], *, folded: bool) -> None:
+def _check_classes(training: Labelled, counts: Counter[str], *, folded: bool) -> None:
     if len(counts) < 2:
-        raise InputError(f"{path}: {counts.total()} rows with {len(counts)} distinct labels; expected at least 2")
+        files = " and ".join(map(str, training.paths))
+        raise InputError(f"{files}: {counts.total()} rows with {len(counts)} distinct labels; expected at least 2")
     label, fewest = counts.most_common()[-1]
     if folded and fewest < FOLDS:
+        path = next(example.path for example in training.examples if example.label == label)
         raise InputError(f"{path}: label {label!r} is of {fewest} rows; expected at least {FOLDS}, one for each fold")

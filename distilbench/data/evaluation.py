@@ -5,6 +5,8 @@ sc/, sts/SICK.*                  sentence classification (`classification`)
 quora/, NAME/corpus.*            retrieval (`search_sets`)
 glue/, nli/, ...                 labelled pair tasks (`pair_tasks`)
 unlabeled/                       sentences that quantisers are calibrated on
+
+SentEval's own folder, known by its `downstream/`, has STS, sentence classification and pair tasks (`senteval`).
 """
 
 from __future__ import annotations
@@ -23,16 +25,24 @@ from distilbench.data.columns import format_of, read_column
 from distilbench.data.corpus import Corpus, CorpusBuilder, Rows, StsSet
 from distilbench.data.folder import Limits, read_sts
 from distilbench.data.needs import Needs
-from distilbench.data.pair_tasks import FORMATS, SPLITS, add_pair_tasks, read_pair_task
+from distilbench.data.pair_tasks import FORMATS, SPLITS, TaskFormat, add_pair_tasks, read_pair_task
 from distilbench.data.search_sets import SearchSet, of_corpus, read_search_sets
 from distilbench.data.senteval import is_senteval, read_senteval_sts, read_senteval_task, senteval_tasks
+from distilbench.data.senteval_classification import FOLDERS, read_senteval_classification
 from distilbench.data.tables import either
+from distilbench.data.tsv import read_tsv
 from distilbench.errors import InputError
 from distilbench.store import ArtifactStore, fingerprint
 
 KINDS = ("sts", "classification", "retrieval", "pairs")
 CALIBRATION = 5_000
 """Sentences that quantisers are calibrated on at most."""
+_EXPECTED = {
+    "sts": "sts/STSB.test.tsv",
+    "classification": "sc/MR.tsv",
+    "retrieval": "quora/pairs.tsv",
+    "pairs": "glue/MRPC.train.tsv and glue/MRPC.dev.tsv",
+}
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,29 @@ class EvaluationData:
     searches: tuple[SearchSet, ...]
     queries: tuple[Rows, ...]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no set to score."""
+        own = self.corpus
+        return not (own.sts or own.classification or own.pair_tasks or self.tokenised or self.searches)
+
+    def rows_by_kind(self) -> dict[str, Rows]:
+        """The rows that the sets of each kind use, and those to calibrate on ("calibration"), each once.
+
+        Their order is that of the sets, so that it is the same whatever other kinds there are.
+        """
+        sets, own = (*self.corpus.sts, *self.tokenised), self.corpus
+        columns = {
+            "sts": [side for s in sets for side in (s.left_P, s.right_P)],
+            "classification": [side for s in own.classification for side in s.texts],
+            "pairs": [side for t in own.pair_tasks for s in t.splits.values() for side in (s.left_P, s.right_P)],
+            "queries": list(self.queries),
+            "calibration": [own.train],
+        }
+        return {
+            kind: np.fromiter(dict.fromkeys(np.concatenate(c).tolist()), np.int64) for kind, c in columns.items() if c
+        }
+
     @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything that a score depends on."""
@@ -59,9 +92,12 @@ def evaluation_data(root: Path | None, kinds: Sequence[str], limits: Limits, sto
     """The sets of the `kinds` asked for, in `root` or built in.
 
     Raises:
-        InputError: the folder is not there or has no set of these kinds, or a file in it is malformed (file, row and value
-            are named).
+        InputError: the folder is not there, there is no set of these kinds in it or built in, or a file is malformed (file,
+            row and value are named).
+        ValueError: one of `kinds` is none of `KINDS`, or there is none.
     """
+    if not kinds or not set(kinds) <= set(KINDS):
+        raise ValueError(f"kinds {kinds!r}: expected some of {', '.join(KINDS)}")
     if root is None:
         return _builtin(kinds, store)
     if not root.is_dir():
@@ -71,16 +107,18 @@ def evaluation_data(root: Path | None, kinds: Sequence[str], limits: Limits, sto
     searches: list[SearchSet] = []
     if is_senteval(root):
         if "sts" in kinds:
-            read_senteval_sts(root, builder)
-        labelled = [read_senteval_task(root, name) for name in senteval_tasks(root)] if "pairs" in kinds else []
+            read_senteval_sts(root, builder, also=FOLDERS if "classification" in kinds else ())
+        if "classification" in kinds:
+            read_senteval_classification(root, builder)
+        names = senteval_tasks(root, builder.missing) if "pairs" in kinds else []
+        labelled = [read_senteval_task(root, name) for name in names]
     else:
         if "sts" in kinds:
             read_sts(root / "sts", builder)
-            raw = len(builder.sts)
             if (root / "sts_senteval_tok").is_dir():
+                raw, builder.sts = builder.sts, []  # set aside: what is missing is told of each folder alone
                 read_sts(root / "sts_senteval_tok", builder)
-            tokenised = builder.sts[raw:]
-            del builder.sts[raw:]
+                tokenised, builder.sts = builder.sts, raw
         if "classification" in kinds:
             read_classification(root, builder)
         labelled = [read_pair_task(root, name) for name in _tasks(root, builder)] if "pairs" in kinds else []
@@ -89,44 +127,56 @@ def evaluation_data(root: Path | None, kinds: Sequence[str], limits: Limits, sto
     asked = set(builder.sentences)
     add_pair_tasks(labelled, limits.labelled, asked, builder)
     queries = tuple(builder.rows(s.queries) for s in searches)
-    calibration = builder.rows(_calibration(root, builder, asked.union(*(task.evaluation for task in labelled))))
-    corpus = replace(builder.build(), train=np.unique(calibration))  # the pair tasks allow training on their sentences
-    if not (corpus.sts or corpus.classification or corpus.pair_tasks or searches):
-        raise InputError(
-            f"--data {root}: no set of {', '.join(kinds)} in it; expected e.g. sts/STSB.test.tsv (see the README)"
-        )
-    return EvaluationData(corpus, tuple(tokenised), tuple(searches), queries)
+    asked = asked.union(*(task.evaluation for task in labelled), *(s.queries for s in searches))
+    calibration = builder.rows(_calibration(root, builder, asked))
+    # The pair tasks allow training on their sentences; a file of two kinds of sets may be missing twice.
+    missing = tuple(dict.fromkeys(builder.missing))
+    corpus = replace(builder.build(), train=np.unique(calibration), missing=missing)
+    data = EvaluationData(corpus, tuple(tokenised), tuple(searches), queries)
+    if data.is_empty:
+        own = f"e.g. {_EXPECTED[kinds[0]]} (see the README)"
+        expected = "what SentEval's get_transfer_data.bash makes" if is_senteval(root) else own
+        raise InputError(f"--data {root}: no set of {' or '.join(kinds)} in it; expected {expected}")
+    return data
 
 
 def _tasks(root: Path, builder: CorpusBuilder) -> list[str]:
     """The pair tasks that have a train and a dev set; the others are told."""
     found = []
     for name, form in FORMATS.items():
-        files = {s: any(either(root, file) for file in form.files[s]) for s in SPLITS[:2]}
-        if all(files.values()):
+        absent = [s for s in SPLITS[:2] if not _has_split(root, form, s)]
+        if not absent:
             found.append(name)
-        else:
-            builder.missing += [f"pair task {name}: {form.files[s][0]}" for s, there in files.items() if not there]
+        rows = f" with rows of {form.split_column} {{}}" if form.split_column else ""
+        builder.missing += [f"pair task {name}: {form.files[s][0]}{rows.format(s)}" for s in absent]
     return found
+
+
+def _has_split(root: Path, form: TaskFormat, split: str) -> bool:
+    path = next((path for file in form.files[split] if (path := either(root, file))), None)
+    if path is None or not form.split_column:
+        return path is not None
+    return any(value == split for _, [value] in read_tsv(path, (form.split_column,)))
 
 
 def _calibration(root: Path, builder: CorpusBuilder, asked: set[str]) -> list[str]:
     """The sentences to calibrate on: the first unlabelled ones that no set asks about, else the built-in ones."""
     files = [path for path in sorted((root / "unlabeled").glob("*")) if format_of(path)]
-    drawn: list[str] = []
+    drawn: dict[str, None] = {}
     for text in (text for path in files for _, text in read_column(path, "text")):
         if isinstance(text, InputError):
             raise text
         if text not in asked:
-            drawn.append(text)
+            drawn[text] = None
         if len(drawn) == CALIBRATION:
             break
     told = "unlabeled/"
     if not drawn:
         built_in = builtin_corpus()
-        drawn, told = [built_in.sentences[row] for row in built_in.train[:CALIBRATION]], "the built-in corpus"
+        drawn = dict.fromkeys(built_in.sentences[row] for row in built_in.train[:CALIBRATION])
+        told = "the built-in corpus"
     builder.found.append(f"quantisers are calibrated on {len(drawn):,} sentences of {told}")
-    return drawn
+    return list(drawn)
 
 
 def _builtin(kinds: Sequence[str], store: ArtifactStore) -> EvaluationData:
@@ -141,4 +191,9 @@ def _builtin(kinds: Sequence[str], store: ArtifactStore) -> EvaluationData:
         train=corpus.train[:CALIBRATION],
         missing=(*corpus.missing, *missing),
     )
-    return EvaluationData(own, (), searches, tuple(s.queries for s in retrieval))
+    data = EvaluationData(own, (), searches, tuple(s.queries for s in retrieval))
+    if data.is_empty:
+        raise InputError(
+            f"the built-in corpus has no set of {' or '.join(kinds)}; expected --data with {_EXPECTED[kinds[0]]}"
+        )
+    return data

@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from distilbench.data.columns import usable
 from distilbench.data.corpus import RetrievalSet, Rows
 from distilbench.data.lines import decoded, read_lines
 from distilbench.data.sentences import FILE, TEXT, SentenceFile, in_batches, write_arrow
@@ -84,18 +85,22 @@ def read_search_sets(
 ) -> list[SearchSet]:
     """Every set of `root`; lines for the user are added to `found` and `missing`.
 
-    Of more than `documents` documents (None: all) those that answer a query and a sample of the others are taken.
+    Of more than `documents` documents (None: all) those that answer a query and a sample of the others are taken; those of
+    duplicate pairs are not cut.
 
     Raises:
         InputError: a file is malformed, an id is there twice, a judgement names a document or a query that is not there, or
             no query has a relevant document. File, row and value are named.
     """
     sets: list[SearchSet] = []
-    layouts = [layout for folder in (root, *sorted(root.iterdir())) if (layout := _layout(folder))]
-    for layout in layouts:
+    # A subfolder has the name it is found by, be it a link; the root may be ".".
+    named = [(root, root.resolve().name), *((folder, folder.name) for folder in sorted(root.iterdir()))]
+    for layout in [layout for folder, name in named if (layout := _layout(folder, name))]:
         for split in SPLITS:
             if split in layout.qrels:
                 sets.append(_judged(layout, split, store, documents, found))
+            else:
+                missing.append(f"{layout.name} retrieval, {split} (queries and qrels)")
     sets += _duplicates(root / "quora", store, found)
     if not sets:
         missing.append(
@@ -119,26 +124,26 @@ def of_corpus(task: RetrievalSet, sentences: Sequence[str], store: ArtifactStore
     )
 
 
-def _layout(folder: Path) -> _Layout | None:
+def _layout(folder: Path, name: str) -> _Layout | None:
     if not folder.is_dir():
         return None
-    name = folder.resolve().name
     if corpus := either(folder, "corpus.tsv"):
         inner = folder / "retrieval"
         queries = {s: path for s in SPLITS if (path := either(inner, f"queries.{s}.tsv"))}
         qrels = {s: path for s in SPLITS if s in queries and (path := either(inner, f"qrels.{s}.tsv"))}
         return _Layout(name, corpus, queries, qrels, ("query_id", "doc_id", "score"))
-    corpus, asked = either(folder, "corpus.jsonl"), either(folder, "queries.jsonl")
-    if corpus and asked:
-        qrels = {s: path for s in SPLITS if (path := either(folder / "qrels", f"{s}.tsv"))}
-        return _Layout(name, corpus, dict.fromkeys(SPLITS, asked), qrels, ("query-id", "corpus-id", "score"))
+    if corpus := either(folder, "corpus.jsonl"):
+        asked = either(folder, "queries.jsonl")
+        queries = dict.fromkeys(SPLITS, asked) if asked else {}
+        qrels = {s: path for s in queries if (path := either(folder / "qrels", f"{s}.tsv"))}
+        return _Layout(name, corpus, queries, qrels, ("query-id", "corpus-id", "score"))
     return None
 
 
 def _judged(layout: _Layout, split: Split, store: ArtifactStore, limit: int | None, found: list[str]) -> SearchSet:
     grades = _read_qrels(layout.qrels[split], layout.columns)
     asked, queries = layout.queries[split], dict[str, str]()
-    for row, query, text in _texts(asked):
+    for row, query, text in _texts(asked, "query_id"):
         if query in queries:
             raise InputError(f"{asked}, row {row}: query id {query!r} is there already; expected it once")
         queries[query] = text
@@ -192,7 +197,7 @@ def _documents(
     """
     path, others, position = layout.corpus, list[str](), dict[str, int]()
     digests, rows = array("q"), array("q")
-    for row, doc, _ in _texts(path):
+    for row, doc, _ in _texts(path, "doc_id"):
         digests.append(int.from_bytes(hashlib.blake2b(doc.encode(), digest_size=8).digest(), "little", signed=True))
         rows.append(row)
         if doc in needed:
@@ -208,23 +213,26 @@ def _documents(
     kept: set[str] | None = None
     if limit is not None and len(rows) > limit:
         kept = {*needed, *sample(others, max(0, limit - len(needed)))}
-        position = {doc: i for i, doc in enumerate(doc for _, doc, _ in _texts(path) if doc in kept) if doc in needed}
+        position = {
+            doc: i for i, doc in enumerate(doc for _, doc, _ in _texts(path, "doc_id") if doc in kept) if doc in needed
+        }
         parts |= {"limit": limit, "qrels": file_sha256(layout.qrels[split])}
-    texts = (text for _, doc, text in _texts(path) if kept is None or doc in kept)
+    texts = (text for _, doc, text in _texts(path, "doc_id") if kept is None or doc in kept)
     return _written(texts, parts, store), fingerprint(parts), position, len(rows)
 
 
-def _texts(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Row, id and text of each document or query; those that are marked as BEIR's queries are no documents."""
+def _texts(path: Path, key: str) -> Iterator[tuple[int, str, str]]:
+    """Row, id (of a table, its column `key`) and text of each document or query.
+
+    Those that are marked as BEIR's queries are no documents.
+    """
     if path.name.removesuffix(".gz").endswith(".jsonl"):
         yield from _json_texts(path)
         return
-    header = columns_of(path)
-    key = "query_id" if "query_id" in header else "doc_id"
-    marked = ("is_beir_query",) if "is_beir_query" in header else ()
+    marked = ("is_beir_query",) if "is_beir_query" in columns_of(path) else ()
     for row, (name, text, *query) in read_tsv(path, (key, "text", *marked)):
         if not (query and flag(path, row, "is_beir_query", query[0])):
-            yield row, sentence(path, row, key, name), sentence(path, row, "text", text)
+            yield row, name, sentence(path, row, "text", text)
 
 
 def _json_texts(path: Path) -> Iterator[tuple[int, str, str]]:
@@ -238,16 +246,22 @@ def _json_texts(path: Path) -> Iterator[tuple[int, str, str]]:
             raise InputError(f"{path}, row {row}: malformed JSON ({error}); expected one object a line") from None
         if not isinstance(record, dict) or not all(isinstance(record.get(c), str) for c in ("_id", "text")):
             raise InputError(f"{path}, row {row}: {text:.80}; expected an object with strings _id and text")
-        words = (record.get("title"), record["text"])
-        joined = " ".join(w.strip() for w in words if isinstance(w, str) and w.strip())
-        yield row, record["_id"], sentence(path, row, "text", joined)
+        parts = (record.get("title"), record["text"])
+        joined = " ".join(p.strip() for p in parts if isinstance(p, str) and p.strip())
+        # Half a surrogate pair is JSON, but cannot be written as UTF-8.
+        for what, value in (("_id", record["_id"]), ("text", joined)):
+            if isinstance(wrong := usable(path, row, f"column {what!r}", value), InputError):
+                raise wrong
+        yield row, record["_id"], joined
 
 
 def _only_once(path: Path, digest_N: Rows, row_N: Rows) -> None:
     order = np.argsort(digest_N, kind="stable")
     again = order[1:][np.diff(digest_N[order]) == 0]
     if len(again):
-        raise InputError(f"{path}, row {row_N[again.min()]}: its document id is there already; expected it once")
+        row = int(row_N[again.min()])
+        doc = next(doc for own, doc, _ in _texts(path, "doc_id") if own == row)
+        raise InputError(f"{path}, row {row}: document id {doc!r} is there already; expected it once")
 
 
 def _duplicates(folder: Path, store: ArtifactStore, found: list[str]) -> Iterator[SearchSet]:

@@ -7,12 +7,12 @@ downstream/SICK/SICK_{train,trial,test_annotated}.txt      pair_ID sentence_A se
 downstream/MRPC/msr_paraphrase_{train,test}.txt       Quality, #1 ID, #2 ID, #1 String, #2 String
 
 All are UTF-8 and unquoted. The formats are those that `senteval/{sts,sick,mrpc}.py` of facebookresearch/SentEval read and its
-`get_transfer_data.bash` writes. Classification sets are left alone.
+`get_transfer_data.bash` writes. Sentence classification, which an evaluation alone reads: `senteval_classification`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import zip_longest
 from pathlib import Path
 
@@ -54,8 +54,10 @@ def is_senteval(root: Path) -> bool:
     return (root / "downstream").is_dir()
 
 
-def read_senteval_sts(root: Path, builder: CorpusBuilder) -> None:
+def read_senteval_sts(root: Path, builder: CorpusBuilder, also: Collection[str] = ()) -> None:
     """Add the STS sets, and dev and test sets of STS-B and SICK, named as a data folder's `sts/` names them.
+
+    The other folders of `downstream/` are told, without those in `also`, which are read elsewhere.
 
     Raises:
         InputError: a file is malformed (file, row and value are named), or has nothing to correlate.
@@ -85,7 +87,8 @@ def read_senteval_sts(root: Path, builder: CorpusBuilder) -> None:
             pairs = _scored_pairs(path, group)
             _add_sts(builder, path, group, "", split, pairs)
             builder.found.append(f"{splits[split]}: {len(pairs)} pairs ({split})")
-    others = sorted(p.name for p in (root / "downstream").iterdir() if p.is_dir() and p.name not in _READ)
+    folders = (p.name for p in (root / "downstream").iterdir() if p.is_dir())
+    others = sorted(name for name in folders if name not in _READ and name not in also)
     if others:
         builder.found.append(f"downstream: {', '.join(others)} left alone (no STS set or pair task that is read)")
 
@@ -108,12 +111,19 @@ def senteval_training(root: Path, builder: CorpusBuilder) -> list[str]:
     return found
 
 
-def senteval_tasks(root: Path) -> list[str]:
-    """The pair tasks whose files are all there."""
-    return [name for name in TASKS if all((root / file).is_file() for file in _task_files(name).values())]
+def senteval_tasks(root: Path, missing: list[str]) -> list[str]:
+    """The pair tasks whose files are all there; the files that the others lack are added to `missing`."""
+    found = []
+    for name in TASKS:
+        absent = [file for file in task_files(name).values() if not (root / file).is_file()]
+        if not absent:
+            found.append(name)
+        missing += [f"pair task {name}: {file}" for file in absent]
+    return found
 
 
-def _task_files(name: str) -> Mapping[str, str]:
+def task_files(name: str) -> Mapping[str, str]:
+    """By split, the file of a pair task of `TASKS`."""
     return _MRPC if name == "MRPC" else _SCORED[name]
 
 
@@ -128,7 +138,7 @@ def read_senteval_task(root: Path, name: str) -> LabelledPairs:
         raise InputError(
             f"--data {root}: SentEval's folder has no pair task {name!r}; expected one of {', '.join(TASKS)}"
         )
-    files = _task_files(name)
+    files = task_files(name)
     for split, file in files.items():
         if not (root / file).is_file():
             raise InputError(f"--data {root}: pair task {name} has no {split} set; expected {file}")
@@ -166,7 +176,7 @@ def _sts_pairs(inputs: Path, gold: Path) -> tuple[list[LabelledPair], int]:
         if pair is None or score is None:
             short, long = (inputs, gold) if pair is None else (gold, inputs)
             raise InputError(f"{short}: {row - 1} lines, but {long.name} has more; expected a score line for each pair")
-        fields, value = _text(inputs, row, pair[1]).split("\t"), _text(gold, row, score[1])
+        fields, value = text_of_line(inputs, row, pair[1]).split("\t"), text_of_line(gold, row, score[1])
         # STS16 as published names the two sources after the sentences; SentEval's script cuts them off.
         if len(fields) not in (2, 4):
             raise InputError(f"{inputs}, row {row}: {len(fields)} fields, expected 2 sentences with a tab between")
@@ -185,7 +195,7 @@ def _scored_pairs(path: Path, group: str) -> list[LabelledPair]:
         return [_scored_pair(path, row, columns, fields, low) for row, fields in read_tsv(path, columns)]
     pairs: list[LabelledPair] = []
     for row, line in read_lines(path):
-        fields = _text(path, row, line).split("\t")
+        fields = text_of_line(path, row, line).split("\t")
         if len(fields) < 7:  # the published files go on with sources and licences
             raise InputError(
                 f"{path}, row {row}: {len(fields)} fields, expected at least 7 (the last two are sentences)"
@@ -218,7 +228,12 @@ def _mrpc_pairs(path: Path) -> list[LabelledPair]:
     ]
 
 
-def _text(path: Path, row: int, line: bytes) -> str:
+def text_of_line(path: Path, row: int, line: bytes) -> str:
+    """A line without its end.
+
+    Raises:
+        InputError: it is not UTF-8.
+    """
     text = decoded(path, row, line)
     if isinstance(text, InputError):
         raise text

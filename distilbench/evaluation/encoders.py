@@ -23,6 +23,7 @@ from distilbench.evaluation.shape import shape
 from distilbench.evaluation.statistics import resampled_correlation, resampled_f1, resampled_mean
 from distilbench.evaluation.sts import cosine, scores_of_similarities
 from distilbench.records import IndexCost, Quantisation, Score, Space, Task
+from distilbench.store import ShardedArray
 
 SPACE_GROUPS = ("STSB", "DEMO-STS")
 """The STS group whose test set the geometry is of: STS-B as in the papers, or the built-in one."""
@@ -41,6 +42,32 @@ class Vectors:
     take: Callable[[Rows], NDArray[np.float32]]
     documents: Sequence[Documents]
     documents_by: str = ""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Vectors of the rows of several kinds of sets, each kind's in an artifact of its own; a row may be in several."""
+
+    rows: Sequence[Rows]
+    vectors: Sequence[ShardedArray]
+
+    def take(self, asked: Rows) -> NDArray[np.float32]:
+        """The vectors of corpus rows, in any order.
+
+        Raises:
+            KeyError: a row is in none of the artifacts.
+        """
+        found_ND = np.empty((len(asked), self.vectors[0].width), dtype=np.float32)
+        left = np.ones(len(asked), dtype=bool)
+        for rows, vectors in zip(self.rows, self.vectors, strict=True):
+            order = np.argsort(rows)
+            place = np.minimum(np.searchsorted(rows, asked, sorter=order), len(rows) - 1)
+            here = left & (rows[order[place]] == asked)
+            found_ND[here] = vectors.take(order[place[here]])
+            left &= ~here
+        if left.any():
+            raise KeyError(f"row {asked[left][0]} has no vector")
+        return found_ND
 
 
 @dataclass(frozen=True)
@@ -85,7 +112,7 @@ def encoder_rows(
     rows = np.unique(np.concatenate([*(side for s in sets for side in (s.left_P, s.right_P)), *data.queries, []]))
     rows = rows.astype(np.int64)
     read_ND = _checked(vectors, data, rows)
-    calibration_ND = _checked(vectors, data, data.corpus.train)
+    calibration_ND = _checked(vectors, data, data.corpus.train) if quantisations else read_ND
     for width in widths:
         own_ND = np.ascontiguousarray(read_ND[:, :width])
         quantisers: dict[Quantisation, Quantiser] = {

@@ -105,7 +105,7 @@ def encode_corpus(
         graph = onnx_artifact(spec, store) if backend == "onnx" else None
         task = TeacherEncoding(spec.absolute(), readable, folder, device, stored, graph)
         if here:
-            run_here(task, wanted, label, "sentences")
+            run_here(task, wanted, label, "sentences", gpu=device == "cuda")
         else:
             run_pool(task, wanted, label, "sentences", size=size, gpu=device == "cuda")
 

@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from distilbench.prepare.pool import Shard, ShardTask
 from distilbench.prepare.progress import progress
 
 
-def run_here(task: ShardTask, shards: Sequence[Shard], label: str, unit: str) -> None:
-    """Make the `shards` of a task one after the other, with torch's own threads.
+def run_here(task: ShardTask, shards: Sequence[Shard], label: str, unit: str, *, gpu: bool = False) -> None:
+    """Make the `shards` of a task, one on each of torch's threads at a time; with `gpu` one after the other.
 
     Raises:
         InputError: as the task's; the shards made so far are there.
     """
+    import torch
+
+    threads = 1 if gpu else torch.get_num_threads()
     make = task.load()
-    with progress(label, sum(stop - start for _, start, stop in shards), unit) as advance:
-        for shard, start, stop in shards:
-            make(shard, start, stop)
-            advance(stop - start)
+
+    def one(shard: int, start: int, stop: int) -> int:
+        # Threads that share a matrix product wait for each other at its end: with another process on one of two cores,
+        # all-MiniLM-L6-v2 read 25 sentences a second on two threads that did.
+        if not gpu:
+            torch.set_num_threads(1)
+        make(shard, start, stop)
+        return stop - start
+
+    left = iter(shards)
+    with (
+        ThreadPoolExecutor(threads) as pool,
+        progress(label, sum(stop - start for _, start, stop in shards), unit) as told,
+    ):
+        running: set[Future[int]] = set()
+        try:
+            for shard in left:
+                running.add(pool.submit(one, *shard))
+                if len(running) >= threads:
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        told(future.result())
+            for future in running:
+                told(future.result())
+        finally:
+            pool.shutdown(cancel_futures=True)

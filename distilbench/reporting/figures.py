@@ -215,6 +215,7 @@ def draw_quality_bytes(data: QualityBytes, palette: Palette = LIGHT) -> go.Figur
         )
     looks = (
         ("student", "Students", palette.student, "circle"),
+        ("encoder", "Encoders as they came", palette.methods[2], "square"),
         ("baseline", "Baselines", palette.baseline, "square-open"),
         ("teacher", "Teacher", palette.teacher, "diamond"),
     )

@@ -18,6 +18,8 @@ from plotly.offline import get_plotlyjs
 
 from distilbench.records import ClusterCost, IndexCost, ScoreRecord, TrialRecord, append_records
 from distilbench.reporting import budget, figures, front, table
+from distilbench.reporting.covariance import compute_covariances, draw_covariances
+from distilbench.reporting.differences import Differences, differences
 from distilbench.reporting.ties import NO_TIES, Ties
 from distilbench.reporting.ties import notices as tie_notices
 from distilbench.store import atomic_path
@@ -46,19 +48,21 @@ def write_report(
     title: str,
     notes: Sequence[str] = (),
     ties: Ties = NO_TIES,
+    folders: Sequence[Path] = (),
 ) -> Path:
     """Write the report of `records` into `folder` (created if missing) and return the path of its index.html.
 
     Beside the page: leaderboard.csv, records.jsonl (every record given) and plotly.min.js. Each file is written under
     a temporary name and renamed, index.html last, so a reader never meets half a file; an earlier report there is
-    replaced. `notes` are paragraphs of plain text for the head of the page, `ties` what `tie_groups` found.
+    replaced. `notes` are paragraphs of plain text for the head of the page, `ties` what `tie_groups` found, `folders`
+    those of the runs, with the predictions that paired differences are of (none: left out).
 
     Raises:
         OSError: `folder` cannot be created or written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     board = table.leaderboard(records)
-    page = render_page(records, board, title=title, notes=notes, ties=ties)
+    page = render_page(records, board, title=title, notes=notes, ties=ties, paired=differences(board, folders))
     with atomic_path(folder / PLOTLY_FILE) as path:
         path.write_text(get_plotlyjs(), encoding="utf-8")
     with atomic_path(folder / "records.jsonl") as path:
@@ -78,6 +82,7 @@ def render_page(
     title: str,
     notes: Sequence[str] = (),
     ties: Ties = NO_TIES,
+    paired: Sequence[Differences] = (),
 ) -> str:
     """The HTML of the page. It names no other host and no other file than its neighbours in the folder."""
     environment = jinja2.Environment(
@@ -97,7 +102,8 @@ def render_page(
         day=_day,
         shown=table.finite,
     )
-    environment.filters.update(last_metric=table.last_metric, set_name=_set_name)
+    environment.filters.update(last_metric=table.last_metric, set_name=_set_name, column_name=_column_name)
+    environment.filters.update(index_setting=_index_setting)
     script = (_TEMPLATES / "leaderboard.js").read_text("utf-8")
     trials = table.trial_table(records, MAX_TRIALS)
     indexes, clusters = table.index_rows(board), table.cluster_rows(board)
@@ -108,12 +114,16 @@ def render_page(
         variants=table.VARIANTS,
         groups=_groups(board.columns),
         ties=ties,
+        paired=paired,
+        costs=[row for row in board.rows if row.record.cost],
+        spaces=[row for row in board.rows if row.record.space],
         highlights=table.highlights(board),
         notices=(*table.notices(board), *tie_notices(ties)),
         demonstrations=table.demonstration_rows(board),
         indexes=indexes,
         index_sets=sorted({_set_name(row.cost) for row in indexes}),
         index_threads=sorted({row.cost.threads for row in indexes}),
+        index_batches=sorted({row.cost.batch for row in indexes}, key=str),
         budgets=budget.budget_rows(board),
         clusters=clusters,
         cluster_sets=sorted({_set_name(row.cost) for row in clusters}),
@@ -132,7 +142,8 @@ def render_page(
 def leaderboard_csv(board: table.Leaderboard, ties: Ties = NO_TIES) -> str:
     """The leaderboard as CSV with a header; an empty cell where a value is missing, scores and retention unrounded.
 
-    Scores are means over `NAME:seeds` seeds, `NAME:interval95` is half the width of their 95 % interval. `tie_difference` is
+    Scores are means over `NAME:seeds` seeds, `NAME:interval95` is half the width of their 95 % interval; of one seed,
+    `NAME:low95` and `NAME:high95` end the bootstrap interval over the set's items. `tie_difference` is
     the difference in test average to the first row of the tie group, `tie_low` and `tie_high` end its interval. What differs
     between the seeds of a row (seed, trial, record_id, ...) is listed in their order, joined by ";". A text that a
     spreadsheet would take for a formula is preceded by an apostrophe.
@@ -143,7 +154,10 @@ def leaderboard_csv(board: table.Leaderboard, ties: Ties = NO_TIES) -> str:
     for column in board.columns:
         for variant in table.VARIANTS if column.by_variant and board.has_wmean else table.VARIANTS[:1]:
             name = column.key if not column.by_variant else f"{column.key}:{variant}"
-            header += [name, f"{name}:retention_percent", f"{name}:interval95", f"{name}:seeds"]
+            header += [
+                name,
+                *(f"{name}:{what}" for what in ("retention_percent", "interval95", "seeds", "low95", "high95")),
+            ]
             scores.append((column.key, variant))
     header += ["pareto", "best_in_dim", "chosen_on_dev", "tie_group", "tie_difference", "tie_low", "tie_high"]
     header += ["teacher", "start", "corpus", "corpus_fingerprint", "demonstration"]
@@ -211,6 +225,15 @@ def _plots(records: Sequence[TrialRecord | ScoreRecord], board: table.Leaderboar
         caption = front.front_caption(found)
         drawing = _themes(lambda palette: front.draw_front(found, palette))
         plots["front"] = _Plot("front", "The front of the search", caption, drawing)
+    covariances = compute_covariances(board)
+    if covariances.names:
+        more = f" {covariances.omitted} more are not drawn." if covariances.omitted else ""
+        plots["covariance"] = _Plot(
+            "covariance",
+            "Covariance of the first 16 dimensions",
+            f"Each dimension scaled to variance 1: what is off the diagonal is said twice.{more}",
+            _themes(lambda palette: draw_covariances(covariances, palette)),
+        )
     volume = front.compute_volume(records)
     if volume.runs:
         caption = front.volume_caption(volume)
@@ -238,6 +261,24 @@ def _groups(columns: Sequence[table.Column]) -> list[tuple[str, int]]:
 
 def _set_name(cost: IndexCost | ClusterCost) -> str:
     return cost.set if cost.split == "test" else f"{cost.set}, {cost.split}"
+
+
+def _column_name(column: str) -> str:
+    """A column of paired differences as a heading."""
+    if column == table.AVERAGE:
+        return "STS average"
+    task, name, metric = column.rsplit("/", 2) if column.count("/") == 2 else (column, "", "")
+    if task in ("sts", "classification"):
+        return name
+    return f"{name}, {table.TASKS[task][1].get(metric, metric)}" if task in table.TASKS else column
+
+
+def _index_setting(cost: IndexCost) -> str:
+    lists = (
+        [f"nlist {cost.nlist:,}, nprobe {cost.nprobe:,}"] if cost.nlist is not None and cost.nprobe is not None else []
+    )
+    own = [cost.setting] if cost.setting else []
+    return ", ".join([*lists, *own, *(["GPU"] if cost.device == "cuda" else [])])
 
 
 def _joined(values: Iterable[object]) -> str:

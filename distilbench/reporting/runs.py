@@ -40,7 +40,7 @@ def read_runs(folders: Sequence[Path]) -> list[ScoreRecord | TrialRecord]:
             raise InputError(f"{folder}: no scores.jsonl with records in it; expected the folder of a finished run")
         for record in scores:
             name = record.configuration or record.label
-            key = (name, record.quantisation, record.teacher, record.compared_on)
+            key = (name, record.quantisation, record.teacher, record.compared_on, record.weights)
             if record.role == "student" or owners.setdefault(key, folder) == folder:
                 records.append(record)
         for file in TRIAL_FILES:
@@ -60,7 +60,7 @@ def latest_scores(folder: Path) -> list[ScoreRecord]:
             chosen is None or r.role != "student" or (r.trial, r.configuration) in chosen
         ):
             key = (r.configuration, r.role, r.method, r.dim, r.quantisation, r.teacher, r.start, r.seed, r.trial)
-            latest[key] = r
+            latest[*key, r.label if r.role == "encoder" else "", r.weights] = r
     return list(latest.values())
 
 

@@ -24,7 +24,22 @@ VARIANTS: tuple[Variant, ...] = ("all", "wmean")
 
 AVERAGE, DEV = "sts_average", "dev"
 CONFIDENCE = 0.95
-PAIR_METRICS = {"pearson": "Pearson", "spearman": "Spearman", "accuracy": "Accuracy", "f1": "F1"}
+SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICK")
+"""The sets of the papers' average; over any others it is named by its sets alone."""
+_PAIRS = {"pearson": "Pearson", "spearman": "Spearman", "accuracy": "Accuracy", "f1": "F1"}
+_RETRIEVAL = {"mrr@10": "MRR@10", "ndcg@10": "nDCG@10", "recall@100": "Recall@100"}
+TASKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "sts-tokenised": ("STS, tokenised", {"spearman": "Spearman"}),
+    "classification": ("Classification", {"accuracy": "Accuracy"}),
+    "retrieval": ("Retrieval", _RETRIEVAL),
+    "asymmetric": ("Asymmetric retrieval", _RETRIEVAL),
+    "pairs": ("Pairs", _PAIRS),
+    "pair-probe": ("Pair probe", _PAIRS),
+}
+"""Tasks beside STS: the title of their columns, and the metrics that are columns."""
+FLAT = {"mrr@10": "mrr10", "recall@100": "recall100"}
+"""Where the exact index of a record has a metric that its scores do not."""
+_SHORT_KEYS = {("retrieval", metric): (metric.replace("@", ""), "{set}") for metric in _RETRIEVAL}
 DIAGNOSTICS = {"effective_rank": "Effective rank", "variance": "Variance"}
 """Rung metrics that tell a collapsed student: columns of the trial table where a trial has them."""
 
@@ -40,27 +55,36 @@ class Column(NamedTuple):
     dev: bool = False
 
 
+Bounds = tuple[float | None, float | None]
+Key = tuple[str, str, str, str]
+"""Task, set, split and metric of a score column."""
+
+
 class Cell(NamedTuple):
     """A score x 100, the mean over the `seeds` seeds that have it; None where there is none.
 
-    `retention` is its percentage of the teacher's own mean, `interval` as in the function of that name.
+    `retention` is its percentage of the teacher's own mean, `interval` as in the function of that name. `low` and `high` end
+    the 95 % bootstrap interval over the set's items, where there is one seed.
     """
 
     value: float | None
     retention: float | None
     interval: float | None = None
     seeds: int = 0
+    low: float | None = None
+    high: float | None = None
 
 
 MISSING = Cell(None, None)
 
 
 class SeedScores(NamedTuple):
-    """One seed's record of a row, and its own values, parallel to the leaderboard's columns."""
+    """One seed's record of a row, and its own values and their bootstrap intervals, parallel to the leaderboard's columns."""
 
     anchor: str
     record: ScoreRecord
     values: Mapping[Variant, tuple[float | None, ...]]
+    bounds: Mapping[Variant, tuple[Bounds, ...]]
 
 
 class Row(NamedTuple):
@@ -97,7 +121,6 @@ class Leaderboard(NamedTuple):
     rows: tuple[Row, ...]
     sts_sets: tuple[str, ...]
     dev_sets: tuple[str, ...]
-    retrieval_sets: tuple[str, ...]
     has_wmean: bool
     one_seed: bool
     """True while no row has two seeds: then there is nothing to compute an interval from."""
@@ -164,20 +187,27 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     scores = [record for seeds in encoders.values() for record in seeds.values()]
     sts_sets = _sets(scores, "sts", "test")
     dev_sets = tuple(selection_groups(_sets(scores, "sts", "dev")))
-    retrieval_sets = _sets(scores, "retrieval", "test")
     wmean_sets = {s.set for r in scores for s in r.scores if _is_sts(s, "test") and s.variant == "wmean"}
-    pairs = _pair_keys(scores)
-    columns = _columns(sts_sets, dev_sets, retrieval_sets, pairs)
+    keys = _score_keys(scores)
+    columns = _columns(sts_sets, dev_sets, keys)
 
     def seed_scores(record: ScoreRecord) -> SeedScores:
-        sets = (sts_sets, dev_sets, retrieval_sets, wmean_sets, pairs)
-        return SeedScores(_anchor(record), record, {v: tuple(_values(record, v, *sets)) for v in VARIANTS})
+        found = {v: _found(record, v, sts_sets, dev_sets, wmean_sets, keys) for v in VARIANTS}
+        values = {v: tuple(value for value, _ in own) for v, own in found.items()}
+        return SeedScores(_anchor(record), record, values, {v: tuple(b for _, b in own) for v, own in found.items()})
 
     drafts = [tuple(seed_scores(seeds[seed]) for seed in sorted(seeds)) for seeds in encoders.values()]
     firsts = [draft[0].record for draft in drafts]
     means = {
         variant: {
-            id(draft[0].record): tuple(map(mean_cell, zip(*(seed.values[variant] for seed in draft), strict=True)))
+            id(draft[0].record): tuple(
+                cell if len(draft) > 1 else cell._replace(low=low, high=high)
+                for cell, (low, high) in zip(
+                    map(mean_cell, zip(*(seed.values[variant] for seed in draft), strict=True)),
+                    draft[0].bounds[variant],
+                    strict=True,
+                )
+            )
             for draft in drafts
         }
         for variant in VARIANTS
@@ -215,7 +245,6 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
         rows=tuple(rows),
         sts_sets=sts_sets,
         dev_sets=dev_sets,
-        retrieval_sets=retrieval_sets,
         has_wmean=bool(wmean_sets),
         one_seed=all(len(row.seeds) == 1 for row in rows),
         quantised=any(row.record.quantisation != "float32" for row in rows),
@@ -397,6 +426,8 @@ def _chosen(drafts: Iterable[Sequence[SeedScores]], objectives: Mapping[tuple[st
 
 def _seed_notices(board: Leaderboard) -> list[str]:
     """Over how many seeds the rows are, and what their intervals mean."""
+    if all(row.record.role in ("teacher", "encoder") for row in board.rows):
+        return ["Below a score stands its 95 % bootstrap interval over the items of its set."]
     if board.one_seed:
         return ["One seed: no interval. Each row is a single run, so small differences may be chance."]
     counts = sorted({len(row.seeds) for row in board.rows} - {1})
@@ -427,15 +458,19 @@ def _seed_notices(board: Leaderboard) -> list[str]:
     return found
 
 
-def _pair_keys(records: Sequence[ScoreRecord]) -> tuple[tuple[str, str, str], ...]:
-    """(set, split, metric) of every pair column: test, or dev for a set without a test score in any record."""
-    found = dict.fromkeys(
-        (s.set, s.split, s.metric) for r in records for s in r.scores if s.task == "pairs" and s.variant == "all"
-    )
-    test = {name for name, split, _ in found if split == "test"}
-    names = dict.fromkeys(name for name, _, _ in found)
-    keys = [(name, "test" if name in test else "dev", metric) for name in names for metric in PAIR_METRICS]
-    return tuple(key for key in keys if key in found)
+def _score_keys(records: Sequence[ScoreRecord]) -> tuple[Key, ...]:
+    """The columns beside STS, in order: of a set without a test score in any record those of its dev split."""
+    every = [(r, s) for r in records for s in r.scores if s.variant == "all"]
+    flat = [("retrieval", c.set, c.split, m) for r in records for c in r.indexes for m in FLAT if c.kind == "flat"]
+    found = dict.fromkeys([(s.task, s.set, s.split, s.metric) for _, s in every] + flat)
+    tested = {(task, name) for task, name, split, _ in found if split == "test"}
+    keys: list[Key] = []
+    for task, (_, metrics) in TASKS.items():
+        names = dict.fromkeys(name for own, name, _, _ in found if own == task)
+        for name in names:
+            split = "test" if (task, name) in tested else "dev"
+            keys += [key for metric in metrics if (key := (task, name, split, metric)) in found]
+    return tuple(keys)
 
 
 def _measured(costs: Sequence[IndexCost] | Sequence[ClusterCost], fields: Sequence[str]) -> dict[str, Cell]:
@@ -443,57 +478,61 @@ def _measured(costs: Sequence[IndexCost] | Sequence[ClusterCost], fields: Sequen
     return {field: mean_cell([finite(float(getattr(cost, field))) for cost in costs]) for field in fields}
 
 
-def _columns(
-    sts: Sequence[str], dev: Sequence[str], retrieval: Sequence[str], pairs: Sequence[tuple[str, str, str]]
-) -> tuple[Column, ...]:
+def _columns(sts: Sequence[str], dev: Sequence[str], keys: Sequence[Key]) -> tuple[Column, ...]:
     columns = []
     names = ", ".join(sts)
-    columns.append(Column(AVERAGE, "Test STS", "Average", f"Mean Spearman x 100 over {names or 'no set'}", True))
+    title = "Seven-set average" if set(sts) == set(SEVEN) else "Average"
+    columns.append(Column(AVERAGE, "Test STS", title, f"Mean Spearman x 100 over {names or 'no set'}", True))
     columns += [Column(f"sts:{name}", "Test STS", name, f"{name} test, Spearman x 100", True) for name in sts]
     if dev:
         help_text = f"{', '.join(dev)} dev, Spearman x 100. Used to select the student: not a result"
         columns.append(Column(DEV, "Selection", "Dev", help_text, False, dev=True))
-    for name in retrieval:
-        group = f"Retrieval, {name}, exact"
-        columns.append(Column(f"mrr10:{name}", group, "MRR@10", f"{name} test, MRR@10 x 100, exact search", False))
+    for task, name, split, metric in keys:
+        group, metrics = TASKS[task]
+        own, no_test = metrics[metric], "" if split == "test" else ". No row has a test score of this set"
+        told = f" ({split})" if split == "dev" or task.startswith("pair") else ""
+        shared = len(metrics) == 1  # one column a set: the group is the task
+        key = ":".join([*_SHORT_KEYS.get((task, metric), (task, name, metric)), *(["dev"] if split == "dev" else [])])
+        key = key.replace("{set}", name)
         columns.append(
-            Column(f"recall100:{name}", group, "Recall@100", f"{name} test, Recall@100 x 100, exact search", False)
+            Column(
+                key,
+                group if shared else f"{group}, {name}{told}" + (", exact" if task == "retrieval" else ""),
+                f"{name}{told}" if shared else own,
+                f"{name} {split}, {group.lower()}, {own} x 100{no_test}",
+                False,
+                dev=split == "dev",
+            )
         )
-    for name, split, metric in pairs:
-        title, no_test = PAIR_METRICS[metric], "" if split == "test" else ". No row has a test score of this set"
-        help_text = f"{name} {split}, pairs, {title} x 100{no_test}"
-        key = f"pairs:{name}:{metric}" + ("" if split == "test" else ":dev")
-        columns.append(Column(key, f"Pairs, {name} ({split})", title, help_text, False, dev=split == "dev"))
     return tuple(columns)
 
 
-def _values(
+def _found(
     record: ScoreRecord,
     variant: Variant,
     sts_sets: Sequence[str],
     dev_sets: Sequence[str],
-    retrieval_sets: Sequence[str],
     wmean_sets: set[str],
-    pairs: Sequence[tuple[str, str, str]],
-) -> list[float | None]:
-    """The record's scores in the order of `_columns`."""
-    found: dict[tuple[str, ...], float | None] = {
-        (s.task, s.set, s.split, s.metric, s.variant): finite(s.value) for s in record.scores
-    }
+    keys: Sequence[Key],
+) -> list[tuple[float | None, Bounds]]:
+    """The record's scores and their intervals in the order of `_columns`; an average has no interval here."""
+    scores: dict[tuple[str, ...], Score] = {(s.task, s.set, s.split, s.metric, s.variant): s for s in record.scores}
+    flat: dict[tuple[str, ...], IndexCost] = {(c.set, c.split): c for c in record.indexes if c.kind == "flat"}
+
+    def score(*key: str) -> tuple[float | None, Bounds]:
+        found = scores.get(key)
+        if found is not None:
+            return finite(found.value), (found.low, found.high)
+        exact = flat.get((key[1], key[2])) if key[0] == "retrieval" else None
+        value = getattr(exact, FLAT[key[3]]) if exact and key[3] in FLAT else None
+        return finite(value), (None, None)
+
     # A set that has no weighted mean in any record has a single subset: its "all" is its weighted mean.
-    sts = [found.get(("sts", name, "test", "spearman", variant if name in wmean_sets else "all")) for name in sts_sets]
-    values = [_mean(sts), *sts]
+    sts = [score("sts", name, "test", "spearman", variant if name in wmean_sets else "all") for name in sts_sets]
+    found = [(_mean([value for value, _ in sts]), (None, None)), *sts]
     if dev_sets:
-        values.append(_mean([found.get(("sts", name, "dev", "spearman", "all")) for name in dev_sets]))
-    flat = {c.set: c for c in record.indexes if c.kind == "flat" and c.split == "test"}
-    for name in retrieval_sets:
-        exact = flat.get(name)
-        mrr10 = found.get(("retrieval", name, "test", "mrr@10", "all"))
-        recall100 = found.get(("retrieval", name, "test", "recall@100", "all"))
-        values.append(finite(exact.mrr10) if mrr10 is None and exact else mrr10)
-        values.append(finite(exact.recall100) if recall100 is None and exact else recall100)
-    values += [found.get(("pairs", name, split, metric, "all")) for name, split, metric in pairs]
-    return values
+        found.append((_mean([score("sts", name, "dev", "spearman", "all")[0] for name in dev_sets]), (None, None)))
+    return [*found, *(score(*key, "all") for key in keys)]
 
 
 def _sets(records: Iterable[ScoreRecord], task: str, split: str) -> tuple[str, ...]:
@@ -501,8 +540,6 @@ def _sets(records: Iterable[ScoreRecord], task: str, split: str) -> tuple[str, .
     names: dict[str, None] = {}
     for record in records:
         names.update(dict.fromkeys(s.set for s in record.scores if s.task == task and s.split == split))
-        if task == "retrieval":
-            names.update(dict.fromkeys(c.set for c in record.indexes if c.kind == "flat" and c.split == split))
     return tuple(names)
 
 

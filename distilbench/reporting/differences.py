@@ -1,0 +1,102 @@
+"""Every row beside one reference row, on the same test items: paired differences, their intervals and p-values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from distilbench.errors import InputError
+from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.evaluation.statistics import (
+    Difference,
+    Resampled,
+    mean_of,
+    resampled_correlation,
+    resampled_mean,
+)
+from distilbench.records import ScoreRecord
+from distilbench.reporting import table
+
+STS = "sts"
+PRIMARY = ("ndcg@10", "accuracy")
+"""The metric of each task that rows are told apart by."""
+
+
+class RowDifferences(NamedTuple):
+    """A row minus the reference: `of` by column, None where one of the two has no such items."""
+
+    row: table.Row
+    of: tuple[Difference | None, ...]
+
+
+class Differences(NamedTuple):
+    """All rows beside `reference`; the first column is the STS average, the others are "TASK/SET/METRIC"."""
+
+    reference: table.Row
+    columns: tuple[str, ...]
+    rows: tuple[RowDifferences, ...]
+
+
+def differences(board: table.Leaderboard, folders: Sequence[Path]) -> list[Differences]:
+    """For each group of float32 rows that can be compared, beside its teacher, or else the row with the highest average.
+
+    Of several seeds the mean is taken. Rows without kept predictions are left out, and so is a group of one.
+    """
+    groups: dict[str, list[table.Row]] = {}
+    for row in board.rows:
+        if row.record.quantisation == "float32":
+            groups.setdefault(row.record.compared_on, []).append(row)
+    found = []
+    for rows in groups.values():
+        if len(rows) < 2:
+            continue
+        scored = {row.anchor: own for row in rows if (own := _scores(row, folders, board.sts_sets))}
+        known = [row for row in rows if row.anchor in scored]
+        if len(known) < 2:
+            continue
+        reference, own = known[0], scored[known[0].anchor]  # a board has teachers first, then the highest average
+        columns = tuple(dict.fromkeys(name for row in known for name in scored[row.anchor]))
+        others = [
+            RowDifferences(row, tuple(_minus(scored[row.anchor].get(c), own.get(c)) for c in columns))
+            for row in known[1:]
+        ]
+        found.append(Differences(reference, columns, tuple(others)))
+    return found
+
+
+def _minus(one: Resampled | None, other: Resampled | None) -> Difference | None:
+    return one.minus(other) if one is not None and other is not None else None
+
+
+def _scores(row: table.Row, folders: Iterable[Path], sts_sets: Sequence[str]) -> dict[str, Resampled]:
+    """By column the row's score; empty where the predictions of a seed are not kept."""
+    seeds = [_kept(seed.record, folders) for seed in row.seeds]
+    every = [_resampled(p, sts_sets) for p in seeds if p is not None]
+    if len(every) < len(row.seeds):
+        return {}
+    shared = [name for name in every[0] if all(name in own for own in every)]
+    return {name: mean_of([own[name] for own in every]) for name in shared}
+
+
+def _kept(record: ScoreRecord, folders: Iterable[Path]) -> Predictions | None:
+    for folder in folders:
+        try:
+            return Predictions.load(predictions_path(folder, record.record_id))
+        except InputError:
+            continue
+    return None
+
+
+def _resampled(found: Predictions, sts_sets: Sequence[str]) -> dict[str, Resampled]:
+    sts = {
+        f"{STS}/{name}/spearman": resampled_correlation(found.similarity[name], found.gold[name], ranks=True)
+        for name in sts_sets
+        if name in found.similarity
+    }
+    items = {name: resampled_mean(np.asarray(v)) for name, v in found.item.items() if name.endswith(PRIMARY)}
+    whole = len(sts) == len(sts_sets) and len(sts) > 1
+    average: Mapping[str, Resampled] = {table.AVERAGE: mean_of(list(sts.values()))} if whole else {}
+    return {**average, **sts, **items}

@@ -1,0 +1,385 @@
+"""What an encoder is evaluated on: the kinds asked for, what is told, what is calibrated on, and the fingerprint."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import make_data, write_tsv
+
+from distilbench.data import evaluation
+from distilbench.data.evaluation import KINDS, EvaluationData, evaluation_data
+from distilbench.data.folder import Limits
+from distilbench.data.pair_tasks import FORMATS
+from distilbench.errors import InputError
+from distilbench.store import ArtifactStore
+
+ALL = Limits(None, None, None, None, None)
+SCORED = ["sentence1", "sentence2", "score"]
+
+
+def labelled(name: str, count: int) -> list[list[object]]:
+    return [[f"{name} sentence {i}", i % 2] for i in range(count)]
+
+
+def paired(name: str, count: int) -> list[list[object]]:
+    return [[f"{name} one {i}", f"{name} two {i}", i % 2] for i in range(count)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with sets of every kind."""
+    root = make_data(tmp_path_factory.mktemp("evaluation") / "small")
+    rows: list[list[object]] = [["a b .", "a c .", 4.5], ["d .", "e .", 0.5], ["f .", "f .", 5]]
+    write_tsv(root / "sts_senteval_tok" / "STS12.MSRpar.tsv", SCORED, rows)
+    write_tsv(root / "sc" / "MR.tsv", ["text", "label"], labelled("mr", 24))
+    for split, count in (("train", 24), ("test", 4)):
+        write_tsv(root / "sc" / f"TREC.{split}.tsv", ["text", "label"], labelled(f"trec {split}", count))
+    for split, count in (("train", 20), ("dev", 6)):
+        rows = paired(f"mrpc {split}", count)
+        write_tsv(root / "glue" / f"MRPC.{split}.tsv", ["sentence1", "sentence2", "label"], rows)
+    return root
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    shutil.copytree(made, tmp_path / "small")
+    return tmp_path / "small"
+
+
+def read(root: Path, kinds: Sequence[str] = KINDS, limits: Limits = ALL) -> EvaluationData:
+    return evaluation_data(root, kinds, limits, ArtifactStore(root.with_name(root.name + "-store")))
+
+
+def read_built_in(store: Path, kinds: Sequence[str] = KINDS) -> EvaluationData:
+    return evaluation_data(None, kinds, ALL, ArtifactStore(store))
+
+
+def kinds_of(data: EvaluationData) -> set[str]:
+    own = data.corpus
+    sets = {"sts": own.sts, "classification": own.classification, "retrieval": data.searches, "pairs": own.pair_tasks}
+    return {kind for kind, found in sets.items() if found}
+
+
+def calibration(data: EvaluationData) -> list[str]:
+    return [data.corpus.sentences[row] for row in data.corpus.train]
+
+
+def asked(data: EvaluationData) -> set[str]:
+    """The sentences that a set asks about, as `EvaluationData` says."""
+    corpus = data.corpus
+    rows = [side for sts in (*corpus.sts, *data.tokenised) for side in (sts.left_P, sts.right_P)]
+    rows += [side for task in corpus.classification for side in task.texts]
+    for task in corpus.pair_tasks:
+        rows += [side for name, s in task.splits.items() if name != "train" for side in (s.left_P, s.right_P)]
+    return {corpus.sentences[row] for row in np.concatenate([*rows, *data.queries])}
+
+
+def test_all_kinds(folder: Path) -> None:
+    data = read(folder)
+    assert kinds_of(data) == set(KINDS) and data.corpus.name == "small" and not data.corpus.demonstration
+    assert sorted((sts.name, sts.split) for sts in data.corpus.sts) == [
+        ("STS12.MSRpar", "test"),
+        ("STS12.OnWN", "test"),
+        ("STSB", "dev"),
+        ("STSB", "test"),
+    ]
+    assert [task.name for task in data.corpus.classification] == ["MR", "TREC"]
+    assert [task.name for task in data.corpus.pair_tasks] == ["MRPC"]
+    [search], [queries] = data.searches, data.queries
+    assert [data.corpus.sentences[row] for row in queries] == list(search.queries)
+    assert not any(len(part) for part in (data.corpus.pairs_P2, data.corpus.triplets_T3))
+
+
+@pytest.mark.parametrize("kinds", [*((kind,) for kind in KINDS), ("sts", "retrieval"), ("pairs", "classification")])
+def test_only_the_kinds_asked_for_are_read(folder: Path, kinds: tuple[str, ...]) -> None:
+    # A malformed file of another kind is not even opened.
+    files = {
+        "sts": "sts/STSB.test.tsv",
+        "classification": "sc/MR.tsv",
+        "retrieval": "quora/corpus.tsv",
+        "pairs": "glue/MRPC.dev.tsv",
+    }
+    for kind in set(KINDS) - set(kinds):
+        (folder / files[kind]).write_text("neither header nor rows\n")
+    data = read(folder, kinds)
+    assert kinds_of(data) == set(kinds) and bool(data.tokenised) == ("sts" in kinds)
+    told = "\n".join((*data.corpus.found, *data.corpus.missing))
+    for kind, name in (
+        ("sts", "sts/STS12"),
+        ("classification", "sc/"),
+        ("retrieval", "retrieval"),
+        ("pairs", "pair task"),
+    ):
+        assert (name in told) == (kind in kinds)
+
+
+def test_kinds_that_do_not_exist(folder: Path) -> None:
+    for kinds in ((), ("sts", "speed")):
+        with pytest.raises(ValueError, match="expected some of sts, classification, retrieval, pairs"):
+            read(folder, kinds)
+
+
+def test_tokenised_sets_are_apart(folder: Path) -> None:
+    data = read(folder, ["sts"])
+    [sts] = data.tokenised
+    assert (sts.name, sts.split, sts.score_P.tolist()) == ("STS12.MSRpar", "test", [4.5, 0.5, 5.0])
+    assert data.corpus.sentences[sts.left_P[0]] == "a b ." and len(data.corpus.sts) == 4
+    assert "sts_senteval_tok/STS12.MSRpar.tsv: 3 pairs (test)" in data.corpus.found
+    # What one of the two folders lacks is told even where the other one has it.
+    assert {"sts_senteval_tok/STSB.test", "sts/STS15", "sts_senteval_tok/STS15"} <= set(data.corpus.missing)
+    assert not {"sts/STSB.test", "sts/STS12", "sts_senteval_tok/STS12"} & set(data.corpus.missing)
+    shutil.rmtree(folder / "sts_senteval_tok")
+    without = read(folder, ["sts"])
+    assert without.tokenised == () and not any("tok" in line for line in without.corpus.missing)
+    assert without.fingerprint != data.fingerprint
+
+
+def test_tokenised_sets_alone(folder: Path) -> None:
+    shutil.rmtree(folder / "sts")
+    data = read(folder, ["sts"])
+    assert data.corpus.sts == () and len(data.tokenised) == 1
+
+
+def test_missing_sets_are_told(folder: Path) -> None:
+    missing = set(read(folder).corpus.missing)
+    assert {
+        "sts/STS13",
+        "sts/SICK.test",
+        "sc/CR.tsv",
+        "sc/SST2.dev.tsv",
+        "sts/SICK.train.tsv",
+        "quora retrieval, test (queries and qrels)",
+        "pair task RTE: glue/RTE.train.tsv",
+        "pair task STSB: sts/STSB.train.tsv",
+        "pair task MRPC, test (glue/MRPC.test.tsv)",
+        # quora/pairs.tsv is there, but with training pairs alone.
+        "pair task QQP: quora/pairs.tsv with rows of split dev",
+    } <= missing
+    assert not {"sc/MR.tsv", "sts/STS12", "quora retrieval, dev (queries and qrels)"} & missing
+    shutil.rmtree(folder / "quora")
+    missing = set(read(folder).corpus.missing)
+    assert any(line.startswith("a retrieval set (") for line in missing)
+    assert "pair task QQP: quora/pairs.tsv with rows of split train" in missing
+
+
+def test_a_pair_task_with_its_splits_in_one_file(folder: Path) -> None:
+    rows = [[f"{split} {one}", two, of, split] for split in ("train", "dev") for one, two, of in paired("quora", 6)]
+    write_tsv(folder / "quora" / "pairs.tsv", ["question1", "question2", "is_duplicate", "split"], rows)
+    data = read(folder, ["pairs"])
+    assert [task.name for task in data.corpus.pair_tasks] == ["MRPC", "QQP"] and len(FORMATS) > 2
+    # The same file is a retrieval set too.
+    assert [(s.name, s.split) for s in read(folder, ["retrieval"]).searches] == [
+        ("quora", "dev"),
+        ("quora-duplicates", "dev"),
+    ]
+
+
+def test_calibration_is_of_unlabelled_text_that_no_set_asks_about(folder: Path) -> None:
+    path = folder / "unlabeled" / "sentences.tsv"
+    before = path.read_text().splitlines()[1:]
+    everything = asked(read(folder))
+    # One sentence of each kind of set, and one of the pairs that a pair task is trained on, which may be.
+    leaks = ["mr sentence 3", "trec test sentence 1", "mrpc dev two 2", "a c .", *sorted(everything)[::7]]
+    leaks += [read(folder, ["retrieval"]).searches[0].queries[4], read(folder, ["sts"]).corpus.sentences[0]]
+    assert set(leaks) <= everything
+    allowed = ["mrpc train two 2", *before, before[0], "one more"]
+    write_tsv(path, ["text"], [[text] for text in [*leaks, *allowed]])
+    data = read(folder)
+    assert set(calibration(data)) == set(allowed) and len(calibration(data)) == len(set(allowed)) == len(before) + 2
+    assert not asked(data) & set(calibration(data))
+    assert f"quantisers are calibrated on {len(before) + 2} sentences of unlabeled/" in data.corpus.found
+    # A sentence that another kind of set asks about is no question where that kind is not evaluated.
+    assert "mr sentence 3" in calibration(read(folder, ["sts"]))
+
+
+def test_calibration_takes_the_first_files_and_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "CALIBRATION", 5)
+    (folder / "unlabeled" / "a.txt").write_text("zero\none\nzero\ntwo\n")
+    (folder / "unlabeled" / "notes.md").write_text("is no text to read\n")
+    # The rows behind the last one taken are not read.
+    rows = (folder / "unlabeled" / "sentences.tsv").read_text().splitlines()
+    (folder / "unlabeled" / "sentences.tsv").write_text("\n".join([*rows[:3], "a\tb"]) + "\n")
+    data = read(folder)
+    assert set(calibration(data)) == {"zero", "one", "two", *rows[1:3]}
+
+
+def test_a_bad_row_of_unlabelled_text(folder: Path) -> None:
+    with (folder / "unlabeled" / "sentences.tsv").open("a") as file:
+        file.write("two\tfields\n")
+    with pytest.raises(InputError, match=r"sentences\.tsv, row 82: 2 fields, expected 1 as in the header"):
+        read(folder)
+
+
+@pytest.mark.parametrize("unlabelled", [None, "asked"])
+def test_calibration_is_built_in_where_there_is_no_text(folder: Path, tmp_path: Path, unlabelled: str | None) -> None:
+    shutil.rmtree(folder / "unlabeled")
+    if unlabelled:
+        (folder / "unlabeled").mkdir()
+        (folder / "unlabeled" / "all.txt").write_text("mr sentence 1\nmr sentence 2\n")
+    data = read(folder)
+    built_in = read_built_in(tmp_path, ["sts"])
+    assert set(calibration(data)) == set(calibration(built_in))
+    assert 1000 < len(calibration(data)) <= evaluation.CALIBRATION
+    told = f"quantisers are calibrated on {len(calibration(data)):,} sentences of the built-in corpus"
+    assert told in data.corpus.found
+
+
+def test_built_in_data(tmp_path: Path) -> None:
+    data = read_built_in(tmp_path)
+    assert kinds_of(data) == {"sts", "retrieval", "pairs"} and data.corpus.demonstration and data.tokenised == ()
+    assert "sentence classification: the built-in corpus has no set of it" in data.corpus.missing
+    assert not asked(data) & set(calibration(data))
+    for search, rows in zip(data.searches, data.queries, strict=True):
+        assert [data.corpus.sentences[row] for row in rows] == list(search.queries)
+        assert len(search.documents) > max(int(own.max()) for own in search.relevant)
+    assert data.fingerprint != read_built_in(tmp_path, ["sts"]).fingerprint
+
+
+@pytest.mark.parametrize("kind", ["sts", "retrieval", "pairs"])
+def test_built_in_data_of_one_kind(tmp_path: Path, kind: str) -> None:
+    data = read_built_in(tmp_path, [kind])
+    assert kinds_of(data) == {kind} and data.corpus.retrieval == ()
+    assert not any("classification" in line for line in data.corpus.missing)
+
+
+def test_a_kind_that_is_not_built_in(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"built-in corpus has no set of classification; expected --data with sc/MR\.tsv"
+    ):
+        read_built_in(tmp_path, ["classification"])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "message"),
+    [
+        (("sts",), r"empty: no set of sts in it; expected e\.g\. sts/STSB\.test\.tsv"),
+        (("classification",), r"no set of classification in it; expected e\.g\. sc/MR\.tsv"),
+        (("retrieval", "pairs"), r"no set of retrieval or pairs in it; expected e\.g\. quora/pairs\.tsv"),
+        (KINDS, r"no set of sts or classification or retrieval or pairs in it"),
+    ],
+)
+def test_nothing_usable_is_one_error(tmp_path: Path, kinds: tuple[str, ...], message: str) -> None:
+    write_tsv(tmp_path / "empty" / "unlabeled" / "sentences.tsv", ["text"], [["a sentence"]])
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / "empty", kinds)
+
+
+def test_an_empty_folder_of_senteval(tmp_path: Path) -> None:
+    (tmp_path / "senteval" / "downstream").mkdir(parents=True)
+    with pytest.raises(
+        InputError, match=r"no set of sts or .* in it; expected what SentEval's get_transfer_data\.bash"
+    ):
+        read(tmp_path / "senteval")
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--data .*nowhere: no such folder"):
+        read(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("file", "header", "rows", "message"),
+    [
+        (
+            "sts/STS15.tsv",
+            SCORED,
+            [["a", "b", 3], ["c", "d", 3]],
+            r"STS15\.tsv: 2 pairs with 1 distinct scores; expected at least 2",
+        ),
+        (
+            "sts_senteval_tok/STS15.tsv",
+            SCORED,
+            [["a", "b", 3], ["c", "d", 3]],
+            r"sts_senteval_tok/STS15\.tsv: 2 pairs with 1 distinct scores",
+        ),
+        ("sts/STS15.tsv", SCORED, [["a", "b", "x"]], r"STS15\.tsv, row 2: column 'score' is 'x'; expected a number"),
+        (
+            "sc/MR.tsv",
+            ["text", "label"],
+            [[f"a {i}", 1] for i in range(30)],
+            r"MR\.tsv: 30 rows with 1 distinct labels; expected at least 2",
+        ),
+        ("sc/TREC.test.tsv", ["text", "label"], [["a", 7]], r"TREC\.test\.tsv, row 2: column 'label' is '7'; expected"),
+        ("sc/TREC.test.tsv", ["text", "label"], [], r"TREC\.test\.tsv: no rows; expected the test set of TREC"),
+        (
+            "glue/MRPC.dev.tsv",
+            ["sentence1", "sentence2", "label"],
+            [["a", "b", 1], ["c", "d", 1]],
+            r"MRPC\.dev\.tsv: 2 dev pairs of MRPC, with 1 distinct labels",
+        ),
+        (
+            "quora/retrieval/qrels.dev.tsv",
+            ["query_id", "doc_id", "score"],
+            [["q1", "d99", 1]],
+            r"qrels\.dev\.tsv, row 2: document 'd99' is not in corpus\.tsv",
+        ),
+    ],
+)
+def test_a_set_that_cannot_be_scored(
+    folder: Path, file: str, header: list[str], rows: list[list[object]], message: str
+) -> None:
+    write_tsv(folder / file, header, rows)
+    with pytest.raises(InputError, match=message):
+        read(folder)
+
+
+def test_limits(folder: Path) -> None:
+    data = read(folder, limits=Limits(documents=25, labelled=8))
+    [search], [task] = data.searches, data.corpus.pair_tasks
+    assert len(search.documents) == 25 and len(search.queries) == 20
+    assert {name: len(split.target_P) for name, split in task.splits.items()} == {"train": 8, "dev": 6}
+    assert len({read(folder).fingerprint, data.fingerprint}) == 2
+
+
+def replaced(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) >= 1
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_the_fingerprint_changes_with_what_is_scored(folder: Path) -> None:
+    prints = {"": read(folder).fingerprint}
+    assert read(folder).fingerprint == prints[""]
+    first_gold = (folder / "sts" / "STSB.test.tsv").read_text().splitlines()[1].split("\t")[2]
+    changes = {
+        "sts/STSB.test.tsv": (f"\t{first_gold}\n", "\t1.234\n"),
+        "sts_senteval_tok/STS12.MSRpar.tsv": ("4.5", "4.4"),
+        "sc/MR.tsv": ("mr sentence 5\t1", "mr sentence 5\t0"),
+        "glue/MRPC.dev.tsv": ("mrpc dev two 1\t1", "mrpc dev two 1\t0"),
+        "quora/retrieval/qrels.dev.tsv": ("q7\td7\t1", "q7\td7\t2"),
+        "quora/retrieval/queries.dev.tsv": ("how do i", "how does he"),
+        "unlabeled/sentences.tsv": ("text\n", "text\nanother sentence to calibrate on\n"),
+    }
+    for file, (old, new) in changes.items():
+        replaced(folder / file, old, new)
+        prints[file] = read(folder).fingerprint
+    with (folder / "quora" / "corpus.tsv").open("a") as file:
+        file.write("d60\ta document that answers nothing\t0\n")
+    prints["document"] = read(folder).fingerprint
+    assert len(set(prints.values())) == len(prints)
+
+
+def test_the_digest_of_an_sts_set_is_the_same_wherever_it_is(folder: Path, tmp_path: Path) -> None:
+    """So that scores of one set may be compared between folders that differ otherwise."""
+    other = make_data(tmp_path / "other", sentences=20)
+    for name in ("STS12.MSRpar", "STS12.OnWN", "STSB.dev"):
+        shutil.copy(folder / "sts" / f"{name}.tsv", other / "sts")
+    rows: list[list[object]] = [["x", "y", 1], ["z", "w", 2]]
+    write_tsv(other / "sts" / "STSB.test.tsv", SCORED, rows)
+    write_tsv(other / "sts" / "A.tsv", SCORED, rows)  # comes first: the rows of the shared sets are other ones
+    one, two = read(folder, ["sts"]), read(other, ["sts"])
+    assert one.fingerprint != two.fingerprint
+    first, second = one.corpus.sts_digests, two.corpus.sts_digests
+    assert {*first} == {"STS12/test", "STSB/dev", "STSB/test"} and {*second} == {*first, "A/test"}
+    assert [name for name in first if first[name] == second[name]] == ["STS12/test", "STSB/dev"]
+    assert read(folder).corpus.sts_digests == first  # other kinds do not matter
+    for old, new in (("\n", "\none more\tpair\t2.5\n"), ("more\tpair", "less\tpair"), ("2.5", "2.6")):
+        replaced(other / "sts" / "STS12.OnWN.tsv", old, new)
+        changed = read(other, ["sts"]).corpus.sts_digests["STS12/test"]
+        assert changed not in (first["STS12/test"], second["STS12/test"])
+        second["STS12/test"] = changed

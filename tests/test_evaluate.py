@@ -1,0 +1,289 @@
+"""`distilbench evaluate`, from data folder and encoders to records and page, on small real encoders."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import make_data, make_encoder, random_sentences, write_tsv
+from rich.console import Console
+from scipy.stats import pearsonr, spearmanr
+from typer.testing import CliRunner
+
+from distilbench.cli import app
+from distilbench.config import EvaluateSettings
+from distilbench.data.evaluation import KINDS, evaluation_data
+from distilbench.data.folder import Limits
+from distilbench.encoder import EncoderSpec, encode
+from distilbench.errors import InputError
+from distilbench.evaluation.indexes import IndexSpec
+from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.evaluation.sts import cosine
+from distilbench.evaluations import evaluate
+from distilbench.records import ScoreRecord, read_records
+from distilbench.store import ArtifactStore
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small data folder with one of everything that is evaluated on."""
+    folder = make_data(tmp_path_factory.mktemp("evaluation") / "everything")
+    for name in ("STSB.test", "STS12.OnWN"):
+        raw = (folder / "sts" / f"{name}.tsv").read_text().splitlines()
+        lower = [raw[0], *(line.replace("?", " ?").lower() for line in raw[1:])]
+        (folder / "sts_senteval_tok").mkdir(exist_ok=True)
+        (folder / "sts_senteval_tok" / f"{name}.tsv").write_text("\n".join(lower) + "\n")
+    texts, rng = random_sentences(900, seed=77), random.Random(3)
+    labels = [int("dog" in text or "cat" in text) for text in texts]
+    write_tsv(folder / "sc" / "MR.tsv", ["text", "label"], [[t, n] for t, n in zip(texts[:120], labels, strict=False)])
+    pairs = [(a, rng.choice([a, b])) for a, b in zip(texts[200:500], texts[500:800], strict=True)]
+    rows = [[a, b, int(a == b)] for a, b in pairs]
+    for split, part in (("train", rows[:180]), ("dev", rows[180:240]), ("test", rows[240:])):
+        write_tsv(folder / "glue" / f"MRPC.{split}.tsv", ["sentence1", "sentence2", "label"], part)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    root = tmp_path_factory.mktemp("models")
+    return [make_encoder(root / "wide", width=32, layers=2), make_encoder(root / "other", width=32, layers=1, seed=9)]
+
+
+def settings(root: Path, models: list[Path], data: Path | None, **given: Any) -> EvaluateSettings:
+    known = {
+        "models": tuple(EncoderSpec(str(m)) for m in models),
+        "data": data,
+        "kinds": KINDS,
+        "indexes": (IndexSpec("flat"), IndexSpec("ivf")),
+        "cost": False,
+        "runs": root / "runs",
+        "reports": root / "reports",
+        "store": root / "store",
+        "name": "e",
+    }
+    return EvaluateSettings.model_validate({**known, **given})
+
+
+def records_of(root: Path) -> list[ScoreRecord]:
+    return [r for r in read_records(root / "runs" / "e" / "scores.jsonl") if isinstance(r, ScoreRecord)]
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory, models: list[Path], data: Path) -> Path:
+    """Both encoders, the first of them as teacher, at two widths and three quantisations."""
+    root = tmp_path_factory.mktemp("evaluated")
+    given = {"teacher": EncoderSpec(str(models[0])), "dims": (8,), "quantisations": ("int8", "binary"), "cost": True}
+    page = evaluate(settings(root, models, data, **given), Console(quiet=True))
+    assert page == root / "reports" / "e" / "index.html"
+    return root
+
+
+def test_a_row_for_each_encoder_width_and_quantisation(evaluated: Path) -> None:
+    found = {(r.label, r.dim, r.quantisation): r for r in records_of(evaluated)}
+    names = [("wide", 32), ("wide d=8", 8), ("other", 32), ("other d=8", 8)]
+    assert found.keys() == {(n, d, q) for n, d in names for q in ("float32", "int8", "binary")}
+    assert {found[key].role for key in found if key[0] == "wide"} == {"teacher"}
+    assert {found[key].role for key in found if key[0] != "wide"} == {"encoder"}
+    assert [found["wide", 32, q].bytes_per_vector for q in ("float32", "int8", "binary")] == [128, 32, 4]
+    whole = found["wide", 32, "float32"]
+    assert {s.task for s in whole.scores} == {"sts", "sts-tokenised", "classification", "retrieval", "pair-probe"}
+    assert {s.metric for s in whole.scores if s.task == "retrieval"} == {
+        "mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10",
+    }  # fmt: skip
+    assert any("recall@100" in note for note in whole.notes)  # of 60 documents, which any encoder finds
+    assert {(c.set, c.kind) for c in whole.indexes} == {("quora", "flat"), ("quora", "ivf")}
+    assert {(c.set, c.kind) for c in found["wide", 32, "int8"].indexes} == {("quora", "int8")}
+    assert {s.task for s in found["wide d=8", 8, "float32"].scores} == {"sts", "sts-tokenised", "retrieval"}
+    assert whole.cost is not None and whole.parameters > whole.cost.parameters_without_embeddings > 0
+    assert whole.space is not None and np.shape(whole.space.covariance) == (16, 16)
+    assert found["wide d=8", 8, "float32"].cost is None
+    narrow = found["wide d=8", 8, "float32"].space
+    assert narrow is not None and np.shape(narrow.covariance) == (8, 8)
+
+
+def test_scores_are_those_of_the_encoder_itself(evaluated: Path, models: list[Path], data: Path) -> None:
+    lines = [line.split("\t") for line in (data / "sts" / "STSB.test.tsv").read_text().splitlines()[1:]]
+    left, right, gold = zip(*lines, strict=True)
+    model = EncoderSpec(str(models[1])).load()
+    vectors = [encode(model, side) for side in (left, right)]
+    for dim in (32, 8):
+        record = next(r for r in records_of(evaluated) if r.label.startswith("other") and r.dim == dim)
+        similarity = cosine(*(v[:, :dim] for v in vectors))
+        for metric, correlation in (("spearman", spearmanr), ("pearson", pearsonr)):
+            [score] = [
+                s for s in record.scores if (s.task, s.set, s.split, s.metric) == ("sts", "STSB", "test", metric)
+            ]
+            wanted = 100 * correlation(similarity, np.array(gold, dtype=float)).statistic
+            # In a set of 40 pairs the rounding of a sentence's cosine with itself moves Spearman by up to 0.1.
+            assert score.value == pytest.approx(wanted, abs=0.1 if metric == "spearman" else 1e-3)
+            assert score.low is not None and score.high is not None and score.low < score.value < score.high
+
+
+def test_every_score_of_a_test_split_has_an_interval_and_its_items(evaluated: Path) -> None:
+    for record in records_of(evaluated):
+        exact = record.quantisation == "float32"
+        assert all(s.low is not None for s in record.scores if s.split == "test" and (exact or s.task == "sts"))
+        kept = Predictions.load(predictions_path(evaluated / "runs" / "e", record.record_id))
+        values = {f"{s.task}/{s.set}/{s.metric}": s.value for s in record.scores if s.split == "test"}
+        for name, items in kept.item.items():
+            assert 100 * items.mean() == pytest.approx(values[name], abs=0.3)  # over folds a mean of means
+        assert ("classification/MR/accuracy" in kept.item) == (exact and record.dim == 32)
+
+
+def test_the_page_has_it_all(evaluated: Path) -> None:
+    page = (evaluated / "reports" / "e" / "index.html").read_text()
+    for heading in (
+        "Beside wide",
+        "What the encoders cost",
+        "Geometry",
+        "Index cost",
+        "STS, tokenised",
+        "Classification",
+    ):
+        assert heading in page, heading
+    assert "Not found: sts/STS13" in page and "95 % bootstrap interval over the items" in page
+    assert "Seven-set average" not in page  # two of the seven sets are here
+
+
+def test_again_nothing_is_scored_and_more_is_added(
+    evaluated: Path, models: list[Path], data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = (evaluated / "runs" / "e" / "scores.jsonl").read_bytes()
+    given = {"teacher": EncoderSpec(str(models[0])), "quantisations": ("int8", "binary"), "cost": True}
+    with monkeypatch.context() as patch:
+        patch.setattr("distilbench.evaluations.encode_corpus", None)
+        evaluate(settings(evaluated, models, data, dims=(8,), **given), Console(quiet=True))
+    assert (evaluated / "runs" / "e" / "scores.jsonl").read_bytes() == before
+    evaluate(settings(evaluated, models[:1], data, dims=(8, 4), **given), Console(quiet=True))
+    after = (evaluated / "runs" / "e" / "scores.jsonl").read_bytes()
+    assert after.startswith(before) and len(after.splitlines()) == len(before.splitlines()) + 3
+    with pytest.raises(InputError, match=r"(?s)e: .*kinds"):
+        evaluate(settings(evaluated, models, data, kinds=("sts",), **given), Console(quiet=True))
+
+
+def test_documents_by_another_encoder(tmp_path: Path, models: list[Path], data: Path) -> None:
+    given = {"kinds": ("sts", "retrieval"), "documents": EncoderSpec(str(models[0]))}
+    evaluate(settings(tmp_path, models, data, **given), Console(quiet=True))
+    same, other = records_of(tmp_path)
+    [plain] = [s for s in records_of_plain(tmp_path, models[0], data) if s.metric == "mrr@10"]
+    found = {r.label: s for r in (same, other) for s in r.scores if (s.task, s.metric) == ("asymmetric", "mrr@10")}
+    assert found["wide"].value == plain.value  # its own documents
+    assert found["other"].value < found["wide"].value  # two random encoders have nothing in common
+    assert not any(s.task == "retrieval" for r in (same, other) for s in r.scores)
+    assert same.hyperparameters["documents"] == "wide"
+
+
+def records_of_plain(root: Path, model: Path, data: Path) -> list[Any]:
+    evaluate(settings(root / "plain", [model], data, kinds=("sts", "retrieval")), Console(quiet=True))
+    [record] = records_of(root / "plain")
+    return [s for s in record.scores if s.task == "retrieval"]
+
+
+def test_without_data_the_demonstration(tmp_path: Path, models: list[Path]) -> None:
+    evaluate(settings(tmp_path, models[:1], None, kinds=("sts", "retrieval")), Console(quiet=True))
+    [record] = records_of(tmp_path)
+    assert record.demonstration and {s.set for s in record.scores} == {"DEMO-STS", "DEMO-PARA", "demo-questions"}
+
+
+def broken(folder: Path, models: list[Path], tensor: str, value: float) -> Path:
+    """A copy of an encoder with one tensor set to a value."""
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(models[1], folder)
+    [weights] = folder.rglob("model.safetensors")
+    tensors = load_file(weights)
+    [name] = [n for n in tensors if n.endswith(tensor)]
+    tensors[name][:] = value
+    save_file(tensors, weights, metadata={"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (float("nan"), r"the encoder's vector is not finite for '.*'"),
+        (0.0, r"the vector of '.*' is zero or not finite"),
+    ],
+)
+def test_an_encoder_that_cannot_be_scored_does_not_keep_the_others_from_it(
+    value: float, message: str, tmp_path: Path, models: list[Path], data: Path
+) -> None:
+    bad = broken(tmp_path / "bad", models, "layer.0.output.LayerNorm.weight", value)
+    if value == 0:
+        both = broken(tmp_path / "worse", [bad, bad], "layer.0.output.LayerNorm.bias", 0.0)
+        bad = both
+    with pytest.raises(InputError, match=rf"^1 of 2 models not scored: encoder '{bad}': {message}"):
+        evaluate(settings(tmp_path, [bad, models[0]], data, kinds=("sts",)), Console(quiet=True))
+    assert [r.label for r in records_of(tmp_path)] == ["wide"]
+    assert "Not scored: " in (tmp_path / "reports" / "e" / "index.html").read_text()
+
+
+def test_vectors_of_several_widths_are_one_clear_error(
+    tmp_path: Path, models: list[Path], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import distilbench.prepare.encode as module
+
+    monkeypatch.setattr(module, "SHARD_ROWS", {"cpu": 50})
+    real, calls = module.encode, []
+
+    def changing(*given: Any, **more: Any) -> Any:
+        calls.append(1)
+        return real(*given, **more)[:, : 32 if len(calls) != 3 else 16]
+
+    monkeypatch.setattr(module, "encode", changing)
+    with pytest.raises(InputError, match="it gave vectors of 16 and of 32 dimensions; expected one width"):
+        evaluate(settings(tmp_path, models[:1], data, kinds=("sts",)), Console(quiet=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tasks", "sts,glue"], "--tasks glue: expected one of sts, classification, retrieval, pairs"),
+        (["--dims", "64,x"], "--dims x: expected numbers of dimensions"),
+        (["--indexes", "lsh"], "--indexes lsh: expected one of flat, ivf, ivf-pq, hnsw, sq8"),
+        (["--indexes", "hnsw:1:2"], "--indexes hnsw:1:2: expected hnsw alone"),
+        (["--quantise", "int4"], "--quantise int4: expected one of int8, binary, none"),
+        (["--data", "nowhere"], "--data nowhere: no such folder"),
+        (["--name", "a/b"], "--name 'a/b': expected a plain folder name"),
+        (["--documents", "NARROW"], "16 dimensions, but .* has 32; expected documents and queries of one width"),
+    ],
+)
+def test_bad_options_are_one_clear_error(
+    options: list[str], message: str, tmp_path: Path, models: list[Path], data: Path, narrow_encoder_folder: Path
+) -> None:
+    import re
+
+    given = ["--data", str(data), "--tasks", "sts,retrieval", "--no-cost"]
+    for option, value in (("runs", "r"), ("reports", "p"), ("store", "s")):
+        given += [f"--{option}", str(tmp_path / value)]
+    options = [str(narrow_encoder_folder) if o == "NARROW" else o for o in options]
+    found = CliRunner().invoke(app, ["evaluate", str(models[0]), *given, *options])
+    assert found.exit_code == 2 and re.search(message, found.stderr), found.stderr
+    assert not (tmp_path / "r").exists() or "--documents" in options
+
+
+def test_the_readers_errors_come_before_anything_is_encoded(tmp_path: Path, models: list[Path]) -> None:
+    folder = make_data(tmp_path / "data")
+    write_tsv(folder / "sts" / "STS13.FNWN.tsv", ["sentence1", "sentence2", "score"], [["a", "b", 3], ["c", "d", 3]])
+    with pytest.raises(InputError, match=r"STS13.FNWN.tsv: 2 pairs with 1 distinct scores"):
+        evaluate(settings(tmp_path, models, folder), Console(quiet=True))
+    assert not (tmp_path / "store").exists() and not (tmp_path / "runs").exists()
+
+
+def test_what_is_read_depends_on_the_kinds(tmp_path: Path, data: Path) -> None:
+    store = ArtifactStore(tmp_path / "store")
+    sts = evaluation_data(data, ("sts",), Limits(), store)
+    every = evaluation_data(data, KINDS, Limits(), store)
+    assert not sts.searches and not sts.corpus.classification and sts.corpus.sts_digests == every.corpus.sts_digests
+    assert len(every.tokenised) == 2 and every.fingerprint != sts.fingerprint
+
+
+def test_the_config_is_kept(evaluated: Path) -> None:
+    kept = json.loads((evaluated / "runs" / "e" / "config.json").read_text())
+    assert kept["kind"] == "evaluation" and kept["dims"] in ([8], [8, 4])
