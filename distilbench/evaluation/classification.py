@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from distilbench.data.corpus import ClassificationSet
+from distilbench.data.corpus import ClassificationSet, Rows
 from distilbench.evaluation.logistic import Logistic, Problem
 from distilbench.evaluation.statistics import resampled_mean
 from distilbench.evaluation.sts import Embed
@@ -52,16 +52,23 @@ def classified(embed: Embed, task: ClassificationSet, sentences: Sequence[str]) 
     """
     sides = [embed(rows) for rows in task.texts]
     features_ND = sides[0] if len(sides) == 1 else pair_features(sides[0], sides[1])
-    train_N, dev_N = task.split_N == "train", task.split_N == "dev"
+    # SentEval sorts by the sentences' lengths, then class, before it draws folds; ours are the same ones.
+    order = np.lexsort((task.class_N, *(_lengths(rows, sentences) for rows in reversed(task.texts))))
+    features_ND, class_N, split_N = features_ND[order], task.class_N[order], task.split_N[order]
+    train_N, dev_N = split_N == "train", split_N == "dev"
     if dev_N.any():
-        return validated(features_ND, task.class_N, train_N, dev_N)
-    if not train_N.all():
-        return trained_and_tested(features_ND, task.class_N, train_N)
-    # SentEval sorts by length before it draws folds; ours are the same ones.
-    lengths = np.array([len(sentences[row].split()) for row in task.texts[0]])
-    order = np.lexsort((task.class_N, lengths))
-    found = cross_validated(features_ND[order], task.class_N[order])
-    return found._replace(correct_N=found.correct_N[np.argsort(order)])
+        found = validated(features_ND, class_N, train_N, dev_N)
+    elif train_N.all():
+        found = cross_validated(features_ND, class_N)
+    else:
+        found = trained_and_tested(features_ND, class_N, train_N)
+    tested = order[~(train_N | dev_N)] if not train_N.all() else order
+    return found._replace(correct_N=found.correct_N[np.argsort(tested)])
+
+
+def _lengths(rows: Rows, sentences: Sequence[str]) -> NDArray[np.int64]:
+    """Of each sentence in tokens, which SentEval's files have blanks between."""
+    return np.array([len(sentences[row].split()) for row in rows])
 
 
 def classification_scores(

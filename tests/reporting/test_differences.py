@@ -1,0 +1,97 @@
+"""Paired differences of a board's rows to its reference, from kept predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.evaluation.sts import spearman
+from distilbench.reporting.differences import differences
+from distilbench.reporting.table import AVERAGE, leaderboard
+
+SETS = ("STS12", "STSB")
+
+
+def predictions(noise: float, seed: int = 0, correct: float = 0.7) -> Predictions:
+    """Similarities that are the gold scores and noise, and a classification set of 500 items."""
+    rng, gold = np.random.default_rng(0), {}
+    for name in SETS:
+        gold[name] = rng.random(400)
+    own = np.random.default_rng(seed + 1)
+    similarity = {name: gold[name] + noise * own.standard_normal(400) for name in SETS}
+    subset = {name: np.zeros(400, dtype=np.int16) for name in SETS}
+    item = {"classification/MR/accuracy": (np.arange(500) < 500 * correct).astype(np.float32)}
+    return Predictions(similarity, gold, subset, {}, item)
+
+
+def record(make_score: Any, folder: Path, label: str, kept: Predictions | None, **given: Any) -> Any:
+    """A record of what the predictions give, in a folder that keeps them."""
+    found = make_score(label=label, record_id=label, **given)
+    scores = [s for s in found.scores if s.set in SETS and s.task == "sts" and s.split == "test"]
+    if kept is not None:
+        kept.save(predictions_path(folder, label))
+        values = {name: spearman(kept.similarity[name], kept.gold[name]) for name in SETS}
+        scores = [s.model_copy(update={"value": values[s.set]}) for s in scores]
+    return found.model_copy(update={"scores": scores})
+
+
+def test_each_row_beside_the_teacher(tmp_path: Path, make_score: Any) -> None:
+    teacher = record(make_score, tmp_path, "t", predictions(0.3), role="teacher")
+    better = record(make_score, tmp_path, "better", predictions(0.1, seed=1, correct=0.9))
+    worse = record(make_score, tmp_path, "worse", predictions(0.6, seed=2, correct=0.7))
+    board = leaderboard([teacher, better, worse])
+    [found] = differences(board, [tmp_path])
+    assert found.reference.record.label == "t" and found.columns[0] == AVERAGE
+    assert set(found.columns[1:]) == {"sts/STS12/spearman", "sts/STSB/spearman", "classification/MR/accuracy"}
+    of = {item.row.record.label: dict(zip(found.columns, item.of, strict=True)) for item in found.rows}
+    for label, sign in (("better", 1), ("worse", -1)):
+        row = next(r for r in board.rows if r.record.label == label)
+        own = board.cell(row, AVERAGE).value - board.cell(found.reference, AVERAGE).value  # type: ignore[operator]
+        average = of[label][AVERAGE]
+        assert average is not None and average.value == pytest.approx(own, abs=1e-6)
+        assert sign * average.value > 0 and sign * average.interval.low > 0 and sign * average.interval.high > 0
+        assert average.p < 0.01
+    accuracy = [of[label]["classification/MR/accuracy"] for label in ("better", "worse")]
+    assert (
+        accuracy[0] is not None and accuracy[0].value == pytest.approx(20, abs=1e-4) and accuracy[0].interval.low > 15
+    )
+    assert accuracy[1] is not None and (accuracy[1].value, accuracy[1].p) == (0, 1)
+
+
+def test_without_a_teacher_the_highest_average(tmp_path: Path, make_score: Any) -> None:
+    low = record(make_score, tmp_path, "low", predictions(0.6, seed=2))
+    high = record(make_score, tmp_path, "high", predictions(0.1, seed=1))
+    [found] = differences(leaderboard([low, high]), [tmp_path])
+    assert found.reference.record.label == "high" and [item.row.record.label for item in found.rows] == ["low"]
+
+
+def test_rows_that_nothing_is_kept_of_are_left_out(tmp_path: Path, make_score: Any) -> None:
+    one = record(make_score, tmp_path, "one", predictions(0.3))
+    other = record(make_score, tmp_path, "other", predictions(0.2, seed=1))
+    lost = record(make_score, tmp_path, "lost", None)
+    coded = record(make_score, tmp_path, "coded", predictions(0.2, seed=1), quantisation="int8")
+    [found] = differences(leaderboard([one, other, lost, coded]), [tmp_path])
+    assert [item.row.record.label for item in found.rows] == ["one"] and found.reference.record.label == "other"
+    assert differences(leaderboard([one, lost]), [tmp_path]) == []
+    assert differences(leaderboard([one, other]), []) == []
+
+
+def test_rows_on_other_test_sets_are_apart(tmp_path: Path, make_score: Any) -> None:
+    rows = [record(make_score, tmp_path, f"r{i}", predictions(0.1 * i + 0.1, seed=i)) for i in range(4)]
+    sets = [{"STS12/test": "x", "STSB/test": "y"}, {"STS12/test": "x", "STSB/test": "z"}]
+    records = [r.model_copy(update={"sets": sets[i // 2], "corpus_fingerprint": f"c{i}"}) for i, r in enumerate(rows)]
+    found = differences(leaderboard(records), [tmp_path])
+    assert [(f.reference.record.label, [i.row.record.label for i in f.rows]) for f in found] == [
+        ("r0", ["r1"]),
+        ("r2", ["r3"]),
+    ]
+
+
+def test_dev_sets_do_not_decide_what_is_compared(make_score: Any) -> None:
+    one = make_score(label="one").model_copy(update={"sets": {"STS12/test": "x", "STSB/dev": "a"}})
+    other = make_score(label="other").model_copy(update={"sets": {"STS12/test": "x", "STSB/dev": "b"}})
+    assert one.compared_on == other.compared_on != make_score(label="old").compared_on
