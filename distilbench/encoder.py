@@ -115,7 +115,7 @@ class EncoderSpec:
             InputError: the folder is unusable.
         """
         folder = self.folder()
-        config = transformer_config(folder) if folder else {}
+        config = transformer_config(folder) if folder and not _other_modules(folder) else {}
         if folder is None or "hidden_size" not in config:  # DistilBERT says "dim", T5 "d_model"
             return int(self.load().get_embedding_dimension() or 0)
         width = int(config["hidden_size"])
@@ -132,7 +132,8 @@ class EncoderSpec:
         folder = self.folder()
         if folder is None:
             return
-        readable_tokenizer(str(transformer_folder(folder)), f"{role} {self.name!r}")
+        if not _other_modules(folder):
+            readable_tokenizer(str(transformer_folder(folder)), f"{role} {self.name!r}")
 
     @property
     def title(self) -> str:
@@ -193,8 +194,18 @@ def transformer_config(path: Path) -> dict[str, Any]:
         raise InputError(f"encoder {str(path)!r}: {config}: not a JSON object ({error})") from None
 
 
+def _other_modules(path: Path) -> bool:
+    """Whether the folder's first module is one of sentence-transformers' own that is no transformer."""
+    modules = path / "modules.json"
+    transformer_folder(path)  # says what is wrong with the file
+    first = str(json.loads(modules.read_text())[0].get("type", "")) if modules.exists() else ""
+    return first.startswith("sentence_transformers.") and "transformer" not in first.rsplit(".", 1)[-1].lower()
+
+
 def _check_folder(path: Path) -> None:
     inner = transformer_folder(path)
+    if _other_modules(path):
+        return
     if not (inner / "config.json").exists():
         raise InputError(f"encoder {str(path)!r}: no config.json in it; expected a Hugging Face encoder folder")
     if not any((inner / name).exists() for name in _WEIGHTS):
@@ -226,6 +237,13 @@ def default_device() -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def reads_tokens(model: SentenceTransformer) -> bool:
+    """Whether a transformer reads the sentences' token ids; a static embedding (model2vec) or another module does not."""
+    from sentence_transformers.base.modules import Transformer
+
+    return isinstance(model[0], Transformer)
 
 
 _TOKENIZER = threading.Lock()
@@ -300,9 +318,13 @@ def encode(
         FloatingPointError: a vector is not finite; the message quotes its sentence.
     """
     device = model.device.type
-    ids = token_ids(model, sentences, prompt_of(model, prompt))
-    budget = tokens_per_batch or TOKENS_PER_BATCH[device]
-    out = encode_ids(model, ids, budget, ENOUGH_TOKENS if device == "cpu" else None)
+    if reads_tokens(model):
+        ids = token_ids(model, sentences, prompt_of(model, prompt))
+        budget = tokens_per_batch or TOKENS_PER_BATCH[device]
+        out = encode_ids(model, ids, budget, ENOUGH_TOKENS if device == "cpu" else None)
+    else:
+        found = model.encode(list(sentences), prompt=prompt or None, show_progress_bar=False, convert_to_numpy=True)
+        out = np.asarray(found, dtype=np.float32)
     bad = ~np.isfinite(out).all(axis=1)
     if bad.any():
         raise FloatingPointError(f"the encoder's vector is not finite for {sentences[int(bad.argmax())]!r:.200}")

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from distilbench.config import EvaluateSettings
+from distilbench.data.corpus import Rows
 from distilbench.data.evaluation import EvaluationData, evaluation_data
 from distilbench.encoder import EncoderSpec, default_device
 from distilbench.errors import InputError
@@ -21,6 +22,7 @@ from distilbench.evaluation.predictions import predictions_path
 from distilbench.evaluation.scoring import count_parameters
 from distilbench.pipeline import one_writer
 from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.twins import distinct_readings
 from distilbench.provenance import provenance
 from distilbench.records import (
     AS_IT_CAME,
@@ -147,18 +149,17 @@ class Evaluation:
 
     def _vectors(self, spec: EncoderSpec, role: Role) -> Vectors:
         data, asymmetric = self.data, self.settings.documents if role != "teacher" else None
-        pieces: dict[str, ShardedArray] = {}
         rows = data.rows_by_kind()
         if not self.settings.quantisations:
             rows.pop("calibration")
+        places, pieces = list[Rows](), list[ShardedArray]()
         for kind, own in rows.items():  # each kind on its own: another --tasks finds what is there
-            sentences = [data.corpus.sentences[int(row)] for row in own]
-            pieces[kind] = self._encode(spec, sentences, fingerprint(sentences), f"{spec.title}, {kind}")
-        if len({p.width for p in pieces.values()}) > 1:
-            raise InputError(
-                f"encoder {spec.name!r}: vectors of {sorted({p.width for p in pieces.values()})} dimensions"
-            )
-        read = Pieces(list(rows.values()), list(pieces.values()))
+            sentences, place = distinct_readings(spec, [data.corpus.sentences[int(row)] for row in own])
+            places.append(place)
+            pieces.append(self._encode(spec, sentences, fingerprint(sentences), f"{spec.title}, {kind}"))
+        if len(widths := {p.width for p in pieces}) > 1:
+            raise InputError(f"encoder {spec.name!r}: vectors of {' and '.join(map(str, sorted(widths)))} dimensions")
+        read = Pieces(list(rows.values()), places, pieces)
         by = asymmetric or spec
         documents = [
             self._encode(by, s.documents, s.fingerprint, f"{by.title}, documents of {s.name}") for s in data.searches

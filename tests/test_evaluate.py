@@ -287,3 +287,23 @@ def test_what_is_read_depends_on_the_kinds(tmp_path: Path, data: Path) -> None:
 def test_the_config_is_kept(evaluated: Path) -> None:
     kept = json.loads((evaluated / "runs" / "e" / "config.json").read_text())
     assert kept["kind"] == "evaluation" and kept["dims"] in ([8], [8, 4])
+
+
+def test_a_static_embedding_is_an_encoder_too(tmp_path: Path, models: list[Path], data: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    words = Tokenizer.from_file(str(next(models[0].rglob("tokenizer.json"))))
+    folder = tmp_path / "static"
+    static = SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=24)], device="cpu")
+    static.save(str(folder), create_model_card=False)
+    evaluate(settings(tmp_path, [folder], data, kinds=("sts", "retrieval"), cost=True), Console(quiet=True))
+    [record] = records_of(tmp_path)
+    lines = [line.split("\t") for line in (data / "sts" / "STSB.test.tsv").read_text().splitlines()[1:]]
+    similarity = cosine(*(static.encode(list(side)) for side in list(zip(*lines, strict=True))[:2]))
+    wanted = 100 * pearsonr(similarity, [float(line[2]) for line in lines]).statistic
+    [score] = [s for s in record.scores if (s.task, s.set, s.split, s.metric) == ("sts", "STSB", "test", "pearson")]
+    assert record.dim == 24 and score.value == pytest.approx(wanted, abs=1e-3)
+    assert record.parameters == 24 * words.get_vocab_size() and record.cost is not None
+    assert record.cost.parameters_without_embeddings == 0

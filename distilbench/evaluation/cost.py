@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from distilbench.encoder import EncoderSpec, encode_ids, prompt_of, token_ids
+from distilbench.encoder import EncoderSpec, encode, encode_ids, prompt_of, reads_tokens, token_ids
 from distilbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -184,6 +184,8 @@ def _cached(spec: EncoderSpec) -> Path:
 
 def _read(model: SentenceTransformer, batch: Sequence[str], prompt: str) -> NDArray[np.float32]:
     """Vectors of the sentences, all in one padded batch."""
+    if not reads_tokens(model):
+        return encode(model, batch, prompt=prompt)
     ids = token_ids(model, batch, prompt)
     return encode_ids(model, ids, len(ids) * max(len(row) for row in ids))
 

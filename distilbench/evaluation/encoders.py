@@ -17,8 +17,7 @@ from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.pair_probe import probe
 from distilbench.evaluation.predictions import Predictions, sts_predictions
 from distilbench.evaluation.quantisation import QUANTISERS, Quantiser
-from distilbench.evaluation.retrieval import scores_of
-from distilbench.evaluation.search import Documents, SearchResult, SearchTask, evaluate_search
+from distilbench.evaluation.search import Documents, SearchResult, SearchTask, evaluate_search, search_scores
 from distilbench.evaluation.shape import shape
 from distilbench.evaluation.statistics import resampled_correlation, resampled_f1, resampled_mean
 from distilbench.evaluation.sts import cosine, scores_of_similarities
@@ -46,9 +45,13 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Vectors of the rows of several kinds of sets, each kind's in an artifact of its own; a row may be in several."""
+    """Vectors of the rows of several kinds of sets, each kind's in an artifact of its own; a row may be in several.
+
+    `places` are where in its artifact the vector of each of a kind's rows is.
+    """
 
     rows: Sequence[Rows]
+    places: Sequence[Rows]
     vectors: Sequence[ShardedArray]
 
     def take(self, asked: Rows) -> NDArray[np.float32]:
@@ -59,11 +62,11 @@ class Pieces:
         """
         found_ND = np.empty((len(asked), self.vectors[0].width), dtype=np.float32)
         left = np.ones(len(asked), dtype=bool)
-        for rows, vectors in zip(self.rows, self.vectors, strict=True):
+        for rows, places, vectors in zip(self.rows, self.places, self.vectors, strict=True):
             order = np.argsort(rows)
-            place = np.minimum(np.searchsorted(rows, asked, sorter=order), len(rows) - 1)
-            here = left & (rows[order[place]] == asked)
-            found_ND[here] = vectors.take(order[place[here]])
+            found = order[np.minimum(np.searchsorted(rows, asked, sorter=order), len(rows) - 1)]
+            here = left & (rows[found] == asked)
+            found_ND[here] = vectors.take(places[found[here]])
             left &= ~here
         if left.any():
             raise KeyError(f"row {asked[left][0]} has no vector")
@@ -144,20 +147,14 @@ def _row(
     notes: list[str] = []
     task: Task = "asymmetric" if vectors.documents_by else "retrieval"
     for own, result in zip(data.searches, searches, strict=True):
-        costs = [c for c in result.costs if c.kind == (quantiser.kind if quantiser else c.kind)]
-        indexes += costs if quantiser else [c for c in costs if c.kind not in QUANTISERS]
+        indexes += [c for c in result.costs if (c.kind == quantiser.kind if quantiser else c.kind not in QUANTISERS)]
         notes += result.notes
-        if quantiser is not None:
-            scores += [s.model_copy(update={"task": task}) for cost in costs for s in scores_of(cost)]
-            continue
-        for score in result.scores:
-            value_Q = result.per_query[score.metric]
-            interval = resampled_mean(value_Q).interval._asdict()
-            scores.append(score.model_copy(update={"task": task, **interval}))
-            if own.split == "test":
-                item[f"{task}/{own.name}/{score.metric}"] = value_Q
-        if own.split == "test" and not vectors.documents_by:
-            reciprocal[own.name] = result.per_query["mrr@10"]
+        per_query = result.quantised[quantiser.kind] if quantiser else result.per_query
+        scores += search_scores(SearchTask(own.name, own.split, own.relevant), per_query, task)
+        if own.split == "test":
+            item |= {f"{task}/{own.name}/{metric}": value_Q for metric, value_Q in per_query.items()}
+            if not vectors.documents_by:
+                reciprocal[own.name] = per_query["mrr@10"]
     whole = quantiser is None and width == vectors.width
     if whole:
         found, right = classification_scores(

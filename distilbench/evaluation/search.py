@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import faiss
@@ -31,8 +31,10 @@ from distilbench.evaluation.indexes import (
 from distilbench.evaluation.quantisation import Quantiser
 from distilbench.evaluation.ranking import Grades, Relevant, gains, judged, ranking_metrics
 from distilbench.evaluation.retrieval import DEPTH, faiss_threads, timed, unit
-from distilbench.records import IndexCost, Metric, Score
+from distilbench.evaluation.statistics import resampled_mean
+from distilbench.records import IndexCost, Metric, Score, Task
 
+PerQuery = dict[Metric, NDArray[np.float64]]
 BLOCK = 16_384
 """Documents read at a time: 50 MB at 768 dimensions."""
 RUN = 64
@@ -98,15 +100,27 @@ class SearchTask:
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """`scores` (x 100) and `per_query` (0 to 1, a value for each query) are of the exact search, by float32 inner products.
+    """`per_query` (0 to 1, a value for each query) is of the exact search by float32 inner products, `quantised` of each
+    quantiser's index.
 
     `costs` are in the order of the kinds asked for, the quantisers after them; `notes` say what is left out and why.
     """
 
     costs: list[IndexCost]
-    scores: list[Score]
-    per_query: dict[Metric, NDArray[np.float64]]
-    notes: list[str] = field(default_factory=list)
+    per_query: PerQuery
+    quantised: dict[str, PerQuery]
+    notes: list[str]
+
+
+def search_scores(task: SearchTask, per_query: PerQuery, kind: Task = "retrieval") -> list[Score]:
+    """The means over queries x 100, with their bootstrap intervals."""
+    common = {"task": kind, "set": task.name, "split": task.split, "variant": "all"}
+    scores = []
+    for metric, value_Q in per_query.items():
+        resampled = resampled_mean(value_Q)
+        own = {"metric": metric, "value": resampled.value, "n": len(value_Q), **resampled.interval._asdict()}
+        scores.append(Score.model_validate({**common, **own}))
+    return scores
 
 
 def evaluate_search(
@@ -152,24 +166,16 @@ def evaluate_search(
         indexes = [index for index, _ in started]
         exact_QR, adding = _filled(reader, indexes, queries_QD, block)
         build = [training + added for (_, training), added in zip(started, adding, strict=True)]
-        costs = [
+        measured = [
             _cost(task, index, exact_QR, queries_QD, documents.rows, build_s=seconds, threads=threads, batch=batch)
             for index, seconds in zip(indexes, build, strict=True)
         ]
     per_query, notes = _told(ranking_metrics(exact_QR, task.relevant, task.grades), where, documents.rows)
-    scores = [
-        Score(
-            task="retrieval",
-            set=task.name,
-            split=task.split,
-            metric=metric,
-            variant="all",
-            value=100 * float(value_Q.mean()),
-            n=len(value_Q),
-        )
-        for metric, value_Q in per_query.items()
-    ]
-    return SearchResult(costs, scores, per_query, notes)
+    quantised: dict[str, PerQuery] = {
+        quantiser.kind: {metric: value_Q for metric, value_Q in values.items() if metric in per_query}
+        for quantiser, (_, values) in zip(quantisers, measured[len(specs) :], strict=True)
+    }
+    return SearchResult([cost for cost, _ in measured], per_query, quantised, notes)
 
 
 def _check_task(task: SearchTask, where: str, documents: int, queries: int) -> None:
@@ -281,13 +287,14 @@ def _cost(
     build_s: float,
     threads: int,
     batch: int | None,
-) -> IndexCost:
+) -> tuple[IndexCost, PerQuery]:
+    """The cost, and the metrics of what it found."""
     queries, depth = exact_QR.shape
     found_QR, search_s = timed(_found, index, queries_QD, depth, batch or queries)
     values = ranking_metrics(found_QR, task.relevant, task.grades)
     overlap_QR = gains(found_QR[:, :10], judged(tuple(exact_QR[:, :10])))
     nlist, nprobe = index.lists or (None, None)
-    return IndexCost(
+    cost = IndexCost(
         set=task.name,
         split=task.split,
         kind=index.kind,
@@ -306,11 +313,10 @@ def _cost(
         recall100=100 * float(values["recall@100"].mean()),
         overlap10_with_flat=100 * float(overlap_QR.sum()) / exact_QR[:, :10].size,
     )
+    return cost, values
 
 
-def _told(
-    values: dict[Metric, NDArray[np.float64]], where: str, documents: int
-) -> tuple[dict[Metric, NDArray[np.float64]], list[str]]:
+def _told(values: PerQuery, where: str, documents: int) -> tuple[PerQuery, list[str]]:
     """Without the recalls that every encoder would have, and a note for each."""
     trivial = [m for m in values if m.startswith("recall@") and int(m.removeprefix("recall@")) >= documents]
     notes = [
