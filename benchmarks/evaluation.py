@@ -5,9 +5,9 @@
     python benchmarks/evaluation.py widths --data DIR
     python benchmarks/evaluation.py classification --data DIR
 
-sts             all STS test sets of DIR, on raw text and on SentEval's tokenised text (--raw: on raw text alone): `distilbench
-                evaluate --tasks sts --no-cost` beside mteb's tasks and a loop as SentEval has it (`evaluation_peers`). Every run
-                is a process of its own with nothing kept from before.
+sts             all STS test sets of DIR, on raw text and on SentEval's tokenised text (--raw: on raw text alone):
+                `distilbench evaluate --tasks sts --no-cost` beside mteb's tasks and a loop as SentEval has it
+                (`evaluation_peers`). Every run is a process of its own with nothing kept from before.
 widths          the same with 8 dimensions x 3 quantisations beside one scoring.
 classification  SentEval's protocol on vectors that are there: ours beside `LogisticRegressionCV`, with its default tolerance
                 and with one that converges.

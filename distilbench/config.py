@@ -149,6 +149,8 @@ class EvaluateSettings(BaseModel):
     """Of searches and of the timing of models."""
     batch: int | None = Field(default=None, ge=1)
     """Queries that are searched at a time; None is all."""
+    clusters: int | None = Field(default=None, ge=1)
+    """Of cluster retrieval; None is as many as a student's own cluster head has, and none of other encoders."""
     cost: bool = True
     """Whether parameters, size, throughput and latency of the models are measured."""
     backend: Backend = "torch"

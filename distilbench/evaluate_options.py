@@ -51,6 +51,15 @@ EVALUATE_OPTIONS: dict[str, Shared] = {
         Annotated[int | None, typer.Option(min=1, help="Queries searched at a time; default: all at once.")],
         None,
     ),
+    "clusters": (
+        Annotated[
+            int | None,
+            typer.Option(
+                min=1, help="Retrieval within so many clusters too; default: where a student has a cluster head."
+            ),
+        ],
+        None,
+    ),
     "cost": (Annotated[bool, typer.Option(help="Measure each model's size, throughput and latency.")], True),
     "revision": (Annotated[str | None, typer.Option(help="The models' revision on the hub.")], None),
     "prompt": (Annotated[str, typer.Option(help="Text that the models want before every sentence.")], ""),
@@ -82,7 +91,7 @@ def evaluate_settings(models: list[str], given: dict[str, Any]) -> dict[str, Any
     if not kinds:
         raise InputError(f"--tasks {given['tasks']!r}: expected some of {', '.join(KINDS)}")
     quantise = [one_of("--quantise", kind, ("int8", "binary", "none")) for kind in parts(given["quantise"])]
-    same = ("data", "threads", "batch", "cost", "name", "runs", "reports", "address", "cpus", "dashboard")
+    same = ("data", "threads", "batch", "clusters", "cost", "name", "runs", "reports", "address", "cpus", "dashboard")
     return {
         **{key: given[key] for key in same},
         "models": tuple(dict.fromkeys(spec(name) for name in models)),

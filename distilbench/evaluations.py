@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from distilbench.config import EvaluateSettings
@@ -16,8 +17,8 @@ from distilbench.data.evaluation import EvaluationData, evaluation_data
 from distilbench.encoder import EncoderSpec, default_device
 from distilbench.errors import InputError
 from distilbench.evaluation.cost import encoder_cost
-from distilbench.evaluation.encoders import EncoderRow, Pieces, Searching, Vectors, encoder_rows
-from distilbench.evaluation.own_head import own_head_scores
+from distilbench.evaluation.encoders import EncoderRow, Extra, Pieces, Searching, Vectors, encoder_rows
+from distilbench.evaluation.own_head import cluster_retrieval, own_head_scores
 from distilbench.evaluation.predictions import predictions_path
 from distilbench.evaluation.scoring import count_parameters
 from distilbench.pipeline import one_writer
@@ -88,7 +89,17 @@ class Evaluation:
         if vectors.width != whole:
             raise InputError(f"encoder {spec.name!r}: vectors of {vectors.width} dimensions, but its files say {whole}")
         cost, parameters = self._cost(spec) if whole in widths else (None, self._parameters(spec))
-        more = functools.partial(own_head_scores, spec, self.data)
+
+        def more(queries: Sequence[NDArray[np.float32]]) -> Extra:
+            scores, notes = own_head_scores(spec, self.data)
+            if vectors.documents_by:
+                return Extra(scores, [], notes)
+            settings = self.settings
+            clusters, told = cluster_retrieval(
+                spec, self.data, vectors.documents, queries, settings.clusters, settings.threads
+            )
+            return Extra(scores, clusters, [*notes, *told])
+
         for row in encoder_rows(vectors, self.data, widths, self.settings.quantisations, self.searching, more):
             identity = identities[row.width, row.quantisation]
             if identity["record_id"] in self.known:
@@ -109,6 +120,7 @@ class Evaluation:
             parameters=parameters,
             scores=row.scores,
             indexes=row.indexes,
+            clusters=row.clusters,
             sets=self.data.corpus.sts_digests,
             space=row.space,
             cost=cost,
@@ -143,7 +155,7 @@ class Evaluation:
             "demonstration": self.data.corpus.demonstration,
             "quantisation": kind,
         }
-        asked = [[str(i) for i in settings.indexes], settings.threads, settings.batch, settings.cost]
+        asked = [[str(i) for i in settings.indexes], settings.threads, settings.batch, settings.cost, settings.clusters]
         by = fingerprint(documents.identity()) if "documents" in how and documents is not None else ""
         return {**identity, "record_id": fingerprint([identity, asked, by])}
 
@@ -271,6 +283,7 @@ def _config(settings: EvaluateSettings, data: EvaluationData) -> dict[str, Any]:
         "indexes": [str(index) for index in settings.indexes],
         "threads": settings.threads,
         "batch": settings.batch,
+        "clusters": settings.clusters,
         "backend": settings.backend,
     }
 

@@ -307,3 +307,47 @@ def test_a_static_embedding_is_an_encoder_too(tmp_path: Path, models: list[Path]
     assert record.dim == 24 and score.value == pytest.approx(wanted, abs=1e-3)
     assert record.parameters == 24 * words.get_vocab_size() and record.cost is not None
     assert record.cost.parameters_without_embeddings == 0
+
+
+def test_heads_that_a_student_brings(tmp_path: Path, models: list[Path], data: Path) -> None:
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from distilbench.methods.parts.cluster_head import assign_sentences, save_cluster_head
+    from distilbench.methods.parts.pair_head import PairHead, load_pair_scorer, save_pair_head
+
+    torch.manual_seed(0)
+    folder = tmp_path / "student"
+    trunk = list(SentenceTransformer(str(models[0]), device="cpu"))[:2]
+    modules = [*trunk, Dense(32, 16, activation_function=torch.nn.Identity()), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+    save_cluster_head(folder, torch.nn.Linear(32, 5))
+    everything = evaluation_data(data, KINDS, Limits(), ArtifactStore(tmp_path / "store"))
+    [task] = [t for t in everything.corpus.pair_tasks if t.name == "MRPC"]
+    save_pair_head(folder, PairHead("concat", 16, 8, 1), task)
+    evaluate(settings(tmp_path, [folder], data, clusters=5), Console(quiet=True))
+    [record] = records_of(tmp_path)
+
+    [quora] = everything.searches
+    assert [(c.kind, c.clusters, c.documents) for c in record.clusters] == [("implicit", 5, 60), ("k-means", 5, 60)]
+    own = assign_sentences(folder, [*quora.documents, *quora.queries])
+    inside = [own[60 + i] in own[relevant] for i, relevant in enumerate(quora.relevant)]
+    assert record.clusters[0].accuracy == pytest.approx(100 * np.mean(inside))
+
+    text, pairs = everything.corpus.sentences, task.splits["test"]
+    sides = [[text[int(row)] for row in side] for side in (pairs.left_P, pairs.right_P)]
+    right = (load_pair_scorer(folder).outputs(*sides)[:, 0] > 0) == (pairs.target_P == 1)
+    [score] = [s for s in record.scores if (s.task, s.split, s.metric) == ("pairs", "test", "accuracy")]
+    assert score.value == pytest.approx(100 * right.mean())
+
+
+def test_an_encoder_that_says_the_same_of_everything_is_flagged(tmp_path: Path, models: list[Path], data: Path) -> None:
+    zero = broken(tmp_path / "zero", models, "layer.0.output.LayerNorm.weight", 0.0)
+    alike = broken(tmp_path / "alike", [zero, zero], "layer.0.output.LayerNorm.bias", 1.0)
+    evaluate(settings(tmp_path, [alike], data, kinds=("sts",)), Console(quiet=True))
+    [record] = records_of(tmp_path)
+    assert all(s.value == 0 for s in record.scores if s.metric == "spearman")
+    assert any("STSB (test): every pair has the same cosine" in note for note in record.notes)
+    assert "every pair has the same cosine" in (tmp_path / "reports" / "e" / "index.html").read_text()

@@ -21,12 +21,14 @@ from distilbench.evaluation.search import Documents, SearchResult, SearchTask, e
 from distilbench.evaluation.shape import shape
 from distilbench.evaluation.statistics import resampled_correlation, resampled_f1, resampled_mean
 from distilbench.evaluation.sts import cosine, scores_of_similarities
-from distilbench.records import IndexCost, Quantisation, Score, Space, Task
+from distilbench.records import ClusterCost, IndexCost, Quantisation, Score, Space, Task
 from distilbench.store import ShardedArray
 
 SPACE_GROUPS = ("STSB", "DEMO-STS")
 """The STS group whose test set the geometry is of: STS-B as in the papers, or the built-in one."""
 LEAST_NORM = 1e-12
+LEAST_SPREAD = 1e-7
+"""Of the cosines of a set: below are float32's roundings alone."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,18 @@ class Searching:
 
 
 @dataclass(frozen=True)
+class Extra:
+    """What is measured of the whole float32 vectors beside the sets."""
+
+    scores: list[Score]
+    clusters: list[ClusterCost]
+    notes: list[str]
+
+
+More = Callable[[Sequence[NDArray[np.float32]]], Extra]
+
+
+@dataclass(frozen=True)
 class EncoderRow:
     """What a row has beside its identity."""
 
@@ -92,6 +106,7 @@ class EncoderRow:
     scores: list[Score]
     indexes: list[IndexCost]
     predictions: Predictions
+    clusters: list[ClusterCost]
     space: Space | None
     notes: list[str]
 
@@ -102,11 +117,12 @@ def encoder_rows(
     widths: Sequence[int],
     quantisations: Sequence[Quantisation],
     searching: Searching,
-    more: Callable[[], tuple[list[Score], list[str]]] = lambda: ([], []),
+    more: More,
 ) -> Iterator[EncoderRow]:
     """A row for each width (its first dimensions) and quantisation, one after the other.
 
-    Sentence classification and pair tasks are those of the whole float32 vectors alone, and so are the scores of `more`.
+    Sentence classification and pair tasks are those of the whole float32 vectors alone, and so is what `more` gives, which is
+    called with the vectors of each retrieval set's queries.
 
     Raises:
         InputError: a vector is zero, or not finite; the message quotes its sentence.
@@ -134,17 +150,21 @@ def _row(
     kind: Quantisation,
     quantiser: Quantiser | None,
     searches: Sequence[SearchResult],
-    more: Callable[[], tuple[list[Score], list[str]]],
+    more: More,
 ) -> EncoderRow:
     width = own_ND.shape[1]
     compared_ND = own_ND if quantiser is None else quantiser.decode(quantiser.encode(own_ND))
     raw, tokenised = (_similarities(compared_ND, rows, sets) for sets in (data.corpus.sts, data.tokenised))
     scores = scores_of_similarities(data.corpus.sts, raw)
     scores += scores_of_similarities(data.tokenised, tokenised, "sts-tokenised")
+    notes = [
+        f"{s.name} ({s.split}): every pair has the same cosine; its correlations, which are undefined, stand as 0"
+        for s, similarity_P in zip((*data.corpus.sts, *data.tokenised), (*raw, *tokenised), strict=True)
+        if np.ptp(similarity_P) < LEAST_SPREAD
+    ]
     item: dict[str, NDArray[Any]] = {}
     reciprocal: dict[str, NDArray[Any]] = {}
     indexes: list[IndexCost] = []
-    notes: list[str] = []
     task: Task = "asymmetric" if vectors.documents_by else "retrieval"
     for own, result in zip(data.searches, searches, strict=True):
         indexes += [c for c in result.costs if (c.kind == quantiser.kind if quantiser else c.kind not in QUANTISERS)]
@@ -155,8 +175,8 @@ def _row(
             item |= {f"{task}/{own.name}/{metric}": value_Q for metric, value_Q in per_query.items()}
             if not vectors.documents_by:
                 reciprocal[own.name] = per_query["mrr@10"]
-    whole = quantiser is None and width == vectors.width
-    if whole:
+    clusters: list[ClusterCost] = []
+    if quantiser is None and width == vectors.width:
         found, right = classification_scores(
             lambda asked: _checked(vectors, data, asked), data.corpus.classification, data.corpus.sentences
         )
@@ -167,13 +187,14 @@ def _row(
             scores += probed
             item |= values
             notes += note
-        extra, told = more()
-        scores += extra
-        notes += told
+        extra = more([own_ND[np.searchsorted(rows, queries)] for queries in data.queries])
+        scores += extra.scores
+        clusters += extra.clusters
+        notes += extra.notes
     predictions = sts_predictions(data.corpus.sts, raw, reciprocal, item)
     space = _space(compared_ND, rows, data) if quantiser is None else None
     size = 4 * width if quantiser is None else quantiser.bytes_per_vector
-    return EncoderRow(width, kind, size, scores, indexes, predictions, space, notes)
+    return EncoderRow(width, kind, size, scores, indexes, predictions, clusters, space, notes)
 
 
 def _probed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +25,35 @@ def save_cluster_head(folder: Path, logits: nn.Linear) -> None:
     save_file({"weight": logits.weight.detach().cpu().contiguous(), "bias": logits.bias.detach().cpu()}, folder / FILE)
 
 
-def assign_sentences(folder: Path, sentences: Sequence[str]) -> NDArray[np.int64]:
-    """The cluster (0 to K - 1) of each sentence, by the student in `folder`.
+@dataclass(frozen=True)
+class ClusterHead:
+    """The head of the student in `folder`: weight K x D on the states of its trunk, and K biases."""
+
+    folder: Path
+    weight_KD: torch.Tensor
+    bias_K: torch.Tensor
+
+    @property
+    def clusters(self) -> int:
+        """K."""
+        return len(self.bias_K)
+
+    def states(self, sentences: Sequence[str]) -> NDArray[np.float32]:
+        """What the head reads of each sentence, N x D: the student up to its last two modules."""
+        from sentence_transformers import SentenceTransformer
+
+        model = SentenceTransformer(str(self.folder), device="cpu")
+        trunk = SentenceTransformer(modules=list(model)[:-AFTER_TRUNK], prompts=model.prompts, device="cpu")
+        trunk.max_seq_length, trunk.default_prompt_name = model.max_seq_length, model.default_prompt_name
+        return trunk.encode(list(sentences), show_progress_bar=False)
+
+    def assign(self, states_ND: NDArray[np.float32]) -> NDArray[np.int64]:
+        """The cluster (0 to K - 1) of each row."""
+        return (torch.from_numpy(states_ND) @ self.weight_KD.T + self.bias_K).argmax(dim=-1).numpy()
+
+
+def load_cluster_head(folder: Path) -> ClusterHead:
+    """The head that `save_cluster_head` wrote.
 
     Raises:
         InputError: the folder has no readable cluster head.
@@ -34,10 +62,14 @@ def assign_sentences(folder: Path, sentences: Sequence[str]) -> NDArray[np.int64
         kept = load_file(folder / FILE)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder / FILE}: no cluster head ({error}); expected a student exported by mcr2") from None
-    from sentence_transformers import SentenceTransformer
+    return ClusterHead(folder, kept["weight"], kept["bias"])
 
-    model = SentenceTransformer(str(folder), device="cpu")
-    trunk = SentenceTransformer(modules=list(model)[:-AFTER_TRUNK], prompts=model.prompts, device="cpu")
-    trunk.max_seq_length, trunk.default_prompt_name = model.max_seq_length, model.default_prompt_name
-    hidden_ND = torch.from_numpy(trunk.encode(list(sentences)))
-    return (hidden_ND @ kept["weight"].T + kept["bias"]).argmax(dim=-1).numpy()
+
+def assign_sentences(folder: Path, sentences: Sequence[str]) -> NDArray[np.int64]:
+    """The cluster (0 to K - 1) of each sentence, by the student in `folder`.
+
+    Raises:
+        InputError: the folder has no readable cluster head.
+    """
+    head = load_cluster_head(folder)
+    return head.assign(head.states(sentences))
