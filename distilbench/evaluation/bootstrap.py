@@ -129,8 +129,8 @@ def grouped(averages: Averages) -> list[Tie]:
 
 
 def weighted_correlation(
-    counts_BP: NDArray[np.float64], y_P: NDArray[np.float64], x_PS: NDArray[np.float64]
-) -> NDArray[np.float64]:
+    counts_BP: NDArray[np.floating], y_P: NDArray[np.floating], x_PS: NDArray[np.floating]
+) -> NDArray[np.floating]:
     """Pearson x 100 of `y_P` with each column of `x_PS` (`standard` columns), pair p counted `counts_BP[b, p]` times, B x S.
 
     0 where all values that were drawn are one.

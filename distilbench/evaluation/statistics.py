@@ -10,7 +10,7 @@ Axes in names: P items of a set (pairs, queries, sentences), B resamples.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,9 @@ from scipy.stats import rankdata
 from distilbench.evaluation.bootstrap import BLOCK, CONFIDENCE, RESAMPLES, counts, standard, weighted_correlation
 
 SEED = 0
+KEPT = 5_000
+"""Items of a set whose draws are kept in memory."""
+Counts = NDArray[np.floating]
 
 
 class Interval(NamedTuple):
@@ -59,21 +62,26 @@ class Resampled(NamedTuple):
 def resampled_mean(value_P: NDArray[np.floating] | NDArray[np.bool_]) -> Resampled:
     """The mean of the items' values x 100 (accuracy, reciprocal rank, nDCG, recall, average precision)."""
     share_P = 100 * value_P.astype(np.float64) / len(value_P)
-    return _resampled(len(value_P), lambda counts_BP: counts_BP @ share_P)
+    return _resampled(len(value_P), lambda counts_BP: counts_BP @ share_P.astype(counts_BP.dtype))
 
 
 def resampled_correlation(left_P: NDArray[np.floating], right_P: NDArray[np.floating], *, ranks: bool) -> Resampled:
     """Pearson's correlation x 100, or with `ranks` Spearman's: of the full sample's ranks, as in `bootstrap`."""
     x_P, y_P = (standard(rankdata(side) if ranks else side) for side in (left_P, right_P))
-    return _resampled(len(x_P), lambda counts_BP: weighted_correlation(counts_BP, y_P, x_P[:, None])[:, 0])
+
+    def correlation(counts_BP: Counts) -> Counts:
+        x, y = (side.astype(counts_BP.dtype) for side in (x_P, y_P))
+        return weighted_correlation(counts_BP, y, x[:, None])[:, 0]
+
+    return _resampled(len(x_P), correlation)
 
 
 def resampled_f1(predicted_P: NDArray[np.bool_], gold_P: NDArray[np.bool_]) -> Resampled:
     """F1 x 100 of the true class; 0 in a resample without one."""
     both_P, either_P = (predicted_P & gold_P).astype(np.float64), predicted_P.astype(np.float64) + gold_P
 
-    def f1(counts_BP: NDArray[np.float64]) -> NDArray[np.float64]:
-        both_B, either_B = counts_BP @ both_P, counts_BP @ either_P
+    def f1(counts_BP: Counts) -> Counts:
+        both_B, either_B = (counts_BP @ side.astype(counts_BP.dtype) for side in (both_P, either_P))
         return 200 * np.divide(both_B, either_B, out=np.zeros_like(both_B), where=either_B > 0)
 
     return _resampled(len(gold_P), f1)
@@ -92,15 +100,22 @@ def percentiles(values_B: NDArray[np.float64]) -> Interval:
     return Interval(float(low), float(high))
 
 
-def _resampled(items: int, score: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Resampled:
-    """`score` gives a value for each row of counts, B x P."""
-    drawn_BP = _draws(items)
-    blocks = (drawn_BP[start : start + BLOCK].astype(np.float64) for start in range(0, len(drawn_BP), BLOCK))
-    return Resampled(float(score(np.ones((1, items)))[0]), np.concatenate([score(block_BP) for block_BP in blocks]))
+def _resampled(items: int, score: Callable[[Counts], Counts]) -> Resampled:
+    """`score` gives a value for each row of counts, B x P: of the whole sample in float64, of the others in float32."""
+    whole = float(score(np.ones((1, items)))[0])
+    return Resampled(whole, np.concatenate([score(block_BP) for block_BP in _draws(items)]).astype(np.float64))
+
+
+def _draws(items: int) -> Iterable[NDArray[np.float32]]:
+    """How often each item is drawn, in blocks of resamples."""
+    if items <= KEPT:
+        return [_kept_draws(items)]
+    rng = np.random.default_rng([SEED, items])
+    return (counts(rng, BLOCK, items).astype(np.float32) for _ in range(0, RESAMPLES, BLOCK))
 
 
 @functools.lru_cache(maxsize=64)
-def _draws(items: int) -> NDArray[np.uint8]:
-    """How often each item is drawn, kept for the next row: 5 MB for 5,000 items. (More than 255 times never happens.)"""
+def _kept_draws(items: int) -> NDArray[np.float32]:
+    """All of them, kept for the next row: 4 MB for 1,000 items."""
     rng = np.random.default_rng([SEED, items])
-    return np.concatenate([counts(rng, BLOCK, items).astype(np.uint8) for _ in range(0, RESAMPLES, BLOCK)])
+    return np.concatenate([counts(rng, BLOCK, items).astype(np.float32) for _ in range(0, RESAMPLES, BLOCK)])

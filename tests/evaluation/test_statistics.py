@@ -9,6 +9,7 @@ from sklearn.metrics import f1_score
 
 from distilbench.evaluation.statistics import (
     _draws,
+    _kept_draws,
     mean_of,
     resampled_correlation,
     resampled_f1,
@@ -33,7 +34,9 @@ def test_every_resample_is_the_score_of_the_items_drawn() -> None:
     for resampled, brute in scores.values():
         assert resampled.value == pytest.approx(brute(np.arange(60)))
         for b in (0, 251, 999):
-            assert resampled.resampled_B[b] == pytest.approx(brute(np.repeat(np.arange(60), _draws(60)[b])))
+            assert resampled.resampled_B[b] == pytest.approx(
+                brute(np.repeat(np.arange(60), _kept_draws(60)[b].astype(int))), rel=1e-4
+            )
         assert resampled.interval.low < resampled.value < resampled.interval.high
 
 
@@ -41,7 +44,7 @@ def test_spearman_is_that_of_the_whole_and_its_interval_near_that_of_new_ranks()
     gold, found = correlated(800, 1.0, 1)
     resampled = resampled_correlation(found, gold, ranks=True)
     assert resampled.value == pytest.approx(100 * spearmanr(found, gold).statistic)
-    drawn = [np.repeat(np.arange(800), row) for row in _draws(800)[:400]]
+    drawn = [np.repeat(np.arange(800), row) for row in _kept_draws(800)[:400].astype(int)]
     low, high = np.percentile([100 * spearmanr(found[i], gold[i]).statistic for i in drawn], [2.5, 97.5])
     assert resampled.interval.high - resampled.interval.low == pytest.approx(high - low, rel=0.1)
 
@@ -88,3 +91,14 @@ def test_a_mean_of_sets() -> None:
 def test_constant_values_have_no_width_and_no_nan() -> None:
     assert resampled_mean(np.ones(120)).interval == pytest.approx((100, 100))
     assert resampled_correlation(np.ones(120), np.arange(120.0), ranks=True).interval == (0, 0)
+
+
+def test_a_large_set_is_resampled_in_blocks_and_like_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from distilbench.evaluation import statistics as module
+
+    values = np.random.default_rng(5).random(700)
+    kept = resampled_mean(values)
+    monkeypatch.setattr(module, "KEPT", 699)
+    assert sum(len(block) for block in _draws(700)) == 1000 and len(list(_draws(700))) == 4
+    again = resampled_mean(values)
+    assert again.resampled_B == pytest.approx(kept.resampled_B, rel=1e-5) and again.value == kept.value
