@@ -1,0 +1,86 @@
+"""Shards made in this process, and sentences that an encoder reads alike."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from distilbench.encoder import EncoderSpec, encode
+from distilbench.errors import InputError
+from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.here import run_here
+from distilbench.prepare.pool import ShardTask
+from distilbench.prepare.twins import distinct_readings
+from distilbench.store import ArtifactStore
+
+SHARDS = [(i, 10 * i, 10 * i + 10) for i in range(20)]
+
+
+@dataclass(frozen=True)
+class Noted(ShardTask):
+    """Notes which shards are made by which thread; shard `bad` cannot be made."""
+
+    made: list[tuple[int, int, int, int]]
+    bad: int = -1
+
+    def load(self) -> Callable[[int, int, int], None]:
+        def make(shard: int, start: int, stop: int) -> None:
+            if shard == self.bad:
+                raise InputError(f"shard {shard} cannot be made")
+            time.sleep(0.01)
+            self.made.append((shard, start, stop, threading.get_ident()))
+
+        return make
+
+
+@pytest.fixture
+def two_threads():  # type: ignore[no-untyped-def]
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    assert torch.get_num_threads() == 2  # each worker set its own alone
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("gpu", "threads"), [(False, 2), (True, 1)])
+def test_every_shard_is_made_once(two_threads: None, gpu: bool, threads: int) -> None:
+    task = Noted([])
+    run_here(task, SHARDS, "test", "rows", gpu=gpu)
+    assert sorted(made[:3] for made in task.made) == SHARDS
+    assert len({thread for *_, thread in task.made}) == threads
+
+
+def test_an_error_ends_it_and_what_is_made_stays(two_threads: None) -> None:
+    task = Noted([], bad=7)
+    with pytest.raises(InputError, match="shard 7 cannot be made"):
+        run_here(task, SHARDS, "test", "rows")
+    assert {0, 1, 2, 3, 4, 5} <= {made[0] for made in task.made} and len(task.made) < 12
+
+
+def test_vectors_are_those_of_the_encoder(tmp_path: Path, encoder_folder: Path, two_threads: None) -> None:
+    words = "the man walks in a park and sees one red dog".split()
+    sentences = [f"{a} {b} {c}" for a in words for b in words for c in words]
+    spec = EncoderSpec(str(encoder_folder))
+    found, encoded = encode_corpus(
+        sentences, "k", spec, ArtifactStore(tmp_path), label="test", stored="float32", here=True
+    )
+    assert encoded == len(sentences) > 512
+    wanted = encode(spec.load(), sentences)
+    np.testing.assert_allclose(found.take(np.arange(len(sentences))), wanted, atol=1e-5)
+
+
+def test_equal_readings_are_one(encoder_folder: Path) -> None:
+    sentences = ["The man walks", "a dog", "the  man walks", "the man walks .", "A dog", "the man walks"]
+    distinct, place = distinct_readings(EncoderSpec(str(encoder_folder)), sentences)
+    assert distinct == ["The man walks", "a dog", "the man walks ."] and place.tolist() == [0, 1, 0, 2, 1, 0]
+    model = EncoderSpec(str(encoder_folder)).load()
+    np.testing.assert_allclose(encode(model, distinct)[place], encode(model, sentences), atol=1e-5)
+    cut, place = distinct_readings(EncoderSpec(str(encoder_folder), max_tokens=3), sentences)
+    assert cut == ["The man walks", "a dog"]  # one word is left of each
