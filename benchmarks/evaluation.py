@@ -50,6 +50,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--way", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    if chosen.threads and os.environ.get("OMP_NUM_THREADS") != str(chosen.threads):
+        # BLAS, torch and OpenMP read it when they are loaded.
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "OMP_NUM_THREADS": str(chosen.threads)})
     if chosen.what == "child":
         print(json.dumps(child(chosen.way, chosen.model, chosen.data)))
         return
@@ -76,16 +79,13 @@ def widths(chosen: argparse.Namespace) -> dict[str, Any]:
 def in_turn(chosen: argparse.Namespace, ways: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
     """What the child processes say, round by round."""
     found: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
-    environment = dict(os.environ)
-    if chosen.threads:
-        environment["OMP_NUM_THREADS"] = str(chosen.threads)
     with tempfile.TemporaryDirectory() as folder:
         only_test_sets(chosen.data, Path(folder), ("sts",) if chosen.raw else TEXTS)
         for _ in range(chosen.rounds):
             for way in ways:
                 command = [sys.executable, __file__, "child", "--way", way, "--model", chosen.model, "--data", folder]
                 began = time.perf_counter()
-                out = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+                out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
                 told = json.loads(out.splitlines()[-1])
                 found[way].append({**told, "process_s": time.perf_counter() - began})
                 print(way, {k: round(v, 1) for k, v in found[way][-1].items() if k != "scores"}, file=sys.stderr)
@@ -174,10 +174,6 @@ def classification(chosen: argparse.Namespace) -> dict[str, Any]:
     from distilbench.encoder import EncoderSpec, encode
     from distilbench.evaluation.classification import classified, pair_features
 
-    if chosen.threads:
-        import torch
-
-        torch.set_num_threads(chosen.threads)
     builder = CorpusBuilder("benchmark")
     read_classification(chosen.data, builder)
     corpus = builder.build()
