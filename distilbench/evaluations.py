@@ -164,9 +164,10 @@ class Evaluation:
         rows = data.rows_by_kind()
         if not self.settings.quantisations:
             rows.pop("calibration")
-        places, pieces = list[Rows](), list[ShardedArray]()
+        model, places, pieces = spec.load(), list[Rows](), list[ShardedArray]()
         for kind, own in rows.items():  # each kind on its own: another --tasks finds what is there
-            sentences, place = distinct_readings(spec, [data.corpus.sentences[int(row)] for row in own])
+            text = [data.corpus.sentences[int(row)] for row in own]
+            sentences, place = distinct_readings(model, text, spec.prompt)
             places.append(place)
             pieces.append(self._encode(spec, sentences, fingerprint(sentences), f"{spec.title}, {kind}"))
         if len(widths := {p.width for p in pieces}) > 1:

@@ -7,23 +7,24 @@ and STS-B in both, all-MiniLM-L6-v2 reads 17,744.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.encoder import EncoderSpec, prompt_of, reads_tokens, token_ids
+from distilbench.encoder import prompt_of, reads_tokens, token_ids
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 
-def distinct_readings(spec: EncoderSpec, sentences: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """The first sentence of each reading, in order, and of every sentence the position of its reading's.
-
-    Raises:
-        InputError: the encoder cannot be loaded.
-    """
-    model = spec.load()
+def distinct_readings(
+    model: SentenceTransformer, sentences: Sequence[str], prompt: str = ""
+) -> tuple[list[str], NDArray[np.int64]]:
+    """The first sentence of each reading, in order, and of every sentence the position of its reading's."""
     if not reads_tokens(model):
         return list(sentences), np.arange(len(sentences))
-    ids = token_ids(model, sentences, prompt_of(model, spec.prompt))
+    ids = token_ids(model, sentences, prompt_of(model, prompt))
     first: dict[tuple[int, ...], int] = {}
     place = np.array([first.setdefault(tuple(own), len(first)) for own in ids], dtype=np.int64)
     _, starts = np.unique(place, return_index=True)
