@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import make_data, make_encoder, random_sentences, write_tsv
 from rich.console import Console
+from samples import make_data, make_encoder, random_sentences, write_tsv
 from scipy.stats import pearsonr, spearmanr
 from typer.testing import CliRunner
 

@@ -301,7 +301,10 @@ def notices(board: Leaderboard) -> tuple[str, ...]:
     without = sum(cell.value is None for cell in averages)
     if without and board.sts_sets:
         found.append(f"Without an average, since a set is missing there: {without} of {len(rows)} rows.")
-    orphans = sum(cell.value is not None and cell.retention is None for cell in averages)
+    orphans = sum(
+        bool(row.record.teacher) and cell.value is not None and cell.retention is None
+        for row, cell in zip(rows, averages, strict=True)
+    )
     if orphans:
         found.append(f"Without retention, since their teacher has no float32 row on the same corpus: {orphans} rows.")
     corpora = {row.record.compared_on for row in rows}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import make_data, write_tsv
+from samples import make_data, write_tsv
 
 from distilbench.data import evaluation
 from distilbench.data.evaluation import KINDS, EvaluationData, evaluation_data

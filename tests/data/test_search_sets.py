@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import make_data, write_tsv
+from samples import make_data, write_tsv
 
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.folder import Limits, folder_corpus

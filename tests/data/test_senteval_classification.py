@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import write_tsv
+from samples import write_tsv
 
 from distilbench.data.classification import read_classification
 from distilbench.data.corpus import ClassificationSet, Corpus, CorpusBuilder

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import random_sentences
+from samples import random_sentences
 from sentence_transformers import SentenceTransformer
 
 from distilbench.encoder import EncoderSpec, encode, token_ids

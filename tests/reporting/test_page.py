@@ -310,7 +310,7 @@ def test_cluster_table_only_where_there_is_a_clustering(make_seeded, make_score)
 def test_pair_columns_say_their_split(make_score, make_pairs):
     both = plain(render([make_score("a", pairs=[*make_pairs(80.0), *make_pairs(70.0, "SICK", "dev")])]))
     assert "Pairs, QQP (test)" in both and "Pairs, SICK (dev)" in both
-    assert "Pairs “(dev)” are of a set without a test score." in both
+    assert "Columns “(dev)” are of a set without a test score." in both
     assert "“(dev)”" not in plain(render([make_score("a", pairs=make_pairs(80.0))]))
 
 
