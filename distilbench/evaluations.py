@@ -69,7 +69,10 @@ class Evaluation:
                 f"{spec.name} has {whole}; expected documents and queries of one width"
             )
         widths = [whole, *sorted((d for d in set(self.settings.dims) if d < whole), reverse=True)]
-        identities = {(w, q): self._identity(spec, role, w, whole, q) for w in widths for q in self.quantisations}
+        weights = fingerprint(spec.identity())
+        identities = {
+            (w, q): self._identity(spec, weights, role, w, whole, q) for w in widths for q in self.quantisations
+        }
         missing = [
             w for w in widths if any(identities[w, q]["record_id"] not in self.known for q in self.quantisations)
         ]
@@ -129,10 +132,12 @@ class Evaluation:
             provenance=provenance(),
         )
 
-    def _identity(self, spec: EncoderSpec, role: Role, width: int, whole: int, kind: Quantisation) -> dict[str, Any]:
+    def _identity(
+        self, spec: EncoderSpec, weights: str, role: Role, width: int, whole: int, kind: Quantisation
+    ) -> dict[str, Any]:
         settings, documents = self.settings, self.settings.documents
         how = {
-            "weights": fingerprint(spec.identity()),
+            "weights": weights,
             "prompt": spec.prompt,
             "max_tokens": spec.max_tokens,
             "kinds": list(settings.kinds),

@@ -44,6 +44,8 @@ class Ties(NamedTuple):
 
 
 NO_TIES = Ties({})
+ALONE = Tie("a", 0, 0.0, 0.0, 0.0, 0.0)
+"""Of a row that there is no other to tell from."""
 
 
 def tie_groups(
@@ -82,6 +84,9 @@ def tie_groups(
             else:
                 other_pairs.append(row.name)
         if kept:
+            if len(kept) == 1:
+                found[kept[0][0].anchor] = RowTie(ALONE, kept[0][0].name, leads=True, others=0)
+                continue
             gold_of = {name: golds[str(corpus)].gold[name] for name in board.sts_sets}
             similarities = [[p.similarity for p in seeds] for _, seeds in kept]
             ties = grouped(paired_bootstrap(gold_of, similarities, resamples=resamples, seed=seed))
