@@ -126,3 +126,27 @@ def told(records: Iterable[TrialRecord]) -> dict[tuple[int, int], dict[str, Any]
 def scored(records: Iterable[ScoreRecord]) -> dict[str, list[dict[str, Any]]]:
     """The scores of each row by its record's id."""
     return {r.record_id: [s.model_dump() for s in r.scores] for r in records}
+
+
+SPACE = """
+method: mcr2
+budget: {{trials: 6, steps: {steps}, rungs: 3, eta: 2, confirm: {{seeds: 2}}}}
+parameters:
+  output_dim: {{choices: [4, 8]}}
+  lambda: {{low: 0.1, high: 2, log: true, paper: 1}}
+  lr: {{low: 0.0001, high: 0.01, log: true}}
+fixed: {{batch_size: 16, clusters: 4}}
+"""
+LONG = 900
+"""Steps of a trial that can be killed in its middle."""
+
+
+def make_sweep(
+    folder: Path, data: Path, encoder: Path, store: Path, steps: int, *arguments: str, space: str = ""
+) -> Command:
+    """The command of a sweep of mcr2 over six trials, or of another search space."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "space.yaml").write_text(space or SPACE.format(steps=steps))
+    method = next((line.split()[1] for line in space.splitlines() if line.startswith("method:")), "mcr2")
+    given = ("--method", method, "--space", str(folder / "space.yaml"), *arguments)
+    return Command("sweep", folder, data, encoder, store, *given)

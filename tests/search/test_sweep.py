@@ -8,9 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from conftest import LONG, make_sweep
 from driver import kill_driver
-from run_command import Command, scored, told, wait_for, workers
+from run_command import LONG, Command, make_sweep, scored, told, wait_for, workers
 
 HPD_SPACE = """
 method: hpd

@@ -13,9 +13,8 @@ from typing import Any
 
 import optuna
 import pytest
-from conftest import LONG, SPACE, make_sweep
 from rich.console import Console
-from run_command import Command, slow, told
+from run_command import LONG, SPACE, Command, make_sweep, slow, told
 from typer.testing import CliRunner
 
 from distilbench.cli import app
