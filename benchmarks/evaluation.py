@@ -132,8 +132,8 @@ def ours(model: str, data: Path, work: Path, *, every: bool) -> dict[str, float]
     """Spearman x 100 of the whole vectors, as `distilbench evaluate` has recorded it."""
     from rich.console import Console
 
-    from distilbench.config import EvaluateSettings
     from distilbench.encoder import EncoderSpec
+    from distilbench.evaluate_config import EvaluateSettings
     from distilbench.evaluations import evaluate
     from distilbench.records import ScoreRecord, read_records
 

@@ -118,7 +118,7 @@ def evaluate(
     """Score encoders, trained here or not, on every set, and publish the leaderboard. Repeated, it goes on."""
     with input_errors():
         given = evaluate_settings(model, options)
-        from distilbench.config import EvaluateSettings
+        from distilbench.evaluate_config import EvaluateSettings
         from distilbench.evaluations import evaluate as run_evaluation
 
         page = run_evaluation(EvaluateSettings(**given), Console(soft_wrap=True))

@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from distilbench.data.folder import Limits
 from distilbench.data.text import Texts, TextSettings
 from distilbench.encoder import EncoderSpec
-from distilbench.evaluation.indexes import IndexSpec
 from distilbench.prepare.augment import AugmentSettings
 from distilbench.prepare.encode import Backend, Stored
 from distilbench.prepare.pool import AS_FIT, PoolSize
@@ -20,39 +19,18 @@ from distilbench.search.objectives import QUALITY
 from distilbench.search.samplers import Searcher
 
 
-class RunSettings(BaseModel):
-    """What a sweep and a comparison both decide."""
+class PlaceSettings(BaseModel):
+    """What is read, where it is kept, and what works on it: of every command that makes a leaderboard."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid")
 
     data: Path | None = None
-    """A data folder; None is the built-in demonstration corpus of `corpus_size` training pairs."""
-    text: tuple[str, ...] = ()
-    """Sources of unlabelled training sentences, beside the data folder's or instead of the built-in ones."""
-    text_settings: TextSettings = TextSettings()
-    """How they, and a data folder's `unlabeled/`, are read."""
-    corpus_size: int = 4000
+    """A data folder; None is the built-in demonstration corpus."""
     limits: Limits = Limits()
-    augment: AugmentSettings = AugmentSettings()
-    """How augmented sentences are made, for the methods that train on them."""
-    min_cosine: float | None = Field(default=None, ge=-1, le=1)
-    """Of an augmented sentence to its source, by the teacher; None keeps all."""
-    teacher: EncoderSpec = EncoderSpec("all-MiniLM-L6-v2")
-    cross_encoder: str | None = None
-    """A fine-tuned cross-encoder's folder, for DSE; None fine-tunes one from the teacher's encoder."""
-    cross_encoder_lr: float = Field(default=2e-5, gt=0, le=1)
-    cross_encoder_epochs: float = Field(default=3, gt=0)
-    """Of that fine-tuning."""
     backend: Backend = "torch"
-    """What runs the teacher."""
-    vectors: Stored = "float16"
-    """Precision in which the teacher's embeddings are stored."""
-    student: str = "half"
-    quantisations: tuple[Quantisation, ...] = ("int8", "binary")
-    """Every row is scored also in these."""
-    seed: int = Field(default=0, ge=0)
+    """What runs the teacher, or the models that are evaluated."""
     name: str | None = None
-    """The run's name; None is made from method, corpus and teacher."""
+    """The run's name; None is made from what is run, corpus and teacher."""
     runs: Path = Path("runs")
     reports: Path = Path("reports")
     store: Path
@@ -63,6 +41,33 @@ class RunSettings(BaseModel):
     cpus: int | None = Field(default=None, ge=1)
     """CPUs of the cluster started on this machine; None is all."""
     dashboard: bool = True
+
+
+class RunSettings(PlaceSettings):
+    """What a sweep and a comparison both decide."""
+
+    text: tuple[str, ...] = ()
+    """Sources of unlabelled training sentences, beside the data folder's or instead of the built-in ones."""
+    text_settings: TextSettings = TextSettings()
+    """How they, and a data folder's `unlabeled/`, are read."""
+    corpus_size: int = 4000
+    """Training pairs of the built-in corpus."""
+    augment: AugmentSettings = AugmentSettings()
+    """How augmented sentences are made, for the methods that train on them."""
+    min_cosine: float | None = Field(default=None, ge=-1, le=1)
+    """Of an augmented sentence to its source, by the teacher; None keeps all."""
+    teacher: EncoderSpec = EncoderSpec("all-MiniLM-L6-v2")
+    cross_encoder: str | None = None
+    """A fine-tuned cross-encoder's folder, for DSE; None fine-tunes one from the teacher's encoder."""
+    cross_encoder_lr: float = Field(default=2e-5, gt=0, le=1)
+    cross_encoder_epochs: float = Field(default=3, gt=0)
+    """Of that fine-tuning."""
+    vectors: Stored = "float16"
+    """Precision in which the teacher's embeddings are stored."""
+    student: str = "half"
+    quantisations: tuple[Quantisation, ...] = ("int8", "binary")
+    """Every row is scored also in these."""
+    seed: int = Field(default=0, ge=0)
     share: TrialShare = TrialShare()
     """Of the cluster, for one trial."""
 
@@ -124,41 +129,3 @@ class CompareSettings(RunSettings):
     """Each configuration is trained with the seeds `seed`, `seed` + 1, ..."""
     steps: int | None = Field(default=None, ge=1)
     """Optimiser steps of one training at most; None is what the configuration says."""
-
-
-class EvaluateSettings(BaseModel):
-    """What an evaluation of encoders decides."""
-
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid")
-
-    models: tuple[EncoderSpec, ...]
-    teacher: EncoderSpec | None = None
-    """A row of its own, which retention and paired differences are relative to."""
-    documents: EncoderSpec | None = None
-    """Whose vectors the documents are, where the models embed the queries alone (asymmetric retrieval)."""
-    data: Path | None = None
-    """A data folder; None is the built-in demonstration corpus."""
-    kinds: tuple[str, ...]
-    """Of sets: "sts", "classification", "retrieval", "pairs"."""
-    limits: Limits = Limits()
-    dims: tuple[int, ...] = ()
-    """Widths to truncate to, beside each model's own."""
-    quantisations: tuple[Quantisation, ...] = ()
-    indexes: tuple[IndexSpec, ...]
-    threads: int = Field(default=1, ge=1)
-    """Of searches and of the timing of models."""
-    batch: int | None = Field(default=None, ge=1)
-    """Queries that are searched at a time; None is all."""
-    clusters: int | None = Field(default=None, ge=1)
-    """Of cluster retrieval; None is as many as a student's own cluster head has, and none of other encoders."""
-    cost: bool = True
-    """Whether parameters, size, throughput and latency of the models are measured."""
-    backend: Backend = "torch"
-    name: str | None = None
-    runs: Path = Path("runs")
-    reports: Path = Path("reports")
-    store: Path
-    pool: PoolSize = AS_FIT
-    address: str | None = None
-    cpus: int | None = None
-    dashboard: bool = True

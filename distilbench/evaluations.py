@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from distilbench.config import EvaluateSettings
 from distilbench.data.corpus import Rows
 from distilbench.data.evaluation import EvaluationData, evaluation_data
 from distilbench.encoder import EncoderSpec, default_device
 from distilbench.errors import InputError
+from distilbench.evaluate_config import EvaluateSettings
 from distilbench.evaluation.cost import encoder_cost
 from distilbench.evaluation.encoders import EncoderRow, Extra, Pieces, Searching, Vectors, encoder_rows
 from distilbench.evaluation.own_head import cluster_retrieval, own_head_scores
 from distilbench.evaluation.predictions import predictions_path
-from distilbench.evaluation.scoring import count_parameters
-from distilbench.pipeline import one_writer
+from distilbench.evaluation.scoring import encoder_parameters
+from distilbench.pipeline import one_writer, plain_name, print_sets
 from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.twins import distinct_readings
 from distilbench.provenance import provenance
@@ -56,8 +56,8 @@ class Evaluation:
         self.searching = Searching(settings.indexes, settings.threads, settings.batch)
         self.quantisations: tuple[Quantisation, ...] = tuple(dict.fromkeys(("float32", *settings.quantisations)))
 
-    def records(self, spec: EncoderSpec, role: Role) -> list[ScoreRecord]:
-        """The model's rows: its own width and every smaller one asked for, in every quantisation.
+    def score(self, spec: EncoderSpec, role: Role) -> None:
+        """Score the model's rows that are not known: its own width and every smaller one asked for, in every quantisation.
 
         Raises:
             InputError: the model cannot be loaded, or gives vectors that cannot be scored.
@@ -78,7 +78,6 @@ class Evaluation:
         ]
         if missing:
             self._score(spec, role, whole, missing, identities)
-        return [self.known[identity["record_id"]] for identity in identities.values()]
 
     def _score(
         self,
@@ -91,7 +90,7 @@ class Evaluation:
         vectors = self._vectors(spec, role)
         if vectors.width != whole:
             raise InputError(f"encoder {spec.name!r}: vectors of {vectors.width} dimensions, but its files say {whole}")
-        cost, parameters = self._cost(spec) if whole in widths else (None, self._parameters(spec))
+        cost, parameters = self._cost(spec) if whole in widths else (None, encoder_parameters(spec))
 
         def more(queries: Sequence[NDArray[np.float32]]) -> Extra:
             scores, notes = own_head_scores(spec, self.data)
@@ -169,15 +168,17 @@ class Evaluation:
         rows = data.rows_by_kind()
         if not self.settings.quantisations:
             rows.pop("calibration")
-        model, places, pieces = spec.load(), list[Rows](), list[ShardedArray]()
+        model, rising, places, pieces = spec.load(), list[Rows](), list[Rows](), list[ShardedArray]()
         for kind, own in rows.items():  # each kind on its own: another --tasks finds what is there
             text = [data.corpus.sentences[int(row)] for row in own]
             sentences, place = distinct_readings(model, text, spec.prompt)
-            places.append(place)
+            order = np.argsort(own)
+            rising.append(own[order])
+            places.append(place[order])
             pieces.append(self._encode(spec, sentences, fingerprint(sentences), f"{spec.title}, {kind}"))
         if len(widths := {p.width for p in pieces}) > 1:
             raise InputError(f"encoder {spec.name!r}: vectors of {' and '.join(map(str, sorted(widths)))} dimensions")
-        read = Pieces(list(rows.values()), places, pieces)
+        read = Pieces(rising, places, pieces)
         by = asymmetric or spec
         documents = [
             self._encode(by, s.documents, s.fingerprint, f"{by.title}, documents of {s.name}") for s in data.searches
@@ -198,13 +199,9 @@ class Evaluation:
         )
         return vectors
 
-    def _parameters(self, spec: EncoderSpec) -> int:
-        folder = spec.folder()
-        return count_parameters(folder) if folder else sum(p.numel() for p in spec.load().parameters())
-
     def _cost(self, spec: EncoderSpec) -> tuple[EncoderCost | None, int]:
         if not self.settings.cost:
-            return None, self._parameters(spec)
+            return None, encoder_parameters(spec)
         device, corpus = default_device(), self.data.corpus
         rows = corpus.sts[0].left_P if corpus.sts else corpus.train
         sentences = [corpus.sentences[int(row)] for row in rows]
@@ -216,10 +213,8 @@ class Evaluation:
             device=device,
             seconds=COST_SECONDS,
         )
-        names = {"sentences_per_second_1": found.sentences_per_s_1, "sentences_per_second_32": found.sentences_per_s_32}
-        same = found._asdict()
-        kept = {name: same[name] for name in EncoderCost.model_fields if name in same}
-        return EncoderCost.model_validate({**kept, **names}), found.parameters
+        every = found._asdict()
+        return EncoderCost.model_validate({name: every[name] for name in EncoderCost.model_fields}), found.parameters
 
 
 def on_ray(settings: EvaluateSettings) -> bool:
@@ -239,13 +234,9 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
     for spec in _every(settings):
         spec.check_tokenizer("model")
     data = evaluation_data(settings.data, settings.kinds, settings.limits, ArtifactStore(settings.store))
-    for title, lines in (("found     ", data.corpus.found), ("not found ", data.corpus.missing)):
-        for line in lines:
-            console.print(f"  {title} {line}", markup=False)
+    print_sets(data.corpus, console)
     name = settings.name or f"evaluate-{'builtin' if settings.data is None else data.corpus.name}"
-    if name in ("", ".", "..") or any(c in name for c in "/\\\0"):
-        raise InputError(f"--name {name!r}: expected a plain folder name")
-    run = settings.runs / name
+    run = settings.runs / plain_name(name)
     with one_writer(run):
         claim_folder(run, _config(settings, data), may_change=GROWS)
         cluster = (
@@ -253,11 +244,11 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
         )
         with cluster:
             evaluation = Evaluation(settings, data, run, console)
-            records, failed = list[ScoreRecord](), list[str]()
+            failed: list[str] = []
             for spec in _every(settings):
                 role: Role = "teacher" if spec == settings.teacher else "encoder"
                 try:
-                    records += evaluation.records(spec, role)
+                    evaluation.score(spec, role)
                 except InputError as error:
                     failed.append(str(error))
                     console.print(f"not scored: {error}", markup=False)

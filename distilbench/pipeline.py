@@ -223,11 +223,16 @@ def load_corpus(settings: RunSettings, needs: Needs, console: Console) -> Corpus
     if settings.augment.operations and not needs.augmentation:
         console.print("--augment is left aside: nothing in this run trains on augmented sentences (augmentation: true)")
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)
+    print_sets(corpus, console)
+    return corpus
+
+
+def print_sets(corpus: Corpus, console: Console) -> None:
+    """What was found and not found."""
     for line in corpus.found:
         console.print(f"  found      {line}", markup=False)
     for line in corpus.missing:
         console.print(f"  not found  {line}", markup=False)
-    return corpus
 
 
 def check_encoders(settings: RunSettings, *, trains_encoder: bool) -> None:
@@ -256,6 +261,15 @@ def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:
     name = settings.name or "-".join(
         [kind, "builtin" if settings.data is None else corpus.name, settings.teacher.title]
     )
+    return plain_name(name)
+
+
+def plain_name(name: str) -> str:
+    """A run's name that can be a folder's.
+
+    Raises:
+        InputError: it cannot.
+    """
     if name in ("", ".", "..") or any(c in name for c in "/\\\0"):
         raise InputError(f"--name {name!r}: expected a plain folder name")
     return name

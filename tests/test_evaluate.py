@@ -15,11 +15,11 @@ from scipy.stats import pearsonr, spearmanr
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.config import EvaluateSettings
 from distilbench.data.evaluation import KINDS, evaluation_data
 from distilbench.data.folder import Limits
 from distilbench.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
+from distilbench.evaluate_config import EvaluateSettings
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import cosine

@@ -28,6 +28,13 @@ Similarities = Mapping[str, NDArray[np.floating]]
 """By test set: the similarity of each pair."""
 
 
+class Interval(NamedTuple):
+    """The 95 % percentile interval."""
+
+    low: float
+    high: float
+
+
 class Averages(NamedTuple):
     """The test average x 100 of each row, as a mean over its seeds: of the full sample, and of each resample."""
 
@@ -115,17 +122,23 @@ def grouped(averages: Averages) -> list[Tie]:
     number = 0
     while left:
         leader, group = left[0], _letters(number)
-        tail = 100 * (1 - CONFIDENCE) / 2
         for row in left:
             difference_B = averages.resampled_BR[:, row] - averages.resampled_BR[:, leader]
-            low, high = np.percentile(difference_B, [tail, 100 - tail])
+            low, high = percentiles(difference_B)
             if low <= 0 <= high:
                 difference = averages.observed_R[row] - averages.observed_R[leader]
                 ahead = np.mean(difference_B > 0)
-                found[row] = Tie(group, leader, float(difference), float(low), float(high), float(ahead))
+                found[row] = Tie(group, leader, float(difference), low, high, float(ahead))
         left = [row for row in left if row not in found]
         number += 1
     return [found[row] for row in range(len(found))]
+
+
+def percentiles(values_B: NDArray[np.float64]) -> Interval:
+    """The interval that holds 95 % of the values."""
+    tail = 100 * (1 - CONFIDENCE) / 2
+    low, high = np.percentile(values_B, [tail, 100 - tail])
+    return Interval(float(low), float(high))
 
 
 def weighted_correlation(

@@ -19,13 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
+from distilbench.data.classification import FOLDS
 from distilbench.data.corpus import ClassificationSet, Rows
 from distilbench.evaluation.logistic import Logistic, Problem
 from distilbench.evaluation.statistics import resampled_mean
 from distilbench.evaluation.sts import Embed
 from distilbench.records import Score
 
-FOLDS, SEED = 10, 1111
+SEED = 1111
 CROSS_VALIDATED_C = tuple(2.0**t for t in range(-2, 4))
 """Also where there is a dev set."""
 TESTED_C = tuple(2.0**t for t in range(-1, 6))

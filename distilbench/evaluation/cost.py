@@ -56,8 +56,8 @@ class Cost(NamedTuple):
     """Of the files that loading needs (`needed_files`)."""
     bytes_per_vector: int
     """In float32."""
-    sentences_per_s_1: float
-    sentences_per_s_32: float
+    sentences_per_second_1: float
+    sentences_per_second_32: float
     p50_ms: float
     """Median time of one sentence on its own."""
     p95_ms: float
@@ -111,8 +111,8 @@ def encoder_cost(
         parameters_without_embeddings=count - embedding_parameters(model),
         bytes_on_disk=sum(path.stat().st_size for path in needed_files(folder, model.tokenizer)),
         bytes_per_vector=4 * width,
-        sentences_per_s_1=len(single) / sum(single),
-        sentences_per_s_32=BATCH * len(batches) / sum(batches),
+        sentences_per_second_1=len(single) / sum(single),
+        sentences_per_second_32=BATCH * len(batches) / sum(batches),
         p50_ms=float(p50),
         p95_ms=float(p95),
         device=torch.device(device).type,

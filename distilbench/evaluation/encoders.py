@@ -49,7 +49,7 @@ class Vectors:
 class Pieces:
     """Vectors of the rows of several kinds of sets, each kind's in an artifact of its own; a row may be in several.
 
-    `places` are where in its artifact the vector of each of a kind's rows is.
+    `rows` of a kind are rising, `places` are where in its artifact their vectors are.
     """
 
     rows: Sequence[Rows]
@@ -65,8 +65,7 @@ class Pieces:
         found_ND = np.empty((len(asked), self.vectors[0].width), dtype=np.float32)
         left = np.ones(len(asked), dtype=bool)
         for rows, places, vectors in zip(self.rows, self.places, self.vectors, strict=True):
-            order = np.argsort(rows)
-            found = order[np.minimum(np.searchsorted(rows, asked, sorter=order), len(rows) - 1)]
+            found = np.minimum(np.searchsorted(rows, asked), len(rows) - 1)
             here = left & (rows[found] == asked)
             found_ND[here] = vectors.take(places[found[here]])
             left &= ~here

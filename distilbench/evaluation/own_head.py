@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import RetrievalSet, Rows
 from distilbench.data.evaluation import EvaluationData
+from distilbench.data.search_sets import SPLITS
 from distilbench.encoder import EncoderSpec, default_device
 from distilbench.evaluation.clusters import cluster_costs
 from distilbench.evaluation.pairs import pair_scores
@@ -18,7 +18,6 @@ from distilbench.methods.parts.cluster_head import FILE, ClusterHead, load_clust
 from distilbench.records import ClusterCost, Score
 
 MOST_CLUSTERED = 500_000
-SPLITS: tuple[Literal["dev", "test"], ...] = ("dev", "test")
 
 
 def own_head_scores(spec: EncoderSpec, data: EvaluationData) -> tuple[list[Score], list[str]]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import Corpus, Rows
+from distilbench.encoder import EncoderSpec
 from distilbench.evaluation.clusters import cluster_costs
 from distilbench.evaluation.predictions import Predictions
 from distilbench.evaluation.quantisation import QUANTISERS, evaluate_quantised
@@ -201,9 +202,13 @@ def parameters_of(prepared: Prepared, method: str, dim: int, model: Path | None)
     """Parameters of the whole encoder: of a saved model's files; else the teacher's, and D x d of the baseline's matrix."""
     if model is not None:
         return count_parameters(model)
-    folder = prepared.teacher.folder()
-    teacher = count_parameters(folder) if folder else sum(p.numel() for p in prepared.teacher.load().parameters())
-    return teacher + (0 if method == TEACHER else prepared.vectors.width * dim)
+    return encoder_parameters(prepared.teacher) + (0 if method == TEACHER else prepared.vectors.width * dim)
+
+
+def encoder_parameters(spec: EncoderSpec) -> int:
+    """Parameters of an encoder: of its folder's files, or, where it has none, as it is loaded."""
+    folder = spec.folder()
+    return count_parameters(folder) if folder else sum(p.numel() for p in spec.load().parameters())
 
 
 def count_parameters(folder: Path) -> int:

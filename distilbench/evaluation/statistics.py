@@ -10,26 +10,27 @@ Axes in names: P items of a set (pairs, queries, sentences), B resamples.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from distilbench.evaluation.bootstrap import BLOCK, CONFIDENCE, RESAMPLES, counts, standard, weighted_correlation
+from distilbench.evaluation.bootstrap import (
+    BLOCK,
+    RESAMPLES,
+    Interval,
+    counts,
+    percentiles,
+    standard,
+    weighted_correlation,
+)
 
 SEED = 0
 KEPT = 5_000
 """Items of a set whose draws are kept in memory."""
 Counts = NDArray[np.floating]
-
-
-class Interval(NamedTuple):
-    """The 95 % percentile interval."""
-
-    low: float
-    high: float
 
 
 class Difference(NamedTuple):
@@ -93,13 +94,6 @@ def mean_of(parts: Sequence[Resampled], weights: Sequence[float] | None = None) 
     return Resampled(float(values), np.average(np.stack([p.resampled_B for p in parts]), axis=0, weights=weights))
 
 
-def percentiles(values_B: NDArray[np.float64]) -> Interval:
-    """The interval that holds 95 % of the values."""
-    tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(values_B, [tail, 100 - tail])
-    return Interval(float(low), float(high))
-
-
 def _resampled(items: int, score: Callable[[Counts], Counts]) -> Resampled:
     """`score` gives a value for each row of counts, B x P: of the whole sample in float64, of the others in float32."""
     whole = float(score(np.ones((1, items)))[0])
@@ -108,14 +102,15 @@ def _resampled(items: int, score: Callable[[Counts], Counts]) -> Resampled:
 
 def _draws(items: int) -> Iterable[NDArray[np.float32]]:
     """How often each item is drawn, in blocks of resamples."""
-    if items <= KEPT:
-        return [_kept_draws(items)]
-    rng = np.random.default_rng([SEED, items])
-    return (counts(rng, BLOCK, items).astype(np.float32) for _ in range(0, RESAMPLES, BLOCK))
+    return [_kept_draws(items)] if items <= KEPT else _drawn(items)
 
 
 @functools.lru_cache(maxsize=64)
 def _kept_draws(items: int) -> NDArray[np.float32]:
     """All of them, kept for the next row: 4 MB for 1,000 items."""
+    return np.concatenate(list(_drawn(items)))
+
+
+def _drawn(items: int) -> Iterator[NDArray[np.float32]]:
     rng = np.random.default_rng([SEED, items])
-    return np.concatenate([counts(rng, BLOCK, items).astype(np.float32) for _ in range(0, RESAMPLES, BLOCK)])
+    return (counts(rng, BLOCK, items).astype(np.float32) for _ in range(0, RESAMPLES, BLOCK))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from distilbench.prepare.pool import Shard, ShardTask
 from distilbench.prepare.progress import progress
@@ -28,20 +28,12 @@ def run_here(task: ShardTask, shards: Sequence[Shard], label: str, unit: str, *,
         make(shard, start, stop)
         return stop - start
 
-    left = iter(shards)
     with (
         ThreadPoolExecutor(threads) as pool,
         progress(label, sum(stop - start for _, start, stop in shards), unit) as told,
     ):
-        running: set[Future[int]] = set()
         try:
-            for shard in left:
-                running.add(pool.submit(one, *shard))
-                if len(running) >= threads:
-                    done, running = wait(running, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        told(future.result())
-            for future in running:
-                told(future.result())
+            for made in as_completed([pool.submit(one, *shard) for shard in shards]):
+                told(made.result())
         finally:
             pool.shutdown(cancel_futures=True)

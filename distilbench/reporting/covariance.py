@@ -57,6 +57,6 @@ def draw_covariances(data: Covariances, palette: Palette = LIGHT) -> go.Figure:
             col=i % across + 1,
         )
     frame(figure, palette, "", "")
-    figure.update_yaxes(autorange="reversed", scaleanchor=None)
+    figure.update_yaxes(autorange="reversed")
     figure.update_layout(margin={"t": 40})
     return figure

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distilbench.errors import InputError
-from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.evaluation.predictions import Predictions
 from distilbench.evaluation.statistics import (
     Difference,
     Resampled,
@@ -17,10 +16,9 @@ from distilbench.evaluation.statistics import (
     resampled_correlation,
     resampled_mean,
 )
-from distilbench.records import ScoreRecord
 from distilbench.reporting import table
+from distilbench.reporting.ties import kept_predictions
 
-STS = "sts"
 PRIMARY = ("ndcg@10", "accuracy")
 """The metric of each task that rows are told apart by."""
 
@@ -73,7 +71,7 @@ def _minus(one: Resampled | None, other: Resampled | None) -> Difference | None:
 
 def _scores(row: table.Row, folders: Iterable[Path], sts_sets: Sequence[str]) -> dict[str, Resampled]:
     """By column the row's score; empty where the predictions of a seed are not kept."""
-    seeds = [_kept(seed.record, folders) for seed in row.seeds]
+    seeds = [kept_predictions(seed.record, folders) for seed in row.seeds]
     every = [_resampled(p, sts_sets) for p in seeds if p is not None]
     if len(every) < len(row.seeds):
         return {}
@@ -81,18 +79,9 @@ def _scores(row: table.Row, folders: Iterable[Path], sts_sets: Sequence[str]) ->
     return {name: mean_of([own[name] for own in every]) for name in shared}
 
 
-def _kept(record: ScoreRecord, folders: Iterable[Path]) -> Predictions | None:
-    for folder in folders:
-        try:
-            return Predictions.load(predictions_path(folder, record.record_id))
-        except InputError:
-            continue
-    return None
-
-
 def _resampled(found: Predictions, sts_sets: Sequence[str]) -> dict[str, Resampled]:
     sts = {
-        f"{STS}/{name}/spearman": resampled_correlation(found.similarity[name], found.gold[name], ranks=True)
+        f"sts/{name}/spearman": resampled_correlation(found.similarity[name], found.gold[name], ranks=True)
         for name in sts_sets
         if name in found.similarity
     }

@@ -39,7 +39,6 @@ TASKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 """Tasks beside STS: the title of their columns, and the metrics that are columns."""
 FLAT = {"mrr@10": "mrr10", "recall@100": "recall100"}
 """Where the exact index of a record has a metric that its scores do not."""
-_SHORT_KEYS = {("retrieval", metric): (metric.replace("@", ""), "{set}") for metric in _RETRIEVAL}
 DIAGNOSTICS = {"effective_rank": "Effective rank", "variance": "Variance"}
 """Rung metrics that tell a collapsed student: columns of the trial table where a trial has them."""
 
@@ -495,8 +494,8 @@ def _columns(sts: Sequence[str], dev: Sequence[str], keys: Sequence[Key]) -> tup
         own, no_test = metrics[metric], "" if split == "test" else ". No row has a test score of this set"
         told = f" ({split})" if split == "dev" or task.startswith("pair") else ""
         shared = len(metrics) == 1  # one column a set: the group is the task
-        key = ":".join([*_SHORT_KEYS.get((task, metric), (task, name, metric)), *(["dev"] if split == "dev" else [])])
-        key = key.replace("{set}", name)
+        key = f"{metric.replace('@', '')}:{name}" if task == "retrieval" else f"{task}:{name}:{metric}"
+        key += ":dev" if split == "dev" else ""
         columns.append(
             Column(
                 key,

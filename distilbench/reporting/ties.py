@@ -73,7 +73,7 @@ def tie_groups(
     for (corpus, *_), rows in compared.items():
         kept: list[tuple[table.Row, list[Predictions]]] = []
         for row in rows:
-            seeds = [_predictions(seed.record, run_folders, board.sts_sets) for seed in row.seeds]
+            seeds = [kept_predictions(seed.record, run_folders, board.sts_sets) for seed in row.seeds]
             known = [p for p in seeds if p is not None]
             if len(known) < len(seeds):
                 without.append(row.name)
@@ -119,10 +119,13 @@ def notices(ties: Ties) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _predictions(record: ScoreRecord, folders: Iterable[Path], sets: Sequence[str]) -> Predictions | None:
-    """The first kept predictions of the record that give its own scores."""
+def kept_predictions(
+    record: ScoreRecord, folders: Iterable[Path], sets: Iterable[str] | None = None
+) -> Predictions | None:
+    """The first kept predictions of the record that give its own scores of `sets`; None is those that it has."""
     test = ("sts", "test", "spearman", "all")
     values = {s.set: s.value for s in record.scores if (s.task, s.split, s.metric, s.variant) == test}
+    sets = list(values) if sets is None else list(sets)
     for folder in folders:
         try:
             found = Predictions.load(predictions_path(folder, record.record_id))

@@ -194,8 +194,8 @@ def test_speed_and_percentiles_by_hand(spec: EncoderSpec, model: SentenceTransfo
     assert (found.timed_1, found.timed_32) == (60, 96)
     assert found.p50_ms == pytest.approx(30.5)
     assert found.p95_ms == pytest.approx(1 + 0.95 * 59)
-    assert found.sentences_per_s_1 == pytest.approx(60 / 1.83)
-    assert found.sentences_per_s_32 == pytest.approx(64)
+    assert found.sentences_per_second_1 == pytest.approx(60 / 1.83)
+    assert found.sentences_per_second_32 == pytest.approx(64)
     assert (found.device, found.threads) == ("cpu", 1)
 
 
@@ -315,7 +315,7 @@ def test_threads_are_as_stated_and_put_back(
 def test_it_runs_by_the_real_clock(spec: EncoderSpec, model: SentenceTransformer) -> None:
     found = cost(spec, model, TEXT[:5], seconds=0)
     assert 0 < found.p50_ms <= found.p95_ms
-    assert found.sentences_per_s_1 > 0 and found.sentences_per_s_32 > 0
+    assert found.sentences_per_second_1 > 0 and found.sentences_per_second_32 > 0
 
 
 @pytest.mark.parametrize(
