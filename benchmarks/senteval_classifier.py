@@ -6,7 +6,8 @@ SentEval's protocol has two classifiers. `usepytorch: False` is scikit-learn's l
 what `distilbench evaluate` computes. `usepytorch: True` trains a linear layer by Adam (batches of 64, 4 epochs at a time,
 until the held-out accuracy has not risen six times) with weight decay from 1e-5 to 1e-2, and stops before the minimum.
 
-Only for sets that are cross-validated (MR, CR, SUBJ, MPQA): 10 folds, in each the weight decay by 10 folds of the others.
+For sets that are cross-validated (MR, CR, SUBJ, MPQA): 10 folds, in each the weight decay by 10 folds of the others.
+For MRPC: the weight decay by 10 folds of train.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from sklearn.model_selection import StratifiedKFold
 from torch import nn
 
 from distilbench.data.classification import read_classification
-from distilbench.data.corpus import CorpusBuilder
+from distilbench.data.corpus import CorpusBuilder, Rows
 from distilbench.encoder import EncoderSpec, encode
-from distilbench.evaluation.classification import classified
+from distilbench.evaluation.classification import classified, pair_features
 
 FOLDS, SEED = 10, 1111
 WEIGHT_DECAYS = tuple(10.0**t for t in range(-5, -1))
@@ -64,24 +65,31 @@ def accuracy(layer: nn.Linear, examples: Examples) -> float:
         return float((layer(torch.from_numpy(examples[0])).argmax(1).numpy() == examples[1]).mean())
 
 
-def nested(features_ND: NDArray[np.float32], classes_N: NDArray[np.int64]) -> float:
+def trained_and_tested(train: Examples, test: Examples) -> float:
+    """Test accuracy x 100, with the weight decay of the best mean over folds of train."""
+    x, y = train
+    means = [
+        np.mean([fitted((x[a], y[a]), (x[b], y[b]), decay)[1] for a, b in folds(train)]) for decay in WEIGHT_DECAYS
+    ]
+    order = np.random.default_rng(SEED).permutation(len(x))
+    own, rest = np.split(order, [int(HELD_OUT * len(x))])
+    layer, _ = fitted((x[rest], y[rest]), (x[own], y[own]), WEIGHT_DECAYS[int(np.argmax(means))])
+    return 100 * accuracy(layer, test)
+
+
+def cross_validated(examples: Examples) -> float:
     """Test accuracy x 100, the mean over the outer folds."""
-
-    def folds(x: NDArray[np.float32], y: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        return list(StratifiedKFold(FOLDS, shuffle=True, random_state=SEED).split(x, y))
-
+    x, y = examples
     tests = []
-    for train, test in folds(features_ND, classes_N):
-        x, y = features_ND[train], classes_N[train]
-        means = [
-            np.mean([fitted((x[a], y[a]), (x[b], y[b]), decay)[1] for a, b in folds(x, y)]) for decay in WEIGHT_DECAYS
-        ]
-        order = np.random.default_rng(SEED).permutation(len(x))
-        own, rest = np.split(order, [int(HELD_OUT * len(x))])
-        layer, _ = fitted((x[rest], y[rest]), (x[own], y[own]), WEIGHT_DECAYS[int(np.argmax(means))])
-        tests.append(100 * accuracy(layer, (features_ND[test], classes_N[test])))
+    for train, test in folds(examples):
+        tests.append(trained_and_tested((x[train], y[train]), (x[test], y[test])))
         print(f"fold {len(tests)}: {tests[-1]:.2f}, mean {np.mean(tests):.2f}", flush=True)
     return float(np.mean(tests))
+
+
+def folds(examples: Examples) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Training and test rows of each of ten folds."""
+    return list(StratifiedKFold(FOLDS, shuffle=True, random_state=SEED).split(*examples))
 
 
 def main() -> None:
@@ -95,14 +103,28 @@ def main() -> None:
     read_classification(chosen.data, builder)
     corpus = builder.build()
     [task] = [s for s in corpus.classification if s.name == chosen.set]
-    vectors_ND = encode(EncoderSpec(chosen.model).load(), [corpus.sentences[int(row)] for row in task.texts[0]])
+    rows = list(dict.fromkeys(int(row) for side in task.texts for row in side))
+    vectors = encode(EncoderSpec(chosen.model).load(), [corpus.sentences[row] for row in rows])
+    by_row = dict(zip(rows, vectors, strict=True))
+
+    def embed(asked: Rows) -> NDArray[np.float32]:
+        return np.stack([by_row[row] for row in asked.tolist()])
+
     began = time.perf_counter()
-    by_row = dict(zip(task.texts[0].tolist(), vectors_ND, strict=True))
-    lengths = np.array([len(corpus.sentences[int(row)].split()) for row in task.texts[0]])
-    order = np.lexsort((task.class_N, lengths))  # as SentEval sorts before it draws folds
-    ours = classified(lambda rows: np.stack([by_row[row] for row in rows.tolist()]), task, corpus.sentences).test
+    ours = classified(embed, task, corpus.sentences).test
     middle = time.perf_counter()
-    theirs = nested(vectors_ND[order], task.class_N[order])
+    # SentEval sorts by the sentences' lengths, then class, before it draws folds.
+    lengths = [np.array([len(corpus.sentences[row].split()) for row in side.tolist()]) for side in task.texts]
+    order = np.lexsort((task.class_N, *reversed(lengths)))
+    sides = [embed(side)[order] for side in task.texts]
+    features_ND = sides[0] if len(sides) == 1 else pair_features(sides[0], sides[1])
+    class_N, train_N = task.class_N[order], task.split_N[order] == "train"
+    if train_N.all():
+        theirs = cross_validated((features_ND, class_N))
+    else:
+        theirs = trained_and_tested(
+            (features_ND[train_N], class_N[train_N]), (features_ND[~train_N], class_N[~train_N])
+        )
     seconds = {"ours": middle - began, "SentEval's PyTorch classifier": time.perf_counter() - middle}
     print(json.dumps({"set": chosen.set, "ours": ours, "SentEval's PyTorch classifier": theirs, "seconds": seconds}))
 

@@ -302,7 +302,7 @@ def bound_config(folder: Path) -> dict[str, Any] | None:
 
 def config_differences(bound: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, str]]:
     """(top-level key, line to read) of every value that differs; of nested ones only the parts that do."""
-    there, now = _flat(bound), _flat(json.loads(json.dumps(config)))
+    there, now = flat(bound), flat(json.loads(json.dumps(config)))
     return [
         (path[0], f"{'.'.join(path)}: {_shown(there, path)} there, {_shown(now, path)} now")
         for path in sorted(there.keys() | now.keys())
@@ -310,10 +310,11 @@ def config_differences(bound: dict[str, Any], config: dict[str, Any]) -> list[tu
     ]
 
 
-def _flat(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+def flat(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """The leaves of nested dictionaries by their keys, outermost first."""
     if not isinstance(value, dict) or not value:
         return {path: value} if path else {}
-    return {at: leaf for key, part in value.items() for at, leaf in _flat(part, (*path, str(key))).items()}
+    return {at: leaf for key, part in value.items() for at, leaf in flat(part, (*path, str(key))).items()}
 
 
 def _shown(values: dict[tuple[str, ...], Any], path: tuple[str, ...]) -> str:

@@ -39,12 +39,19 @@ TASKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 """Tasks beside STS: the title of their columns, and the metrics that are columns."""
 FLAT = {"mrr@10": "mrr10", "recall@100": "recall100"}
 """Where the exact index of a record has a metric that its scores do not."""
+AVERAGED = ("sts-tokenised", "classification")
+"""Tasks whose group begins with the mean over its sets, where it has several."""
+EVERY = ""
+"""In place of a set's name: the mean over all of them."""
 DIAGNOSTICS = {"effective_rank": "Effective rank", "variance": "Variance"}
 """Rung metrics that tell a collapsed student: columns of the trial table where a trial has them."""
 
 
 class Column(NamedTuple):
-    """One score column. `by_variant`: whether its values differ between "all" and "wmean". `dev`: of a dev split."""
+    """One score column. `by_variant`: whether its values differ between "all" and "wmean". `dev`: of a dev split.
+
+    `lead`: the one of its group that is shown while the others are folded away.
+    """
 
     key: str
     group: str
@@ -52,11 +59,12 @@ class Column(NamedTuple):
     help: str
     by_variant: bool
     dev: bool = False
+    lead: bool = False
 
 
 Bounds = tuple[float | None, float | None]
 Key = tuple[str, str, str, str]
-"""Task, set, split and metric of a score column."""
+"""Task, set (or EVERY), split and metric of a score column."""
 
 
 class Cell(NamedTuple):
@@ -469,6 +477,8 @@ def _score_keys(records: Sequence[ScoreRecord]) -> tuple[Key, ...]:
     keys: list[Key] = []
     for task, (_, metrics) in TASKS.items():
         names = dict.fromkeys(name for own, name, _, _ in found if own == task)
+        if task in AVERAGED and len(names) > 1 and all((task, name) in tested for name in names):
+            keys += [(task, EVERY, "test", metric) for metric in metrics]
         for name in names:
             split = "test" if (task, name) in tested else "dev"
             keys += [key for metric in metrics if (key := (task, name, split, metric)) in found]
@@ -484,26 +494,34 @@ def _columns(sts: Sequence[str], dev: Sequence[str], keys: Sequence[Key]) -> tup
     columns = []
     names = ", ".join(sts)
     title = "Seven-set average" if set(sts) == set(SEVEN) else "Average"
-    columns.append(Column(AVERAGE, "Test STS", title, f"Mean Spearman x 100 over {names or 'no set'}", True))
+    columns.append(Column(AVERAGE, "Test STS", title, f"Mean Spearman x 100 over {names or 'no set'}", True, lead=True))
     columns += [Column(f"sts:{name}", "Test STS", name, f"{name} test, Spearman x 100", True) for name in sts]
     if dev:
         help_text = f"{', '.join(dev)} dev, Spearman x 100. Used to select the student: not a result"
-        columns.append(Column(DEV, "Selection", "Dev", help_text, False, dev=True))
+        columns.append(Column(DEV, "Selection", "Dev", help_text, False, dev=True, lead=True))
     for task, name, split, metric in keys:
         group, metrics = TASKS[task]
         own, no_test = metrics[metric], "" if split == "test" else ". No row has a test score of this set"
+        if name == EVERY:
+            over = ", ".join(other for of, other, *_ in keys if of == task and other != EVERY)
+            columns.append(
+                Column(f"{task}_average", group, "Average", f"Mean {own.lower()} x 100 over {over}", False, lead=True)
+            )
+            continue
         told = f" ({split})" if split == "dev" or task.startswith("pair") else ""
         shared = len(metrics) == 1  # one column a set: the group is the task
         key = f"{metric.replace('@', '')}:{name}" if task == "retrieval" else f"{task}:{name}:{metric}"
         key += ":dev" if split == "dev" else ""
+        group_title = group if shared else f"{group}, {name}{told}" + (", exact" if task == "retrieval" else "")
         columns.append(
             Column(
                 key,
-                group if shared else f"{group}, {name}{told}" + (", exact" if task == "retrieval" else ""),
+                group_title,
                 f"{name}{told}" if shared else own,
                 f"{name} {split}, {group.lower()}, {own} x 100{no_test}",
                 False,
                 dev=split == "dev",
+                lead=columns[-1].group != group_title,
             )
         )
     return tuple(columns)
@@ -529,12 +547,18 @@ def _found(
         value = getattr(exact, FLAT[key[3]]) if exact and key[3] in FLAT else None
         return finite(value), (None, None)
 
+    def of_key(key: Key) -> tuple[float | None, Bounds]:
+        if key[1] != EVERY:
+            return score(*key, "all")
+        every = [other for other in keys if (other[0], *other[2:]) == (key[0], *key[2:]) and other[1] != EVERY]
+        return _mean([score(*other, "all")[0] for other in every]), (None, None)
+
     # A set that has no weighted mean in any record has a single subset: its "all" is its weighted mean.
     sts = [score("sts", name, "test", "spearman", variant if name in wmean_sets else "all") for name in sts_sets]
     found = [(_mean([value for value, _ in sts]), (None, None)), *sts]
     if dev_sets:
         found.append((_mean([score("sts", name, "dev", "spearman", "all")[0] for name in dev_sets]), (None, None)))
-    return [*found, *(score(*key, "all") for key in keys)]
+    return [*found, *map(of_key, keys)]
 
 
 def _sets(records: Iterable[ScoreRecord], task: str, split: str) -> tuple[str, ...]:

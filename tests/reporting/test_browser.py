@@ -15,6 +15,7 @@ webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not in
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.ui import Select  # noqa: E402
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (1280, 390)
@@ -60,7 +61,7 @@ def opened(request, browser, report):
 def drawn(request, browser, report):
     """The page with its figures."""
     opened = open_page(browser, report, request.param)
-    wait(lambda: len(opened.find_elements(By.CSS_SELECTOR, ".canvas svg.main-svg")) >= 6)
+    wait(lambda: len(opened.find_elements(By.CSS_SELECTOR, ".canvas svg.main-svg")) >= 4)
     return opened
 
 
@@ -104,16 +105,21 @@ def fits(browser):
 
 
 def test_sort_by_mouse_and_keyboard(opened):
-    assert labels(opened)[:2] == ["synthetic-teacher", "mcr2-256"]
+    pinned = ["synthetic-teacher", *(f"pca-{d}" for d in (256, 128, 64, 32))]
+    pinned += [f"random-projection-{d}" for d in (256, 128, 64, 32)]
+    assert sorted(labels(opened)[:9]) == sorted(pinned) and labels(opened)[9] == "mcr2-256"
     average = header(opened, "Average")
     assert average.get_attribute("aria-sort") == "descending"
     button = average.find_element(By.TAG_NAME, "button")
     click(opened, button)
     assert average.get_attribute("aria-sort") == "ascending"
-    # the teacher stays on top; the row without an average stays last in both directions
-    assert labels(opened)[:2] == ["synthetic-teacher", "random-projection-32"] and labels(opened)[-1] == "lacks a set"
+    # the references stay on top; the row without an average stays last in both directions
+    assert labels(opened)[0] == "random-projection-32" and labels(opened)[9] == "mcr2-32"
+    assert labels(opened)[-1] == "lacks a set"
     button.send_keys(Keys.ENTER)
-    assert labels(opened)[1] == "mcr2-256" and labels(opened)[-1] == "lacks a set"
+    assert labels(opened)[9] == "mcr2-256" and labels(opened)[-1] == "lacks a set"
+    click(opened, opened.find_element(By.ID, "pin"))
+    assert labels(opened)[:2] == ["synthetic-teacher", "mcr2-256"] and labels(opened)[-1] == "lacks a set"
     header(opened, "Bytes").find_element(By.TAG_NAME, "button").send_keys(Keys.SPACE)
     assert average.get_attribute("aria-sort") == "none"
     assert header(opened, "Bytes").get_attribute("aria-sort") == "descending"
@@ -135,22 +141,120 @@ def test_filter(opened):
 def test_variant_toggle_changes_the_shown_value(opened):
     def shown():
         return opened.execute_script(
-            "return [...document.querySelectorAll('#board .pinned td.average .n')]"
-            ".filter(n => n.offsetParent).map(n => n.textContent)"
+            "return document.querySelector('#board .pinned .teacher td.average').innerText.split('\\n')[0].trim()"
         )
 
-    assert shown() == ["79.50"]
+    assert shown() == "79.50"
     click(opened, opened.find_element(By.CSS_SELECTOR, "input[value=wmean]"))
-    assert shown() == ["80.62"] or shown() == ["80.63"]
+    assert shown() in ("80.62", "80.63")
+    assert "variant=wmean" in opened.current_url
 
 
-def test_a_label_opens_its_record(opened):
-    link = opened.find_elements(By.CSS_SELECTOR, "#board a.label")[1]
-    target = link.get_attribute("href").split("#")[1]
+def columns(browser):
+    """Titles of the leaderboard's columns that can be seen."""
+    script = (
+        "return [...document.querySelectorAll('#board thead tr.titles th')]"
+        ".filter(h => getComputedStyle(h).display !== 'none').map(h => h.textContent.trim())"
+    )
+    return browser.execute_script(script)
+
+
+def body_cells(browser):
+    """How many cells of the first row can be seen."""
+    script = (
+        "return [...document.querySelector('#board tbody tr').cells]"
+        ".filter(c => getComputedStyle(c).display !== 'none').length"
+    )
+    return browser.execute_script(script)
+
+
+def test_groups_unfold_and_columns_can_be_chosen(opened):
+    folded = columns(opened)
+    assert "Average" in folded and "STS12" not in folded and body_cells(opened) == len(folded)
+    unfold = next(b for b in opened.find_elements(By.CSS_SELECTOR, ".unfold") if b.text.startswith("Test STS"))
+    assert unfold.get_attribute("aria-expanded") == "false"
+    click(opened, unfold)
+    assert unfold.get_attribute("aria-expanded") == "true"
+    place = columns(opened).index("Average")
+    assert columns(opened)[place : place + 5] == ["Average", "STS12", "STS13", "STS14", "STSB"]
+    assert body_cells(opened) == len(columns(opened)) == len(folded) + 4
+    spans = opened.execute_script(
+        "return [...document.querySelectorAll('#board thead tr.groups > *')]"
+        ".filter(h => getComputedStyle(h).display !== 'none').reduce((n, h) => n + h.colSpan, 0)"
+    )
+    assert spans == len(columns(opened))
+    click(opened, opened.find_element(By.CSS_SELECTOR, "#columns summary"))
+    for key in ("sts:STS13", "bytes"):
+        click(opened, opened.find_element(By.CSS_SELECTOR, f"#column-list input[value='{key}']"))
+    assert "STS13" not in columns(opened) and "Bytes" not in columns(opened)
+    opened.find_element(By.TAG_NAME, "body").send_keys(Keys.ESCAPE)
+    assert opened.find_element(By.ID, "columns").get_attribute("open") is None
+    click(opened, unfold)
+    assert "STS12" not in columns(opened) and body_cells(opened) == len(columns(opened)) == len(folded) - 1
+
+
+def test_a_view_is_its_address(opened):
+    opened.find_element(By.ID, "filter").send_keys("64")
+    Select(opened.find_element(By.ID, "choice-method")).select_by_visible_text("hpd")
+    click(opened, next(b for b in opened.find_elements(By.CSS_SELECTOR, ".unfold") if b.text.startswith("Test STS")))
+    click(opened, header(opened, "STS12").find_element(By.TAG_NAME, "button"))
+    click(opened, header(opened, "STS12").find_element(By.TAG_NAME, "button"))
+    before, address = (labels(opened), columns(opened)), opened.current_url
+    assert len(before[0]) == 4 and before[0][0] == "synthetic-teacher" and before[0][-1] == "lacks a set"
+    opened.get("about:blank")
+    opened.get(address)
+    assert (labels(opened), columns(opened)) == before
+    assert header(opened, "STS12").get_attribute("aria-sort") == "ascending"
+    assert opened.find_element(By.ID, "filter").get_attribute("value") == "64"
+    assert opened.find_element(By.ID, "count").text == "3 of 18 rows"
+
+
+def test_the_front_alone(opened):
+    click(opened, opened.find_element(By.ID, "only-pareto"))
+    front = opened.execute_script(
+        "return [...document.querySelectorAll('#board tbody tr')].filter(r => !r.hidden)"
+        ".map(r => r.classList.contains('pareto-all') || r.classList.contains('teacher'))"
+    )
+    assert 2 <= len(front) < 19 and all(front)
+
+
+def test_the_theme_is_chosen_and_remembered_on_every_page(opened):
+    def ground():
+        return opened.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+    button = opened.find_element(By.ID, "theme")
+    light = ground()
+    for expected in ("light", "dark"):
+        click(opened, button)
+        assert expected in button.get_attribute("aria-label")
+    assert ground() != light
+    try:
+        click(opened, opened.find_elements(By.CSS_SELECTOR, "#board a.label")[1])
+        wait(lambda: "/encoders/" in opened.current_url)
+        assert ground() != light
+    finally:
+        click(opened, opened.find_element(By.ID, "theme"))  # back to the system's
+    assert ground() == light
+
+
+def test_a_label_leads_to_its_page_and_back(opened):
+    link = opened.find_element(By.CSS_SELECTOR, "#board tbody:not(.pinned) a.label")
+    name = link.text
     click(opened, link)
-    wait(lambda: opened.find_element(By.ID, target).is_displayed())
-    assert "SentenceTransformer(" in opened.find_element(By.ID, target).text
+    wait(lambda: "/encoders/" in opened.current_url)
+    assert opened.find_element(By.TAG_NAME, "h1").text == name
+    assert "SentenceTransformer(" in opened.find_element(By.TAG_NAME, "main").text
+    for details in opened.find_elements(By.TAG_NAME, "details"):
+        opened.execute_script("arguments[0].open = true", details)
     assert fits(opened)
+    click(opened, opened.find_elements(By.CSS_SELECTOR, "nav.bar a")[2])
+    wait(lambda: "/runs/" in opened.current_url)
+    for details in opened.find_elements(By.TAG_NAME, "details"):
+        opened.execute_script("arguments[0].open = true", details)
+    assert fits(opened) and "40 trials" in opened.find_element(By.TAG_NAME, "main").text
+    click(opened, opened.find_elements(By.CSS_SELECTOR, "nav.bar a")[0])
+    wait(lambda: opened.current_url.endswith("/index.html"))
+    assert [e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
 
 
 def test_everything_open_still_fits_the_width(drawn):
@@ -161,6 +265,9 @@ def test_everything_open_still_fits_the_width(drawn):
 
 
 def test_first_column_stays_while_the_table_scrolls_sideways(opened):
+    for button in opened.find_elements(By.CSS_SELECTOR, ".unfold"):
+        click(opened, button)
+    opened.execute_script("document.querySelector('.scroll').scrollLeft = 0")
     left = "return document.querySelector('#board tbody th').getBoundingClientRect().left"
     before = opened.execute_script(left)
     moved = opened.execute_script(
@@ -208,7 +315,7 @@ def test_seeds_and_quantisations(browser, make_seeded, tmp_path, width):
     header(opened, "Bytes").find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
     rows = opened.find_elements(By.CSS_SELECTOR, "#board tbody:not(.pinned) tr")
     sizes = [int(row.find_elements(By.TAG_NAME, "td")[2].get_attribute("data-v")) for row in rows]
-    assert sizes == [512, 512, 128, 128, 128, 32, 16, 4]
+    assert sizes == [512, 128, 128, 32, 16, 4]
     for details in opened.find_elements(By.TAG_NAME, "details"):
         opened.execute_script("arguments[0].open = true", details)
     assert fits(opened)
@@ -224,8 +331,13 @@ def test_hostile_text_runs_nothing(browser, make_score, make_trial, tmp_path):
     ]
     opened = open_page(browser, write_report(records, tmp_path, title=hostile, notes=[hostile]), 1280)
     wait(lambda: opened.find_elements(By.CSS_SELECTOR, ".canvas svg.main-svg"))
-    assert opened.execute_script("return window.pwned === undefined && document.querySelectorAll('img').length === 0")
     assert hostile in labels(opened)
+    unharmed = "return window.pwned === undefined && document.querySelectorAll('img').length === 0"
+    assert opened.execute_script(unharmed)
+    for page in (*tmp_path.glob("encoders/*.html"), *tmp_path.glob("runs/*.html")):
+        opened.get(page.as_uri())
+        assert opened.execute_script(unharmed)
+    assert [e for e in opened.get_log("browser") if e["level"] == "SEVERE"] == []
 
 
 def test_the_tables_work_without_plotly(browser, make_study, tmp_path):
@@ -233,5 +345,5 @@ def test_the_tables_work_without_plotly(browser, make_study, tmp_path):
     (tmp_path / "plotly.min.js").unlink()
     opened = open_page(browser, index, 1280)
     click(opened, header(opened, "Average").find_element(By.TAG_NAME, "button"))
-    assert labels(opened)[1] == "random-projection-32"
+    assert labels(opened)[0] == "random-projection-32"
     assert "plotly.min.js" in opened.find_element(By.CSS_SELECTOR, ".canvas .absent").text

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from distilbench.records import read_records
-from distilbench.reporting import page
+from distilbench.reporting import page, pages, run_page
+from distilbench.reporting.run_facts import run_facts
 from distilbench.reporting.table import leaderboard
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{7*7}}"
@@ -43,40 +44,72 @@ class Tags(HTMLParser):
 
 
 def render(records, **options):
-    return page.render_page(records, leaderboard(records), **({"title": "Synthetic"} | options))
+    """The leaderboard's HTML."""
+    board = leaderboard(records)
+    runs = run_facts(records, board)
+    return page.render_page(records, board, **({"title": "Synthetic", "runs": runs} | options))
+
+
+def written(records, folder, **options):
+    """The HTML of every page of a report, by its path."""
+    index = page.write_report(records, folder, **({"title": "Synthetic"} | options))
+    return {str(p.relative_to(index.parent)): p.read_text() for p in sorted(folder.rglob("*.html"))}
+
+
+def run_html(records, folder, **options):
+    """The page of the only run."""
+    [text] = [text for name, text in written(records, folder, **options).items() if name.startswith("runs/")]
+    return text
+
+
+def encoder_html(records, folder, name):
+    """The page of the row called `name`."""
+    found = [text for file, text in written(records, folder).items() if file.startswith("encoders/")]
+    [text] = [text for text in found if re.search(rf"<h1>{re.escape(name)}</h1>", text)]
+    return text
+
+
+def files(folder):
+    """Every file by its path."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def plain(text):
     return " ".join(" ".join(Tags(text).text).split())
 
 
-def test_writes_four_whole_files(make_study, tmp_path):
+def test_writes_whole_files(make_study, tmp_path):
     records = make_study()
     index = page.write_report(records, tmp_path / "new" / "report", title="Synthetic")
     folder = index.parent
     assert index == folder / "index.html"
-    assert sorted(p.name for p in folder.iterdir()) == [
+    assert sorted(p.name for p in folder.iterdir() if p.is_file()) == [
         "index.html",
         "leaderboard.csv",
         "plotly.min.js",
         "records.jsonl",
+        "report.css",
+        "report.js",
     ]
+    scores = [r for r in records if r.kind == "score"]
+    assert len(list((folder / "encoders").iterdir())) == len(scores) and len(list((folder / "runs").iterdir())) == 1
     assert list(read_records(folder / "records.jsonl")) == records
     assert all(p.stat().st_mode & stat.S_IRUSR for p in folder.iterdir())
 
 
 def test_writing_again_replaces_and_gives_the_same_bytes(make_study, make_score, tmp_path):
     page.write_report([make_score("an older row")], tmp_path, title="Synthetic")
+    (tmp_path / "encoders" / "notes.html").write_text("the user's own")
     page.write_report(make_study(), tmp_path, title="Synthetic")
-    first = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    assert b"an older row" not in b"".join(first.values())
+    first = files(tmp_path)
+    assert b"an older row" not in b"".join(first.values()) and "encoders/notes.html" in first
     page.write_report(make_study(), tmp_path, title="Synthetic")
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == first
+    assert files(tmp_path) == first
 
 
 def test_a_failure_leaves_the_old_files_and_no_temporary_ones(make_score, tmp_path, monkeypatch):
     page.write_report([make_score("old")], tmp_path, title="Synthetic")
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    before = files(tmp_path)
 
     def broken(path, records):
         path.write_text("half a li")
@@ -85,12 +118,14 @@ def test_a_failure_leaves_the_old_files_and_no_temporary_ones(make_score, tmp_pa
     monkeypatch.setattr(page, "append_records", broken)
     with pytest.raises(OSError, match="disk full"):
         page.write_report([make_score("new")], tmp_path, title="Synthetic")
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    assert files(tmp_path) == before
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
 @pytest.mark.parametrize("configuration", ["", HOSTILE])
-def test_every_text_of_a_record_is_escaped(make_score, make_trial, make_pairs, make_cluster, configuration, seeds):
+def test_every_text_of_a_record_is_escaped(
+    make_score, make_trial, make_pairs, make_cluster, configuration, seeds, tmp_path
+):
     score = make_score(
         HOSTILE,
         record_id=HOSTILE,
@@ -117,54 +152,81 @@ def test_every_text_of_a_record_is_escaped(make_score, make_trial, make_pairs, m
     score = score.model_copy(update={"configuration": configuration})
     teacher = score.model_copy(update={"role": "teacher", "record_id": "t"})
     others = [score.model_copy(update={"seed": seed, "record_id": f"{HOSTILE}{seed}"}) for seed in range(1, seeds)]
-    text = render([score, *others, teacher, trial, make_trial(0)], title=HOSTILE, notes=[HOSTILE])
-    parsed = Tags(text)
-    assert "<img" not in text and "onerror=alert(1)>" not in text
-    assert [tag for tag, _ in parsed.tags if tag == "script"] == ["script"] * 5  # three figures, Plotly, our own
-    assert not any(name.startswith("on") for _, attributes in parsed.tags for name in attributes)
-    assert HOSTILE in "".join(parsed.text)
+    records = [score, *others, teacher, trial, make_trial(0)]
+    found = written(records, tmp_path / "report", title=HOSTILE, notes=[HOSTILE])
+    assert len(found) == 1 + 2 + 2  # the leaderboard, two rows, two runs
+    for name, text in found.items():
+        parsed = Tags(text)
+        assert "<img" not in text and "onerror=alert(1)>" not in text
+        own = [attributes for tag, attributes in parsed.tags if tag == "script"]
+        root = "" if name == "index.html" else "../"
+        sources = [root + "report.js"] + [root + "plotly.min.js"] * ("data-plot" in text)
+        assert [attributes["src"] for attributes in own if "src" in attributes] == sources
+        assert all(a.get("type") == "application/json" for a in own if "src" not in a)
+        assert not any(key.startswith("on") for _, attributes in parsed.tags for key in attributes)
+        assert HOSTILE in "".join(parsed.text)
+        assert re.fullmatch(r"index\.html|(encoders/r|runs/s)-[0-9a-f]{12}\.html", name)
 
 
-def test_figure_data_is_json_for_both_themes(make_study):
-    text = render(make_study())
-    blocks = re.findall(r'<script type="application/json" id="data-(\w+)">(.*?)</script>', text, re.S)
-    assert [name for name, _ in blocks] == ["bytes", "dim", "learning"]
-    for _, block in blocks:
-        assert set(json.loads(block)) == {"light", "dark"}
+def test_figure_data_is_json_for_both_themes(make_study, tmp_path):
+    names = set()
+    for text in written(make_study(), tmp_path).values():
+        for name, block in re.findall(r'<script type="application/json" id="data-([\w-]+)">(.*?)</script>', text, re.S):
+            names.add(name)
+            assert set(json.loads(block)) == {"light", "dark"}
+    assert {"bytes", "dim", "learning"} <= names
 
 
-def test_no_address_outside_the_folder(make_study):
-    text = render(make_study())
-    assert not re.search(r"https?:|//[a-z]", text.replace("</", ""), re.I)
-    neighbours = {"leaderboard.csv", "records.jsonl", "plotly.min.js", "data:,"}
-    for tag, attributes in Tags(text).tags:
-        for name in ("src", "href", "action", "data", "poster", "srcset"):
-            address = attributes.get(name)
-            assert address is None or address in neighbours or address.startswith("#"), (tag, address)
-    assert "@import" not in text and "url(" not in text
+def test_no_address_outside_the_folder_and_every_link_has_its_target(make_study, make_seeded, tmp_path):
+    for number, records in enumerate([make_study(), make_seeded()]):
+        folder = tmp_path / str(number)
+        for file, text in written(records, folder).items():
+            assert not re.search(r"https?:|//[a-z]", text.replace("</", ""), re.I)
+            assert "@import" not in text and "url(" not in text
+            ids = {attributes["id"] for _, attributes in Tags(text).tags if "id" in attributes}
+            for tag, attributes in Tags(text).tags:
+                for name in ("src", "href", "action", "data", "poster", "srcset"):
+                    address = attributes.get(name)
+                    if address is None or address == "data:,":
+                        continue
+                    there = (
+                        address[1:] in ids if address.startswith("#") else ((folder / file).parent / address).is_file()
+                    )
+                    assert there, (file, tag, address)
+        css = (folder / "report.css").read_text()
+        assert "@import" not in css and "url(" not in css
+
+
+def test_the_policy_lets_no_page_run_or_load_anything_else(make_study, tmp_path):
+    for text in written(make_study(), tmp_path).values():
+        [policy] = [a["content"] for t, a in Tags(text).tags if a.get("http-equiv") == "Content-Security-Policy"]
+        rules = {rule.split()[0]: rule.split()[1:] for rule in policy.split(";")}
+        assert rules["default-src"] == ["'none'"] and rules["script-src"] == ["'self'", "file:"]
+        assert rules["base-uri"] == rules["form-action"] == ["'none'"] and "connect-src" not in rules
 
 
 @pytest.mark.parametrize("study", ["make_study", "make_seeded"])
-def test_every_link_within_the_page_has_its_target(request, study):
+def test_ids_are_unique_and_every_row_has_a_page(request, study, tmp_path):
     records = request.getfixturevalue(study)()
-    parsed = Tags(render(records))
-    ids = [attributes["id"] for _, attributes in parsed.tags if "id" in attributes]
-    assert len(ids) == len(set(ids))
-    links = {attributes["href"] for tag, attributes in parsed.tags if tag == "a"}
-    assert {link[1:] for link in links if (link or "").startswith("#")} <= set(ids)
-    # every record has a place of its own, also the second seed's
-    assert len([name for name in ids if re.fullmatch("r-[0-9a-f]{12}", name or "")]) == sum(
-        record.kind == "score" for record in records
-    )
+    found = written(records, tmp_path)
+    for text in found.values():
+        ids = [attributes["id"] for _, attributes in Tags(text).tags if "id" in attributes]
+        assert len(ids) == len(set(ids))
+    board = leaderboard(records)
+    assert {name for name in found if name.startswith("encoders/")} == {f"encoders/{r.anchor}.html" for r in board.rows}
+    whole = " ".join(map(plain, found.values()))
+    assert all(record.record_id in whole for record in records if record.kind == "score")
 
 
-def test_missing_values_are_dashes_and_sort_as_missing(make_score):
-    text = render([make_score("full"), make_score("s", skip=("STS13",), indexes=[], model="", trial=None)])
+def test_missing_values_are_dashes_and_sort_as_missing(make_score, tmp_path):
+    records = [make_score("full"), make_score("s", skip=("STS13",), indexes=[], model="", trial=None)]
+    text = render(records)
     row = re.search(r'<tr class="student[^"]*">\s*<th scope="row" data-v="s">.*?</tr>', text, re.S)
     assert row is not None
-    assert row.group().count('data-v=""') == 2  # the average and STS13
-    assert "nan" not in plain(text).lower().split()
-    assert "not saved" in plain(text)
+    assert row.group().count('data-v=""') == 4  # the average, STS13, and size and time of an index
+    own = plain(encoder_html(records, tmp_path, "s"))
+    assert "nan" not in f"{plain(text)} {own}".lower().split()
+    assert "not saved" in own and "Load it" not in own
 
 
 def test_demonstration_banner(make_score):
@@ -185,23 +247,26 @@ def test_reader_is_told_about_seed_sets_and_threads(make_study):
     assert "Dev selected the students and is no result." in text
 
 
-def test_record_shows_where_a_number_comes_from_and_how_to_load_the_model(make_score):
-    text = plain(render([make_score('odd"name')]))
+def test_record_shows_where_a_number_comes_from_and_how_to_load_the_model(make_score, make_trial, tmp_path):
+    found = written([make_score('odd"name'), make_trial(3)], tmp_path)
+    text = plain(next(page for name, page in found.items() if name.startswith("encoders/")))
     for expected in ("id-odd", "f" * 64, "0123abc+changes", "synthetic 0.0", "activation identity", "lr 0.0001"):
         assert expected in text
     assert 'SentenceTransformer("runs/synthetic/students/odd\\"name")' in text
+    assert "distilbench reproduce runs/synthetic 3 --seed 0" in text
+    assert "over 300 optimiser steps" in text  # of trial 3
 
 
-def test_thousands_of_trials_are_capped_and_counted(make_trial):
-    text = render([make_trial(n) for n in range(3000)])
-    assert f"{page.MAX_TRIALS} of 3,000 shown" in plain(text)
+def test_thousands_of_trials_are_capped_and_counted(make_trial, tmp_path):
+    text = run_html([make_trial(n) for n in range(3000)], tmp_path)
+    assert f"{run_page.MAX_TRIALS} of 3,000 shown" in plain(text)
     assert "2,000" not in text and "1,500 of 3,000 trials are drawn" in plain(text)
     assert len(text) < 1_000_000
 
 
 def test_no_records_is_a_page_too(tmp_path):
     text = page.write_report([], tmp_path, title="Nothing yet").read_text()
-    assert "nothing to rank" in plain(text) and "<script src" not in text
+    assert "nothing to rank" in plain(text) and pages.PLOTLY_FILE not in text
 
 
 def test_toggle_only_where_there_are_subsets(make_score):
@@ -266,36 +331,28 @@ def board_row(text, name):
     return plain(found.group())
 
 
-def details(text, name):
-    """The text of the row's record at the end of the page."""
-    found = re.search(
-        rf'<summary><span class="label">{re.escape(name)}</span>.*?<details class="fold record">', text, re.S
-    )
-    assert found is not None
-    return plain(found.group())
-
-
-def test_a_row_of_seeds_shows_mean_interval_and_every_seeds_own_values(make_seeded):
+def test_a_row_of_seeds_shows_mean_interval_and_every_seeds_own_values(make_seeded, tmp_path):
     text = render(make_seeded())
     row = board_row(text, "MCR2-32-float32")
-    assert "68.50 ±\xa02.48".replace("\xa0", " ") in row and "3 seeds" in row
+    assert "68.50 ± 2.48" in row and "3 seeds" in row
     assert "±" not in board_row(text, "PCA-32") and "1 seed" in board_row(text, "PCA-32")
-    whole = details(text, "MCR2-32-float32")
+    whole = plain(encoder_html(make_seeded(), tmp_path, "MCR2-32-float32"))
     for seed, average in enumerate(("67.50", "68.50", "69.50")):
         assert f"MCR2-32-float32-seed{seed}" in whole and average in whole
-        assert f"scores of seed {seed}" in whole
+        assert f"Seed {seed}" in whole
     assert "Label MCR2 d=32" in whole and "Seeds 0, 1, 2" in whole
-    assert "Seed 0; the other seeds' folders are in the table above." in whole
-    assert "one seed: no interval" in details(text, "PCA-32")
+    assert "Seed 0; the other seeds' folders are in the table below." in whole
+    assert "one seed: no interval" in plain(encoder_html(make_seeded(), tmp_path, "PCA-32"))
     assert "6 of 9 rows are means over 3 seeds" in plain(text)
 
 
-def test_quantisation_has_a_column_where_there_is_any(make_seeded, make_score):
+def test_quantisation_has_a_column_where_there_is_any(make_seeded, make_score, tmp_path):
     text = render(make_seeded())
     assert "Quantisation of the vectors" in text
-    assert " int8 " in board_row(text, "MCR2-32-int8") and "32 dimensions, 4 bytes, binary" in plain(text)
+    assert " int8 " in board_row(text, "MCR2-32-int8")
+    assert " 32 4 binary " in board_row(text, "MCR2-32-binary")
     assert "Quantisation of the vectors" not in render([make_score("s")])
-    assert "64 dimensions, 256 bytes, float32" in plain(render([make_score("s")]))
+    assert "64 dimensions, 256 bytes, float32" in plain(encoder_html([make_score("s")], tmp_path, "s"))
 
 
 def test_cluster_table_only_where_there_is_a_clustering(make_seeded, make_score):
@@ -314,13 +371,13 @@ def test_pair_columns_say_their_split(make_score, make_pairs):
     assert "“(dev)”" not in plain(render([make_score("a", pairs=make_pairs(80.0))]))
 
 
-def test_a_collapsed_trial_shows_its_reason_and_geometry(make_trial):
+def test_a_collapsed_trial_shows_its_reason_and_geometry(make_trial, tmp_path):
     failed = make_trial(0, state="FAIL", reason="collapsed: effective rank 1.02 of 64 dimensions, below 1.5")
     rungs = [rung.model_copy(update={"metrics": {"effective_rank": 1.0234, "variance": 0.5}}) for rung in failed.rungs]
-    text = plain(render([failed.model_copy(update={"rungs": rungs}), make_trial(1)]))
+    text = plain(run_html([failed.model_copy(update={"rungs": rungs}), make_trial(1)], tmp_path))
     assert "collapsed: effective rank 1.02 of 64 dimensions" in text
     assert "Effective rank" in text and " 1.02 0.5 " in text
-    assert "Effective rank" not in plain(render([make_trial(1)]))
+    assert "Effective rank" not in plain(run_html([make_trial(1)], tmp_path))
 
 
 def test_a_report_of_old_records_is_what_it_was(tmp_path):

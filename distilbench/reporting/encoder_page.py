@@ -1,0 +1,129 @@
+"""The page of one encoder: every number of it, where it comes from, how to load it and how to make it again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from distilbench.records import AS_IT_CAME, ScoreRecord, TrialRecord
+from distilbench.reporting.pages import render
+from distilbench.reporting.run_facts import run_file
+from distilbench.reporting.table import Column, Leaderboard, Row, finite
+from distilbench.reporting.ties import Ties
+
+FOLDER = "encoders"
+
+Measured = tuple[float | None, float | None, float | None]
+"""A score x 100 and the ends of its bootstrap interval."""
+TrialKey = tuple[str, int | None, int]
+"""Run, number and seed."""
+
+
+class ScoreLine(NamedTuple):
+    """One score of a row: `of` has each seed's, in the order of the row's seeds."""
+
+    set: str
+    split: str
+    metric: str
+    variant: str
+    n: int
+    of: tuple[Measured, ...]
+
+
+class Curve(NamedTuple):
+    """The dev objective at each rung of one training, and the corners of its polyline in a box of 100 x 100, y downwards."""
+
+    seed: int
+    state: str
+    points: tuple[tuple[int, float], ...]
+    line: tuple[tuple[float, float], ...]
+
+
+class Curves(NamedTuple):
+    """The trainings of a row; `low` to `high` are the objectives that the box spans, `steps` its width."""
+
+    curves: tuple[Curve, ...]
+    low: float
+    high: float
+    steps: int
+
+
+def encoder_file(row: Row) -> str:
+    """Where the row's page lies in the report."""
+    return f"{FOLDER}/{row.anchor}.html"
+
+
+def render_encoder(row: Row, board: Leaderboard, ties: Ties, trials: Mapping[TrialKey, TrialRecord], title: str) -> str:
+    """The HTML of the row's page."""
+    return render(
+        "encoder.html.j2",
+        "../",
+        title=title,
+        row=row,
+        board=board,
+        headline=headline(row, board.columns),
+        place=ties.rows.get(row.anchor),
+        ties=ties,
+        tasks=score_lines(row),
+        curves=learning_curves(row, trials),
+        again=commands(row),
+        run_page=run_file(row.record.run),
+    )
+
+
+def headline(row: Row, columns: Sequence[Column]) -> list[tuple[Column, int]]:
+    """The leaderboard's columns that the row has a value in, with their places."""
+    return [(c, i) for i, c in enumerate(columns) if row.values["all"][i].value is not None]
+
+
+def score_lines(row: Row) -> dict[str, list[ScoreLine]]:
+    """Every score of every seed, by task."""
+    found: dict[tuple[str, ...], dict[int, tuple[int, Measured]]] = {}
+    for place, seed in enumerate(row.seeds):
+        for s in seed.record.scores:
+            own = found.setdefault((s.task, s.set, s.split, s.metric, s.variant), {})
+            own[place] = s.n, (finite(s.value), s.low, s.high)
+    tasks: dict[str, list[ScoreLine]] = {}
+    for (task, *key), own in found.items():
+        cells = tuple(own[place][1] if place in own else (None, None, None) for place in range(len(row.seeds)))
+        n = next(iter(own.values()))[0]
+        tasks.setdefault(task, []).append(ScoreLine(key[0], key[1], key[2], key[3], n, cells))
+    return tasks
+
+
+def learning_curves(row: Row, trials: Mapping[TrialKey, TrialRecord]) -> Curves | None:
+    """What the row's trainings reported at their rungs; None where that is less than two values."""
+    known = []
+    for seed in row.seeds:
+        r = seed.record
+        trial = trials.get((r.run, r.trial, r.seed))
+        if trial is not None and r.trial is not None:
+            points = tuple((g.step, v) for g in trial.rungs if (v := finite(g.objective)) is not None)
+            known.append((r.seed, trial.state.lower(), points))
+    values = [v for _, _, points in known for _, v in points]
+    steps = max((step for _, _, points in known for step, _ in points), default=0)
+    if len(values) < 2 or not steps:
+        return None
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+
+    def line(points: Iterable[tuple[int, float]]) -> tuple[tuple[float, float], ...]:
+        return tuple((round(100 * step / steps, 2), round(100 * (high - v) / span, 2)) for step, v in points)
+
+    curves = tuple(Curve(seed, state, points, line(points)) for seed, state, points in known)
+    return Curves(curves, low, high, steps)
+
+
+def commands(row: Row) -> list[str]:
+    """Commands that make the row's numbers again, from the folder that holds `runs/`; none where they cannot be told."""
+    r = row.record
+    if r.start == AS_IT_CAME:
+        return [shlex.join(["distilbench", "evaluate", r.label, "--data", "DIR"])]
+    if r.role != "student" or r.trial is None:
+        return []
+    return [shlex.join(["distilbench", "reproduce", f"runs/{r.run}", *_trial(seed.record)]) for seed in row.seeds]
+
+
+def _trial(record: ScoreRecord) -> list[str]:
+    return [str(record.trial), "--seed", str(record.seed)]

@@ -1,0 +1,100 @@
+"""How numbers, names and settings are written on the pages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from distilbench.records import ClusterCost, IndexCost
+from distilbench.reporting import table
+
+
+def short(number: float) -> str:
+    """A time or another measure with three significant digits, never in exponent form."""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+def signed(difference: float) -> str:
+    """A difference of scores, two decimals; one that rounds to 0 has no sign."""
+    return f"{difference:+.2f}" if round(difference, 2) else "0.00"
+
+
+def millions(count: int) -> str:
+    """A count as 22.7 M, 9.1 k or 512."""
+    if count >= 1_000_000:
+        return f"{count / 1e6:.1f} M"
+    return f"{count / 1e3:.1f} k" if count >= 1000 else str(count)
+
+
+def binary(size: float) -> str:
+    """Bytes as a person reads them, in powers of 1,000."""
+    amount = float(size)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.3g} {unit}" if unit != "B" else f"{size:.0f} B"
+        amount /= 1000
+    return f"{amount:,.3g} GB"
+
+
+def value(setting: Any) -> str:
+    """A hyper-parameter or setting: numbers short but whole, anything nested as JSON."""
+    if isinstance(setting, str):
+        return setting
+    if isinstance(setting, float):
+        return f"{setting:.6g}"
+    return json.dumps(setting, ensure_ascii=False, default=str)
+
+
+def python(text: str) -> str:
+    """`text` as a Python string literal: every escape that JSON writes is one in Python too."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def day(timestamp: str) -> str:
+    """A time to the minute."""
+    return timestamp[:16].replace("T", " ")
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """ "1 trial", "2 trials"."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def set_name(cost: IndexCost | ClusterCost) -> str:
+    """The set, and its split where that is not test."""
+    return cost.set if cost.split == "test" else f"{cost.set}, {cost.split}"
+
+
+def column_name(column: str) -> str:
+    """A column of paired differences as a heading."""
+    if column == table.AVERAGE:
+        return "STS average"
+    task, name, metric = column.rsplit("/", 2) if column.count("/") == 2 else (column, "", "")
+    if task in ("sts", "classification"):
+        return name
+    return f"{name}, {table.TASKS[task][1].get(metric, metric)}" if task in table.TASKS else column
+
+
+def index_setting(cost: IndexCost) -> str:
+    """What an index depends on beside its kind."""
+    lists = (
+        [f"nlist {cost.nlist:,}, nprobe {cost.nprobe:,}"] if cost.nlist is not None and cost.nprobe is not None else []
+    )
+    own = [cost.setting] if cost.setting else []
+    return ", ".join([*lists, *own, *(["GPU"] if cost.device == "cuda" else [])])
+
+
+FILTERS = {
+    "short": short,
+    "signed": signed,
+    "millions": millions,
+    "binary": binary,
+    "value": value,
+    "python": python,
+    "day": day,
+    "set_name": set_name,
+    "column_name": column_name,
+    "index_setting": index_setting,
+    "shown": table.finite,
+    "last_metric": table.last_metric,
+}

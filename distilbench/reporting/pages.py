@@ -1,0 +1,60 @@
+"""The frame of every page: its templates, its style and script, and the policy that keeps all else out."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from distilbench.reporting.formats import FILTERS
+from distilbench.store import atomic_path
+
+PLOTLY_FILE, STYLE_FILE, SCRIPT_FILE = "plotly.min.js", "report.css", "report.js"
+POLICY = (
+    "default-src 'none'; script-src 'self' file:; style-src 'self' file: 'unsafe-inline'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
+"""Scripts and styles come from files of the report alone. Plotly styles what it draws inline; `file:` since a page opened
+from disk is of no origin, and so never its own 'self'."""
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    environment.globals.update(policy=Markup(POLICY.replace("'", "&#39;")), plotly_file=PLOTLY_FILE)
+    environment.globals.update(style_file=STYLE_FILE, script_file=SCRIPT_FILE)
+    return environment
+
+
+def render(template: str, root: str, **values: Any) -> str:
+    """The HTML of a page; `root` is the way to the report's folder, "" or "../"."""
+    return _environment().get_template(template).render(root=root, **values)
+
+
+def write_assets(folder: Path) -> None:
+    """The style, the script and Plotly, once for all pages of a report."""
+    for name in (STYLE_FILE, SCRIPT_FILE):
+        write_page(folder / name, (_TEMPLATES / name).read_text("utf-8"))
+    write_page(folder / PLOTLY_FILE, get_plotlyjs())
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write `text`, whole or not at all; nothing where it is there already."""
+    payload = text.encode()
+    if path.is_file() and path.stat().st_size == len(payload) and path.read_bytes() == payload:
+        return
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(payload)

@@ -1,0 +1,167 @@
+"""What is known of each run of a report, and what differs between several."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.figures import steps_of
+from distilbench.reporting.runs import SCORES, TRIAL_FILES
+from distilbench.reporting.table import DEV, Cell, Leaderboard, Row, finite, unique_trials
+from distilbench.search.progress_file import PROGRESS
+from distilbench.search.tally import Progress
+from distilbench.store import bound_config, flat
+
+FOLDER = "runs"
+ABSENT = "—"
+
+
+class RunFacts(NamedTuple):
+    """One run. `steps` were spent by all its trials; `best` is the highest dev objective of a completed one.
+
+    `config` is the run's config.json by dotted keys, empty where its folder was not given. `stage` and `wanted` (trials) are
+    what its progress file says: "done", or that there is more to come; "" and None where there is none.
+    """
+
+    run: str
+    file: str
+    methods: tuple[str, ...]
+    trials: int
+    states: Mapping[str, int]
+    confirmations: int
+    steps: int
+    best: TrialRecord | None
+    rows: int
+    config: Mapping[str, Any]
+    provenances: tuple[Provenance, ...]
+    stage: str
+    wanted: int | None
+
+
+class Changed(NamedTuple):
+    """A setting that not all runs have in common, and each run's value."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+class DimensionRow(NamedTuple):
+    """The student with the highest dev score of each run at one dimension, float32; None where a run has none."""
+
+    dim: int
+    of: tuple[tuple[Row, Cell] | None, ...]
+
+
+def run_file(run: str) -> str:
+    """Where the run's page lies in the report: its name is derived, since the run's own may be anything."""
+    return f"{FOLDER}/s-{hashlib.sha256(run.encode()).hexdigest()[:12]}.html"
+
+
+def run_facts(
+    records: Sequence[TrialRecord | ScoreRecord], board: Leaderboard, folders: Sequence[Path] = ()
+) -> tuple[RunFacts, ...]:
+    """Of every run in the records, in order of appearance; `folders` are the runs' own."""
+    configs = _configs(folders)
+    trials: dict[str, list[TrialRecord]] = {}
+    for trial in unique_trials(records):
+        trials.setdefault(trial.run, []).append(trial)
+    provenances: dict[str, dict[str, Provenance]] = {}
+    for r in records:
+        own = provenances.setdefault(r.run, {})
+        own.setdefault(
+            f"{r.provenance.commit} {sorted(r.provenance.versions.items())} {r.provenance.device}", r.provenance
+        )
+    rows = Counter(row.record.run for row in board.rows)
+    found = []
+    for run in dict.fromkeys(r.run for r in records):
+        every = trials.get(run, [])
+        searched = [t for t in every if not t.confirms]
+        complete = [t for t in searched if t.state == "COMPLETE" and finite(t.objective) is not None]
+        config, stage, wanted = configs.get(run, ({}, "", None))
+        methods = dict.fromkeys(
+            [t.method for t in searched] or [row.record.method for row in board.rows if row.record.run == run]
+        )
+        found.append(
+            RunFacts(
+                run=run,
+                file=run_file(run),
+                methods=tuple(methods),
+                trials=len(searched),
+                states=Counter(str(t.state) for t in searched),
+                confirmations=len(every) - len(searched),
+                steps=sum(map(steps_of, searched)),
+                best=max(complete, key=lambda t: t.objective or 0.0, default=None),
+                rows=rows[run],
+                config=config,
+                provenances=tuple(provenances[run].values()),
+                stage=stage,
+                wanted=wanted,
+            )
+        )
+    return tuple(found)
+
+
+def changed(runs: Sequence[RunFacts]) -> tuple[Changed, ...]:
+    """What differs between runs of known configuration: settings, then commit, device and versions of their records."""
+    if len(runs) < 2:
+        return ()
+    known = [{**run.config, **_origin(run)} for run in runs]
+    found = []
+    for key in dict.fromkeys(key for own in known for key in own):
+        values = [own.get(key, ABSENT) for own in known]
+        if any(value != values[0] for value in values):
+            found.append(Changed(key, tuple(v if isinstance(v, str) else json.dumps(v, default=str) for v in values)))
+    return tuple(found)
+
+
+def by_dimension(board: Leaderboard, runs: Sequence[RunFacts]) -> tuple[DimensionRow, ...]:
+    """The runs beside each other at every dimension that at least two of them have a student of."""
+    best: dict[tuple[int, str], Row] = {}
+    for row in board.rows:
+        r = row.record
+        dev = board.cell(row, DEV).value
+        if r.role != "student" or r.quantisation != "float32" or dev is None:
+            continue
+        other = best.get((r.dim, r.run))
+        if other is None or dev > (board.cell(other, DEV).value or 0.0):
+            best[r.dim, r.run] = row
+    dims = sorted({dim for dim, _ in best})
+    lines = []
+    for dim in dims:
+        own = [best.get((dim, run.run)) for run in runs]
+        lines.append(DimensionRow(dim, tuple(row and (row, row.values["all"][0]) for row in own)))
+    return tuple(line for line in lines if sum(own is not None for own in line.of) > 1)
+
+
+def _origin(run: RunFacts) -> dict[str, str]:
+    every = {
+        "commit": dict.fromkeys(p.commit or "outside a checkout" for p in run.provenances),
+        "device": dict.fromkeys(p.device for p in run.provenances),
+    }
+    for name in sorted({name for p in run.provenances for name in p.versions}):
+        every[f"version of {name}"] = dict.fromkeys(p.versions.get(name, ABSENT) for p in run.provenances)
+    return {key: ", ".join(values) for key, values in every.items()}
+
+
+def _configs(folders: Iterable[Path]) -> dict[str, tuple[dict[str, Any], str, int | None]]:
+    """Configuration by dotted keys, stage and wanted trials, by the run's name in its records."""
+    found = {}
+    for folder in folders:
+        name = next((r.run for file in (SCORES, *TRIAL_FILES) for r in read_records(folder / file)), None)
+        if name is not None:
+            config = {".".join(path): leaf for path, leaf in flat(bound_config(folder) or {}).items()}
+            found[name] = config, *_progress(folder)
+    return found
+
+
+def _progress(folder: Path) -> tuple[str, int | None]:
+    try:
+        written = Progress.model_validate_json((folder / PROGRESS).read_bytes())
+    except (OSError, ValueError):
+        return "", None
+    return written.stage, written.wanted

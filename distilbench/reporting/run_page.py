@@ -1,0 +1,33 @@
+"""The page of one run: its rows, the figures of its search, its trials, its settings and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.reporting import table
+from distilbench.reporting.pages import render
+from distilbench.reporting.plots import search_plots
+from distilbench.reporting.run_facts import RunFacts
+
+MAX_TRIALS = 300
+"""Trials listed in the page; records.jsonl has them all."""
+
+
+def render_run(
+    run: RunFacts, records: Sequence[TrialRecord | ScoreRecord], board: table.Leaderboard, title: str
+) -> str:
+    """The HTML of the run's page; `records` are those of this run."""
+    plots, absent = search_plots(records)
+    return render(
+        "run.html.j2",
+        "../",
+        title=title,
+        run=run,
+        board=board,
+        rows=[row for row in board.rows if row.record.run == run.run],
+        trials=table.trial_table(records, MAX_TRIALS),
+        diagnostics=table.DIAGNOSTICS,
+        plots=plots,
+        absent=absent,
+    )

@@ -1,0 +1,85 @@
+"""What a row costs where it is used: the size and speed of its exact index, and how fast it embeds.
+
+Times of different sets, threads or batches do not compare, so each column is of one setting, which its help names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from distilbench.records import IndexCost, ScoreRecord
+from distilbench.reporting.table import Cell, Leaderboard, Row, finite, mean_cell
+
+Setting = tuple[str, str, int, int, int | None, str]
+"""Set, split, documents, threads, batch and device of an index."""
+
+
+class Serving(NamedTuple):
+    """Means over the seeds of a row."""
+
+    index_bytes: Cell
+    ms_per_1000_queries: Cell
+    sentences_per_s: Cell
+
+
+class ServingCosts(NamedTuple):
+    """Of every row by its anchor. `searched` and `speed` say what the columns are of; "" where no row has a value."""
+
+    searched: str
+    speed: str
+    rows: Mapping[str, Serving]
+
+
+def serving_costs(board: Leaderboard) -> ServingCosts:
+    """The exact index in the setting that most rows were measured in, and sentences per second in batches on one thread."""
+    counted = Counter(setting for row in board.rows for setting in {_setting(cost) for cost in _exact(row)})
+    setting = max(counted, key=lambda s: counted[s], default=None)
+    rows = {row.anchor: _serving(row, setting) for row in board.rows}
+    speed = any(own.sentences_per_s.value is not None for own in rows.values())
+    return ServingCosts(
+        searched="" if setting is None else _told(setting),
+        speed="Sentences per second in batches on one thread: compare rows of one run" if speed else "",
+        rows=rows,
+    )
+
+
+def _serving(row: Row, setting: Setting | None) -> Serving:
+    records = [seed.record for seed in row.seeds]
+    costs = [next((c for c in _exact_of(r) if _setting(c) == setting), None) for r in records]
+    return Serving(
+        mean_cell([float(c.bytes) if c else None for c in costs]),
+        mean_cell([finite(c.ms_per_1000_queries) if c else None for c in costs]),
+        mean_cell([_speed(r) for r in records]),
+    )
+
+
+def _speed(record: ScoreRecord) -> float | None:
+    if record.latency_ms is not None:
+        return 1000 / record.latency_ms
+    cost = record.cost
+    return cost.sentences_per_second_32 if cost and cost.threads == 1 and cost.device == "cpu" else None
+
+
+def _exact(row: Row) -> Iterator[IndexCost]:
+    for seed in row.seeds:
+        yield from _exact_of(seed.record)
+
+
+def _exact_of(record: ScoreRecord) -> Iterator[IndexCost]:
+    """Exhaustive indexes of the row's own vectors or codes."""
+    own = "flat" if record.quantisation == "float32" else record.quantisation
+    return (cost for cost in record.indexes if cost.kind == own)
+
+
+def _setting(cost: IndexCost) -> Setting:
+    return cost.set, cost.split, cost.documents, cost.threads, cost.batch, cost.device
+
+
+def _told(setting: Setting) -> str:
+    name, split, documents, threads, batch, device = setting
+    shown = name if split == "test" else f"{name}, {split}"
+    queries = "all queries at once" if batch is None else f"{batch:,} queries at a time"
+    on = "the GPU" if device == "cuda" else f"{threads} {'thread' if threads == 1 else 'threads'}"
+    return f"exact search of {shown}, {documents:,} documents, {queries}, on {on}"
