@@ -185,8 +185,13 @@ def publish(
     notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing), *more]
     places = list(folders) or [run]
     ties = tie_groups(records, places)
-    out = settings.reports / run.name
+    out = report_folder(settings, run)
     return write_report(list(records), out, title=run.name, notes=notes, ties=ties, folders=places)
+
+
+def report_folder(settings: RunSettings, run: Path) -> Path:
+    """Where the leaderboard of a run goes."""
+    return settings.reports / run.name
 
 
 def space_path(method: str, given: Path | None) -> Path:

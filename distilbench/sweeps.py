@@ -22,6 +22,7 @@ from distilbench.pipeline import (
     load_corpus,
     one_writer,
     publish,
+    report_folder,
     run_config,
     run_name,
     searched,
@@ -34,6 +35,7 @@ from distilbench.reporting.runs import read_runs
 from distilbench.search import earlier
 from distilbench.search.cluster import TrialResources, ray_cluster, trial_resources, wait_for_idle
 from distilbench.search.confirm import chosen_trials, confirmation_jobs, write_confirmed
+from distilbench.search.live_page import LivePage
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace, check_setting, read_yaml
@@ -90,7 +92,9 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
                     console.print(f"\n{member.space.method} ({number + 1} of {len(members)})")
                 share = clock.part(len(members) - number)
                 try:
-                    _Sweep(settings, member, made, share, console).carry_out()
+                    begun = [other.run for other in members[: number + 1]]
+                    live = LivePage(report_folder(settings, run), run.name, begun)
+                    _Sweep(settings, member, made, share, live, console).carry_out()
                 except NoStudent as error:
                     if not several:
                         raise
@@ -254,8 +258,17 @@ class NoStudent(InputError):
 class _Sweep:
     """One method's run, from preparation to its scores."""
 
-    def __init__(self, settings: SweepSettings, member: Member, made: Made, clock: Clock, console: Console) -> None:
+    def __init__(
+        self,
+        settings: SweepSettings,
+        member: Member,
+        made: Made,
+        clock: Clock,
+        page: LivePage,
+        console: Console,
+    ) -> None:
         self.settings, self.member, self.made, self.clock, self.console = settings, member, made, clock, console
+        self.page = page
         self.run, self.space = member.run, member.space
 
     def carry_out(self) -> None:
@@ -353,7 +366,8 @@ class _Sweep:
             deadline=end if math.isfinite(end) else None,
             earlier=tuple(self._recorded()),
         )
-        return [on_console(plan, self.console), ProgressFile(plan), RayMetrics(plan)]
+        self.console.print(f"A page to reload while it runs: {self.page.report / 'index.html'}", markup=False)
+        return [on_console(plan, self.console), ProgressFile(plan), RayMetrics(plan), self.page]
 
     def _search(
         self, search: Search, resources: TrialResources, watchers: Sequence[Watcher], teacher_ms: float | None

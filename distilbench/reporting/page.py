@@ -35,6 +35,7 @@ def write_report(
     notes: Sequence[str] = (),
     ties: Ties = NO_TIES,
     folders: Sequence[Path] = (),
+    paired: bool = True,
 ) -> Path:
     """Write the report of `records` into `folder` (created if missing) and return the path of its index.html.
 
@@ -42,7 +43,7 @@ def write_report(
     given), and the style, script and Plotly of all pages. Each file is written under a temporary name and renamed, index.html
     last, so a reader never meets half a file; an earlier report there is replaced. `notes` are paragraphs of plain text for
     the head of the page, `ties` what `tie_groups` found, `folders` those of the runs, with their settings, and with the
-    predictions that paired differences are of (none: both are left out).
+    predictions that paired differences are of (`paired`; none: both are left out).
 
     Raises:
         OSError: `folder` cannot be created or written.
@@ -50,9 +51,8 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     board = table.leaderboard(records)
     runs = run_facts.run_facts(records, board, folders)
-    index = render_page(
-        records, board, title=title, notes=notes, ties=ties, paired=differences(board, folders), runs=runs
-    )
+    found = differences(board, folders) if paired else ()
+    index = render_page(records, board, title=title, notes=notes, ties=ties, paired=found, runs=runs)
     with atomic_path(folder / "records.jsonl") as path:
         append_records(path, records)
     with atomic_path(folder / "leaderboard.csv") as path:

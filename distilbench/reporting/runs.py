@@ -24,19 +24,20 @@ def run_folders(folders: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def read_runs(folders: Sequence[Path]) -> list[ScoreRecord | TrialRecord]:
+def read_runs(folders: Sequence[Path], *, unfinished: bool = False) -> list[ScoreRecord | TrialRecord]:
     """Scores, trials and confirmations of `folders`, of which one may hold the runs of several methods.
 
-    A teacher or baseline that several runs scored on the same corpus is the first's.
+    A teacher or baseline that several runs scored on the same corpus is the first's. With `unfinished` a run may have no
+    scores yet.
 
     Raises:
         InputError: a folder without scores, or a malformed record.
     """
     records: list[ScoreRecord | TrialRecord] = []
     owners: dict[tuple[str, ...], Path] = {}
-    for folder in run_folders(folders):
+    for folder in folders if unfinished else run_folders(folders):
         scores = latest_scores(folder)
-        if not scores:
+        if not scores and not unfinished:
             raise InputError(f"{folder}: no scores.jsonl with records in it; expected the folder of a finished run")
         for record in scores:
             name = record.configuration or record.label
