@@ -19,6 +19,11 @@ def signed(difference: float) -> str:
     return f"{difference:+.2f}" if round(difference, 2) else "0.00"
 
 
+def fixed(number: float | None, digits: int = 2) -> str:
+    """A number with so many decimals; a dash for None."""
+    return "—" if number is None else f"{number:.{digits}f}"
+
+
 def millions(count: int) -> str:
     """A count as 22.7 M, 9.1 k or 512."""
     if count >= 1_000_000:
@@ -87,6 +92,7 @@ def index_setting(cost: IndexCost) -> str:
 FILTERS = {
     "short": short,
     "signed": signed,
+    "fixed": fixed,
     "millions": millions,
     "binary": binary,
     "value": value,

@@ -51,21 +51,24 @@ function valueOf(cell, kind) {
 
 const words = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
-function sortBy(header, direction) {
-  const table = header.closest("table");
+function sorted(rows, header) {
   const column = header.cellIndex;
   const kind = header.dataset.kind;
-  const sign = direction === "ascending" ? 1 : -1;
+  const sign = header.getAttribute("aria-sort") === "ascending" ? 1 : -1;
+  const keyed = Array.from(rows, (row) => [valueOf(row.cells[column], kind), row]);
+  keyed.sort(([a], [b]) => {
+    if (a === null || b === null) return (a === null) - (b === null);
+    return sign * (kind === "number" ? a - b : words.compare(a, b));
+  });
+  return keyed.map(([, row]) => row);
+}
+
+function sortBy(header, direction) {
+  const table = header.closest("table");
   for (const other of table.querySelectorAll("th[aria-sort]")) other.setAttribute("aria-sort", "none");
   header.setAttribute("aria-sort", direction);
-  for (const body of table.tBodies) {
-    const keyed = Array.from(body.rows, (row) => [valueOf(row.cells[column], kind), row]);
-    keyed.sort(([a], [b]) => {
-      if (a === null || b === null) return (a === null) - (b === null);
-      return sign * (kind === "number" ? a - b : words.compare(a, b));
-    });
-    body.append(...keyed.map(([, row]) => row));
-  }
+  if (table === board) showRows(true);
+  else for (const body of table.tBodies) body.append(...sorted(body.rows, header));
 }
 
 for (const header of document.querySelectorAll("th[aria-sort]")) {
@@ -97,34 +100,48 @@ const sheet = new CSSStyleSheet();
 
 // Hidden marks of the other variant are no part of what the reader sees, so they are no part of the text either.
 const texts = new Map();
-const references = board ? Array.from(board.tBodies[0].rows) : []; // teacher and baselines in float32
+const references = new Set(board ? board.tBodies[0].rows : []); // teacher and baselines in float32
+let order = board ? Array.from(board.querySelectorAll("tbody tr")) : []; // all rows, sorted; those that are shown are in the table
 if (board) {
-  for (const row of board.querySelectorAll("tbody tr")) {
+  for (const row of order) {
     const cells = Array.from(row.querySelectorAll("a.label, .badge, td.text"), (cell) => cell.textContent);
     cells.push(row.cells[2].textContent);
     texts.set(row, cells.join(" ").toLowerCase());
   }
 }
 
-function applyFilter() {
+// Laying out 500 rows anew takes a browser longer than a reader wants to wait for: so many are shown in the chosen order,
+// and all when asked for. Searching and sorting are always of all.
+const AT_ONCE = 150;
+const more = byId("more");
+let everyRow = false;
+
+function showRows(sortFirst) {
+  if (sortFirst) order = sorted(order, sortedHeader());
   const parts = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
   const wanted = choices.filter(([, select]) => select.value !== "");
   const front = `pareto-${board.dataset.variant}`;
-  let shown = 0;
-  let total = 0;
-  for (const [row, text] of texts) {
-    const kept = pin.checked && row.classList.contains("teacher") && row.parentNode === board.tBodies[0];
-    row.hidden = !(
-      kept ||
-      (parts.every((part) => text.includes(part)) &&
-        wanted.every(([, select, cell]) => row.cells[cell].textContent === select.value) &&
-        (!onlyPareto.checked || row.classList.contains(front)))
-    );
-    if (kept) continue;
-    total += 1;
-    shown += row.hidden ? 0 : 1;
-  }
-  count.textContent = shown < total ? `${shown} of ${total} rows` : "";
+  const fits = (row) =>
+    parts.every((part) => texts.get(row).includes(part)) &&
+    wanted.every(([, select, cell]) => row.cells[cell].textContent === select.value) &&
+    (!onlyPareto.checked || row.classList.contains(front));
+  const isPinned = (row) => pin.checked && references.has(row);
+  const always = (row) => isPinned(row) && row.classList.contains("teacher");
+  const pinned = order.filter((row) => isPinned(row) && (always(row) || fits(row)));
+  const rest = order.filter((row) => !isPinned(row) && fits(row));
+  const shown = everyRow ? rest : rest.slice(0, AT_ONCE);
+  board.tBodies[0].replaceChildren(...pinned);
+  board.tBodies[1].replaceChildren(...shown);
+  const teachers = order.filter(always).length;
+  const total = order.length - teachers;
+  const found = pinned.length - teachers + shown.length;
+  count.textContent = found < total ? `${found} of ${total} rows` : "";
+  more.hidden = shown.length === rest.length;
+  more.textContent = `Show all ${rest.length} rows`;
+}
+
+function sortedHeader() {
+  return headers.find((header) => header.getAttribute("aria-sort") !== "none");
 }
 
 function applyColumns() {
@@ -149,35 +166,23 @@ function applyColumns() {
   }
 }
 
-function setVariant(name) {
-  board.dataset.variant = name;
-  const header = board.querySelector('th[aria-sort="ascending"], th[aria-sort="descending"]');
-  if (header) sortBy(header, header.getAttribute("aria-sort"));
-}
-
-function setPin() {
-  const [pinned, rest] = board.tBodies;
-  (pin.checked ? pinned : rest).append(...references);
-  const header = board.querySelector('th[aria-sort="ascending"], th[aria-sort="descending"]');
-  if (header) sortBy(header, header.getAttribute("aria-sort"));
-}
-
 function remember() {
-  const sorted = headers.find((header) => header.getAttribute("aria-sort") !== "none");
+  const header = sortedHeader();
   const state = new URLSearchParams();
   if (filter.value) state.set("q", filter.value);
   for (const [name, select] of choices) if (select.value) state.set(name, select.value);
   if (onlyPareto.checked) state.set("pareto", "1");
   if (!pin.checked) state.set("pin", "0");
+  if (everyRow) state.set("rows", "all");
   if (board.dataset.variant !== "all") state.set("variant", board.dataset.variant);
-  if (sorted !== sortedAtFirst || sorted.getAttribute("aria-sort") !== "descending")
-    state.set("sort", `${sorted.getAttribute("aria-sort")} ${sorted.dataset.key}`);
+  if (header !== sortedAtFirst || header.getAttribute("aria-sort") !== "descending")
+    state.set("sort", `${header.getAttribute("aria-sort")} ${header.dataset.key}`);
   for (const name of open) state.append("open", name);
   for (const key of hidden) state.append("hide", key);
   history.replaceState(null, "", state.size ? `#${state}` : location.pathname);
 }
 
-const sortedAtFirst = headers.find((header) => header.getAttribute("aria-sort") !== "none");
+const sortedAtFirst = sortedHeader();
 
 function recall() {
   const text = location.hash.slice(1);
@@ -187,6 +192,7 @@ function recall() {
   for (const [name, select] of choices) select.value = state.get(name) || "";
   onlyPareto.checked = state.get("pareto") === "1";
   pin.checked = state.get("pin") !== "0";
+  everyRow = state.get("rows") === "all";
   open.clear();
   for (const name of state.getAll("open")) open.add(name);
   hidden.clear();
@@ -200,30 +206,26 @@ function recall() {
   }
   const [, direction, key] = /^(ascending|descending) (.*)$/s.exec(state.get("sort") || "") || [];
   const header = headers.find((item) => item.dataset.key === key) || sortedAtFirst;
-  setPin();
   sortBy(header, direction || "descending");
   for (const box of byId("column-list").querySelectorAll("input")) box.checked = !hidden.has(box.value);
   applyColumns();
-  applyFilter();
 }
 
 if (board) {
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
   const changed = () => {
-    applyFilter();
+    showRows(false);
     remember();
   };
   filter.addEventListener("input", changed);
   for (const [, select] of choices) select.addEventListener("change", changed);
   onlyPareto.addEventListener("change", changed);
-  pin.addEventListener("change", () => {
-    setPin();
-    changed();
-  });
+  pin.addEventListener("change", changed);
   for (const radio of document.querySelectorAll("input[name=variant]")) {
     radio.addEventListener("change", () => {
-      setVariant(radio.value);
-      changed();
+      board.dataset.variant = radio.value;
+      showRows(true);
+      remember();
     });
   }
   for (const group of groups) {
@@ -263,7 +265,12 @@ if (board) {
       menu.querySelector("summary").focus();
     }
   });
+  more.addEventListener("click", () => {
+    everyRow = true;
+    changed();
+  });
   applyColumns();
+  showRows(false);
   recall();
   addEventListener("hashchange", recall);
   narrow.addEventListener("change", applyColumns);
