@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from distilbench.errors import InputError
@@ -162,7 +162,9 @@ def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path
     row = best_under(board, budget)
     if row is None:
         raise InputError(f"{_limits(budget)}: no student is within it; {_least(rows)}")
-    return Best(tuple(runs), budget, board, row, teacher_row(board, row), model_folders(row, runs))
+    owners = record_owners(runs)
+    folders = tuple(model_folder(seed.record, owners) for seed in row.seeds)
+    return Best(tuple(runs), budget, board, row, teacher_row(board, row), folders)
 
 
 def teacher_row(board: Leaderboard, row: Row) -> Row | None:
@@ -187,14 +189,27 @@ def best_seed(board: Leaderboard, row: Row) -> SeedScores | None:
     return max((seed for seed in row.seeds if seed.record.model), key=dev, default=None)
 
 
-def model_folders(row: Row, runs: Sequence[Path]) -> tuple[Path | None, ...]:
-    """The model folder of each seed, of the run that recorded it; None where none is kept."""
-    owners = {(r.run, r.record_id): folder for folder in reversed(run_folders(runs)) for r in latest_scores(folder)}
-    return tuple(_folder(seed.record, owners) for seed in row.seeds)
+Owners = Mapping[tuple[str, str], Path]
+"""By a record's run and id the folder of the run that it is in."""
 
 
-def _folder(record: ScoreRecord, owners: dict[tuple[str, str], Path]) -> Path | None:
-    return owners[record.run, record.record_id] / record.model if record.model else None
+def record_owners(runs: Sequence[Path]) -> Owners:
+    """Of records that are in several folders the first."""
+    return {(r.run, r.record_id): folder for folder in reversed(run_folders(runs)) for r in latest_scores(folder)}
+
+
+def model_folder(record: ScoreRecord, owners: Owners) -> Path | None:
+    """The record's model folder; None where none is kept.
+
+    Raises:
+        InputError: the record says that it lies outside its run.
+    """
+    if not record.model:
+        return None
+    inside = PurePosixPath(record.model)
+    if inside.is_absolute() or ".." in inside.parts:
+        raise InputError(f"record {record.record_id}: model {record.model!r}: expected a folder of its run")
+    return owners[record.run, record.record_id] / inside
 
 
 def _first_of_each(rows: Sequence[Row], corpora: Sequence[str]) -> list[Row]:
