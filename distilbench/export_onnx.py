@@ -57,8 +57,8 @@ def check_onnx() -> None:
 def write_onnx(folder: Path, name: str) -> OnnxInput:
     """Write `onnx/model.onnx` into a sentence-transformers folder, and how to feed it; `name` is what messages call it.
 
-    `input_ids` and `attention_mask` (int64, B x T) become `sentence_embedding` (float32, B x d), d the width that the folder's
-    model gives. It is run by ONNX Runtime, with tokenizers alone, on short, long and empty sentences.
+    `input_ids` and `attention_mask` (int64, B x T) become `sentence_embedding` (float32, B x d), d the width that the
+    folder's model gives. It is run by ONNX Runtime, with tokenizers alone, on short, long and empty sentences.
 
     Raises:
         InputError: a package is missing, the model has no such graph, or its vectors are not PyTorch's.
@@ -79,6 +79,8 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
         save_graph(_whole(model), folder / GRAPH, OUTPUT, model[0].model.config, weights_apart=size > LARGEST_FILE)
         given = _input(folder, model)
         found = run_onnx(folder, given, SAMPLES)
+    except OSError:
+        raise
     except Exception as error:  # exporter, tokenizer and runtime raise many kinds
         raise _unable(name, (str(error).splitlines() or [type(error).__name__])[0]) from error
     difference = _difference(model.encode(list(SAMPLES), show_progress_bar=False, convert_to_numpy=True), found)

@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from distilbench.errors import InputError
-from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.budget import ServingBudget, best_under, latency_of, students
 from distilbench.reporting.loading import is_nested, load_code
-from distilbench.reporting.runs import latest_scores, read_runs, run_folders
+from distilbench.reporting.runs import SCORES, read_runs, run_folders
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_of
 
 
@@ -195,7 +195,12 @@ Owners = Mapping[tuple[str, str], Path]
 
 def record_owners(runs: Sequence[Path]) -> Owners:
     """Of records that are in several folders the first."""
-    return {(r.run, r.record_id): folder for folder in reversed(run_folders(runs)) for r in latest_scores(folder)}
+    return {
+        (r.run, r.record_id): folder
+        for folder in reversed(run_folders(runs))
+        for r in read_records(folder / SCORES)
+        if isinstance(r, ScoreRecord)
+    }
 
 
 def model_folder(record: ScoreRecord, owners: Owners) -> Path | None:

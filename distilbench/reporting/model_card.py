@@ -176,7 +176,7 @@ def metadata(card: Card) -> str:
                 metric_value=round(s.value / 100, 6),
             )
         )
-    method = re.sub(r"[^a-z0-9]+", "-", record.method.lower()).strip("-")
+    method = re.sub(r"[^a-z0-9]+", "-", record.method.lower()).strip("-")[:40]
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "distilbench", method]
     tags += [record.quantisation] if record.quantisation != "float32" else []
     known: dict[str, Any] = {"base_model": card.base_model} if card.base_model else {}
@@ -280,8 +280,8 @@ def _shown(cell: Cell) -> str:
 
 def _form(board: Leaderboard, row: Row, seed: SeedScores) -> Form:
     record = row.record
-    cells = (_shown(board.cell(row, key)) for key in (DEV, AVERAGE))
-    return Form(record.quantisation, record.dim, record.bytes_per_vector, *cells, seed.anchor)
+    dev, test = (_shown(board.cell(row, key)) for key in (DEV, AVERAGE))
+    return Form(record.quantisation, record.dim, record.bytes_per_vector, dev, test, seed.anchor)
 
 
 def _facts(row: Row, record: ScoreRecord) -> tuple[tuple[str, str], ...]:
@@ -312,13 +312,17 @@ def _scored(row: Row, seed: SeedScores) -> str:
         )
     if seed.record.quantisation != "float32":
         found.append(
-            f"They are of the {seed.record.quantisation} codes: of both sentences in STS, of the documents in retrieval."
+            f"Scores are of the {seed.record.quantisation} codes: of both sentences in STS, of the documents in retrieval."
         )
     return " ".join(found)
 
 
 def _made(record: ScoreRecord) -> str:
-    how = f"trial {record.trial} of the sweep {record.run}" if record.trial is not None else f"the run {record.run}"
+    how = (
+        f"trial {record.trial} of the sweep {record.run}"
+        if record.trial is not None
+        else f"part of the run {record.run}"
+    )
     return f"Trained on {record.corpus} with seed {record.seed}, as {how}."
 
 
@@ -351,7 +355,9 @@ def _limitations(row: Row, record: ScoreRecord) -> tuple[str, ...]:
         found.append("One seed: how much of its scores is chance is not known.")
     if record.provenance.commit.endswith("+changes"):
         found.append("The code had changes that are in no commit.")
-    found.append("No licence is stated here: those of the teacher, of the student's start and of the training text apply.")
+    found.append(
+        "No licence is stated here: those of the teacher, of the student's start and of the training text apply."
+    )
     return tuple(found)
 
 

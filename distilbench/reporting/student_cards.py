@@ -35,7 +35,9 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
     written = []
     for kept in _students(board, runs):
         # The whole float32 vectors first; the other rows are forms of them.
-        (row, seed), *others = sorted(kept.rows, key=lambda own: (own[0].record.quantisation != "float32", -own[0].record.dim))
+        (row, seed), *others = sorted(
+            kept.rows, key=lambda own: (own[0].record.quantisation != "float32", -own[0].record.dim)
+        )
         card = compute_card(
             board,
             row,
