@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from pathlib import Path
@@ -46,6 +47,11 @@ def fenced(code: str, language: str) -> Markup:
 
 def render(template: str, **values: object) -> str:
     """A Markdown template of ours; every value in it goes through `escaped`."""
+    return _environment().get_template(template).render(values)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,  # leaves Markup alone, which is what `finalize` gives
@@ -56,4 +62,4 @@ def render(template: str, **values: object) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["fenced"] = fenced
-    return environment.get_template(template).render(values)
+    return environment
