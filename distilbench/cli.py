@@ -1,5 +1,5 @@
 """The command line: `distilbench prepare`, `sweep`, `status`, `compare`, `evaluate`, `efficiency`, `report`, `best`,
-`reproduce`."""
+`export`, `reproduce`."""
 
 from __future__ import annotations
 
@@ -196,6 +196,38 @@ def best(
         found = best_of_runs(run, ServingBudget(size, latency, dim))
         if json_file:
             write_json(json_file, found.to_json())
+    print(found.text())  # noqa: T201
+
+
+@app.command()
+def export(
+    run: Annotated[list[Path], typer.Argument(help="Run folders, such as runs/mcr2-builtin-all-MiniLM-L6-v2.")],
+    to: Annotated[Path, typer.Option(help="The new folder; an earlier export there is replaced.")],
+    best_under: Annotated[
+        str | None, typer.Option(help="Choose on dev within so many bytes per vector, such as 128B or 1kB.")
+    ] = None,
+    latency: Annotated[
+        float | None, typer.Option(min=0, help="Milliseconds to embed one sentence at most, where runs measured it.")
+    ] = None,
+    dim: Annotated[int | None, typer.Option(min=1, help="Dimensions at most.")] = None,
+    student: Annotated[
+        str | None, typer.Option(help="Instead: this one, by its row's name, a record id, or an anchor of the page.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of its trainings the one with this seed; default: the best on dev.")
+    ] = None,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Also as an ONNX graph, from token ids to the vector.")] = False,
+) -> None:
+    """Write a student as a sentence-transformers folder with a model card: the best within a budget, or a named one."""
+    with input_errors():
+        if student is not None and (best_under, latency, dim) != (None, None, None):
+            raise InputError("--student: expected no --best-under, --latency or --dim with it")
+        from distilbench.export import export as write_export
+        from distilbench.export import parse_size
+        from distilbench.reporting.budget import ServingBudget
+
+        budget = ServingBudget(None if best_under is None else parse_size(best_under), latency, dim)
+        found = write_export(run, to, budget, student=student, seed=seed, onnx=onnx)
     print(found.text())  # noqa: T201
 
 

@@ -181,6 +181,8 @@ class EncoderCost(_Record):
 
 AS_IT_CAME = "as it came"
 """The start of an encoder that was not trained here."""
+FROZEN = "teacher (frozen)"
+"""The start of a student that is the teacher with layers after it."""
 Quantisation = Literal["float32", "int8", "binary"]
 Role = Literal["teacher", "student", "baseline", "encoder"]
 """An "encoder" is one that was evaluated as it came (`distilbench evaluate`)."""

@@ -33,10 +33,11 @@ def python(*arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[s
         (["platform.compare", "--help"], ["file", "--row", "--seeds", "--quantise"]),
         (["platform.report", "--help"], ["--out"]),
         (["platform.best", "--help"], ["--bytes", "--latency", "--dim", "--json"]),
+        (["platform.export", "--help"], ["--best-under", "--latency", "--student", "--seed", "--onnx", "--to"]),
         (["platform.reproduce", "--help"], ["run", "trial", "--seed", "--tolerance"]),
         (["platform.prepare", "--help"], ["--augment", "--min-cosine", "--text", "--store"]),
         (["platform.status", "--help"], ["run", "--watch", "--json"]),
-        (["distilbench", "--help"], ["prepare", "sweep", "compare", "report", "best", "status"]),
+        (["distilbench", "--help"], ["prepare", "sweep", "compare", "report", "best", "export", "status"]),
     ],
 )
 def test_help(arguments: list[str], wanted: list[str]) -> None:

@@ -23,12 +23,11 @@ from distilbench.methods.method import Method
 from distilbench.prepare.pca import sample
 from distilbench.prepare.prepared import Prepared
 from distilbench.provenance import provenance
-from distilbench.records import ClusterCost, Quantisation, Role, Score, ScoreRecord
+from distilbench.records import FROZEN, ClusterCost, Quantisation, Role, Score, ScoreRecord
 from distilbench.store import fingerprint, save_array, write_json
 from distilbench.student import describe_student
 
 FLOAT32 = 4
-FROZEN = "teacher (frozen)"
 TEACHER = "teacher"
 CROSS_ENCODER = "cross-encoder"
 CALIBRATION = 5_000

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
 
+PACKAGES = ("onnxruntime", "onnxscript", "onnx")
+"""What making a graph needs."""
+
 GRAPH, WEIGHTS = "model.onnx", "model.onnx.data"
 """The files of the artifact. The weights lie apart: a protobuf file ends at 2 GB."""
 
@@ -39,7 +42,7 @@ LARGEST_DIFFERENCE = 1e-5
 STEP_VERSION = 2
 """Part of every fingerprint: raise it when the code below changes the graph."""
 
-_SENTENCES = (
+SAMPLES = (
     "",
     "a",
     "the dog runs",
@@ -55,7 +58,7 @@ def onnx_artifact(spec: EncoderSpec, store: ArtifactStore) -> Path:
     Raises:
         InputError: a package is missing, the encoder cannot be loaded, or ONNX Runtime does not give its vectors.
     """
-    _require("onnxruntime", "onnxscript", "onnx")
+    _require(*PACKAGES)
     parts = {
         "encoder": spec.identity()["source"],
         "versions": {name: version(name) for name in ("torch", "transformers", "onnxscript", "onnxruntime")},
@@ -123,7 +126,6 @@ class _Graph:
 
 
 def _export(spec: EncoderSpec, path: Path) -> None:
-    import onnx
     import torch
 
     transformer = _transformer(spec, spec.load("cpu")).model
@@ -138,6 +140,17 @@ def _export(spec: EncoderSpec, path: Path) -> None:
         def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
             return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
 
+    save_graph(States(transformer), path, "last_hidden_state", transformer.config, weights_apart=True)
+
+
+def save_graph(module: torch.nn.Module, path: Path, output: str, config: Any, *, weights_apart: bool) -> None:
+    """Write the graph of a module that gives one output of `input_ids` and `attention_mask` (B x T, int64; both are free).
+
+    `config` is the transformer's. With `weights_apart` its numbers go into `path` + ".data".
+    """
+    import onnx
+    import torch
+
     ids_BT = torch.full((3, 7), 1)
     mask_BT = torch.ones_like(ids_BT)
     mask_BT[1, 5:] = 0  # with padding: a model may look for it, and skip its mask where there is none
@@ -145,19 +158,19 @@ def _export(spec: EncoderSpec, path: Path) -> None:
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
-            States(transformer).eval(),
+            module.eval(),
             (ids_BT, mask_BT),
             dynamo=True,
             opset_version=OPSET,
             input_names=["input_ids", "attention_mask"],
-            output_names=["last_hidden_state"],
+            output_names=[output],
             dynamic_shapes=(free, free),
             verbose=False,
         )
     assert program is not None, "torch.onnx.export with dynamo=True returns a program"
-    program.save(str(path), external_data=True)
+    program.save(str(path), external_data=weights_apart)
     graph = onnx.load(path, load_external_data=False)
-    split_heads_in_attention(graph, getattr(transformer.config, "num_attention_heads", 0))
+    split_heads_in_attention(graph, getattr(config, "num_attention_heads", 0))
     for node in graph.graph.node:  # stack traces, with the paths of this machine
         del node.metadata_props[:]
     onnx.save(graph, path)
@@ -165,8 +178,8 @@ def _export(spec: EncoderSpec, path: Path) -> None:
 
 def _largest_difference(spec: EncoderSpec, graph: Path) -> float:
     """Between the unit vectors of PyTorch and of ONNX Runtime."""
-    expected = encode(spec.load("cpu"), _SENTENCES, prompt=spec.prompt)
-    found = encode(load_onnx(spec, graph), _SENTENCES, prompt=spec.prompt)
+    expected = encode(spec.load("cpu"), SAMPLES, prompt=spec.prompt)
+    found = encode(load_onnx(spec, graph), SAMPLES, prompt=spec.prompt)
     lengths = np.linalg.norm(expected, axis=1, keepdims=True)
     return float((np.abs(found - expected) / np.maximum(lengths, 1e-12)).max())
 
@@ -177,15 +190,22 @@ def _transformer(spec: EncoderSpec, model: SentenceTransformer) -> Any:
     Raises:
         InputError: another kind of module does, or it gives something else than the last hidden states.
     """
+    if reason := no_graph(model):
+        raise _unable(spec, reason)
+    return model[0]
+
+
+def no_graph(model: SentenceTransformer) -> str:
+    """Why there is no graph of an encoder's transformer; "" where there is one."""
     from sentence_transformers.base.modules import Transformer
 
     first = model[0]
     if not isinstance(first, Transformer):
-        raise _unable(spec, f"it begins with a {type(first).__name__} module, not with a Transformer")
+        return f"it begins with a {type(first).__name__} module, not with a Transformer"
     text = first.modality_config.get("text", {})
     if (text.get("method"), text.get("method_output_name")) != ("forward", "last_hidden_state"):
-        raise _unable(spec, "its transformer gives something else than the last hidden states")
-    return first
+        return "its transformer gives something else than the last hidden states"
+    return ""
 
 
 def _unable(spec: EncoderSpec, reason: str) -> InputError:
@@ -194,12 +214,19 @@ def _unable(spec: EncoderSpec, reason: str) -> InputError:
     )
 
 
-def _require(*packages: str) -> None:
+def missing_package(*packages: str) -> str:
+    """The first of the packages that is not installed; "" where all are."""
     for package in packages:
         try:
             __import__(package)
         except ImportError:
-            raise InputError(
-                f"the onnx backend needs the package {package}, which is not installed; "
-                "`pip install 'distilbench[onnx]'`, or use the torch backend"
-            ) from None
+            return package
+    return ""
+
+
+def _require(*packages: str) -> None:
+    if missing := missing_package(*packages):
+        raise InputError(
+            f"the onnx backend needs the package {missing}, which is not installed; "
+            "`pip install 'distilbench[onnx]'`, or use the torch backend"
+        )

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import math
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from distilbench.errors import InputError
-from distilbench.records import ScoreRecord
+from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.budget import ServingBudget, best_under, latency_of, students
-from distilbench.reporting.runs import latest_scores, read_runs, run_folders
+from distilbench.reporting.loading import is_nested, load_code
+from distilbench.reporting.runs import SCORES, read_runs, run_folders
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_of
 
 
 @dataclass(frozen=True)
 class Best:
-    """The chosen row and its teacher's; `folders[i]` is the model folder of the row's i-th seed, None where none is kept."""
+    """The chosen row and its teacher's; `folders[i]` is the model folder of the row's i-th seed, None where none is kept.
 
+    `runs` are the folders that it was chosen from, as they were given.
+    """
+
+    runs: tuple[Path, ...]
     budget: ServingBudget
     board: Leaderboard
     row: Row
@@ -52,6 +58,7 @@ class Best:
             "test_sets": list(self.board.sts_sets),
             "model": None if model is None else str(model),
             "load": None if model is None else self._load(model),
+            "export": None if model is None else self.export_command(),
         }
 
     def text(self) -> str:
@@ -69,13 +76,25 @@ class Best:
         if model is not None:
             best = " (the seed with the highest dev score)" if len(self.row.seeds) > 1 else ""
             lines += ["", f"To load it{best}:", "", *(f"    {line}" for line in self._load(model).splitlines())]
+            lines += ["", "To export it, with a model card:", "", f"    {self.export_command()}"]
         return "\n".join(lines)
+
+    def export_command(self) -> str:
+        """The `distilbench export` that chooses this student; DIR is left to the reader."""
+        limits = []
+        if self.budget.bytes_per_vector is not None:
+            limits += ["--best-under", f"{self.budget.bytes_per_vector}B"]
+        if self.budget.latency_ms is not None:
+            limits += ["--latency", f"{self.budget.latency_ms:g}"]
+        if self.budget.dim is not None:
+            limits += ["--dim", str(self.budget.dim)]
+        return shlex.join(["distilbench", "export", *map(str, self.runs), *limits, "--to", "DIR"])
 
     def _column(self, key: str) -> int:
         return [column.key for column in self.board.columns].index(key)
 
     def _dev(self, seed: SeedScores) -> float | None:
-        return seed.values["all"][self._column(DEV)]
+        return dev_score(self.board, seed)
 
     def _figures(self, row: Row) -> dict[str, Any]:
         test = self.board.cell(row, AVERAGE)
@@ -105,28 +124,14 @@ class Best:
 
     def _model(self) -> Path | None:
         """The model folder of the seed with the highest dev score, of those that keep one."""
-        kept = [pair for pair in zip(self.row.seeds, self.folders, strict=True) if pair[1] is not None]
-        known = [(self._dev(seed), folder) for seed, folder in kept]
-        return max(known, key=lambda pair: -1e9 if pair[0] is None else pair[0], default=(None, None))[1]
+        seed = best_seed(self.board, self.row)
+        return None if seed is None else self.folders[self.row.seeds.index(seed)]
 
     def _load(self, model: Path) -> str:
         """Python that embeds sentences with the model as it was scored."""
-        record = self.row.record
-        nested = record.dim < record.hyperparameters.get("output_dim", record.dim)
-        cut = f", truncate_dim={record.dim}" if nested else ""
-        lines = [
-            "from sentence_transformers import SentenceTransformer",
-            f"model = SentenceTransformer({_literal(model)}{cut})",
-            'vectors = model.encode(["One sentence.", "Another one."])',
-        ]
-        if record.quantisation != "float32":
-            name = {"int8": "Int8", "binary": "Binary"}[record.quantisation]
-            own = model / f"d{record.dim}"  # a student of several widths has a quantiser for each
-            folder = own if own.is_dir() else model
-            lines.insert(0, "from pathlib import Path")
-            lines.insert(1, f"from distilbench.evaluation.quantisation import {name}")
-            lines.append(f"codes = {name}.load(Path({_literal(folder)})).encode(vectors)")
-        return "\n".join(lines)
+        own = model / f"d{self.row.record.dim}"  # a student of several widths has a quantiser for each
+        quantiser = own if own.is_dir() else model
+        return load_code(self.row.record, str(model), str(quantiser), cut=is_nested(self.row.record))
 
 
 def best_of_runs(runs: Sequence[Path], budget: ServingBudget) -> Best:
@@ -136,10 +141,17 @@ def best_of_runs(runs: Sequence[Path], budget: ServingBudget) -> Best:
         InputError: a folder holds no records, the runs are of several corpora, they have no student with a dev score,
             or none is within the budget; the message says what the least is that there is.
     """
-    runs = run_folders(runs)
-    records = read_runs(runs)
+    return best_among(read_runs(runs), runs, budget)
+
+
+def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path], budget: ServingBudget) -> Best:
+    """The same of records that have been read from the runs.
+
+    Raises:
+        InputError: as `best_of_runs`.
+    """
     board = leaderboard(records)
-    named = ", ".join(map(str, runs))
+    named = ", ".join(map(str, run_folders(runs)))
     rows = students(board)
     if not rows:
         raise InputError(f"{named}: no student with a dev score; expected the folders of finished runs")
@@ -150,14 +162,59 @@ def best_of_runs(runs: Sequence[Path], budget: ServingBudget) -> Best:
     row = best_under(board, budget)
     if row is None:
         raise InputError(f"{_limits(budget)}: no student is within it; {_least(rows)}")
+    owners = record_owners(runs)
+    folders = tuple(model_folder(seed.record, owners) for seed in row.seeds)
+    return Best(tuple(runs), budget, board, row, teacher_row(board, row), folders)
+
+
+def teacher_row(board: Leaderboard, row: Row) -> Row | None:
+    """The float32 row of the row's teacher, on the same corpus."""
     found = teacher_of(row.record, [other.record for other in board.rows])
-    teacher = next((other for other in board.rows if other.record is found), None)
-    owners = {(r.run, r.record_id): folder for folder in reversed(runs) for r in latest_scores(folder)}
-    return Best(budget, board, row, teacher, tuple(_folder(seed.record, owners) for seed in row.seeds))
+    return next((other for other in board.rows if other.record is found), None)
 
 
-def _folder(record: ScoreRecord, owners: dict[tuple[str, str], Path]) -> Path | None:
-    return owners[record.run, record.record_id] / record.model if record.model else None
+def dev_score(board: Leaderboard, seed: SeedScores) -> float | None:
+    """A seed's own dev score; None where it has none."""
+    known = [value for column, value in zip(board.columns, seed.values["all"], strict=True) if column.key == DEV]
+    return known[0] if known else None
+
+
+def best_seed(board: Leaderboard, row: Row) -> SeedScores | None:
+    """The seed with the highest dev score of those that keep a model; None where none does."""
+
+    def dev(seed: SeedScores) -> float:
+        value = dev_score(board, seed)
+        return -math.inf if value is None else value
+
+    return max((seed for seed in row.seeds if seed.record.model), key=dev, default=None)
+
+
+Owners = Mapping[tuple[str, str], Path]
+"""By a record's run and id the folder of the run that it is in."""
+
+
+def record_owners(runs: Sequence[Path]) -> Owners:
+    """Of records that are in several folders the first."""
+    return {
+        (r.run, r.record_id): folder
+        for folder in reversed(run_folders(runs))
+        for r in read_records(folder / SCORES)
+        if isinstance(r, ScoreRecord)
+    }
+
+
+def model_folder(record: ScoreRecord, owners: Owners) -> Path | None:
+    """The record's model folder; None where none is kept.
+
+    Raises:
+        InputError: the record says that it lies outside its run.
+    """
+    if not record.model:
+        return None
+    inside = PurePosixPath(record.model)
+    if inside.is_absolute() or ".." in inside.parts:
+        raise InputError(f"record {record.record_id}: model {record.model!r}: expected a folder of its run")
+    return owners[record.run, record.record_id] / inside
 
 
 def _first_of_each(rows: Sequence[Row], corpora: Sequence[str]) -> list[Row]:
@@ -186,8 +243,3 @@ def _least(rows: Sequence[Row]) -> str:
 
 def _two(value: float | None) -> str:
     return "none" if value is None else f"{value:.2f}"
-
-
-def _literal(path: Path) -> str:
-    """The path as a Python string: every escape that JSON writes is one in Python too."""
-    return json.dumps(str(path), ensure_ascii=False)

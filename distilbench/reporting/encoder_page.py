@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from distilbench.records import AS_IT_CAME, ScoreRecord, TrialRecord
+from distilbench.records import AS_IT_CAME
+from distilbench.reporting.loading import is_nested, load_code
 from distilbench.reporting.pages import render
 from distilbench.reporting.run_facts import run_file
 from distilbench.reporting.table import Column, Leaderboard, Row, finite
 from distilbench.reporting.ties import Ties
+from distilbench.reporting.trainings import Trainings, reproduce_command
 
 FOLDER = "encoders"
 
 Measured = tuple[float | None, float | None, float | None]
 """A score x 100 and the ends of its bootstrap interval."""
-TrialKey = tuple[str, int | None, int]
-"""Run, number and seed."""
 
 
 class ScoreLine(NamedTuple):
@@ -54,8 +54,9 @@ def encoder_file(row: Row) -> str:
     return f"{FOLDER}/{row.anchor}.html"
 
 
-def render_encoder(row: Row, board: Leaderboard, ties: Ties, trials: Mapping[TrialKey, TrialRecord], title: str) -> str:
+def render_encoder(row: Row, board: Leaderboard, ties: Ties, trainings: Trainings, title: str) -> str:
     """The HTML of the row's page."""
+    folder = f"runs/{row.record.run}/{row.record.model}"
     return render(
         "encoder.html.j2",
         "../",
@@ -66,8 +67,9 @@ def render_encoder(row: Row, board: Leaderboard, ties: Ties, trials: Mapping[Tri
         place=ties.rows.get(row.anchor),
         ties=ties,
         tasks=score_lines(row),
-        curves=learning_curves(row, trials),
-        again=commands(row),
+        curves=learning_curves(row, trainings),
+        again=commands(row, trainings),
+        load=load_code(row.record, folder, folder, cut=is_nested(row.record)) if row.record.model else "",
         run_page=run_file(row.record.run),
     )
 
@@ -92,15 +94,14 @@ def score_lines(row: Row) -> dict[str, list[ScoreLine]]:
     return tasks
 
 
-def learning_curves(row: Row, trials: Mapping[TrialKey, TrialRecord]) -> Curves | None:
+def learning_curves(row: Row, trainings: Trainings) -> Curves | None:
     """What the row's trainings reported at their rungs; None where that is less than two values."""
     known = []
     for seed in row.seeds:
-        r = seed.record
-        trial = trials.get((r.run, r.trial, r.seed))
-        if trial is not None and r.trial is not None:
+        trial = trainings.of(seed.record)
+        if trial is not None:
             points = tuple((g.step, v) for g in trial.rungs if (v := finite(g.objective)) is not None)
-            known.append((r.seed, trial.state.lower(), points))
+            known.append((trial.seed, trial.state.lower(), points))
     values = [v for _, _, points in known for _, v in points]
     steps = max((step for _, _, points in known for step, _ in points), default=0)
     if len(values) < 2 or not steps:
@@ -115,15 +116,10 @@ def learning_curves(row: Row, trials: Mapping[TrialKey, TrialRecord]) -> Curves 
     return Curves(curves, low, high, steps)
 
 
-def commands(row: Row) -> list[str]:
+def commands(row: Row, trainings: Trainings) -> list[str]:
     """Commands that make the row's numbers again, from the folder that holds `runs/`; none where they cannot be told."""
     r = row.record
     if r.start == AS_IT_CAME:
         return [shlex.join(["distilbench", "evaluate", r.label, "--data", "DIR"])]
-    if r.role != "student" or r.trial is None:
-        return []
-    return [shlex.join(["distilbench", "reproduce", f"runs/{r.run}", *_trial(seed.record)]) for seed in row.seeds]
-
-
-def _trial(record: ScoreRecord) -> list[str]:
-    return [str(record.trial), "--seed", str(record.seed)]
+    known = [trainings.of(seed.record) for seed in row.seeds]
+    return [reproduce_command(training) for training in known if training is not None]

@@ -50,19 +50,9 @@ def value(setting: Any) -> str:
     return json.dumps(setting, ensure_ascii=False, default=str)
 
 
-def python(text: str) -> str:
-    """`text` as a Python string literal: every escape that JSON writes is one in Python too."""
-    return json.dumps(text, ensure_ascii=False)
-
-
 def day(timestamp: str) -> str:
     """A time to the minute."""
     return timestamp[:16].replace("T", " ")
-
-
-def plural(count: int, one: str, many: str = "") -> str:
-    """ "1 trial", "2 trials"."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def set_name(cost: IndexCost | ClusterCost) -> str:
@@ -96,7 +86,6 @@ FILTERS = {
     "millions": millions,
     "binary": binary,
     "value": value,
-    "python": python,
     "day": day,
     "set_name": set_name,
     "column_name": column_name,

@@ -22,6 +22,7 @@ from distilbench.reporting.run_page import render_run
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.ties import NO_TIES, Ties
 from distilbench.reporting.ties import notices as tie_notices
+from distilbench.reporting.trainings import Trainings
 from distilbench.store import atomic_path
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -72,16 +73,14 @@ def _write_pages(
     runs: Sequence[RunFacts],
 ) -> None:
     """The pages of rows and runs; those of an earlier report that has others are removed."""
-    trials: dict[encoder_page.TrialKey, TrialRecord] = {
-        (t.run, t.number, t.seed): t for t in table.unique_trials(records)
-    }
+    trainings = Trainings(records)
     by_run: dict[str, list[TrialRecord | ScoreRecord]] = {}
     for record in records:
         by_run.setdefault(record.run, []).append(record)
     written = set()
     for row in board.rows:
         written.add(folder / encoder_file(row))
-        write_page(folder / encoder_file(row), render_encoder(row, board, ties, trials, title))
+        write_page(folder / encoder_file(row), render_encoder(row, board, ties, trainings, title))
     for run in runs:
         written.add(folder / run.file)
         write_page(folder / run.file, render_run(run, by_run[run.run], board, title))

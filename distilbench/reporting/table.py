@@ -232,7 +232,7 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
             own = means[variant][id(record)]
             reference = means[variant][id(teacher)] if teacher else [MISSING] * len(own)
             cells[variant] = tuple(
-                cell._replace(retention=_percent(cell.value, of.value)) for cell, of in zip(own, reference, strict=True)
+                cell._replace(retention=percent(cell.value, of.value)) for cell, of in zip(own, reference, strict=True)
             )
         rows.append(
             Row(
@@ -654,5 +654,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 
 
-def _percent(value: float | None, teacher: float | None) -> float | None:
+def percent(value: float | None, teacher: float | None) -> float | None:
+    """What a score is of the teacher's, in percent; None where one of them is missing, or the teacher's is not above 0."""
     return 100.0 * value / teacher if value is not None and teacher is not None and teacher > 0 else None

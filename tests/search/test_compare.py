@@ -60,12 +60,14 @@ def wanted(widths: dict[str, list[int]], seeds: int) -> Counter[tuple[str, int, 
 
 
 def assert_whole(compare: Command) -> None:
-    """Every record once, trials numbered from 0, every student saved, nothing half-written."""
+    """Every record once, trials numbered from 0, every student saved with its card, nothing half-written."""
     records = compare.scores()
     assert len({r.record_id for r in records}) == len(records)
     assert [r.number for r in compare.trials()] == list(range(len(compare.trials())))
     for record in students(compare):
         assert (compare.run / record.model / "modules.json").exists()
+        card = (compare.run / record.model / "README.md").read_text()
+        assert card.startswith("---\nlibrary_name: sentence-transformers") and f"# {record.configuration}\n" in card
     assert compare.leftovers() == []
     assert (compare.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
 

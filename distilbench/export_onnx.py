@@ -1,0 +1,163 @@
+"""A student as one ONNX graph, from token ids to the vector: what a server runs without PyTorch.
+
+sentence-transformers' own `backend="onnx"` takes a graph of the transformer alone, and optimum-onnx 0.1.0 to load it, which
+cannot be installed beside transformers 5; so the graph is the whole of the student, and is run as `run_code` says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.errors import InputError
+from distilbench.prepare.onnx import PACKAGES, SAMPLES, missing_package, no_graph, save_graph
+from distilbench.reporting.loading import literal
+
+if TYPE_CHECKING:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+GRAPH = Path("onnx") / "model.onnx"
+OUTPUT = "sentence_embedding"
+TOKENIZER = "tokenizer.json"
+
+LARGEST_DIFFERENCE = 1e-4
+"""Of a component from PyTorch's vector, both scaled to the PyTorch vector's length of 1."""
+
+LARGEST_FILE = 1_900_000_000
+"""Bytes of weights in one file with the graph: a protobuf file ends at 2 GB. Above, they lie beside it."""
+
+
+class OnnxInput(NamedTuple):
+    """How a sentence becomes token ids: the prompt before it, the most tokens, and what pads a batch."""
+
+    prompt: str
+    max_tokens: int
+    pad_id: int
+    pad_token: str
+
+
+def check_onnx() -> None:
+    """Check that the packages of the extra `onnx` are there.
+
+    Raises:
+        InputError: one is not; it says what to install.
+    """
+    if missing := missing_package(*PACKAGES):
+        raise InputError(
+            f"--onnx: the package {missing} is not installed; `pip install 'distilbench[onnx]'`, or leave --onnx out"
+        )
+
+
+def write_onnx(folder: Path, name: str) -> OnnxInput:
+    """Write `onnx/model.onnx` into a sentence-transformers folder, and how to feed it; `name` is what messages call it.
+
+    `input_ids` and `attention_mask` (int64, B x T) become `sentence_embedding` (float32, B x d), d the width that the
+    folder's model gives. It is run by ONNX Runtime, with tokenizers alone, on short, long and empty sentences.
+
+    Raises:
+        InputError: a package is missing, the model has no such graph, or its vectors are not PyTorch's.
+    """
+    check_onnx()
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    model = SentenceTransformer(str(folder), device="cpu", trust_remote_code=False).eval()
+    if reason := no_graph(model):
+        raise _unable(name, reason)
+    if not (folder / TOKENIZER).is_file():
+        raise _unable(name, f"it has no {TOKENIZER}, which the package tokenizers reads")
+    (folder / GRAPH).parent.mkdir(parents=True, exist_ok=True)
+    size = 4 * sum(p.numel() for p in model.parameters())
+    try:
+        save_graph(_whole(model), folder / GRAPH, OUTPUT, model[0].model.config, weights_apart=size > LARGEST_FILE)
+        given = _input(folder, model)
+        found = run_onnx(folder, given, SAMPLES)
+    except OSError:
+        raise
+    except Exception as error:  # exporter, tokenizer and runtime raise many kinds
+        raise _unable(name, (str(error).splitlines() or [type(error).__name__])[0]) from error
+    difference = _difference(model.encode(list(SAMPLES), show_progress_bar=False, convert_to_numpy=True), found)
+    if not difference < LARGEST_DIFFERENCE:
+        raise _unable(name, f"its vectors differ from PyTorch's by {difference:.1e}")
+    return given
+
+
+def run_onnx(folder: Path, given: OnnxInput, sentences: Sequence[str]) -> NDArray[np.float32]:
+    """Vectors of sentences by ONNX Runtime, N x d: what `run_code` writes out."""
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+    tokenizer.enable_truncation(given.max_tokens)
+    tokenizer.enable_padding(pad_id=given.pad_id, pad_token=given.pad_token)
+    batch = tokenizer.encode_batch([given.prompt + s for s in sentences])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors
+    session = onnxruntime.InferenceSession(str(folder / GRAPH), options, providers=["CPUExecutionProvider"])
+    ids_BT, mask_BT = np.array([e.ids for e in batch]), np.array([e.attention_mask for e in batch])
+    (vectors_Bd,) = session.run([OUTPUT], {"input_ids": ids_BT, "attention_mask": mask_BT})
+    return vectors_Bd
+
+
+def run_code(given: OnnxInput) -> str:
+    """Python that embeds sentences with the graph, in the folder of the model."""
+    texts = '["One sentence.", "Another one."]'
+    prompt = f"[{literal(given.prompt)} + s for s in {texts}]" if given.prompt else texts
+    return "\n".join(
+        [
+            "import numpy as np, onnxruntime",
+            "from tokenizers import Tokenizer",
+            f'tokenizer = Tokenizer.from_file("{TOKENIZER}")',
+            f"tokenizer.enable_truncation({given.max_tokens})",
+            f"tokenizer.enable_padding(pad_id={given.pad_id}, pad_token={literal(given.pad_token)})",
+            f'session = onnxruntime.InferenceSession("{GRAPH.as_posix()}", providers=["CPUExecutionProvider"])',
+            f"batch = tokenizer.encode_batch({prompt})",
+            "ids, mask = np.array([e.ids for e in batch]), np.array([e.attention_mask for e in batch])",
+            f'(vectors,) = session.run(["{OUTPUT}"], {{"input_ids": ids, "attention_mask": mask}})',
+        ]
+    )
+
+
+def _whole(model: SentenceTransformer) -> torch.nn.Module:
+    """All modules of the model, in order, and its width."""
+    import torch
+
+    transformer, after, width = model[0].model, torch.nn.ModuleList(list(model)[1:]), model.truncate_dim
+
+    class Whole(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.transformer, self.after = transformer, after
+
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+            states_BTH = self.transformer(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+            features = {"input_ids": input_ids, "attention_mask": attention_mask, "token_embeddings": states_BTH}
+            for module in self.after:
+                features = module(features)
+            return features[OUTPUT][:, :width]
+
+    return Whole()
+
+
+def _input(folder: Path, model: SentenceTransformer) -> OnnxInput:
+    tokenizer: Any = model.tokenizer
+    kept = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))
+    longest = int(model.max_seq_length or (kept.get("truncation") or {}).get("max_length") or 512)
+    prompt = model.prompts.get(model.default_prompt_name or "", "")
+    return OnnxInput(prompt, longest, int(tokenizer.pad_token_id or 0), str(tokenizer.pad_token or "[PAD]"))
+
+
+def _difference(expected_Nd: NDArray[np.float32], found_Nd: NDArray[np.float32]) -> float:
+    lengths = np.linalg.norm(expected_Nd, axis=1, keepdims=True)
+    return float((np.abs(found_Nd - expected_Nd) / np.maximum(lengths, 1e-12)).max())
+
+
+def _unable(name: str, reason: str) -> InputError:
+    return InputError(f"--onnx: {name}: no graph that ONNX Runtime can run: {reason:.300}; leave --onnx out")

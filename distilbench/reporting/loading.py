@@ -1,0 +1,60 @@
+"""The Python that loads a student as it was scored: for the terminal, and for a model card."""
+
+from __future__ import annotations
+
+import json
+
+from distilbench.records import ScoreRecord
+
+
+def literal(text: str) -> str:
+    """The text as a Python string: every escape that JSON writes is one in Python too."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def is_nested(record: ScoreRecord) -> bool:
+    """Whether the row's vectors are the first numbers of the model's, as those of a Matryoshka student may be."""
+    whole = record.hyperparameters.get("output_dim", record.dim)
+    return isinstance(whole, int) and record.dim < whole
+
+
+def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> str:
+    """Python that embeds sentences, three lines, and where the row is quantised codes them with what is in `quantiser`.
+
+    `cut`: the model gives more numbers than the row has; False where its folder says to cut them.
+    """
+    width = f", truncate_dim={record.dim}" if cut else ""
+    lines = [
+        "from sentence_transformers import SentenceTransformer",
+        f"model = SentenceTransformer({literal(model)}{width})",
+        'vectors = model.encode(["One sentence.", "Another one."])',
+    ]
+    if record.quantisation != "float32":
+        name = {"int8": "Int8", "binary": "Binary"}[record.quantisation]
+        lines.insert(0, "from pathlib import Path")
+        lines.insert(1, f"from distilbench.evaluation.quantisation import {name}")
+        lines.append(f"codes = {name}.load(Path({literal(quantiser)})).encode(vectors)")
+    return "\n".join(lines)
+
+
+def plain_codes(record: ScoreRecord) -> str:
+    """Python that codes `vectors` as `load_code` does, in the folder of the quantiser and without DistilBench.
+
+    "" for a row that is not quantised.
+    """
+    if record.quantisation == "float32":
+        return ""
+    lines = [
+        "import numpy as np",
+        "from safetensors.numpy import load_file",
+        f'kept = load_file("quantisation-{record.quantisation}.safetensors")',
+        "unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)",
+    ]
+    if record.quantisation == "binary":
+        return "\n".join([*lines, 'codes = np.packbits(unit > kept["threshold"], axis=1)'])
+    lines += [
+        'step = (kept["high"] - kept["low"]) / np.float32(255)',
+        'steps = np.divide(unit - kept["low"], step, out=np.zeros_like(unit), where=step > 0)',
+        "codes = (np.clip(np.rint(steps), 0, 255) - 128).astype(np.int8)",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,65 @@
+"""Text that nobody vouches for, in Markdown: it is shown as it is, and is never structure, HTML or a link."""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_ACTIVE = re.compile(r"([\\`*_\[\]|~#$])")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_UNSEEN = ("Cc", "Cs", "Zl", "Zp")
+_TURNING = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that change the direction of what follows."""
+
+
+def one_line(text: str) -> str:
+    """The text on one line, without control characters."""
+    seen = (
+        " " if c.isspace() else "\ufffd" if unicodedata.category(c) in _UNSEEN or c in _TURNING else c for c in text
+    )
+    return " ".join("".join(seen).split())
+
+
+def escaped(value: object) -> Markup:
+    """Inline text, also for a table's cell, a heading or a list item. `Markup` is taken as it is.
+
+    A bare address is text too: GitHub's Markdown would make a link of it.
+    """
+    if isinstance(value, Markup):
+        return value
+    text = _ACTIVE.sub(r"\\\1", one_line(str(value)))
+    text = "".join(_ENTITIES.get(c, c) for c in text)
+    return Markup(text.replace("://", r"\://").replace("www.", r"www\."))
+
+
+def fenced(code: str, language: str) -> Markup:
+    """A block of code, its fence longer than any in it."""
+    longest = max((len(run) for run in re.findall("`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return Markup(f"{fence}{language}\n{code}\n{fence}")
+
+
+def render(template: str, **values: object) -> str:
+    """A Markdown template of ours; every value in it goes through `escaped`."""
+    return _environment().get_template(template).render(values)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,  # leaves Markup alone, which is what `finalize` gives
+        finalize=escaped,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["fenced"] = fenced
+    return environment

@@ -1,0 +1,356 @@
+"""A student's model card: README.md with Hugging Face's metadata, everything that its records say, and what they do not.
+
+It is computed as data, then written as Markdown (`markdown.render`); the metadata is huggingface_hub's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from distilbench.encoder import HUB_IDS
+from distilbench.records import FROZEN, Score, ScoreRecord, TrialRecord
+from distilbench.reporting.markdown import one_line, render
+from distilbench.reporting.table import (
+    AVERAGE,
+    DEV,
+    TASKS,
+    Cell,
+    Leaderboard,
+    Row,
+    SeedScores,
+    finite,
+    mean_cell,
+    percent,
+)
+from distilbench.reporting.trainings import reproduce_command
+from distilbench.student import is_layers
+
+CARD = "README.md"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+_STS = ("sts", "sts-tokenised")
+_METRICS = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "map@100": "MAP@100", "f1": "F1"}
+_HUB_TASKS = {
+    "sts": ("semantic-similarity", "Semantic similarity", None),
+    "sts-tokenised": ("semantic-similarity", "Semantic similarity, tokenised text", "tokenised"),
+    "classification": ("text-classification", "Sentence classification, regression on the vectors", None),
+    "retrieval": ("information-retrieval", "Information retrieval", None),
+    "asymmetric": ("information-retrieval", "Information retrieval, documents by another encoder", "asymmetric"),
+    "pairs": ("text-classification", "Sentence pairs, the model's own pair head", "pair head"),
+    "pair-probe": ("text-classification", "Sentence pairs, regression on the vectors", "pair probe"),
+}
+"""Of each task of ours the metadata's task, its name, and what tells two of the same set apart."""
+_MEASURABLE = (
+    ("semantic similarity", _STS),
+    ("sentence classification", ("classification",)),
+    ("retrieval", ("retrieval", "asymmetric")),
+    ("pair tasks", ("pairs", "pair-probe")),
+)
+
+
+class CardScore(NamedTuple):
+    """A line of the table of scores; `cells` are parallel to the card's `columns`."""
+
+    task: str
+    set: str
+    split: str
+    metric: str
+    cells: tuple[str, ...]
+
+
+class Form(NamedTuple):
+    """Another row of the same model: fewer dimensions, or another quantisation."""
+
+    quantisation: str
+    dim: int
+    bytes: int
+    dev: str
+    test: str
+    anchor: str
+
+
+class Card(NamedTuple):
+    """What the card says, as text that has not been escaped. `codes`, `onnx`, `reproduce`: "" where there is none."""
+
+    name: str
+    record: ScoreRecord
+    summary: str
+    facts: tuple[tuple[str, str], ...]
+    load: str
+    codes: str
+    onnx: str
+    scored: str
+    columns: tuple[str, ...]
+    scores: tuple[CardScore, ...]
+    forms: tuple[Form, ...]
+    made: str
+    hyperparameters: tuple[tuple[str, str], ...]
+    reproduce: str
+    provenance: tuple[tuple[str, str], ...]
+    limitations: tuple[str, ...]
+    base_model: str
+
+
+class Code(NamedTuple):
+    """Python for the reader: to load the model, to code its vectors without DistilBench, to run its ONNX graph."""
+
+    load: str
+    codes: str = ""
+    onnx: str = ""
+
+
+def compute_card(
+    board: Leaderboard,
+    row: Row,
+    seed: SeedScores,
+    teacher: Row | None,
+    training: TrialRecord | None,
+    code: Code,
+    *,
+    forms: Sequence[tuple[Row, SeedScores]] = (),
+    base_model: str = "",
+) -> Card:
+    """The card of one seed's model of a row, and its training where that is recorded.
+
+    `forms` are other rows of the same model, `base_model` its hub id.
+    """
+    record = seed.record
+    columns, scores = _scores(board, row, seed, teacher)
+    kind = "" if record.quantisation == "float32" else f" ({record.quantisation})"
+    made_from = f", with {record.teacher} as its teacher" if record.teacher else ""
+    numbers = "number" if record.dim == 1 else "numbers"
+    summary = (
+        f"A sentence-transformers model: a sentence becomes {record.dim:,} {numbers}, kept in "
+        f"{record.bytes_per_vector:,} bytes ({record.quantisation}). DistilBench trained it by the method "
+        f"{record.method}{made_from}."
+    )
+    return Card(
+        name=f"{row.name}{kind}",
+        record=record,
+        summary=summary,
+        facts=_facts(row, record),
+        load=code.load,
+        codes=code.codes,
+        onnx=code.onnx,
+        scored=_scored(row, seed),
+        columns=columns,
+        scores=scores,
+        forms=tuple(_form(board, *form) for form in forms),
+        made=_made(record),
+        hyperparameters=tuple((str(k), _value(v)) for k, v in record.hyperparameters.items()),
+        reproduce=reproduce_command(training) if training else "",
+        provenance=_provenance(record),
+        limitations=_limitations(row, record),
+        base_model=base_model,
+    )
+
+
+def render_card(card: Card) -> str:
+    """The whole of README.md."""
+    return render("model_card.md.j2", card=card, metadata=Markup(metadata(card)))
+
+
+def metadata(card: Card) -> str:
+    """The card's YAML: Hugging Face's fields, every score as a fraction of 1 as sentence-transformers' evaluators give it."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    record = card.record
+    results = []
+    for s in record.scores:
+        if s.variant != "all" or s.task not in _HUB_TASKS:
+            continue
+        task, name, config = _HUB_TASKS[s.task]
+        results.append(
+            EvalResult(
+                task_type=task,
+                task_name=name,
+                dataset_type=one_line(s.set),
+                dataset_name=one_line(s.set),
+                dataset_config=config,
+                dataset_split=s.split,
+                metric_type=f"{s.metric}_cosine" if s.task in _STS else s.metric,
+                metric_name=_metric(s),
+                metric_value=round(s.value / 100, 6),
+            )
+        )
+    method = re.sub(r"[^a-z0-9]+", "-", record.method.lower()).strip("-")[:40]
+    tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "distilbench", method]
+    tags += [record.quantisation] if record.quantisation != "float32" else []
+    known: dict[str, Any] = {"base_model": card.base_model} if card.base_model else {}
+    data = ModelCardData(
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=[tag for tag in dict.fromkeys(tags) if tag],
+        model_name=one_line(card.name) or "student",
+        eval_results=results or None,
+        **known,
+    )
+    return data.to_yaml()
+
+
+def hub_base(run: Path, record: ScoreRecord) -> str:
+    """The hub id of the encoder that a student was made from, as its run's `prepared` says; "" where it has none."""
+    try:
+        kept = json.loads((run / "prepared" / "prepared.json").read_text())
+        teacher, student = str(kept["teacher"]["name"]), str(kept["student"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+    name = teacher if record.start == FROZEN or is_layers(student) else student
+    name = HUB_IDS.get(name, name)
+    return name if _HUB_ID.fullmatch(name) and ".." not in name else ""
+
+
+def _scores(
+    board: Leaderboard, row: Row, seed: SeedScores, teacher: Row | None
+) -> tuple[tuple[str, ...], tuple[CardScore, ...]]:
+    several = len(row.seeds) > 1
+    taught = _by_key(teacher) if teacher else {}
+    seeds, order = _by_key(row), list(_HUB_TASKS)
+    own = [s for s in seed.record.scores if s.variant == "all" and s.task in _HUB_TASKS]
+    own.sort(key=lambda s: (order.index(s.task), s.split != "test"))
+    bounded = any(s.low is not None and s.high is not None for s in own)
+    columns = ["This model", *(["95 % interval"] if bounded else [])]
+    columns += [f"Mean of {len(row.seeds)} seeds"] if several else []
+    columns += ["Teacher", "Of the teacher's"] if teacher else []
+
+    def cells(value: float, low: float | None, high: float | None, mean: Cell, taught: float | None) -> tuple[str, ...]:
+        found = [f"{value:.2f}"]
+        found += [f"{low:.2f} to {high:.2f}" if low is not None and high is not None else ""] if bounded else []
+        found += [_shown(mean)] if several else []
+        kept = percent(mean.value, taught)
+        known = ["" if taught is None else f"{taught:.2f}", "" if kept is None else f"{kept:.1f} %"]
+        return (*found, *(known if teacher else []))
+
+    scores = []
+    average = next(
+        (v for c, v in zip(board.columns, seed.values["all"], strict=True) if c.key == AVERAGE and v is not None), None
+    )
+    if average is not None and len(board.sts_sets) > 1:
+        reference = board.cell(teacher, AVERAGE).value if teacher else None
+        line = cells(average, None, None, board.cell(row, AVERAGE), reference)
+        scores.append(CardScore("STS", f"average of {', '.join(board.sts_sets)}", "test", "Spearman", line))
+    for s in own:
+        reference = mean_cell(taught.get(_key(s), [])).value
+        line = cells(s.value, s.low, s.high, mean_cell(seeds[_key(s)]), reference)
+        title = "STS" if s.task == "sts" else TASKS[s.task][0]
+        scores.append(CardScore(title, s.set, s.split, _metric(s), line))
+    return tuple(columns), tuple(scores)
+
+
+def _by_key(row: Row) -> dict[tuple[str, ...], list[float | None]]:
+    """The values of all seeds of a row."""
+    found: dict[tuple[str, ...], list[float | None]] = {}
+    for seed in row.seeds:
+        for s in seed.record.scores:
+            found.setdefault(_key(s), []).append(finite(s.value))
+    return found
+
+
+def _key(s: Score) -> tuple[str, ...]:
+    return s.task, s.set, s.split, s.metric, s.variant
+
+
+def _metric(s: Score) -> str:
+    return _METRICS.get(s.metric) or s.metric.capitalize()
+
+
+def _shown(cell: Cell) -> str:
+    if cell.value is None:
+        return ""
+    return f"{cell.value:.2f}" + ("" if cell.interval is None else f" ± {cell.interval:.2f}")
+
+
+def _form(board: Leaderboard, row: Row, seed: SeedScores) -> Form:
+    record = row.record
+    dev, test = (_shown(board.cell(row, key)) for key in (DEV, AVERAGE))
+    return Form(record.quantisation, record.dim, record.bytes_per_vector, dev, test, seed.anchor)
+
+
+def _facts(row: Row, record: ScoreRecord) -> tuple[tuple[str, str], ...]:
+    facts = [
+        ("Method", f"{record.method} ({record.label})"),
+        ("Teacher", record.teacher or "none"),
+        ("Student starts from", record.start),
+        ("Dimensions", f"{record.dim:,}"),
+        ("Bytes per vector", f"{record.bytes_per_vector:,} ({record.quantisation})"),
+    ]
+    facts += [("Parameters", f"{record.parameters:,}")] if record.parameters else []
+    if record.latency_ms is not None:
+        facts.append(("Latency", f"{record.latency_ms:.3g} ms per sentence, one thread, in batches"))
+    facts.append(("Corpus", record.corpus + (" (generated, for demonstration)" if record.demonstration else "")))
+    return tuple(facts)
+
+
+def _scored(row: Row, seed: SeedScores) -> str:
+    found = ["A dev score takes part in choosing settings and students: it is not a result."]
+    scores = seed.record.scores
+    if any(s.low is not None for s in scores):
+        found.append("An interval is the bootstrap's, over the items of the set.")
+    if len(row.seeds) > 1:
+        numbers = ", ".join(str(own.record.seed) for own in row.seeds)
+        found.append(
+            f"This model is the one of seed {seed.record.seed}; means are over the seeds {numbers}, ± half of the 95 % "
+            "confidence interval (Student's t over seeds)."
+        )
+    if seed.record.quantisation != "float32":
+        found.append(
+            f"Scores are of the {seed.record.quantisation} codes: of both sentences in STS, of the documents in retrieval."
+        )
+    return " ".join(found)
+
+
+def _made(record: ScoreRecord) -> str:
+    how = (
+        f"trial {record.trial} of the sweep {record.run}"
+        if record.trial is not None
+        else f"part of the run {record.run}"
+    )
+    return f"Trained on {record.corpus} with seed {record.seed}, as {how}."
+
+
+def _provenance(record: ScoreRecord) -> tuple[tuple[str, str], ...]:
+    p = record.provenance
+    versions = ", ".join(f"{name} {version}" for name, version in p.versions.items())
+    return (
+        ("Corpus fingerprint", record.corpus_fingerprint),
+        ("Record", record.record_id),
+        ("Seed", str(record.seed)),
+        ("Commit of DistilBench", p.commit or "not known"),
+        ("Scored at", p.created_at),
+        ("Device", f"{p.device}, {p.cpus} CPUs"),
+        ("Versions", versions),
+    )
+
+
+def _limitations(row: Row, record: ScoreRecord) -> tuple[str, ...]:
+    tested = {s.task for s in record.scores if s.split == "test"}
+    missing = [name for name, tasks in _MEASURABLE if not tested & set(tasks)]
+    found = []
+    if record.demonstration:
+        found.append("The corpus is generated: nothing is known of the model on real text.")
+    if missing:
+        found.append(f"Not measured on any test set, in this form: {', '.join(missing)}.")
+    found.append("Not measured: other languages, domains and lengths than those of the sets above; bias; safety.")
+    if record.latency_ms is None:
+        found.append("Not measured: its latency.")
+    if len(row.seeds) == 1:
+        found.append("One seed: how much of its scores is chance is not known.")
+    if record.provenance.commit.endswith("+changes"):
+        found.append("The code had changes that are in no commit.")
+    found.append(
+        "No licence is stated here: those of the teacher, of the student's start and of the training text apply."
+    )
+    return tuple(found)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,69 @@
+"""A model card in the folder of every student that runs keep, once the scores of all of them are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.reporting.best import model_folder, record_owners, teacher_row
+from distilbench.reporting.loading import is_nested, load_code
+from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
+from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard
+from distilbench.reporting.trainings import Trainings
+from distilbench.store import atomic_path
+
+
+class _Kept(NamedTuple):
+    """A student's folder, its run's folder, and the rows that are scored of it."""
+
+    folder: Path
+    run: Path
+    rows: list[tuple[Row, SeedScores]]
+
+
+def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path]) -> list[Path]:
+    """Write README.md into every student's folder that is there; those that were written.
+
+    One that says the same already is left as it is. What a folder's fingerprint is of, a README has no part in.
+
+    Raises:
+        DiskFull: the disk is full.
+    """
+    board = leaderboard(records)
+    trainings = Trainings(records)
+    written = []
+    for kept in _students(board, runs):
+        # The whole float32 vectors first; the other rows are forms of them.
+        (row, seed), *others = sorted(
+            kept.rows, key=lambda own: (own[0].record.quantisation != "float32", -own[0].record.dim)
+        )
+        card = compute_card(
+            board,
+            row,
+            seed,
+            teacher_row(board, row),
+            trainings.of(seed.record),
+            Code(load_code(seed.record, ".", ".", cut=is_nested(seed.record))),
+            forms=others,
+            base_model=hub_base(kept.run, seed.record),
+        )
+        text, path = render_card(card), kept.folder / CARD
+        if not path.is_file() or path.read_bytes() != text.encode():
+            with atomic_path(path) as temporary:
+                temporary.write_bytes(text.encode())
+            written.append(path)
+    return written
+
+
+def _students(board: Leaderboard, runs: Sequence[Path]) -> Iterator[_Kept]:
+    owners = record_owners(runs)
+    found: dict[Path, _Kept] = {}
+    for row in (row for row in board.rows if row.record.role == "student"):
+        for seed in row.seeds:
+            folder = model_folder(seed.record, owners)
+            if folder is not None and folder.is_dir():
+                run = owners[seed.record.run, seed.record.record_id]
+                found.setdefault(folder, _Kept(folder, run, [])).rows.append((row, seed))
+    yield from found.values()

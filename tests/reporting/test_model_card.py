@@ -1,0 +1,176 @@
+"""The model card: metadata that the hub's library reads, every score, what is missing, and names that nobody vouches for."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+from huggingface_hub import ModelCard
+from markdown_it import MarkdownIt
+
+from distilbench.encoder import EncoderSpec
+from distilbench.records import FROZEN, Score, append_records
+from distilbench.reporting.best import teacher_row
+from distilbench.reporting.markdown import escaped, fenced
+from distilbench.reporting.model_card import Code, compute_card, hub_base, render_card
+from distilbench.reporting.runs import read_runs
+from distilbench.reporting.student_cards import write_student_cards
+from distilbench.reporting.table import leaderboard
+from distilbench.reporting.trainings import Trainings, reproduce_command
+from distilbench.store import write_json
+
+HOSTILE = (
+    "x\n---\nlicense: mit\n---\n# h <script>alert(1)</script> | [a](javascript:b) `c` ![d](e) *f* https://g.h \u202e"
+)
+
+
+def card_of(records, name, **more):
+    board = leaderboard(records)
+    (row,) = (row for row in board.rows if name in (row.name, row.record.record_id))
+    seed = row.seeds[-1]
+    return compute_card(
+        board, row, seed, teacher_row(board, row), Trainings(records).of(seed.record), Code("load()"), **more
+    )
+
+
+def html_of(text):
+    return MarkdownIt("commonmark").enable("table").render(ModelCard(text).text)
+
+
+def test_the_metadata_is_what_the_hub_reads(make_seeded):
+    card = ModelCard(render_card(card_of(make_seeded(), "MCR2-128-float32", base_model="owner/base")))
+    data = card.data
+    assert (data.library_name, data.pipeline_tag) == ("sentence-transformers", "sentence-similarity")
+    assert {"distilbench", "mcr2", "sentence-transformers"} <= set(data.tags)
+    assert data.base_model == "owner/base" and data.model_name == "MCR2-128-float32"
+    found = {(r.task_type, r.dataset_name, r.dataset_split, r.metric_type): r.metric_value for r in data.eval_results}
+    # quality 74, plus 1 for seed 2; offsets of the sets as in the fixtures
+    assert found["semantic-similarity", "STS12", "test", "spearman_cosine"] == pytest.approx(0.67)
+    assert found["semantic-similarity", "STSB", "dev", "spearman_cosine"] == pytest.approx(0.79)
+    assert found["information-retrieval", "quora", "test", "recall@100"] == pytest.approx(0.85)
+    assert found["text-classification", "QQP", "test", "f1"] == pytest.approx(0.81)
+    assert len(found) == len(data.eval_results) == 9
+
+
+def test_scores_have_means_intervals_and_retention(make_seeded):
+    card = card_of(make_seeded(), "MCR2-128-int8")
+    assert card.columns == ("This model", "Mean of 3 seeds", "Teacher", "Of the teacher's")
+    lines = {(s.task, s.set, s.split): s.cells for s in card.scores}
+    # this seed 74, the mean 73 ± 4.303 / sqrt 3, the teacher 81; the average is 1.5 below the quality
+    average = "average of STS12, STS13, STS14, STSB"
+    assert lines["STS", average, "test"] == ("72.50", "71.50 ± 2.48", "79.50", "89.9 %")
+    assert lines["STS", "STSB", "dev"] == ("78.00", "77.00 ± 2.48", "85.00", "90.6 %")
+    assert "codes: of both sentences in STS" in card.scored and "seed 2" in card.scored
+    assert "One seed" not in " ".join(card.limitations)
+
+
+def test_one_seed_has_its_bootstrap_intervals_and_says_what_is_missing(make_score):
+    record = make_score("only", latency_ms=None, demonstration=True)
+    scores = [s.model_copy(update={"low": s.value - 1, "high": s.value + 2}) for s in record.scores if s.task == "sts"]
+    extra = Score(task="classification", set="MR", split="test", metric="accuracy", variant="all", value=70.0, n=9)
+    card = card_of([record.model_copy(update={"scores": [*scores, extra]})], "only")
+    assert card.columns == ("This model", "95 % interval")
+    lines = {(s.task, s.set, s.split): s.cells for s in card.scores}
+    assert lines["STS", "STS12", "test"] == ("67.00", "66.00 to 69.00")
+    assert lines["Classification", "MR", "test"] == ("70.00", "")  # no interval is none, not 0
+    told = " ".join(card.limitations)
+    assert "in this form: retrieval, pair tasks." in told and "its latency" in told and "One seed" in told
+    assert "in no commit" in told
+    text = render_card(card)
+    assert text.index("**Demonstration only.**") < text.index("## How to load it")
+    assert "Demonstration only" not in render_card(card_of([make_score("real")], "real"))
+
+
+def test_how_it_is_reproduced(make_score, make_trial):
+    params = {"lr": 1e-4, "batch": 256, "activation": "identity"}
+    sweep = make_score("s", trial=3, seed=1)
+    own, again = make_trial(3, seed=0, params=params), make_trial(3, seed=1, params=params, confirms=True)
+    found = Trainings([own, again])
+    assert reproduce_command(found.of(sweep)) == "distilbench reproduce runs/synthetic 3 --seed 1"
+    assert reproduce_command(found.of(make_score("s", trial=3))) == "distilbench reproduce runs/synthetic 3"
+    compared, other = make_score("s", trial=None, run="a b/hpd"), make_trial(5, run="a b/hpd", params=params)
+    assert reproduce_command(Trainings([other]).of(compared)) == "distilbench reproduce 'runs/a b/hpd' 5"
+    assert Trainings([make_trial(4, params=params)]).of(sweep) is None
+    assert Trainings([make_trial(3, params={"lr": 1.0})]).of(make_score("s", trial=3)) is None
+    assert "reproduce" not in render_card(card_of([make_score("s")], "s"))
+
+
+def test_hostile_names_stay_text(make_score):
+    record = make_score(
+        "s",
+        method="hpd",
+        teacher=HOSTILE,
+        start=HOSTILE,
+        corpus=HOSTILE,
+        hyperparameters={HOSTILE: HOSTILE, "nested": {"a": [HOSTILE]}},
+        run=HOSTILE,
+    )
+    changes = {
+        "label": HOSTILE,
+        "method": HOSTILE,
+        "scores": [s.model_copy(update={"set": HOSTILE}) for s in record.scores],
+    }
+    record = record.model_copy(update=changes)
+    text = render_card(card_of([record], record.record_id))
+    card = ModelCard(text)
+    assert card.data.library_name == "sentence-transformers" and card.data.get("license") is None
+    assert card.data.model_name.startswith("x --- license: mit --- # h <script>")
+    assert all(re.fullmatch("[a-z0-9-]+", tag) for tag in card.data.tags)
+    html = html_of(text)
+    assert "<script" not in html and "<a " not in html and "<img" not in html and "<em>" not in html
+    assert html.count("<h1>") == 1 and "\u202e" not in text
+    rows = re.findall(r"<tr>.*?</tr>", html, re.S)
+    assert {len(re.findall("<t[dh]", row)) for row in rows} == {2, 5}  # no | made a cell
+    assert html.count("<code") == 2  # our own path and our own block
+
+
+def test_inline_text_and_fences():
+    assert str(escaped("a|b_c\n<d>")) == r"a\|b\_c &lt;d&gt;"
+    assert "<a" not in MarkdownIt("commonmark").render(str(escaped("[a](b) <http://c.d>")))
+    block = str(fenced("x = '''\n````\n'''", "python"))
+    assert block.startswith("`````python\n")
+    assert MarkdownIt("commonmark").render(block).count("<pre>") == 1
+
+
+def test_the_base_is_known_where_it_has_a_hub_id(make_score, tmp_path):
+    def base(teacher, student, start):
+        write_json(tmp_path / "prepared" / "prepared.json", {"teacher": {"name": teacher}, "student": student})
+        return hub_base(tmp_path, make_score("s", start=start))
+
+    assert base("all-MiniLM-L6-v2", "half", FROZEN) == "sentence-transformers/all-MiniLM-L6-v2"
+    assert base("owner/teacher", "owner/small", FROZEN) == "owner/teacher"
+    assert base("owner/teacher", "owner/small", "small") == "owner/small"
+    assert base("owner/teacher", "layers:0,2", "teacher layers:0,2") == "owner/teacher"
+    assert base("/somewhere/teacher", "half", FROZEN) == ""
+    assert base("../teacher", "half", FROZEN) == base("a/b\nc: d", "half", FROZEN) == ""
+    assert hub_base(tmp_path / "nowhere", make_score("s")) == ""
+
+
+@pytest.fixture
+def run(make_seeded, tmp_path, encoder_folder):
+    """A run whose students of three seeds share a folder with their quantised rows."""
+    records = []
+    for r in make_seeded():
+        place = f"students/d{r.dim}-seed{r.seed}" if r.kind == "score" and r.role == "student" else ""
+        records.append(r.model_copy(update={"model": place}) if place else r)
+    append_records(tmp_path / "run" / "scores.jsonl", [r for r in records if r.kind == "score"])
+    append_records(tmp_path / "run" / "trials.jsonl", [r for r in records if r.kind == "trial"])
+    shutil.copytree(encoder_folder, tmp_path / "run" / "students" / "d32-seed0")
+    shutil.copytree(encoder_folder, tmp_path / "run" / "students" / "d32-seed1")
+    return tmp_path / "run"
+
+
+def test_every_student_that_is_there_gets_a_card_once(run):
+    folder = run / "students" / "d32-seed0"
+    before = EncoderSpec(str(folder)).identity()
+    written = write_student_cards(read_runs([run]), [run])
+    assert sorted(written) == [run / "students" / f"d32-seed{k}" / "README.md" for k in (0, 1)]
+    assert EncoderSpec(str(folder)).identity() == before  # a card changes no fingerprint
+    text = written[0].read_text()
+    assert ModelCard(text).data.model_name == "MCR2-32-float32"
+    assert re.search(r"\| int8 \| 32 \| 32 \| .*\| 67\.50 ± 2\.48 \| r-", text) and "| binary | 32 | 4 |" in text
+    assert write_student_cards(read_runs([run]), [run]) == []
+    (folder / "README.md").write_text("half a card")
+    assert write_student_cards(read_runs([run]), [run]) == [folder / "README.md"]
+    assert not [p for p in folder.iterdir() if p.name.endswith(".tmp")]
