@@ -154,7 +154,7 @@ def draw_sensitivity(data: Sensitivity, palette: Palette = LIGHT) -> go.Figure:
         title = plain(panel.name, 24) + (" (log scale)" if panel.log else "")
         figure.update_xaxes(title={"text": title, "standoff": 4}, **place)
         if panel.log:
-            log_axis(figure, [point.value for effect in panel.effects for point in effect.points], most=4, **place)
+            log_axis(figure, [point.value for effect in panel.effects for point in effect.points], most=3, **place)
         if place["col"] == 1:
             figure.update_yaxes(title={"text": "Dev objective"}, **place)
     figure.update_xaxes(tickangle=0)

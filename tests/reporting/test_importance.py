@@ -53,6 +53,7 @@ def test_one_dimension_is_plain_fanova_on_the_logarithm(search):
     columns = [[t.params[name] for t in trials] for name in ("lr", "beta")]
     head = np.array([float(t.params["head"] == "b") for t in trials])
     y = np.array([t.objective for t in trials])
+    y = (y - y.mean()) / y.std()
     expected = variance_shares([np.log10(columns[0]), np.array(columns[1]), head], [False, False, True], y, seed=0)
     found = dict(importance.compute_importance(trials).shares)
     assert [found[name] / 100 for name in ("lr", "beta", "head")] == pytest.approx(expected.shares, rel=1e-6)
