@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.records import Role, ScoreRecord, TrialRecord
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, Variant, finite, unique_trials
 
 MAX_TRIAL_MARKERS = 2000
@@ -48,6 +48,8 @@ DARK = Palette(
     student="#52c4b9",
     methods=("#52c4b9", "#ee9468", "#94a6f7", "#d794d2", "#c3c567", "#74bcec", "#ef8c9f", "#aab1bb"),
 )
+ROLES: tuple[Role, ...] = ("student", "encoder", "baseline", "teacher")
+"""In the order they are drawn."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "pentagon", "star")
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
@@ -136,7 +138,7 @@ class Learning(NamedTuple):
 
 def compute_quality_bytes(board: Leaderboard, variant: Variant = "all") -> QualityBytes:
     """Every row that has a test average, and the Pareto front of each corpus."""
-    placed = [(row, point) for row in board.rows if (point := _point(board, row, variant))]
+    placed = [(row, point) for row in board.rows if (point := quality_point(board, row, variant))]
     fronts: dict[str, set[tuple[int, float]]] = {}
     for row, point in placed:
         if point.pareto:
@@ -160,7 +162,7 @@ def compute_quality_dim(board: Leaderboard, variant: Variant = "all") -> Quality
     teachers: dict[tuple[str, float], None] = {}
     by_method: dict[tuple[str, str, str], list[tuple[float, QualityPoint]]] = {}
     for row in board.rows:
-        point = _point(board, row, variant)
+        point = quality_point(board, row, variant)
         if point is None:
             continue
         if row.record.role == "teacher":
@@ -202,49 +204,19 @@ def compute_learning(records: Iterable[TrialRecord | ScoreRecord], limit: int = 
 def draw_quality_bytes(data: QualityBytes, palette: Palette = LIGHT) -> go.Figure:
     """Bytes on a logarithmic axis; roles by colour and marker, the front as a line, intervals as bars."""
     figure = go.Figure()
-    for front in data.fronts:
-        figure.add_scatter(
-            x=[size for size, _ in front],
-            y=[quality for _, quality in front],
-            mode="lines",
-            line={"color": palette.muted, "width": 1.5, "dash": "dot"},
-            name="Pareto front",
-            legendgroup="front",
-            showlegend=front is data.fronts[0],
-            hoverinfo="skip",
-        )
-    looks = (
-        ("student", "Students", palette.student, "circle"),
-        ("encoder", "Encoders as they came", palette.methods[2], "square"),
-        ("baseline", "Baselines", palette.baseline, "square-open"),
-        ("teacher", "Teacher", palette.teacher, "diamond"),
-    )
-    for role, name, colour, symbol in looks:
+    add_fronts(figure, data.fronts, palette)
+    for role in ROLES:
         points = [point for point in data.points if point.role == role]
-        if points:
-            figure.add_scatter(
-                x=[point.bytes_per_vector for point in points],
-                y=[point.quality for point in points],
-                mode="markers",
-                name=name,
-                marker={
-                    "color": colour,
-                    "symbol": symbol,
-                    "size": [12 if point.pareto else 9 for point in points],
-                    "opacity": [1.0 if point.pareto else 0.6 for point in points],
-                    "line": {"width": 2 if "open" in symbol else 0, "color": colour},
-                },
-                error_y=_error_bars(points, colour),
-                hovertext=[_hover(point) for point in points],
-                hoverinfo="text",
-            )
-    frame(figure, palette, "Bytes per vector (log scale)", _quality_title(data.sets, data.variant))
+        add_role(
+            figure, role, [point.bytes_per_vector for point in points], points, [_hover(p) for p in points], palette
+        )
+    frame(figure, palette, "Bytes per vector (log scale)", quality_title(data.sets, data.variant))
     log_ticks(figure, [point.bytes_per_vector for point in data.points])
     return figure
 
 
 def draw_quality_dim(data: QualityDim, palette: Palette = LIGHT) -> go.Figure:
-    """One line per method over the dimension (log scale), baselines dashed, each teacher a dotted level."""
+    """One line per method over the dimension (log scale), baselines dashed, teachers dotted levels; intervals as bars."""
     figure = go.Figure()
     for index, method in enumerate(data.methods):
         colour = palette.methods[index % len(palette.methods)]
@@ -266,6 +238,7 @@ def draw_quality_dim(data: QualityDim, palette: Palette = LIGHT) -> go.Figure:
             name=f"{name} (baseline)" if method.role == "baseline" else name,
             legendgroup=str(index),
             marker={"color": colour, "symbol": symbol, "size": 8, "line": {"width": 1.5, "color": colour}},
+            error_y=_error_bars(method.points, colour),
             hovertext=[_hover(point) for point in method.points],
             hoverinfo="text",
         )
@@ -280,7 +253,7 @@ def draw_quality_dim(data: QualityDim, palette: Palette = LIGHT) -> go.Figure:
             hovertext=f"{plain(label)}<br>{quality:.2f}",
             hoverinfo="text",
         )
-    frame(figure, palette, "Dimension (log scale)", _quality_title(data.sets, data.variant))
+    frame(figure, palette, "Dimension (log scale)", quality_title(data.sets, data.variant))
     log_ticks(figure, dims)
     return figure
 
@@ -328,7 +301,8 @@ def draw_learning(data: Learning, palette: Palette = LIGHT) -> go.Figure:
     return figure
 
 
-def _point(board: Leaderboard, row: Row, variant: Variant) -> QualityPoint | None:
+def quality_point(board: Leaderboard, row: Row, variant: Variant) -> QualityPoint | None:
+    """The row's test average, and what it is of; None where it has none."""
     cell, record = board.cell(row, AVERAGE, variant), row.record
     if cell.value is None:
         return None
@@ -365,6 +339,62 @@ def _run_learning(run: str, trials: Sequence[TrialRecord], limit: int) -> RunLea
     return RunLearning(run, tuple(drawn), tuple(best), len(drawn), len(points))
 
 
+def add_fronts(figure: go.Figure, fronts: Sequence[Sequence[tuple[float, float]]], palette: Palette) -> None:
+    """A dotted line (cost, quality) for each front, with one entry in the legend."""
+    for i, front in enumerate(fronts):
+        figure.add_scatter(
+            x=[cost for cost, _ in front],
+            y=[quality for _, quality in front],
+            mode="lines",
+            line={"color": palette.muted, "width": 1.5, "dash": "dot"},
+            name="Pareto front",
+            legendgroup="front",
+            showlegend=i == 0,
+            hoverinfo="skip",
+        )
+
+
+def role_look(role: str, palette: Palette) -> tuple[str, str, str]:
+    """A role's name in a legend, its colour and its marker."""
+    looks = {
+        "student": ("Students", palette.student, "circle"),
+        "encoder": ("Encoders as they came", palette.methods[2], "square"),
+        "baseline": ("Baselines", palette.baseline, "square-open"),
+        "teacher": ("Teacher", palette.teacher, "diamond"),
+    }
+    return looks[role]
+
+
+def add_role(
+    figure: go.Figure,
+    role: str,
+    costs: Sequence[float],
+    points: Sequence[QualityPoint],
+    hovers: Sequence[str],
+    palette: Palette,
+) -> None:
+    """The points of one role (none: nothing is added) at their costs; those on the front are larger."""
+    if not points:
+        return
+    name, colour, symbol = role_look(role, palette)
+    figure.add_scatter(
+        x=list(costs),
+        y=[point.quality for point in points],
+        mode="markers",
+        name=name,
+        marker={
+            "color": colour,
+            "symbol": symbol,
+            "size": [12 if point.pareto else 9 for point in points],
+            "opacity": [1.0 if point.pareto else 0.6 for point in points],
+            "line": {"width": 2 if "open" in symbol else 0, "color": colour},
+        },
+        error_y=_error_bars(points, colour),
+        hovertext=list(hovers),
+        hoverinfo="text",
+    )
+
+
 def steps_of(trial: TrialRecord) -> int:
     """The optimiser steps that a trial took."""
     return max((rung.step for rung in trial.rungs), default=0)
@@ -393,13 +423,17 @@ def _error_bars(points: Sequence[QualityPoint], colour: str) -> dict[str, object
 
 
 def _hover(point: QualityPoint) -> str:
+    return point_hover(point) + ("<br>on the Pareto front" if point.pareto else "")
+
+
+def point_hover(point: QualityPoint) -> str:
+    """An encoder's name, method, quality and size, as lines of a Plotly label."""
     spread = "" if point.interval is None else f" ± {point.interval:.2f} ({point.seeds} seeds)"
     kept = "" if point.retention is None else f" ({point.retention:.1f} % of teacher)"
-    front = "<br>on the Pareto front" if point.pareto else ""
     size = f"{point.dim:,} dimensions, {point.bytes_per_vector:,} bytes"
     return (
         f"<b>{plain(point.label)}</b><br>{plain(point.method)}, {point.role}<br>"
-        f"{point.quality:.2f}{spread}{kept}<br>{_quantised(size, point.quantisation)}{front}"
+        f"{point.quality:.2f}{spread}{kept}<br>{_quantised(size, point.quantisation)}"
     )
 
 
@@ -410,7 +444,7 @@ def _trial_hover(point: TrialPoint) -> str:
     )
 
 
-def _quality_title(sets: Sequence[str], variant: Variant) -> str:
+def quality_title(sets: Sequence[str], variant: Variant) -> str:
     """The axis names its sets while they fit; the page's caption always names them all."""
     names = ", ".join(plain(name, 12) for name in sets) if len(sets) <= 2 else f"average of {len(sets)} sets"
     how = "" if variant == "all" else ", weighted over subsets"

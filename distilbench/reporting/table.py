@@ -335,7 +335,8 @@ def index_rows(board: Leaderboard) -> tuple[IndexRow, ...]:
     for row in board.rows:
         groups: dict[tuple[object, ...], list[IndexCost]] = {}
         for c in (c for seed in row.seeds for c in seed.record.indexes):
-            key = (c.set, c.split, c.kind, c.nlist, c.nprobe, c.documents, c.queries, c.threads)
+            index = (c.kind, c.nlist, c.nprobe, c.setting)
+            key = (c.set, c.split, *index, c.documents, c.queries, c.threads, c.batch, c.device)
             groups.setdefault(key, []).append(c)
         found += [IndexRow(row, costs[0], _measured(costs, fields)) for costs in groups.values()]
     return tuple(found)

@@ -141,3 +141,11 @@ def test_trainings_that_confirm_are_no_steps_of_the_search(make_trial):
     confirming = [make_trial(n, seed=seed, objective=9.0, confirms=True) for n in (0, 1) for seed in (1, 2)]
     assert figures.compute_learning([*trials, *confirming]) == figures.compute_learning(trials)
     assert figures.compute_learning(confirming).runs == ()
+
+
+def test_quality_dim_has_bars_where_there_is_an_interval(make_seeded):
+    data = figures.compute_quality_dim(leaderboard(make_seeded()))
+    traces = {t["name"]: t for t in json.loads(figures.draw_quality_dim(data).to_json())["data"] if "name" in t}
+    half = pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
+    assert traces["mcr2, int8"]["error_y"]["array"] == [half, half] and traces["mcr2, int8"]["error_y"]["visible"]
+    assert not traces["pca (baseline)"]["error_y"]["visible"]

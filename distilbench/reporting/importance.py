@@ -1,0 +1,158 @@
+"""How much each hyper-parameter of a search mattered: fANOVA over its completed trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.reporting.fanova import variance_shares
+from distilbench.reporting.figures import LIGHT, Palette, frame, plain
+from distilbench.reporting.searched import Parameter, Searched, searched
+
+LEAST_TRIALS = 10
+LEAST_IN_GROUP = 4
+"""Completed trials of a dimension; fewer have no deviation worth dividing by."""
+MOST_TRIALS = 1000
+"""Read of a run: a second for six parameters on a shared core."""
+MOST_CATEGORIES = 32
+MOST_BARS = 15
+SEED = 0
+
+
+class Importance(NamedTuple):
+    """`shares`: (parameter, percent of the variance that it explains alone), highest first; `together`: all interactions.
+
+    `fit` is the forest's R2 on trials it was not grown on. Where `reason` is not "", nothing was computed, and it says why.
+    `used` of `complete` trials were read; `left_out`: (parameter, why).
+    """
+
+    shares: tuple[tuple[str, float], ...]
+    together: float
+    fit: float
+    used: int
+    complete: int
+    groups: int
+    left_out: tuple[tuple[str, str], ...]
+    reason: str
+
+
+def compute_importance(records: Iterable[TrialRecord | ScoreRecord], limit: int = MOST_TRIALS) -> Importance:
+    """Of the completed trials of one run; with more than `limit`, evenly spread over the search.
+
+    Objectives compare only within an output dimension: each is taken as its distance to the mean of its dimension in
+    standard deviations, and the dimension itself is no parameter. Numbers for a logarithmic axis
+    are taken by their logarithm. A parameter that some of the trials lack is left out.
+
+    Raises:
+        ValueError: trials of more than one run, or `limit` below `LEAST_TRIALS`.
+    """
+    if limit < LEAST_TRIALS:
+        raise ValueError(f"limit is {limit}, expected {LEAST_TRIALS} or more")
+    study = searched(records)
+    target_N, kept = _standardised(study)
+    groups = len({study.group[i] for i in kept})
+    left_out = [(p.name, why) for p in study.parameters if (why := _unfit(p, kept))]
+    if len(kept) > limit:
+        kept = kept[np.linspace(0, len(kept) - 1, limit).round().astype(int)]
+    named = dict(left_out)
+    parameters = [p for p in study.parameters if p.name not in named and len({p.values[i] for i in kept}) > 1]
+    absent = Importance((), 0.0, 0.0, len(kept), len(study.trials), groups, tuple(left_out), "")
+    if len(kept) < LEAST_TRIALS:
+        return absent._replace(reason=f"{len(kept)} completed trials that compare, expected {LEAST_TRIALS} or more")
+    if not parameters:
+        return absent._replace(reason="no hyper-parameter was varied in all trials")
+    columns = [_column(p, kept) for p in parameters]
+    found = variance_shares(columns, [bool(p.categories) for p in parameters], target_N[kept], SEED)
+    if found is None:
+        return absent._replace(reason="the objective is the same whatever the hyper-parameters are")
+    shares = sorted(((p.name, 100 * share) for p, share in zip(parameters, found.shares, strict=True)), key=_rank)
+    together = max(0.0, 100 - sum(share for _, share in shares))
+    return absent._replace(shares=tuple(shares), together=together, fit=found.fit)
+
+
+def importance_caption(data: Importance) -> str:
+    """What the figure of `compute_importance` shows, or why there is none."""
+    if data.reason:
+        return f"Hyper-parameter importance was not computed: {data.reason}."
+    read = f"{data.used:,}" if data.used == data.complete else f"{data.used:,} of {data.complete:,}"
+    parts = [
+        f"fANOVA of {read} completed trials: how much of the variance of the dev objective each hyper-parameter explains "
+        f"alone; {data.together:.0f} % is left to interactions. Read over the ranges that the trials cover."
+    ]
+    if data.groups > 1:
+        parts.append("Objectives are taken relative to those of the same output dimension.")
+    trust = "" if data.fit >= 0.5 else ": too little to rank them by" if data.fit < 0.1 else ": read with care"
+    parts.append(f"The forest behind it has an R² of {data.fit:.2f} on trials it was not grown on{trust}.")
+    if len(data.shares) > MOST_BARS:
+        parts.append(f"The {MOST_BARS} largest of {len(data.shares)} are drawn.")
+    if data.left_out:
+        parts.append("Left out: " + "; ".join(f"{name} ({why})" for name, why in data.left_out) + ".")
+    return " ".join(parts)
+
+
+def draw_importance(data: Importance, palette: Palette = LIGHT) -> go.Figure:
+    """A bar for each parameter, the most important on top, and one for what they explain only together."""
+    figure = go.Figure()
+    frame(figure, palette, "% of the variance of the dev objective", "")
+    if not data.shares:
+        return figure
+    bars = [(plain(name, 24), share, palette.student) for name, share in data.shares[:MOST_BARS]]
+    bars.append(("interactions", data.together, palette.muted))
+    bars.reverse()  # a bar chart starts at the bottom
+    figure.add_bar(
+        x=[share for _, share, _ in bars],
+        y=list(range(len(bars))),
+        orientation="h",
+        marker={"color": [colour for _, _, colour in bars]},
+        text=[f"{share:.0f} %" if share >= 1 else "< 1 %" for _, share, _ in bars],
+        textposition="outside",
+        cliponaxis=False,
+        hoverinfo="skip",
+    )
+    top = max(share for _, share, _ in bars)
+    figure.update_xaxes(range=[0, 1.15 * top], showgrid=True)
+    figure.update_yaxes(
+        tickmode="array", tickvals=list(range(len(bars))), ticktext=[name for name, _, _ in bars], showgrid=False
+    )
+    return figure
+
+
+def _standardised(study: Searched) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Each trial's objective in deviations of its group, and the positions of the trials whose group has enough.
+
+    A group in which all objectives are equal is at 0.
+    """
+    target_N, group_N = np.array(study.objective, dtype=float), np.array(study.group, dtype=int)
+    kept = np.zeros(len(target_N), dtype=bool)
+    for group in range(len(study.groups)):
+        own = group_N == group
+        kept |= own & (own.sum() >= LEAST_IN_GROUP)
+        deviation = target_N[own].std()
+        centred = target_N[own] - target_N[own].mean()
+        flat = deviation <= 1e-12 * max(1.0, float(np.abs(target_N[own]).max()))
+        target_N[own] = 0.0 if flat else centred / deviation
+    return target_N, np.flatnonzero(kept)
+
+
+def _unfit(p: Parameter, kept: Sequence[int] | NDArray[np.int64]) -> str:
+    """Why the parameter cannot be assessed, "" where it can."""
+    missing = sum(p.values[i] is None for i in kept)
+    if missing:
+        return f"missing in {missing:,} trials"
+    if len(p.categories) > MOST_CATEGORIES:
+        return f"{len(p.categories):,} categories"
+    return ""
+
+
+def _column(p: Parameter, kept: NDArray[np.int64]) -> NDArray[np.float64]:
+    values = np.array([p.values[i] for i in kept], dtype=float)
+    return np.log10(values) if p.log else values
+
+
+def _rank(pair: tuple[str, float]) -> tuple[float, str]:
+    return -pair[1], pair[0]

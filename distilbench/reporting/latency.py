@@ -1,0 +1,148 @@
+"""Quality against the time to embed a sentence, with the front of what no other encoder beats in both.
+
+There are two measures of that time, and neither compares with the other or across devices: an axis has one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import plotly.graph_objects as go
+
+from distilbench.reporting.figures import (
+    LIGHT,
+    ROLES,
+    Palette,
+    QualityPoint,
+    add_fronts,
+    add_role,
+    frame,
+    point_hover,
+    quality_point,
+    quality_title,
+)
+from distilbench.reporting.table import Leaderboard, Row, Variant, finite, mean_cell
+from distilbench.reporting.ticks import log_axis
+from distilbench.search.objectives import pareto_front
+
+
+class Measure(NamedTuple):
+    """What was timed, and where.
+
+    "batches": `ScoreRecord.latency_ms`, the thread's own time from token ids on, a sentence's share of a batch.
+    "single": `EncoderCost.p50_ms`, on the wall clock and from text on, one sentence at a time.
+    """
+
+    kind: Literal["batches", "single"]
+    threads: int
+    device: str
+
+
+class LatencyPoint(NamedTuple):
+    """An encoder and the ms that it takes for a sentence, the mean over its seeds; `encoder.pareto`: on this front."""
+
+    ms: float
+    encoder: QualityPoint
+
+
+class QualityLatency(NamedTuple):
+    """Quality against latency. `fronts`: one line (ms, quality) per corpus, by rising ms; no `measure`: no points.
+
+    `omitted` counts rows with a test average that were not timed by `measure`; `sets` as in QualityBytes.
+    """
+
+    points: tuple[LatencyPoint, ...]
+    fronts: tuple[tuple[tuple[float, float], ...], ...]
+    measure: Measure | None
+    sets: tuple[str, ...]
+    variant: Variant
+    omitted: int
+
+
+def compute_quality_latency(board: Leaderboard, variant: Variant = "all") -> QualityLatency:
+    """The rows with a test average that have the most common measure, "batches" where two are equally common.
+
+    Of each corpus its front: no other row is at least as good and as fast, and better in one.
+    """
+    placed = [(row, point) for row in board.rows if (point := quality_point(board, row, variant))]
+    timed: dict[Measure, dict[int, float]] = {}
+    for i, (row, _) in enumerate(placed):
+        for measure, ms in _timed(row).items():
+            timed.setdefault(measure, {})[i] = ms
+    if not timed:
+        return QualityLatency((), (), None, board.sts_sets, variant, len(placed))
+    measure = min(timed, key=lambda m: (-len(timed[m]), *m))
+    corpora: dict[str, list[int]] = {}
+    for i in timed[measure]:
+        corpora.setdefault(placed[i][0].record.compared_on, []).append(i)
+    fronts, on_front = [], set[int]()
+    for rows in corpora.values():
+        values = [(timed[measure][i], placed[i][1].quality) for i in rows]
+        found = pareto_front(values, ["minimize", "maximize"]).tolist()
+        on_front.update(rows[k] for k in found)
+        fronts.append(tuple(sorted({values[k] for k in found})))
+    points = tuple(LatencyPoint(ms, placed[i][1]._replace(pareto=i in on_front)) for i, ms in timed[measure].items())
+    return QualityLatency(points, tuple(fronts), measure, board.sts_sets, variant, len(placed) - len(points))
+
+
+def latency_caption(data: QualityLatency) -> str:
+    """What the figure of `compute_quality_latency` shows, and how the time was measured."""
+    if data.measure is None:
+        return "No encoder's latency was measured."
+    kind, threads, device = data.measure
+    how = {
+        "batches": "in batches, from its token ids on (the thread's own time on a CPU)",
+        "single": "on its own, from its text on (median, on the wall clock)",
+    }[kind]
+    ran = "one thread" if threads == 1 else f"{threads} threads"
+    bars = any(point.encoder.interval is not None for point in data.points)
+    spread = " Bars are 95 % intervals over seeds." if bars else ""
+    omitted = f" Rows that were not timed this way, not drawn: {data.omitted}." if data.omitted else ""
+    return (
+        f"Mean Spearman x 100 on the test sets {', '.join(data.sets)}, against the time to embed a sentence {how}, on {ran} "
+        f"of {device}. The dotted line joins the encoders that no other one beats in both.{spread}{omitted}"
+    )
+
+
+def draw_quality_latency(data: QualityLatency, palette: Palette = LIGHT) -> go.Figure:
+    """Milliseconds on a logarithmic axis; the rest as for bytes."""
+    figure = go.Figure()
+    add_fronts(figure, data.fronts, palette)
+    for role in ROLES:
+        points = [point for point in data.points if point.encoder.role == role]
+        encoders = [point.encoder for point in points]
+        add_role(figure, role, [point.ms for point in points], encoders, [_hover(p) for p in points], palette)
+    frame(figure, palette, _title(data.measure), quality_title(data.sets, data.variant))
+    log_axis(figure, [point.ms for point in data.points])
+    return figure
+
+
+def _timed(row: Row) -> dict[Measure, float]:
+    """The row's ms by each measure, the mean over the seeds that have it."""
+    found: dict[Measure, list[float]] = {}
+    for record in (seed.record for seed in row.seeds):
+        device = record.provenance.device
+        if record.latency_ms is not None:
+            found.setdefault(Measure("batches", 1, device), []).append(record.latency_ms)
+        if record.cost is not None:
+            where = device if record.cost.device in device.lower() else f"{record.cost.device}, {device}"
+            found.setdefault(Measure("single", record.cost.threads, where), []).append(record.cost.p50_ms)
+    means = {measure: mean_cell(_above_zero(values)).value for measure, values in found.items()}
+    return {measure: ms for measure, ms in means.items() if ms is not None}
+
+
+def _above_zero(values: Sequence[float]) -> list[float]:
+    return [value for value in values if finite(value) is not None and value > 0]
+
+
+def _title(measure: Measure | None) -> str:
+    if measure is None:
+        return "Latency"
+    how = "ms per sentence, in batches" if measure.kind == "batches" else "ms for one sentence, median"
+    return f"{how}, {'one thread' if measure.threads == 1 else f'{measure.threads} threads'} (log scale)"
+
+
+def _hover(point: LatencyPoint) -> str:
+    front = "<br>on the front" if point.encoder.pareto else ""
+    return f"{point_hover(point.encoder)}<br>{point.ms:.3g} ms{front}"

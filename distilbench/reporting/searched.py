@@ -1,0 +1,152 @@
+"""What the figures of one search share: its completed trials, and the hyper-parameters that differ between them.
+
+Objectives of different output dimensions do not compare, so trials are in groups, one for each method and dimension.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.reporting.table import finite, unique_trials
+from distilbench.reporting.ticks import logarithmic
+
+GROUPED = "output_dim"
+"""The hyper-parameter that a group has in common, so that it is none to compare within one."""
+_ABSENT = object()
+_LARGEST = 1e100
+_DEPTH, _SHORTER = 4, 3
+T = TypeVar("T")
+
+
+class Parameter(NamedTuple):
+    """A searched hyper-parameter. `values` are parallel to the trials, None where a trial does not have it.
+
+    Of one with `categories` (texts, switches, mixtures) a value is the category's position; of numbers there are none.
+    `log`: the numbers are for a logarithmic axis (`ticks.logarithmic`).
+    """
+
+    name: str
+    values: tuple[float | None, ...]
+    categories: tuple[str, ...]
+    log: bool
+
+
+class Searched(NamedTuple):
+    """Completed trials in order of number; `group` is each one's position in `groups`, `objective` is parallel too.
+
+    `parameters` have at least two values, in the order of the first trial. One that depends on another (`when:`) has its
+    default where it was not searched, as the trial had. `total`: trials of the search in any state.
+    """
+
+    trials: tuple[TrialRecord, ...]
+    objective: tuple[float, ...]
+    group: tuple[int, ...]
+    groups: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    total: int
+
+
+def searched(records: Iterable[TrialRecord | ScoreRecord]) -> Searched:
+    """The search of one run. Trainings that confirm a trial are no part of it; nor are score records.
+
+    Raises:
+        ValueError: trials of more than one run.
+    """
+    every = search_trials(records)
+    complete = [(t, value) for t in every if t.state == "COMPLETE" and (value := _objective(t)) is not None]
+    trials = [t for t, _ in complete]
+    group, groups = grouped(trials)
+    names = dict.fromkeys(name for t in trials for name in t.params if name != GROUPED)
+    found = [_parameter(name, [t.params.get(name, _ABSENT) for t in trials]) for name in names]
+    return Searched(
+        trials=tuple(trials),
+        objective=tuple(value for _, value in complete),
+        group=tuple(group),
+        groups=tuple(groups),
+        parameters=tuple(p for p in found if p is not None),
+        total=len(every),
+    )
+
+
+def search_trials(records: Iterable[TrialRecord | ScoreRecord]) -> list[TrialRecord]:
+    """The trials of the one run that is given, in order of number, without those that confirm another.
+
+    Raises:
+        ValueError: trials of more than one run.
+    """
+    trials = [t for t in unique_trials(records) if not t.confirms]
+    runs = sorted({t.run for t in trials})
+    if len(runs) > 1:
+        raise ValueError(f"trials of {len(runs)} runs ({', '.join(runs[:3])}), expected those of one")
+    return trials
+
+
+def grouped(trials: Sequence[TrialRecord]) -> tuple[list[int], list[str]]:
+    """Each trial's group, and what the groups are called, by method and rising dimension."""
+    keys = sorted({(t.method, t.dim) for t in trials})
+    place = {key: i for i, key in enumerate(keys)}
+    several = len({method for method, _ in keys}) > 1
+    names = [(f"{method}, " if several else "") + f"{dim:,} dimensions" for method, dim in keys]
+    return [place[t.method, t.dim] for t in trials], names
+
+
+def axis_start(objectives: Iterable[Sequence[float]]) -> float | None:
+    """Where an axis of objectives starts so that trials that diverged leave room for the others; None: at the lowest.
+
+    For each group: `_DEPTH` times the way from its best to its median, below the median; the lowest of these. Only where this
+    makes the axis `_SHORTER` times shorter.
+    """
+    known = [sorted(own) for own in objectives if own]
+    if not known:
+        return None
+    low, high = min(own[0] for own in known), max(own[-1] for own in known)
+    start = min(own[len(own) // 2] - _DEPTH * (own[-1] - own[len(own) // 2]) for own in known)
+    return start if high > start and high - low > _SHORTER * (high - start) else None
+
+
+def every_kth(items: Sequence[T], most: int) -> Sequence[T]:
+    """At most `most` of the items: every k-th from the first on."""
+    return items[:: max(1, -(-len(items) // most))]
+
+
+def _objective(trial: TrialRecord) -> float | None:
+    return None if trial.objective is None else _number(trial.objective)
+
+
+def _parameter(name: str, raw: Sequence[Any]) -> Parameter | None:
+    """None where there are not two values."""
+    present = [value for value in raw if value is not _ABSENT]
+    if all(value == present[0] for value in present):
+        return None
+    if all(_is_number(value) for value in present):
+        values = [None if value is _ABSENT else _number(value) for value in raw]
+        known = [value for value in values if value is not None]
+        return Parameter(name, tuple(values), (), logarithmic(known)) if len(set(known)) > 1 else None
+    texts = [None if value is _ABSENT else _text(value) for value in raw]
+    categories = sorted({text for text in texts if text is not None})
+    place = {text: float(i) for i, text in enumerate(categories)}
+    if len(categories) < 2:
+        return None
+    return Parameter(name, tuple(None if t is None else place[t] for t in texts), tuple(categories), False)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(value: int | float) -> float | None:
+    """None for what no axis can place: NaN, infinity, 1e100 and more; 0 for what is below 1e-100."""
+    try:
+        number = finite(float(value))
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+    if number is None or abs(number) >= _LARGEST:
+        return None
+    return number if abs(number) >= 1 / _LARGEST else 0.0
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
