@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
-import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +18,7 @@ from distilbench.records import ClusterCost, IndexCost, ScoreRecord, TrialRecord
 from distilbench.reporting import budget, figures, front, table
 from distilbench.reporting.covariance import compute_covariances, draw_covariances
 from distilbench.reporting.differences import Differences, differences
+from distilbench.reporting.exports.flat import leaderboard_csv
 from distilbench.reporting.ties import NO_TIES, Ties
 from distilbench.reporting.ties import notices as tie_notices
 from distilbench.store import atomic_path
@@ -29,7 +28,6 @@ MAX_TRIALS = 300
 """Trials listed in the page; records.jsonl has them all."""
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 class _Plot(NamedTuple):
@@ -139,51 +137,6 @@ def render_page(
     )
 
 
-def leaderboard_csv(board: table.Leaderboard, ties: Ties = NO_TIES) -> str:
-    """The leaderboard as CSV with a header; an empty cell where a value is missing, scores and retention unrounded.
-
-    Scores are means over `NAME:seeds` seeds, `NAME:interval95` is half the width of their 95 % interval; of one seed,
-    `NAME:low95` and `NAME:high95` end the bootstrap interval over the set's items. `tie_difference` is
-    the difference in test average to the first row of the tie group, `tie_low` and `tie_high` end its interval. What differs
-    between the seeds of a row (seed, trial, record_id, ...) is listed in their order, joined by ";". A text that a
-    spreadsheet would take for a formula is preceded by an apostrophe.
-    """
-    header = ["label", "configuration", "role", "method", "dim", "quantisation", "bytes_per_vector", "parameters"]
-    header += ["seed", "seeds"]
-    scores: list[tuple[str, table.Variant]] = []
-    for column in board.columns:
-        for variant in table.VARIANTS if column.by_variant and board.has_wmean else table.VARIANTS[:1]:
-            name = column.key if not column.by_variant else f"{column.key}:{variant}"
-            header += [
-                name,
-                *(f"{name}:{what}" for what in ("retention_percent", "interval95", "seeds", "low95", "high95")),
-            ]
-            scores.append((column.key, variant))
-    header += ["pareto", "best_in_dim", "chosen_on_dev", "tie_group", "tie_difference", "tie_low", "tie_high"]
-    header += ["teacher", "start", "corpus", "corpus_fingerprint", "demonstration"]
-    header += ["run", "trial", "record_id", "commit", "created_at", "model"]
-
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow([_csv_text(name) for name in header])
-    for row in board.rows:
-        r, records = row.record, [seed.record for seed in row.seeds]
-        line: list[Any] = [r.label, r.configuration, r.role, r.method, r.dim, r.quantisation, r.bytes_per_vector]
-        line += [r.parameters, _joined(x.seed for x in records), len(records)]
-        for key, variant in scores:
-            line += board.cell(row, key, variant)
-        line += [row.pareto["all"], row.best_in_dim["all"], row.chosen]
-        place = ties.rows.get(row.anchor)
-        t = place.tie if place else None
-        line += [t.group, t.difference, t.low, t.high] if t else [""] * 4
-        line += [r.teacher, r.start, r.corpus, r.corpus_fingerprint]
-        line += [r.demonstration, r.run, _joined(x.trial for x in records), _joined(x.record_id for x in records)]
-        line += [_joined(x.provenance.commit for x in records), _joined(x.provenance.created_at for x in records)]
-        line += [_joined(x.model for x in records)]
-        writer.writerow([_csv_text(cell) if isinstance(cell, str) else cell for cell in line])
-    return out.getvalue()
-
-
 def _plots(records: Sequence[TrialRecord | ScoreRecord], board: table.Leaderboard) -> dict[str, _Plot]:
     """The figures that have something to show, by name."""
     plots = {}
@@ -279,16 +232,6 @@ def _index_setting(cost: IndexCost) -> str:
     )
     own = [cost.setting] if cost.setting else []
     return ", ".join([*lists, *own, *(["GPU"] if cost.device == "cuda" else [])])
-
-
-def _joined(values: Iterable[object]) -> str:
-    """One value per seed; nothing at all where no seed has one."""
-    texts = ["" if value is None else str(value) for value in values]
-    return ";".join(texts) if any(texts) else ""
-
-
-def _csv_text(text: str) -> str:
-    return "'" + text if text.startswith(_FORMULA_STARTS) else text
 
 
 def _short(number: float) -> str:
