@@ -58,7 +58,10 @@ class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     paper: str = ""
+    sizes: dict[str, str] = Field(default_factory=dict)
     rows: list[dict[str, Any]] = Field(min_length=1)
+    references: list[dict[str, Any]] = Field(default_factory=list)
+    """With `sizes` for reports alone: published rows that nothing here trains (`reporting.published`)."""
 
 
 def read_configurations(files: Sequence[Path], names: Sequence[str]) -> list[tuple[Path, Configuration]]:

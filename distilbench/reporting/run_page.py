@@ -15,10 +15,15 @@ MAX_TRIALS = 300
 
 
 def render_run(
-    run: RunFacts, records: Sequence[TrialRecord | ScoreRecord], board: table.Leaderboard, title: str
+    run: RunFacts,
+    records: Sequence[TrialRecord | ScoreRecord],
+    board: table.Leaderboard,
+    title: str,
+    *,
+    live: bool = False,
 ) -> str:
-    """The HTML of the run's page; `records` are those of this run."""
-    plots, absent = search_plots(records)
+    """The HTML of the run's page; `records` are those of this run. A `live` one is without what takes seconds."""
+    plots, absent = search_plots(records, importance=not live)
     return render(
         "run.html.j2",
         "../",

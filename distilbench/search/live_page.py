@@ -19,7 +19,7 @@ SHARE = 0.05
 class LivePage:
     """Writes the report of the runs in `folders` into `report` when a stage begins, and now and then as trials end.
 
-    Ties and paired differences are left to the end.
+    Ties, and what `write_report` leaves out of a live page, are left to the end.
     """
 
     def __init__(self, report: Path, title: str, folders: Sequence[Path]) -> None:
@@ -53,5 +53,5 @@ class LivePage:
         with contextlib.suppress(OSError, DiskFull):  # what only shows the sweep does not end it
             records = read_runs(self.folders, unfinished=True)
             if records:
-                write_report(records, self.report, title=self.title, folders=self.folders, paired=False)
+                write_report(records, self.report, title=self.title, folders=self.folders, live=True)
         self.due = time.monotonic() + max(EVERY_S, (time.monotonic() - began) / SHARE)

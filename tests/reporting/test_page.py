@@ -14,6 +14,7 @@ import pytest
 
 from distilbench.records import read_records
 from distilbench.reporting import page, pages, run_page
+from distilbench.reporting.exports.flat import leaderboard_csv
 from distilbench.reporting.run_facts import run_facts
 from distilbench.reporting.table import leaderboard
 
@@ -279,7 +280,7 @@ def test_toggle_only_where_there_are_subsets(make_score):
 
 def test_csv(make_study):
     board = leaderboard(make_study())
-    rows = list(csv.DictReader(io.StringIO(page.leaderboard_csv(board), newline="")))
+    rows = list(csv.DictReader(io.StringIO(leaderboard_csv(board), newline="")))
     assert [row["label"] for row in rows] == [row.record.label for row in board.rows]
     student = next(row for row in rows if row["label"] == "hpd-64")
     assert float(student["sts_average:all"]) == pytest.approx(77.5)
@@ -295,7 +296,7 @@ def test_csv_cells_are_no_formulas(make_score, start):
     record = make_score(formula, method=formula, corpus=formula, model=formula, skip=("STS12",))
     scores = [s.model_copy(update={"set": formula}) if s.set == "STS13" else s for s in record.scores]
     below_zero = [s.model_copy(update={"value": -5.0}) if s.set == "STS14" else s for s in scores]
-    text = page.leaderboard_csv(leaderboard([record.model_copy(update={"scores": below_zero})]))
+    text = leaderboard_csv(leaderboard([record.model_copy(update={"scores": below_zero})]))
     header, row = csv.reader(io.StringIO(text, newline=""))
     cells = dict(zip(header, row, strict=True))
     assert cells["label"] == cells["method"] == cells["corpus"] == cells["model"] == "'" + formula
@@ -308,7 +309,7 @@ def test_csv_has_interval_and_seeds_and_names_every_record(make_seeded):
     board = leaderboard(make_seeded())
     rows = {
         (row["configuration"] or row["label"]): row
-        for row in csv.DictReader(io.StringIO(page.leaderboard_csv(board), newline=""))
+        for row in csv.DictReader(io.StringIO(leaderboard_csv(board), newline=""))
     }
     assert len(rows) == len(board.rows) == 9
     student = rows["MCR2-32-float32"]

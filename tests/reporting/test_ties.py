@@ -242,7 +242,7 @@ def test_the_csv_has_group_difference_and_interval(study: Study) -> None:
     study.add("best", 1.0, draw=1)
     study.add("near", 1.0, draw=1, jitter=0.2)
     study.add("gone", 2.6, draw=1, kept=False)
-    text = page.leaderboard_csv(leaderboard(study.records), study.ties())
+    text = leaderboard_csv(leaderboard(study.records), study.ties())
     rows = {row["label"]: row for row in csv.DictReader(io.StringIO(text, newline=""))}
     tie = study.places()["near"].tie
     values = [float(rows["near"][f"tie_{name}"]) for name in ("difference", "low", "high")]

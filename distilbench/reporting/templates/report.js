@@ -101,7 +101,10 @@ const sheet = new CSSStyleSheet();
 // Hidden marks of the other variant are no part of what the reader sees, so they are no part of the text either.
 const texts = new Map();
 const references = new Set(board ? board.tBodies[0].rows : []); // teacher and baselines in float32
-let order = board ? Array.from(board.querySelectorAll("tbody tr")) : []; // all rows, sorted; those that are shown are in the table
+// All measured rows, sorted; those that are shown are in the table.
+let order = board ? [...board.tBodies[0].rows, ...board.tBodies[1].rows] : [];
+const publishedRows = byId("published-rows");
+const published = byId("published");
 if (board) {
   for (const row of order) {
     const cells = Array.from(row.querySelectorAll("a.label, .badge, td.text"), (cell) => cell.textContent);
@@ -117,7 +120,10 @@ const more = byId("more");
 let everyRow = false;
 
 function showRows(sortFirst) {
-  if (sortFirst) order = sorted(order, sortedHeader());
+  if (sortFirst) {
+    order = sorted(order, sortedHeader());
+    if (publishedRows) publishedRows.append(...sorted(publishedRows.rows, sortedHeader()));
+  }
   const parts = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
   const wanted = choices.filter(([, select]) => select.value !== "");
   const front = `pareto-${board.dataset.variant}`;
@@ -132,6 +138,10 @@ function showRows(sortFirst) {
   const shown = everyRow ? rest : rest.slice(0, AT_ONCE);
   board.tBodies[0].replaceChildren(...pinned);
   board.tBodies[1].replaceChildren(...shown);
+  for (const row of publishedRows ? publishedRows.rows : []) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !parts.every((part) => text.includes(part));
+  }
   const teachers = order.filter(always).length;
   const total = order.length - teachers;
   const found = pinned.length - teachers + shown.length;
@@ -174,6 +184,7 @@ function remember() {
   if (onlyPareto.checked) state.set("pareto", "1");
   if (!pin.checked) state.set("pin", "0");
   if (everyRow) state.set("rows", "all");
+  if (published && published.checked) state.set("published", "1");
   if (board.dataset.variant !== "all") state.set("variant", board.dataset.variant);
   if (header !== sortedAtFirst || header.getAttribute("aria-sort") !== "descending")
     state.set("sort", `${header.getAttribute("aria-sort")} ${header.dataset.key}`);
@@ -193,6 +204,7 @@ function recall() {
   onlyPareto.checked = state.get("pareto") === "1";
   pin.checked = state.get("pin") !== "0";
   everyRow = state.get("rows") === "all";
+  if (published) published.checked = state.get("published") === "1";
   open.clear();
   for (const name of state.getAll("open")) open.add(name);
   hidden.clear();
@@ -221,6 +233,7 @@ if (board) {
   for (const [, select] of choices) select.addEventListener("change", changed);
   onlyPareto.addEventListener("change", changed);
   pin.addEventListener("change", changed);
+  if (published) published.addEventListener("change", remember);
   for (const radio of document.querySelectorAll("input[name=variant]")) {
     radio.addEventListener("change", () => {
       board.dataset.variant = radio.value;
