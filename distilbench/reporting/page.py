@@ -50,11 +50,11 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     board = table.leaderboard(records)
     runs = run_facts.run_facts(records, board, folders)
+    with atomic_path(folder / "records.jsonl") as path:
+        append_records(path, records)
     exports = () if live else write_exports(board, ties, folder)
     found = () if live else differences(board, folders)
     index = render_page(records, board, title=title, notes=notes, ties=ties, paired=found, runs=runs, exports=exports)
-    with atomic_path(folder / "records.jsonl") as path:
-        append_records(path, records)
     write_assets(folder)
     _write_pages(records, board, folder, title, ties, runs, live)
     write_page(folder / "index.html", index)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from selenium.webdriver.support.ui import Select  # noqa: E402
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (1280, 390)
+REPORTS = Path(__file__).parents[2] / "reports"
 
 
 def first_of(*names):
@@ -338,6 +340,51 @@ def test_hostile_text_runs_nothing(browser, make_score, make_trial, tmp_path):
         opened.get(page.as_uri())
         assert opened.execute_script(unharmed)
     assert [e for e in opened.get_log("browser") if e["level"] == "SEVERE"] == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", sorted(p.parent.name for p in REPORTS.glob("*/index.html")))
+def test_committed_reports_open_without_an_error_or_a_request(browser, name, width):
+    opened = open_page(browser, REPORTS / name / "index.html", width)
+    figures = len(opened.find_elements(By.CSS_SELECTOR, "[data-plot]"))
+    wait(lambda: len(opened.find_elements(By.CSS_SELECTOR, ".canvas .main-svg")) >= figures > 0, seconds=60)
+    assert fits(opened) and len(labels(opened)) > 5
+    first = labels(opened)
+    click(opened, header(opened, "Bytes").find_element(By.TAG_NAME, "button"))
+    assert sorted(labels(opened)) == sorted(first) and labels(opened) != first
+    click(opened, opened.find_element(By.CSS_SELECTOR, "#runs a.label"))
+    wait(lambda: "/runs/" in opened.current_url)
+    assert fits(opened)
+    assert [e for e in opened.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
+    events = [json.loads(entry["message"])["message"] for entry in opened.get_log("performance")]
+    urls = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    assert urls and all(url.startswith(("file:", "data:", "blob:")) for url in urls)
+
+
+def test_paper_has_light_colours_and_no_tools(opened):
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        style = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+        assert opened.execute_script(style, ".tools", "display") == "none"
+        assert opened.execute_script(style, "body", "backgroundColor") == "rgb(255, 255, 255)"
+    finally:
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_of_many_rows_the_first_are_shown_and_a_button_shows_all(browser, make_score, tmp_path):
+    records = [make_score(f"s{n}", 50 + n / 10, record_id=f"{n}") for n in range(200)]
+    opened = open_page(browser, write_report(records, tmp_path, title="Synthetic"), 1280)
+    assert labels(opened)[:2] == ["s199", "s198"] and len(labels(opened)) == 150
+    assert opened.find_element(By.ID, "count").text == "150 of 200 rows"
+    click(opened, header(opened, "Average").find_element(By.TAG_NAME, "button"))
+    assert labels(opened)[0] == "s0"  # which was not shown before
+    box = opened.find_element(By.ID, "filter")
+    box.send_keys("s199")
+    assert labels(opened) == ["s199"]
+    box.clear()
+    box.send_keys("s")
+    click(opened, opened.find_element(By.ID, "more"))
+    assert len(labels(opened)) == 200 and not opened.find_element(By.ID, "more").is_displayed()
 
 
 def test_the_tables_work_without_plotly(browser, make_study, tmp_path):

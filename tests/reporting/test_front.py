@@ -7,7 +7,10 @@ import re
 
 import pytest
 
-from distilbench.reporting import figures, front, page
+from distilbench.reporting import figures, front
+from distilbench.reporting.plots import search_plots
+from distilbench.reporting.run_facts import run_facts
+from distilbench.reporting.run_page import render_run
 from distilbench.reporting.table import leaderboard
 
 
@@ -116,7 +119,7 @@ def test_an_objective_in_which_all_trials_are_equal_is_left_out(search):
 def test_a_search_with_quality_alone_has_neither(make_trial, make_study):
     for records in (make_study(), [make_trial(0, values={"quality": 1.0})], []):
         assert front.compute_front(records).runs == () == front.compute_volume(records).runs
-        plots = page._plots(records, leaderboard(records))
+        plots, _ = search_plots(records)
         assert "front" not in plots and "volume" not in plots
 
 
@@ -148,8 +151,9 @@ def test_drawings_escape_twice(search, palette):
 
 def test_the_page_has_both(search):
     records = search([(1.0, 64), (2.0, 128), (0.0, 256)])
-    text = page.render_page(records, leaderboard(records), title="Synthetic")
+    board = leaderboard(records)
+    text = render_run(run_facts(records, board)[0], records, board, "Synthetic")
     blocks = dict(re.findall(r'<script type="application/json" id="data-(\w+)">(.*?)</script>', text, re.S))
-    assert list(blocks) == ["learning", "front", "volume"]
+    assert list(blocks)[:3] == ["learning", "front", "volume"]
     assert all(set(json.loads(block)) == {"light", "dark"} for block in blocks.values())
     assert "Reference point: quality 0 points, 256 bytes," in text

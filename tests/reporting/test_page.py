@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from distilbench.records import read_records
+from distilbench.records import Score, read_records
 from distilbench.reporting import page, pages, run_page
 from distilbench.reporting.exports.flat import leaderboard_csv
 from distilbench.reporting.run_facts import run_facts
@@ -86,7 +86,7 @@ def test_writes_whole_files(make_study, tmp_path):
     assert index == folder / "index.html"
     assert sorted(p.name for p in folder.iterdir() if p.is_file()) == [
         "index.html",
-        "leaderboard.csv",
+        *(f"leaderboard.{kind}" for kind in ("csv", "json", "md", "parquet", "tex")),
         "plotly.min.js",
         "records.jsonl",
         "report.css",
@@ -276,6 +276,44 @@ def test_toggle_only_where_there_are_subsets(make_score):
     record = make_score("s")
     single = record.model_copy(update={"scores": [s for s in record.scores if s.variant == "all"]})
     assert 'name="variant"' not in render([single])
+
+
+def test_averages_of_classification_and_tokenised_sts_lead_their_groups(make_score):
+    def score(task, name, metric, value):
+        return Score(task=task, set=name, split="test", metric=metric, variant="all", value=value, n=100)
+
+    both = [score("classification", "MR", "accuracy", 80.0), score("classification", "CR", "accuracy", 90.0)]
+    both += [score("sts-tokenised", name, "spearman", value) for name, value in (("STS12", 70.0), ("STSB", 80.0))]
+    records = [
+        (record := make_score(name)).model_copy(update={"scores": [*record.scores, *own]})
+        for name, own in (("whole", both), ("lacks CR", [both[0], *both[2:]]))
+    ]
+    board = leaderboard(records)
+    rows = {row.name: row for row in board.rows}
+    assert board.cell(rows["whole"], "classification_average").value == 85.0
+    assert board.cell(rows["lacks CR"], "classification_average").value is None
+    assert board.cell(rows["lacks CR"], "sts-tokenised_average").value == 75.0
+    leads = [c.key for c in board.columns if c.lead]
+    assert leads == ["sts_average", "dev", "sts-tokenised_average", "classification_average", "mrr10:quora"]
+    assert "Mean accuracy x 100 over MR, CR" in render(records)
+
+
+def test_the_papers_rows_are_there_for_real_data_alone(make_score):
+    real = render([make_score("s")])
+    assert 'id="published"' in real and "HPD-MiniLM-H128" in plain(real)
+    demo = render([make_score("s", demonstration=True)])
+    assert 'id="published"' not in demo and "HPD-MiniLM-H128" not in demo
+
+
+def test_a_live_page_is_without_what_takes_seconds(make_study, tmp_path):
+    whole = written(make_study(), tmp_path / "whole")
+    live = written(make_study(), tmp_path / "live", live=True)
+    assert set(whole) == set(live)
+    assert (tmp_path / "whole" / "leaderboard.parquet").exists() and not (
+        tmp_path / "live" / "leaderboard.csv"
+    ).exists()
+    [run] = [name for name in whole if name.startswith("runs/")]
+    assert "plot-importance" in whole[run] and "plot-importance" not in live[run] and "plot-learning" in live[run]
 
 
 def test_csv(make_study):

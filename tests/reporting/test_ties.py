@@ -19,6 +19,7 @@ from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import Score, ScoreRecord, append_records
 from distilbench.reporting import page
+from distilbench.reporting.exports.flat import leaderboard_csv
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import leaderboard
 from distilbench.reporting.ties import NO_TIES, Ties, notices, tie_groups

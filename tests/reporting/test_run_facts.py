@@ -1,0 +1,79 @@
+"""What is known of a run, and what differs between several."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from distilbench.records import append_records
+from distilbench.reporting.run_facts import by_dimension, changed, run_facts, run_file
+from distilbench.reporting.table import leaderboard
+from distilbench.store import write_json
+
+
+@pytest.fixture
+def two_runs(make_score, make_trial, tmp_path):
+    """Records and folders of two sweeps: "b" has another learning rate's range, commit and seeds."""
+
+    def make(**changes):
+        records, folders = [], []
+        for name, low, quality in (("a", 1e-4, 75.0), ("b", 1e-3, 76.0)):
+            folder = tmp_path / name
+            own = [
+                make_trial(n, run=name, objective=70.0 + n, state="PRUNED" if n == 2 else "COMPLETE") for n in range(3)
+            ]
+            own += [make_score(f"s{d}", quality + d / 64, run=name, dim=d, record_id=f"{name}{d}") for d in (32, 64)]
+            if name == "b":
+                other = own[0].provenance.model_copy(update={"commit": "fff", "versions": {"synthetic": "1.0"}})
+                own = [r.model_copy(update={"provenance": other}) for r in own]
+            append_records(folder / "trials.jsonl", own[:3])
+            append_records(folder / "scores.jsonl", own[3:])
+            config = {"parameters": {"lr": {"low": low, "high": 0.1}}, "searcher": "tpe"}
+            write_json(folder / "config.json", config | changes.get(name, {}))
+            records += own
+            folders.append(folder)
+        return records, folders
+
+    return make
+
+
+def test_the_facts_of_a_run(two_runs):
+    records, folders = two_runs()
+    board = leaderboard(records)
+    a, b = run_facts(records, board, folders)
+    assert (a.run, a.trials, a.rows, dict(a.states)) == ("a", 3, 2, {"COMPLETE": 2, "PRUNED": 1})
+    assert a.steps == 300 + 300 + 100 and a.best.number == 1  # the pruned one's 72 belongs to an earlier rung
+    assert a.config["parameters.lr.low"] == 1e-4 and a.stage == "" and a.wanted is None
+    assert a.file == run_file("a") != b.file and re.fullmatch(r"runs/s-[0-9a-f]{12}\.html", a.file)
+    assert run_facts(records, board)[0].config == {}
+
+
+def test_only_what_differs_is_listed(two_runs):
+    records, folders = two_runs(b={"fixed": {"batch_size": 64}})
+    found = {c.key: c.values for c in changed(run_facts(records, leaderboard(records), folders))}
+    assert found == {
+        "parameters.lr.low": ("0.0001", "0.001"),
+        "fixed.batch_size": ("—", "64"),
+        "commit": ("0123abc+changes", "fff"),
+        "version of synthetic": ("0.0", "1.0"),
+    }
+    one = [r for r in records if r.run == "a"]
+    assert changed(run_facts(one, leaderboard(one), folders[:1])) == ()
+
+
+def test_runs_beside_each_other_by_dimension(two_runs, make_score):
+    records, folders = two_runs()
+    records += [make_score("worse on dev", 60.0, run="a", dim=64, record_id="w"), make_score("alone", run="a", dim=8)]
+    board = leaderboard(records)
+    lines = by_dimension(board, run_facts(records, board, folders))
+    assert [line.dim for line in lines] == [32, 64]
+    (first, cell), (second, other) = lines[1].of
+    assert (first.record.record_id, second.record.record_id) == ("a64", "b64")
+    assert other.value - cell.value == pytest.approx(1.0)
+
+
+def test_a_progress_file_that_is_no_progress_file_is_passed_over(two_runs):
+    records, folders = two_runs()
+    (folders[0] / "progress.json").write_text('{"stage": 5}')
+    assert run_facts(records, leaderboard(records), folders)[0].stage == ""
