@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from distilbench.encoder import HUB_IDS
 from distilbench.records import FROZEN, Score, ScoreRecord, TrialRecord
+from distilbench.reporting.formats import value
 from distilbench.reporting.markdown import one_line, render
 from distilbench.reporting.table import (
     AVERAGE,
@@ -142,7 +143,7 @@ def compute_card(
         scores=scores,
         forms=tuple(_form(board, *form) for form in forms),
         made=_made(record),
-        hyperparameters=tuple((str(k), _value(v)) for k, v in record.hyperparameters.items()),
+        hyperparameters=tuple((str(k), value(v)) for k, v in record.hyperparameters.items()),
         reproduce=reproduce_command(training) if training else "",
         provenance=_provenance(record),
         limitations=_limitations(row, record),
@@ -346,11 +347,3 @@ def _limitations(row: Row, record: ScoreRecord) -> tuple[str, ...]:
         "No licence is stated here: those of the teacher, of the student's start and of the training text apply."
     )
     return tuple(found)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return json.dumps(value, ensure_ascii=False, default=str)

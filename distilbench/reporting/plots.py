@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import plotly.graph_objects as go
 from markupsafe import Markup
@@ -13,6 +13,7 @@ from distilbench.reporting import figures, front
 from distilbench.reporting.coordinates import compute_coordinates, coordinates_caption, draw_coordinates
 from distilbench.reporting.covariance import compute_covariances, draw_covariances
 from distilbench.reporting.curves import compute_curves, curves_caption, draw_curves
+from distilbench.reporting.figures import Palette
 from distilbench.reporting.importance import compute_importance, draw_importance, importance_caption
 from distilbench.reporting.index_time import compute_index_time, draw_index_time, index_time_caption
 from distilbench.reporting.latency import compute_quality_latency, draw_quality_latency, latency_caption
@@ -20,6 +21,7 @@ from distilbench.reporting.sensitivity import compute_sensitivity, draw_sensitiv
 from distilbench.reporting.space_map import compute_space_map, draw_space_map, space_caption
 from distilbench.reporting.table import Leaderboard, index_rows
 
+Data = TypeVar("Data")
 Records = Sequence[TrialRecord | ScoreRecord]
 
 
@@ -35,110 +37,87 @@ class Plot(NamedTuple):
 
 def board_plots(board: Leaderboard) -> dict[str, Plot]:
     """The figures of the leaderboard that have something to show, by name."""
-    plots = {}
-    quality = figures.compute_quality_bytes(board)
-    names = ", ".join(quality.sets)
-    if quality.points:
-        omitted = f" Rows without that average, not drawn: {quality.omitted}." if quality.omitted else ""
-        bars = any(point.interval is not None for point in quality.points)
+    plots = []
+    size = figures.compute_quality_bytes(board)
+    if size.points:
+        omitted = f" Rows without that average, not drawn: {size.omitted}." if size.omitted else ""
+        bars = any(point.interval is not None for point in size.points)
         spread = " Bars are 95 % intervals over seeds." if bars else ""
-        plots["bytes"] = Plot(
-            "bytes",
-            "Quality against size",
-            f"Mean Spearman x 100 on the test sets {names}, against bytes per vector. The dotted line joins the "
-            f"encoders that no other one beats in both.{spread}{omitted}",
-            _themes(lambda palette: figures.draw_quality_bytes(quality, palette)),
+        caption = (
+            f"Mean Spearman x 100 on the test sets {', '.join(size.sets)}, against bytes per vector. The dotted line joins "
+            f"the encoders that no other one beats in both.{spread}{omitted}"
         )
+        plots.append(_plot("bytes", "Quality against size", caption, figures.draw_quality_bytes, size))
     by_dim = figures.compute_quality_dim(board)
     if by_dim.methods:
-        plots["dim"] = Plot(
-            "dim",
-            "Quality against dimension",
-            f"The same average, by method{' and quantisation' if board.quantised else ''}. A line passes "
-            "through the encoder with the best dev score of each dimension; bars are 95 % intervals over seeds, where there "
-            "are several.",
-            _themes(lambda palette: figures.draw_quality_dim(by_dim, palette)),
+        caption = (
+            f"The same average, by method{' and quantisation' if board.quantised else ''}. A line passes through the encoder "
+            "with the best dev score of each dimension; bars are 95 % intervals over seeds, where there are several."
         )
+        plots.append(_plot("dim", "Quality against dimension", caption, figures.draw_quality_dim, by_dim))
     speed = compute_quality_latency(board)
     if speed.points:
-        drawing = _themes(lambda palette: draw_quality_latency(speed, palette))
-        plots["latency"] = Plot("latency", "Quality against latency", latency_caption(speed), drawing)
+        title = "Quality against latency"
+        plots.append(_plot("latency", title, latency_caption(speed), draw_quality_latency, speed))
     space = compute_space_map(board)
     if space.points:
-        drawing = _themes(lambda palette: draw_space_map(space, palette))
-        plots["space"] = Plot("space", "Alignment and uniformity", space_caption(space), drawing)
+        plots.append(_plot("space", "Alignment and uniformity", space_caption(space), draw_space_map, space))
     indexes = compute_index_time(index_rows(board))
     if indexes.points:
-        drawing = _themes(lambda palette: draw_index_time(indexes, palette))
-        plots["index-time"] = Plot(
-            "index-time", "What an index finds, and how fast", index_time_caption(indexes), drawing
-        )
+        title = "What an index finds, and how fast"
+        plots.append(_plot("index-time", title, index_time_caption(indexes), draw_index_time, indexes))
     covariances = compute_covariances(board)
     if covariances.names:
         more = f" {covariances.omitted} more are not drawn." if covariances.omitted else ""
-        plots["covariance"] = Plot(
-            "covariance",
-            "Covariance of the first 16 dimensions",
-            f"Each dimension scaled to variance 1: what is off the diagonal is said twice.{more}",
-            _themes(lambda palette: draw_covariances(covariances, palette)),
-        )
-    return plots
+        caption = f"Each dimension scaled to variance 1: what is off the diagonal is said twice.{more}"
+        title = "Covariance of the first 16 dimensions"
+        plots.append(_plot("covariance", title, caption, draw_covariances, covariances))
+    return {plot.name: plot for plot in plots}
 
 
 def search_plots(records: Records, *, importance: bool = True) -> tuple[dict[str, Plot], list[str]]:
     """The figures of one run's search by name, and why those that one may expect are not there."""
-    plots: dict[str, Plot] = {}
-    absent: list[str] = []
+    plots, absent = [], []
     learning = figures.compute_learning(records)
     if any(point.objective is not None for run in learning.runs for point in run.points):
         drawn, total = sum(run.drawn for run in learning.runs), sum(run.total for run in learning.runs)
         part = f" {drawn:,} of {total:,} trials are drawn." if drawn < total else ""
-        plots["learning"] = Plot(
-            "learning",
-            "What the search spent",
+        caption = (
             "Best dev objective so far against the optimiser steps of all trials up to it, pruned and failed ones "
-            f"included.{part}",
-            _themes(lambda palette: figures.draw_learning(learning, palette)),
+            f"included.{part}"
         )
+        plots.append(_plot("learning", "What the search spent", caption, figures.draw_learning, learning))
     found = front.compute_front(records)
     if found.runs:
-        caption = front.front_caption(found)
-        drawing = _themes(lambda palette: front.draw_front(found, palette))
-        plots["front"] = Plot("front", "The front of the search", caption, drawing)
+        plots.append(_plot("front", "The front of the search", front.front_caption(found), front.draw_front, found))
     volume = front.compute_volume(records)
     if volume.runs:
-        caption = front.volume_caption(volume)
-        drawing = _themes(lambda palette: front.draw_volume(volume, palette))
-        plots["volume"] = Plot("volume", "Hypervolume of the search", caption, drawing)
+        title = "Hypervolume of the search"
+        plots.append(_plot("volume", title, front.volume_caption(volume), front.draw_volume, volume))
     curves = compute_curves(records)
     if curves.curves:
-        drawing = _themes(lambda palette: draw_curves(curves, palette))
-        plots["curves"] = Plot("curves", "Learning curves", curves_caption(curves), drawing)
+        plots.append(_plot("curves", "Learning curves", curves_caption(curves), draw_curves, curves))
     sensitivity = compute_sensitivity(records)
     if sensitivity.panels:
-        drawing = _themes(lambda palette: draw_sensitivity(sensitivity, palette))
-        plots["sensitivity"] = Plot(
-            "sensitivity", "What each hyper-parameter does", sensitivity_caption(sensitivity), drawing, tall=True
-        )
+        title, caption = "What each hyper-parameter does", sensitivity_caption(sensitivity)
+        plots.append(_plot("sensitivity", title, caption, draw_sensitivity, sensitivity, tall=True))
     coordinates = compute_coordinates(records)
     if coordinates.axes:
-        drawing = _themes(lambda palette: draw_coordinates(coordinates, palette))
-        plots["coordinates"] = Plot(
-            "coordinates", "Hyper-parameters together", coordinates_caption(coordinates), drawing, tall=True
-        )
+        title, caption = "Hyper-parameters together", coordinates_caption(coordinates)
+        plots.append(_plot("coordinates", title, caption, draw_coordinates, coordinates, tall=True))
     if importance and learning.runs:
         weights = compute_importance(records)
+        title, caption = "Which hyper-parameters matter", importance_caption(weights)
         if weights.reason:
-            absent.append(importance_caption(weights))
+            absent.append(caption)
         else:
-            drawing = _themes(lambda palette: draw_importance(weights, palette))
-            plots["importance"] = Plot(
-                "importance", "Which hyper-parameters matter", importance_caption(weights), drawing
-            )
-    return plots, absent
+            plots.append(_plot("importance", title, caption, draw_importance, weights))
+    return {plot.name: plot for plot in plots}, absent
 
 
-def _themes(draw: Callable[[figures.Palette], go.Figure]) -> Markup:
-    """JSON of both themes for a script element: to_json writes <, > and / as escapes, so no text can close it."""
-    light, dark = (str(draw(palette).to_json()) for palette in (figures.LIGHT, figures.DARK))
-    return Markup(f'{{"light":{light},"dark":{dark}}}')
+def _plot(
+    name: str, title: str, caption: str, draw: Callable[[Data, Palette], go.Figure], data: Data, *, tall: bool = False
+) -> Plot:
+    """Drawn in both themes: to_json writes <, > and / as escapes, so no text can close the script element that it is in."""
+    light, dark = (str(draw(data, palette).to_json()) for palette in (figures.LIGHT, figures.DARK))
+    return Plot(name, title, caption, Markup(f'{{"light":{light},"dark":{dark}}}'), tall)
