@@ -24,6 +24,11 @@ def fixed(number: float | None, digits: int = 2) -> str:
     return "—" if number is None else f"{number:.{digits}f}"
 
 
+def key(number: float | None) -> str:
+    """What a cell is sorted by: enough digits to tell scores apart; nothing for None."""
+    return "" if number is None else f"{number:.4f}"
+
+
 def millions(count: int) -> str:
     """A count as 22.7 M, 9.1 k or 512."""
     if count >= 1_000_000:
@@ -83,6 +88,7 @@ FILTERS = {
     "short": short,
     "signed": signed,
     "fixed": fixed,
+    "key": key,
     "millions": millions,
     "binary": binary,
     "value": value,
