@@ -222,8 +222,14 @@ def _first_of_each(rows: Sequence[Row], corpora: Sequence[str]) -> list[Row]:
 
 
 def _limits(budget: ServingBudget) -> str:
-    given = (("--bytes", budget.bytes_per_vector), ("--latency", budget.latency_ms), ("--dim", budget.dim))
-    return " ".join(f"{option} {value:g}" for option, value in given if value is not None)
+    """In words, since commands have options of their own for it."""
+    size, latency, dim = budget
+    given = (
+        "" if size is None else f"{size:,} {'byte' if size == 1 else 'bytes'} per vector",
+        "" if latency is None else f"{latency:g} ms per sentence",
+        "" if dim is None else f"{dim:,} {'dimension' if dim == 1 else 'dimensions'}",
+    )
+    return f"at most {' and '.join(filter(None, given))}"
 
 
 def _least(rows: Sequence[Row]) -> str:

@@ -160,9 +160,15 @@ def test_what_it_says_of_loading_works(make_score, tmp_path, encoder_folder):
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        (("--bytes", 3), "--bytes 3: no student is within it; the smallest has 4 bytes (MCR2-32-binary, binary)"),
-        (("--dim", 16), "--dim 16: no student is within it; "),
-        (("--bytes", 4, "--latency", 0.5), "--bytes 4 --latency 0.5: no student is within it; "),
+        (
+            ("--bytes", 3),
+            "at most 3 bytes per vector: no student is within it; the smallest has 4 bytes (MCR2-32-binary, binary)",
+        ),
+        (("--dim", 16), "at most 16 dimensions: no student is within it; "),
+        (
+            ("--bytes", 4, "--latency", 0.5),
+            "at most 4 bytes per vector and 0.5 ms per sentence: no student is within it; ",
+        ),
     ],
 )
 def test_nothing_within_the_budget(run, limits, message):

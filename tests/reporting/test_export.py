@@ -180,7 +180,10 @@ def test_a_student_is_named_by_row_record_or_anchor(run, tmp_path):
         (("--best-under", "-4"), "--best-under -4: expected bytes"),
         (("--best-under", "4 apples"), "--best-under 4 apples: expected bytes"),
         (("--student", "gone", "--dim", "8"), "--student: expected no --best-under, --latency or --dim with it"),
-        (("--best-under", "8B", "--dim", "4"), "--bytes 8 --dim 4: no student is within it; "),
+        (
+            ("--best-under", "8B", "--dim", "4"),
+            "at most 8 bytes per vector and 4 dimensions: no student is within it; ",
+        ),
     ],
 )
 def test_what_cannot_be_exported_is_one_clear_error(run, tmp_path, arguments, message):
