@@ -418,6 +418,7 @@ class _Sweep:
             if ended == search.wanted:
                 raise NoStudent(f"{self.run}: none of {len(trials)} trials was completed: {why}")
             member.notes.append(f"{search.name}: no student, since none of {len(trials)} trials got far enough: {why}.")
+            self._print_notes()
             self._stage(watchers, "done")
             return
         self._stage(watchers, "confirm")
@@ -452,13 +453,16 @@ class _Sweep:
             member.notes.append(
                 f"{search.name}: no trial of output dimension {', '.join(map(str, missing))} was completed."
             )
-        for note in member.notes:
-            self.console.print(note, markup=False)
+        self._print_notes()
         write_confirmed(self.run, search, chosen)
         discard_checkpoints(
             self.run, keep={t.number for own in chosen.values() for t in own} | set(open_trials(trials))
         )
         self._stage(watchers, "done")
+
+    def _print_notes(self) -> None:
+        for note in self.member.notes:
+            self.console.print(note, markup=False)
 
     def _stage(self, watchers: Sequence[Watcher], name: str) -> None:
         for watcher in watchers:
