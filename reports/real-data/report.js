@@ -45,7 +45,7 @@ themeButton.addEventListener("click", () => {
 function valueOf(cell, kind) {
   const wmean = board && board.dataset.variant === "wmean" && cell.dataset.w !== undefined;
   const raw = wmean ? cell.dataset.w : cell.dataset.v !== undefined ? cell.dataset.v : cell.textContent.trim();
-  if (raw === "") return null;
+  if (raw === "" || raw === "—") return null;
   return kind === "number" ? Number(raw) : raw;
 }
 
@@ -115,7 +115,7 @@ if (board) {
 
 // Laying out 500 rows anew takes a browser longer than a reader wants to wait for: so many are shown in the chosen order,
 // and all when asked for. Searching and sorting are always of all.
-const AT_ONCE = 150;
+const AT_ONCE = 100;
 const more = byId("more");
 let everyRow = false;
 
