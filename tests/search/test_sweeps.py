@@ -320,8 +320,9 @@ def test_quality_size_and_latency_are_searched_together(
         assert latency > 0
     front = {t.number for t in study.best_trials}
     assert max(records, key=lambda r: r.values["quality"]).number in front
-    [page] = [file.read_text() for file in (tmp_path / "reports" / "r" / "runs").glob("*.html")]
-    assert "The front of the search" in page and "Hypervolume of the search" in page
+    page = sweep.page()
+    [search] = [file.read_text() for file in (tmp_path / "reports" / "r" / "runs").glob("*.html")]
+    assert "The front of the search" in search and "Hypervolume of the search" in search
 
     # Two trials of each dimension are confirmed: their rows are told apart, and one of them is the choice.
     with (tmp_path / "reports" / "r" / "leaderboard.csv").open(newline="") as file:
@@ -335,7 +336,7 @@ def test_quality_size_and_latency_are_searched_together(
     marked = {row["dim"]: row["trial"] for row in rows if row["chosen_on_dev"] == "True"}
     assert marked == {d: f"{own[0]};{own[0]}" for d, own in trials.items()}
     assert page.count(">chosen on dev<") == 2 * 3 and "confirmed with 2 seeds" in page
-    assert "4 more trainings confirmed the best of them" in page and "<summary>Trials</summary>" in page
+    assert "4 more trainings confirmed the best of them" in search and "<summary>Trials</summary>" in search
     data = [*read_records(tmp_path / "reports" / "r" / "records.jsonl")]
     assert sum(isinstance(r, TrialRecord) and r.confirms for r in data) == 4
     assert sum(isinstance(r, ScoreRecord) and r.role == "student" for r in data) == 4 * 2 * 3
