@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from distilbench.evaluation.retrieval import unit
 
 LEAST_RANK = 1.5
-LEAST_VARIANCE = 1e-4
+LEAST_VARIANCE = 1e-6
 
 
 class Geometry(NamedTuple):

@@ -65,15 +65,15 @@ def test_variance_is_of_the_directions() -> None:
     ("rank", "variance", "d", "wanted"),
     [
         (7.5, 0.9, 8, ""),
-        (1.5, 1e-4, 8, ""),  # the limits themselves
+        (1.5, 1e-6, 8, ""),  # the limits themselves
         (1.49, 0.9, 8, "collapsed: effective rank 1.49 of 8 dimensions, below 1.5"),
-        (7.5, 0.99e-4, 8, "collapsed: the variance of the unit vectors is 9.9e-05, below 0.0001"),
-        (0.0, 0.0, 8, "collapsed: the variance of the unit vectors is 0, below 0.0001"),
+        (7.5, 0.99e-6, 8, "collapsed: the variance of the unit vectors is 9.9e-07, below 1e-06"),
+        (0.0, 0.0, 8, "collapsed: the variance of the unit vectors is 0, below 1e-06"),
         # One or two dimensions have no rank to lose.
         (1.0, 0.9, 1, ""),
         (1.0, 0.9, 2, ""),
         (1.0, 0.9, 3, "collapsed: effective rank 1.00 of 3 dimensions, below 1.5"),
-        (1.0, 0.0, 1, "collapsed: the variance of the unit vectors is 0, below 0.0001"),
+        (1.0, 0.0, 1, "collapsed: the variance of the unit vectors is 0, below 1e-06"),
     ],
 )
 def test_what_is_collapsed(rank: float, variance: float, d: int, wanted: str) -> None:
@@ -85,7 +85,7 @@ def test_what_is_collapsed(rank: float, variance: float, d: int, wanted: str) ->
     [
         (draw(300, 16), ""),
         (draw(300, 16, 0.9 ** np.arange(16)), ""),
-        (draw(300, 16, 0.001, shift=1.0), "variance"),  # all sentences alike
+        (draw(300, 16, 0.0003, shift=1.0), "variance"),  # all sentences alike
         (draw(300, 16, np.array([1.0] + [1e-4] * 15)), "effective rank"),  # all on one line
         (np.ones((300, 16), dtype=np.float32), "variance"),
     ],

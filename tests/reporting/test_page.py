@@ -421,7 +421,7 @@ def test_a_collapsed_trial_shows_its_reason_and_geometry(make_trial, tmp_path):
 
 
 def test_a_report_of_old_records_is_what_it_was(tmp_path):
-    folder = Path(__file__).parents[2] / "reports" / "real-data"
+    folder = Path(__file__).parents[2] / "reports" / "mcr2"
     page.write_report(list(read_records(folder / "records.jsonl")), tmp_path, title="Old records")
     with (folder / "leaderboard.csv").open(newline="") as old, (tmp_path / "leaderboard.csv").open(newline="") as new:
         before, after = list(csv.DictReader(old)), list(csv.DictReader(new))
