@@ -1,0 +1,1 @@
+"""Object storage behind machines without a shared disk: artifacts, runs, reports."""

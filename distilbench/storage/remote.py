@@ -1,0 +1,343 @@
+"""A prefix of an object storage (S3, Google, Azure, a folder), by pyarrow: whole files; while it is away it is waited for."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+from distilbench.errors import InputError
+from distilbench.search.patience import KEPT, StorageGone, patiently
+from distilbench.store import atomic_path
+
+LIMIT_S = 600.0
+"""How long storage may be away: a server that is replaced, or a network between two providers, is back within minutes."""
+
+AT_ONCE = 8
+"""Files on their way at a time."""
+
+CHUNK = 8 << 20
+SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+SAFE_QUERY = frozenset({"endpoint_override", "region", "scheme", "allow_bucket_creation"})
+"""What a URI may say after its "?": nothing that is a secret."""
+
+REFUSED = (
+    "NO_SUCH_BUCKET",
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY_ID",
+    "INVALID_CLIENT_TOKEN_ID",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "UNRECOGNIZED_CLIENT",
+    "EXPIRED_TOKEN",
+    "MISSING_AUTHENTICATION_TOKEN",
+    "PermanentRedirect",
+    "HTTP response code 401",
+    "HTTP response code 403",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+    "AuthorizationFailure",
+    "AuthenticationFailed",
+    "ContainerNotFound",
+)
+"""What pyarrow's errors say where trying again does not help, of S3, Google and Azure."""
+
+T = TypeVar("T")
+
+
+class StorageRefused(StorageGone):
+    """The storage answers, and says no: there is no such bucket, or access is denied."""
+
+
+class Absent(Exception):
+    """There is no such file in the storage."""
+
+
+class Entry(NamedTuple):
+    """A file in the storage; `changed` is the storage's own time, ns since the epoch, None where it does not say."""
+
+    size: int
+    changed: int | None
+
+
+def is_uri(text: str) -> bool:
+    """Whether `text` names something in a storage, and no local path."""
+    return SCHEME.match(text) is not None
+
+
+def check_uri(uri: str, option: str = "--storage") -> str:
+    """The URI of a prefix, without a slash at its end.
+
+    Raises:
+        InputError: it is none, or has credentials in it; these are not repeated.
+    """
+    expected = "expected such as s3://bucket/project"
+    if not is_uri(uri):
+        raise InputError(f"{option} {uri}: not a URI; {expected}")
+    parts = urlsplit(uri)
+    cloud = not parts.scheme.startswith(("abfs", "wasb"))  # which write CONTAINER@ACCOUNT
+    secret = ":" in parts.netloc.rpartition("@")[0] or (cloud and ("@" in parts.netloc or ":" in parts.netloc))
+    asked = {key for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    if secret or parts.fragment or asked - SAFE_QUERY:
+        raise InputError(
+            f"{option} {parts.scheme}://...: credentials, or what does not belong there, in the URI; {expected}, and "
+            f"credentials from the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE) or the machine's role; after a ? only "
+            f"{', '.join(sorted(SAFE_QUERY))}"
+        )
+    if parts.scheme != "file" and not parts.netloc:
+        raise InputError(f"{option} {uri}: no bucket in it; {expected}")
+    plain, mark, query = uri.partition("?")
+    checked = plain.rstrip("/") + mark + query
+    Remote(checked)._open(option)
+    return checked
+
+
+def endpoint() -> str:
+    """The address of an S3-compatible server, "" for Amazon's own."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A prefix. `endpoint` goes with it to machines whose environment does not say it.
+
+    Every method waits where the storage is away, for LIMIT_S, and raises:
+        StorageGone: it did not come back.
+        StorageRefused: there is no such bucket, or access is denied.
+    """
+
+    uri: str
+    endpoint: str = field(default_factory=endpoint)
+
+    def __truediv__(self, part: str) -> Remote:
+        """The prefix `part` below this one."""
+        plain, mark, query = self.uri.partition("?")
+        return Remote(f"{plain}/{part}{mark}{query}", self.endpoint)
+
+    def __str__(self) -> str:
+        return self.uri.partition("?")[0]
+
+    @property
+    def name(self) -> str:
+        """The last part of the prefix."""
+        return str(self).rpartition("/")[2]
+
+    def _open(self, option: str = "--storage") -> tuple[Any, str]:
+        try:
+            return _filesystem(self.uri, self.endpoint)
+        except (ValueError, OSError, NotImplementedError) as error:  # an ArrowInvalid is a ValueError
+            raise InputError(f"{option} {self}: pyarrow cannot use it: {' '.join(str(error).split()):.200}") from None
+
+    def _patiently(self, action: Callable[[Any, str], T], waiting: Callable[[], None]) -> T:
+        files, base = self._open()
+
+        def act() -> T:
+            try:
+                return action(files, base)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise Absent(str(error)) from None
+            except OSError as error:
+                said = str(error)
+                if isinstance(error, PermissionError) or any(sign in said for sign in REFUSED):
+                    raise StorageRefused(f"{self}: {' '.join(said.split()):.300}; {KEPT}") from None
+                raise
+
+        return patiently(act, LIMIT_S, what=str(self), waiting=waiting)
+
+    def check(self) -> None:
+        """Write and delete a file: whether this can be used at all."""
+        name = f".check-{uuid.uuid4().hex}"
+        self.write(name, b"")
+        self.delete(name)
+
+    def put(self, path: Path, name: str, waiting: Callable[[], None] = lambda: None) -> None:
+        """Copy a local file to `name`, where it appears whole."""
+
+        def act(files: Any, base: str) -> None:
+            with path.open("rb") as source:
+                _write(files, f"{base}/{name}", source.read(CHUNK), lambda: source.read(CHUNK))
+
+        require_file(path)
+        self._patiently(act, waiting)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a small file."""
+        self._patiently(lambda files, base: _write(files, f"{base}/{name}", content, lambda: b""), _nothing)
+
+    def read(self, name: str) -> bytes | None:
+        """A small file; None where it is not there."""
+
+        def act(files: Any, base: str) -> bytes:
+            with files.open_input_stream(f"{base}/{name}", compression=None) as source:
+                return bytes(source.read())
+
+        try:
+            return self._patiently(act, _nothing)
+        except Absent:
+            return None
+
+    def entry(self, name: str) -> Entry | None:
+        """Size and time of a file; None where it is not there."""
+
+        def act(files: Any, base: str) -> Entry | None:
+            found = files.get_file_info(f"{base}/{name}")
+            return Entry(found.size, found.mtime_ns) if found.is_file else None
+
+        return self._patiently(act, _nothing)
+
+    def list(self) -> dict[str, Entry]:
+        """Every file below the prefix, by its name from there."""
+
+        def act(files: Any, base: str) -> dict[str, Entry]:
+            from pyarrow.fs import FileSelector
+
+            found = files.get_file_info(FileSelector(base, recursive=True, allow_not_found=True))
+            entries = {info.path[len(base) :].lstrip("/"): info for info in found if info.is_file}
+            return {name: Entry(i.size, i.mtime_ns) for name, i in sorted(entries.items()) if ".tmp-" not in name}
+
+        try:
+            return self._patiently(act, _nothing)
+        except Absent:  # a file of this name
+            return {}
+
+    def fetch(self, name: str, path: Path, waiting: Callable[[], None] = lambda: None) -> None:
+        """Copy the file `name` to a local path, whole or not at all.
+
+        Raises:
+            Absent: it is not there.
+            DiskFull: the local disk is full.
+        """
+
+        def act(files: Any, base: str) -> None:
+            with files.open_input_stream(f"{base}/{name}", compression=None) as source, atomic_path(path) as temporary:
+                with temporary.open("wb") as file:
+                    while chunk := source.read(CHUNK):
+                        file.write(chunk)
+                        waiting()
+
+        self._patiently(act, waiting)
+
+    def delete(self, *names: str) -> None:
+        """Delete files; those that are not there are no error."""
+
+        def one(name: str) -> None:
+            with contextlib.suppress(Absent):
+                self._patiently(lambda files, base: files.delete_file(f"{base}/{name}"), _nothing)
+
+        _in_parallel(one, names)
+
+    def delete_all(self) -> None:
+        """Delete everything below the prefix."""
+        with contextlib.suppress(Absent):
+            self._patiently(lambda files, base: files.delete_dir(base), _nothing)
+
+    def put_all(
+        self, folder: Path, names: Iterable[str], last: Iterable[str] = (), waiting: Callable[[], None] = lambda: None
+    ) -> None:
+        """Copy files of a local folder, those of `last` when the others are there, in their order."""
+        last = list(last)
+        _in_parallel(lambda name: self.put(folder / name, name, waiting), [n for n in names if n not in last])
+        for name in last:
+            self.put(folder / name, name, waiting)
+
+    def fetch_all(
+        self, folder: Path, names: Iterable[str] | None = None, waiting: Callable[[], None] = lambda: None
+    ) -> None:
+        """Copy files (None: all) into a local folder, each whole.
+
+        Raises:
+            Absent: one is not there.
+            DiskFull: the local disk is full.
+        """
+        _in_parallel(
+            lambda name: self.fetch(name, folder / local_name(name), waiting), self.list() if names is None else names
+        )
+
+
+def local_name(name: str) -> str:
+    """A file's name in the storage as one below a local folder.
+
+    Raises:
+        InputError: it would be outside of the folder.
+    """
+    if name.startswith("/") or ".." in name.split("/"):
+        raise InputError(f"{name!r}: a name in the storage that leads out of its folder")
+    return name
+
+
+def files_in(folder: Path) -> dict[str, Path]:
+    """The files of a folder that are whole, by their names from there."""
+    found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    return {
+        n: path
+        for n, path in found.items()
+        if path.is_file() and not (path.name.startswith(".") and path.suffix == ".tmp")
+    }
+
+
+def same_listing(one: Mapping[str, Entry], other: Mapping[str, Any]) -> set[str]:
+    """The names that have the same size and time in both; `other` may have been JSON."""
+    return {name for name, entry in one.items() if name in other and list(entry) == list(other[name])}
+
+
+def require_file(path: Path) -> None:
+    """Raise FileNotFoundError unless there is a local file: an error of ours, for which storage is not waited for."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file to copy")
+
+
+def _nothing() -> None:
+    pass
+
+
+def _in_parallel(act: Callable[[str], None], names: Iterable[str]) -> None:
+    names = list(names)
+    if len(names) < 2:
+        for name in names:
+            act(name)
+        return
+    with ThreadPoolExecutor(min(AT_ONCE, len(names))) as pool:
+        try:
+            for done in [pool.submit(act, name) for name in names]:
+                done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@functools.lru_cache(maxsize=64)
+def _filesystem(uri: str, endpoint: str) -> tuple[Any, str]:
+    from pyarrow.fs import FileSystem
+
+    if endpoint:
+        os.environ.setdefault("AWS_ENDPOINT_URL", endpoint)  # which Arrow reads
+    files, base = FileSystem.from_uri(uri)
+    return files, str(base).rstrip("/")
+
+
+def _write(files: Any, path: str, first: bytes, more: Callable[[], bytes]) -> None:
+    """An object appears when its stream is closed. A file of a folder is renamed, and a stream that fails is deleted."""
+    from pyarrow.fs import LocalFileSystem
+
+    local = isinstance(files, LocalFileSystem)
+    target = f"{path}.tmp-{uuid.uuid4().hex}" if local else path
+    if local:
+        files.create_dir(path.rpartition("/")[0], recursive=True)
+    try:
+        with files.open_output_stream(target, compression=None) as sink:
+            chunk = first
+            while chunk:
+                sink.write(chunk)
+                chunk = more()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            files.delete_file(target)  # closing it may have made an object of the first part
+        raise
+    if local:
+        files.move(target, path)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bucket import Bucket, make_bucket
+
+from distilbench.storage import remote as remote_module
+from distilbench.storage.remote import Remote
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Bucket]:
+    bucket = make_bucket()
+    yield bucket
+    bucket.stop()
+
+
+@pytest.fixture
+def bucket(server: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bucket:
+    """The server, in this process's environment, with a scratch folder of the test's own."""
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DISTILBENCH_SCRATCH", str(tmp_path / "scratch"))
+    if server.server is None:
+        server.start()
+    return server
+
+
+@pytest.fixture(params=["s3", "file"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Remote:
+    """An empty prefix, of S3 and of a folder."""
+    if request.param == "file":
+        return Remote(f"file://{tmp_path}/storage")
+    request.getfixturevalue("bucket")
+    return Remote(f"s3://bench/{tmp_path.name}-{time.time_ns()}")
+
+
+@pytest.fixture
+def s3(bucket: Bucket, tmp_path: Path) -> Remote:
+    """An empty prefix of S3."""
+    return Remote(f"s3://bench/{tmp_path.name}-{time.time_ns()}")
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Storage is waited for for a second only."""
+    monkeypatch.setattr(remote_module, "LIMIT_S", 1.0)
+
+
+@pytest.fixture(scope="session")
+def prepared_folder(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder_folder: Path) -> Path:
+    """Prepared inputs of trials, as the fixture for all tests; made in this process, without Ray."""
+    from distilbench.data.folder import Limits, folder_corpus
+    from distilbench.data.needs import Needs
+    from distilbench.data.sentences import sentences_artifact
+    from distilbench.encoder import EncoderSpec
+    from distilbench.prepare.encode import encode_corpus
+    from distilbench.prepare.pca import pca_artifact
+    from distilbench.prepare.prepared import save_prepared
+    from distilbench.prepare.tokens import tokens_artifact
+    from distilbench.store import ArtifactStore
+
+    root = tmp_path_factory.mktemp("prepared")
+    corpus = folder_corpus(data_folder, Limits(), Needs(triplets=True))
+    teacher, store = EncoderSpec(str(encoder_folder)), ArtifactStore(root / "store")
+    key = corpus.sentences_fingerprint
+    sentences_artifact(corpus.sentences, key, store)
+    vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test", here=True)
+    pca = pca_artifact(vectors, corpus.train, store)
+    tokens = tokens_artifact(corpus.sentences, key, teacher, store)
+    save_prepared(root / "prepared", corpus, teacher, "layers:0,2", vectors, pca, tokens)
+    return root / "prepared"

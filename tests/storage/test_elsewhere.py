@@ -1,0 +1,330 @@
+"""Trainings on nodes that have none of the driver's folders: what they need comes from storage, what they make goes there."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bucket import Bucket
+
+from distilbench.data.corpus import Corpus
+from distilbench.data.folder import Limits, folder_corpus
+from distilbench.data.needs import Needs
+from distilbench.data.sentences import SentenceFile
+from distilbench.encoder import EncoderSpec
+from distilbench.evaluation.scoring import Candidate, Encoded
+from distilbench.methods import get_method
+from distilbench.prepare.augment.random_words import Swap
+from distilbench.prepare.copies import Copying
+from distilbench.prepare.encode import TeacherEncoding
+from distilbench.prepare.pool import Shard, ShardTask, ShardWorker
+from distilbench.prepare.pool import _collect as _collect_shard
+from distilbench.prepare.prepared import load_prepared
+from distilbench.prepare.tokens import Tokenising
+from distilbench.search.budget import Budget
+from distilbench.search.jobs import Job, _collect, finish
+from distilbench.search.rung_training import RungTraining, TrainingSpec, known_rungs
+from distilbench.storage import place as place_module
+from distilbench.storage.place import Place, make_place, of_run
+from distilbench.storage.remote import Remote, files_in
+from distilbench.storage.training_copy import training_copy
+from distilbench.store import MANIFEST, ArtifactStore
+
+PARAMS = {"output_dim": 8, "lr": 0.003, "batch_size": 16, "epochs": 200.0}
+BUDGET = Budget(trials=1, steps=18, rungs=3, eta=3)
+
+
+class Sites:
+    """A driver's folders, and nodes that have folders of their own only."""
+
+    def __init__(self, root: Path, storage: Remote, prepared: Path, patch: pytest.MonkeyPatch) -> None:
+        self.root, self.patch, self.prepared = root, patch, prepared
+        store = ArtifactStore(prepared.parent / "store", storage / "store")
+        for path in store.root.iterdir():
+            if (path / MANIFEST).exists():
+                store.push(path)
+        self.run = root / "runs" / "r"
+        self.run.mkdir(parents=True)
+        own = make_place(store)
+        assert own is not None
+        self.driver = of_run(own, self.run, storage / "runs" / "r", prepared)
+
+    def node(self, name: str) -> Place:
+        """From here on this process is on that node."""
+        self.patch.setenv("DISTILBENCH_SCRATCH", str(self.root / name))
+        place_module._fetched.cache_clear()
+        return replace(self.driver, node="the driver's")
+
+
+@pytest.fixture
+def sites(tmp_path: Path, s3: Remote, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Sites:
+    return Sites(tmp_path, s3, prepared_folder, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def corpus(data_folder: Path) -> Corpus:
+    """That of `prepared_folder`."""
+    return folder_corpus(data_folder, Limits(), Needs(triplets=True))
+
+
+def full(method: str = "mse", **params: Any) -> dict[str, Any]:
+    return get_method(method).params_type.model_validate({**PARAMS, **params}).model_dump(mode="json", by_alias=True)
+
+
+def training(place: Place, folder: Path, prepared: Path, **params: Any) -> RungTraining:
+    """On this node the training whose folder on the driver is `folder`."""
+    copy = training_copy(place, folder, "mse", full(**params), 0, BUDGET)
+    log = place.in_run(place.run / "logs" / "hang.txt") if place.run else Path()
+    spec = TrainingSpec(
+        "mse", full(**params), 0, BUDGET, place.prepared(prepared), place.in_run(folder), log, hang_s=60, copy=copy
+    )
+    return RungTraining(spec, "cpu")
+
+
+def told(rungs: Any) -> list[Any]:
+    return [(r.rung, r.step, r.objective, {k: v for k, v in r.metrics.items() if k != "rung_seconds"}) for r in rungs]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, prepared_folder: Path) -> list[Any]:
+    """The rungs of a training that nothing interrupted, on a machine with a disk."""
+    folder = tmp_path_factory.mktemp("whole")
+    spec = TrainingSpec("mse", full(), 0, BUDGET, prepared_folder, folder / "t", folder / "hang.txt")
+    own = RungTraining(spec, "cpu")
+    while not own.done:
+        own.advance()
+    assert len(own.rungs) == 3 and not own.failed
+    return told(own.rungs)
+
+
+def test_a_training_goes_on_on_another_node(sites: Sites, prepared_folder: Path, whole: list[Any]) -> None:
+    folder = sites.run / "trials" / "00000"
+    one = training(sites.node("one"), folder, prepared_folder)
+    one.advance()
+    one.advance()
+    place = sites.node("two")
+    two = training(place, folder, prepared_folder)
+    assert len(two.rungs) == 2 and two.trainer.step == 6
+    two.advance()
+    assert told(two.rungs) == whole
+    assert list(sites.run.rglob("*")) == []  # nothing was written under the driver's paths
+    used = json.loads((place.prepared(prepared_folder) / "prepared.json").read_text())
+    assert all(str(sites.root / "two") in used[name] for name in ("pca", "tokens"))
+    assert used["vectors"]["folder"].startswith(str(sites.root / "two"))
+    assert used["teacher"]["name"].startswith(str(sites.root / "two"))  # the driver's own folder is not read
+    back = training(sites.node("one"), folder, prepared_folder)  # where an older state lies
+    assert back.done and told(back.rungs) == whole
+
+
+def test_a_node_that_dies_between_checkpoint_and_report(
+    sites: Sites, prepared_folder: Path, whole: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    folder, put = sites.run / "trials" / "00000", Remote.put
+
+    def die(self: Remote, path: Path, name: str, *more: Any) -> None:
+        if name == "rungs.json" and "rung-2.safetensors" in self.list():
+            raise Killed
+        put(self, path, name, *more)
+
+    one = training(sites.node("one"), folder, prepared_folder)
+    one.advance()
+    monkeypatch.setattr(Remote, "put", die)
+    with pytest.raises(Killed):
+        one.advance()
+    monkeypatch.setattr(Remote, "put", put)
+    two = training(sites.node("two"), folder, prepared_folder)
+    assert len(two.rungs) == 1 and two.trainer.step == 6
+    while not two.done:
+        two.advance()
+    assert told(two.rungs) == whole
+
+
+def test_what_is_there_of_another_training_is_not_taken(sites: Sites, prepared_folder: Path, whole: list[Any]) -> None:
+    # A head that was lost had begun this trial with other values; its study is older than the trial.
+    folder = sites.run / "trials" / "00000"
+    other = training(sites.node("one"), folder, prepared_folder, lr=0.001)
+    other.advance()
+    for node in ("one", "two"):
+        own = training(sites.node(node), folder, prepared_folder)
+        assert own.rungs == [] and own.trainer.step == 0
+    while not own.done:
+        own.advance()
+    assert told(own.rungs) == whole
+
+
+def test_a_run_that_began_without_a_storage_goes_on_with_it(
+    sites: Sites, prepared_folder: Path, whole: list[Any]
+) -> None:
+    folder = sites.run / "trials" / "00000"
+    before = TrainingSpec("mse", full(), 0, BUDGET, prepared_folder, folder, sites.run / "hang.txt")
+    RungTraining(before, "cpu").advance()
+    here = training(sites.driver, folder, prepared_folder)  # on the driver's node
+    assert len(here.rungs) == 1 and here.spec.folder == folder
+    away = training(sites.node("one"), folder, prepared_folder)
+    assert len(away.rungs) == 1
+    while not away.done:
+        away.advance()
+    assert told(away.rungs) == whole
+
+
+def test_only_the_newest_checkpoints_are_kept_there(sites: Sites, prepared_folder: Path) -> None:
+    folder = sites.run / "trials" / "00000"
+    own = training(sites.node("one"), folder, prepared_folder)
+    while not own.done:
+        own.advance()
+    there = sites.driver.remote_of(folder).list()
+    assert [n for n in there if not n.startswith("training-")] == [
+        "rung-2.safetensors",
+        "rung-3.safetensors",
+        "rungs.json",
+    ]
+
+
+def test_the_storage_is_away_while_a_trial_trains(
+    s3: Remote, bucket: Bucket, tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch, whole: list[Any]
+) -> None:
+    import threading
+
+    sites = Sites(tmp_path, s3, prepared_folder, monkeypatch)
+    own = training(sites.node("one"), sites.run / "trials" / "00000", prepared_folder)
+    bucket.stop()
+    back = threading.Timer(2.0, bucket.start)
+    back.start()
+    while not own.done:
+        own.advance()
+    back.join()
+    assert told(own.rungs) == whole and not own.failed
+
+
+def test_a_job_on_another_node_reaches_the_driver(sites: Sites, prepared_folder: Path, corpus: Corpus) -> None:
+    candidate = Candidate("r", "student", "mse", 8, full(), 0, configuration="A")
+    job = Job(candidate, BUDGET, sites.run, sites.run / "trials" / "key", "students/key")
+    outcome = finish(job, prepared_folder, corpus, 1, 0, sites.node("one"))
+    assert outcome.job == job and not outcome.failed and len(outcome.rungs) == 3
+    assert list(sites.run.rglob("*")) == []
+    _collect(job, sites.driver)
+    found = Encoded.load(job.folder)
+    assert found is not None and known_rungs(job.folder) == list(outcome.rungs)
+
+    alone = replace(job, run=sites.root / "alone", folder=sites.root / "alone" / "trials" / "key")
+    alone.run.mkdir()
+    finish(alone, prepared_folder, corpus, 1, 0)
+    expected = Encoded.load(alone.folder)
+    assert expected is not None and np.array_equal(found.vectors_ND, expected.vectors_ND)
+    students = [files_in(run / "students" / "key") for run in (sites.run, alone.run)]
+    assert students[0].keys() == students[1].keys()
+    for name in students[0]:
+        if name.endswith(".safetensors"):
+            assert students[0][name].read_bytes() == students[1][name].read_bytes()
+    assert any(name.endswith(".safetensors") for name in students[0])
+
+
+def test_a_job_that_another_driver_had_finished_is_not_repeated(
+    sites: Sites, prepared_folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distilbench.search.cluster import TrialResources
+    from distilbench.search.jobs import finish_jobs
+
+    candidate = Candidate("r", "student", "mse", 8, full(), 0, configuration="A")
+    job = Job(candidate, BUDGET, sites.run, sites.run / "trials" / "key", "students/key")
+    finish(job, prepared_folder, corpus, 1, 0, sites.node("one"))
+    got: list[Any] = []
+    # Without a remote task: there is nothing left to do.
+    monkeypatch.setattr("ray.remote", lambda **_: pytest.fail("a job was started"))
+    left = finish_jobs(
+        [job], prepared_folder, corpus, TrialResources(1, 0, 1, ""), got.append, place=replace(sites.driver)
+    )
+    assert left == [] and [o.failed for o in got] == [""] and (sites.run / "students" / "key" / "modules.json").exists()
+
+
+def test_paths_in_a_task_are_the_nodes_own(sites: Sites, encoder_folder: Path, tmp_path: Path) -> None:
+    prepared = load_prepared(sites.prepared)
+    store = sites.driver.store
+    sentences = next(store.glob("sentences-*")) if list(store.glob("sentences-*")) else prepared.vectors.folder
+    task = TeacherEncoding(
+        prepared.teacher.absolute(),
+        SentenceFile(sentences / "sentences.arrow"),
+        store / "embeddings-x.partial",
+        "cpu",
+        "float16",
+    )
+    assert sites.driver.moved(task) is task
+    place = sites.node("one")
+    moved = place.moved(task)
+    own = sites.root / "one" / "store"
+    assert moved.folder == own / "embeddings-x.partial" and moved.folder.is_dir()
+    assert moved.sentences.paths == (own / sentences.name / "sentences.arrow",)
+    assert moved.spec.name.startswith(str(own)) and moved.spec.title == encoder_folder.name
+    assert moved.spec.identity() == task.spec.identity()
+    remote, name = place.shard(moved.folder, "shard-00000.npy")
+    assert (
+        (remote.name, name)
+        == ("embeddings-x", "shard-00000.npy")
+        == (
+            place.shard(task.folder, name)[0].name,
+            place.shard(task.folder, name)[1],
+        )
+    )
+
+
+def on_a_node(task: ShardTask, shards: list[Shard], place: Place, driver: Place) -> None:
+    """As `run_pool` does with an actor on another node."""
+    for name in task.reads:
+        there, own = driver.shard(task.folder, name)
+        there.put(task.folder / name, own)
+    worker = ShardWorker(pickle.loads(pickle.dumps(task)), pickle.loads(pickle.dumps(place)))  # noqa: S301
+    for shard, start, stop in shards:
+        batch = {"shard": np.array([shard]), "start": np.array([start]), "stop": np.array([stop])}
+        said = worker(batch)
+        assert said == {"shard": [shard], "count": [stop - start], "error": [""]}
+        assert not any((task.folder / name).exists() for name in task.files(shard))
+        _collect_shard(task, shard, driver)
+
+
+@pytest.mark.parametrize("kind", ["embeddings", "tokens", "copies"])
+def test_shards_of_another_node_reach_the_driver(
+    sites: Sites, kind: str, encoder_folder: Path, corpus: Corpus, tmp_path: Path
+) -> None:
+    store = sites.driver.store
+    sentences = SentenceFile(next(store.glob("sentences-*")) / "sentences.arrow")
+    folder = store / f"{kind}-{tmp_path.name}.partial"
+    spec = EncoderSpec(str(encoder_folder)).absolute()
+
+    def task(folder: Path) -> ShardTask:
+        folder.mkdir(parents=True)
+        if kind == "copies":
+            np.save(folder / "rows.npy", corpus.train)
+            return Copying(Swap(), 0, sentences, folder)
+        if kind == "tokens":
+            return Tokenising(spec, sentences, folder)
+        return TeacherEncoding(spec, sentences, folder, "cpu", "float16")
+
+    away, here = task(folder), task(tmp_path / "here")
+    shards = [(0, 0, 20), (1, 20, 33)]
+    on_a_node(away, shards, sites.node("one"), sites.driver)
+    make = here.load()
+    for shard in shards:
+        make(*shard)
+        for name in here.files(shard[0]):
+            assert (folder / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+    unfinished = sites.driver.remote_store / folder.name.removesuffix(".partial")
+    assert set(away.files(0)) | set(away.files(1)) <= set(unfinished.list())  # also for a driver that comes later
+
+
+def test_a_node_that_cannot_have_an_artifact_says_so(sites: Sites) -> None:
+    folder = sites.driver.store / "embeddings-y.partial"
+    folder.mkdir()
+    gone = sites.driver.store / "sentences-000000000000000000000000" / "sentences.arrow"
+    spec = load_prepared(sites.prepared).teacher.absolute()
+    worker = ShardWorker(TeacherEncoding(spec, SentenceFile(gone), folder, "cpu", "float16"), sites.node("one"))
+    said = worker({"shard": np.array([0]), "start": np.array([0]), "stop": np.array([9])})
+    assert "sentences-000000000000000000000000: not in the storage" in said["error"][0]
+    folder.rmdir()

@@ -1,0 +1,384 @@
+"""A sweep whose driver's machine is lost, and which another one ends; without Ray: trials and jobs run here, one by one,
+on a node that has none of the driver's folders. `test_machines.py` does the same with Ray's processes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from distilbench import pipeline, sweeps
+from distilbench.cli import app
+from distilbench.config import CompareSettings, SweepSettings
+from distilbench.encoder import EncoderSpec
+from distilbench.evaluation import leaderboard
+from distilbench.evaluation.scoring import Encoded
+from distilbench.prepare import stage
+from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.search import metrics
+from distilbench.search.cluster import TrialResources
+from distilbench.search.jobs import Job, Outcome, _collect, finish
+from distilbench.search.live_page import LivePage
+from distilbench.search.rung_training import known_rungs
+from distilbench.search.sweep import _Recorder, write_missing_records
+from distilbench.storage import owner, run_copy
+from distilbench.storage.place import Place
+from distilbench.storage.remote import Remote, files_in
+
+slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes a minute: set DISTILBENCH_SLOW=1")
+SPACE = """
+method: hpd
+budget: {trials: 5, steps: 18, rungs: 3, eta: 3, confirm: {seeds: 2}}
+parameters:
+  lr: {low: 0.0001, high: 0.01, log: true}
+  output_dim: {choices: [4, 8]}
+fixed: {batch_size: 16, epochs: 100}
+"""
+ROWS = "rows:\n  - {name: small, method: hpd, params: {output_dim: 4, lr: 1e-3, batch_size: 16, epochs: 100}}\n"
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing in the code catches it."""
+
+
+class Node:
+    """Where trials and jobs run: a node with a scratch folder of its own."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.folder, self.patch = folder, patch
+        self.kill_at: Callable[[int, int], bool] = lambda trial, report: False
+
+    @contextlib.contextmanager
+    def here(self) -> Any:
+        with self.patch.context() as patch:
+            patch.setenv("DISTILBENCH_SCRATCH", str(self.folder))
+            yield
+
+    def trials(
+        self,
+        run: Path,
+        prepared: Path,
+        study: Any,
+        search: Any,
+        resources: Any,
+        watchers: Sequence[Any] = (),
+        *,
+        place: Place | None = None,
+        forget: Any = lambda folder: None,
+        deadline: Any = lambda: math.inf,
+        **_: Any,
+    ) -> None:
+        """As `run_trials`, one report after the other."""
+        from distilbench.search.searcher import RungScheduler, StudySearcher
+        from distilbench.search.trial import TrialTrainable
+
+        write_missing_records(run, study, search)
+        recorder = _Recorder(run, search, watchers, forget)
+        searcher = StudySearcher(
+            study, search.space, search.objectives, search.suggestions(), search.wanted, 1, recorder, deadline
+        )
+        config = {"run": str(run.resolve()), "prepared": str(prepared.resolve()), "method": search.space.method}
+        config |= {"seed": 0, "cpus": 1, "gpus": 0, "hang_s": 0.0, "teacher_ms": None, "deadline": math.inf}
+        config |= {"budget": search.space.budget.model_dump()}
+        config |= {"place": place and replace(place, node="the driver's")}
+        worker: Any = None
+        for name in map(str, range(99)):
+            suggested = searcher.suggest(name)
+            if not isinstance(suggested, dict):
+                assert suggested == searcher.FINISHED
+                return
+            with self.here():
+                if worker is None:
+                    worker = TrialTrainable({**config, **suggested})
+                else:
+                    worker.reset_config({**config, **suggested})
+            told = type("TuneTrial", (), {"trial_id": name})()
+            for report in range(9):
+                with self.here():
+                    result = worker.step()
+                if self.kill_at(suggested["number"], report):
+                    raise Killed
+                if result["done"] or RungScheduler(searcher).on_trial_result(None, told, result) == "STOP":
+                    searcher.on_trial_complete(name, result)
+                    break
+
+    def jobs(
+        self,
+        jobs: Sequence[Job],
+        prepared: Path,
+        corpus: Any,
+        resources: Any,
+        on_outcome: Callable[[Outcome], None],
+        deadline: float = math.inf,
+        place: Place | None = None,
+    ) -> list[Job]:
+        """As `finish_jobs`."""
+        for job in jobs:
+            _collect(job, place)
+            outcome = Outcome(job, "", tuple(known_rungs(job.folder)))
+            if Encoded.load(job.folder) is None:
+                with self.here():
+                    outcome = finish(job, prepared, corpus, 1, 0, place and replace(place, node="the driver's"))
+                if self.kill_at(-1, 0):
+                    raise Killed
+                _collect(job, place)
+            on_outcome(outcome)
+        return []
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    own = Node(tmp_path / "node", monkeypatch)
+    resources = TrialResources(1, 0, 1, "one at a time")
+    for module in (sweeps, pipeline):
+        monkeypatch.setattr(module, "ray_cluster", lambda *_: contextlib.nullcontext())
+        monkeypatch.setattr(module, "trial_resources", lambda share: resources)
+        monkeypatch.setattr(module, "wait_for_idle", lambda resources: None)
+        monkeypatch.setattr(module, "nodes_line", lambda *_: "one node")
+    monkeypatch.setattr(sweeps, "run_trials", own.trials)
+    monkeypatch.setattr(leaderboard, "finish_jobs", own.jobs)
+    monkeypatch.setattr(stage, "encode_corpus", functools.partial(stage.encode_corpus, here=True))
+    quiet = type("Quiet", (), {name: lambda self, *_: None for name in ("started", "progressed", "finished", "stage")})
+    quiet.close = lambda self: None  # type: ignore[attr-defined]
+    monkeypatch.setattr(metrics, "RayMetrics", lambda plan: quiet())
+    monkeypatch.setattr(LivePage, "_write", lambda self: None)  # its plots take most of such a sweep's time
+    monkeypatch.setattr(owner, "DEAD_S", 2.0)
+    monkeypatch.setattr(owner, "LOOK_S", 0.2)
+    monkeypatch.setattr(owner, "BEAT_S", 0.5)
+    monkeypatch.setattr(run_copy, "EVERY_S", 0.2)
+    return own
+
+
+class Machine:
+    """A driver's machine: all that it has is below `root`."""
+
+    def __init__(
+        self, root: Path, data: Path, encoder: Path, storage: Remote | None, patch: pytest.MonkeyPatch
+    ) -> None:
+        root.mkdir(parents=True)
+        self.root, self.patch = root, patch
+        shutil.copytree(data, root / "data")
+        shutil.copytree(encoder, root / "encoder")
+        (root / "space.yaml").write_text(SPACE)
+        (root / "rows.yaml").write_text(ROWS)
+        self.run = root / "runs" / "r"
+        self.common: dict[str, Any] = {
+            "data": root / "data",
+            "teacher": EncoderSpec(str(root / "encoder")),
+            "student": "layers:0,2",
+            "runs": root / "runs",
+            "reports": root / "reports",
+            "store": root / "store",
+            "name": "r",
+            "quantisations": (),
+            "storage": storage.uri if storage else None,
+        }
+        self.console = Console(record=True, file=(root / "log.txt").open("w"), soft_wrap=True)
+
+    def sweep(self, **more: Any) -> Path:
+        self.patch.setenv("DISTILBENCH_SCRATCH", str(self.root / "scratch"))
+        given = {"methods": ("hpd",), "space": self.root / "space.yaml", **self.common, **more}
+        return sweeps.sweep(SweepSettings(**given), self.console)
+
+    def compare(self) -> Path:
+        self.patch.setenv("DISTILBENCH_SCRATCH", str(self.root / "scratch"))
+        return pipeline.compare(
+            CompareSettings(files=(self.root / "rows.yaml",), seeds=2, steps=12, **self.common), self.console
+        )
+
+    def told(self) -> dict[str, Any]:
+        """What does not depend on the clock."""
+        found: dict[str, Any] = {}
+        for name in ("trials.jsonl", "confirmations.jsonl"):
+            for record in read_records(self.run / name):
+                key = f"{name} {record.number} {record.seed}"
+                assert isinstance(record, TrialRecord) and key not in found
+                found[key] = record.model_dump(exclude={"provenance"})
+                for rung in found[key]["rungs"]:
+                    del rung["metrics"]["rung_seconds"]
+        for score in read_records(self.run / "scores.jsonl"):
+            assert isinstance(score, ScoreRecord)
+            found[score.record_id] = [s.model_dump() for s in score.scores]
+        return found
+
+
+def plain_page(settings: Any, corpus: Any, run: Path, records: Any, *more: Any, **folders: Any) -> Path:
+    """A report without figures."""
+    page = pipeline.report_folder(settings, run) / "index.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(f"{len(records)} records")
+    return page
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (sweeps, pipeline):
+        monkeypatch.setattr(module, "publish", plain_page)
+
+
+@pytest.fixture(scope="module")
+def whole_told() -> dict[str, Any]:
+    """Of a sweep that nothing interrupted, once it has run."""
+    return {}
+
+
+@pytest.fixture
+def whole(
+    node: Node,
+    plain: None,
+    data_folder: Path,
+    encoder_folder: Path,
+    whole_told: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> dict[str, Any]:
+    if not whole_told:
+        machine = Machine(tmp_path / "whole", data_folder, encoder_folder, None, monkeypatch)
+        machine.sweep()
+        whole_told |= machine.told()
+    return whole_told
+
+
+def lose(machine: Machine, act: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
+    """`act` is killed; nothing is written to the storage afterwards, and the machine is gone."""
+    with patch.context() as during:
+        during.setattr(
+            run_copy.RunCopy, "end", lambda self, whole: (setattr(self, "_over", True), self.owner._over.set())
+        )
+        with pytest.raises(Killed):
+            act()
+    shutil.rmtree(machine.root)
+
+
+@pytest.mark.parametrize("moment", ["search", pytest.param("confirmation", marks=slow)])
+def test_a_lost_driver_changes_nothing(
+    moment: str,
+    node: Node,
+    whole: dict[str, Any],
+    s3: Remote,
+    tmp_path: Path,
+    data_folder: Path,
+    encoder_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, waited = s3 / "runs" / "r", []
+
+    def kill(trial: int, report: int) -> bool:
+        if (trial, report) == (3, 0) and moment == "search":
+            for _ in range(200):  # the copy of the study comes a little later
+                if (run.read("trials.jsonl") or b"").count(b"\n") >= 2:
+                    break
+                time.sleep(0.05)
+            waited.append("search")
+            return True
+        if trial == -1 and moment == "confirmation":
+            waited.append("confirmation")
+            return len(waited) == 2
+        return False
+
+    node.kill_at = kill
+    one = Machine(tmp_path / "one", data_folder, encoder_folder, s3, monkeypatch)
+    lose(one, one.sweep, monkeypatch)
+    assert waited and any(n.startswith("trials/") for n in run.list())
+    node.kill_at = lambda trial, report: False
+
+    two = Machine(tmp_path / "two", data_folder, encoder_folder, s3, monkeypatch)
+    page = two.sweep()
+    said = two.console.export_text()
+    assert "is gone; this one goes on" in said and "the run is fetched" in said and ": 0 of " in said
+    assert two.told() == whole
+    # In the storage there is the same: whoever comes next finds it all, and nothing of the search but what is chosen.
+    copied = files_in(two.run)
+    there = run.list()
+    for name, path in copied.items():
+        if run_copy.copied(name) and not name.endswith(".db"):
+            assert there[name].size == path.stat().st_size, name
+    left = {n.split("/")[1] for n in there if n.startswith("trials/")}
+    chosen = json.loads((two.run / "confirmed.json").read_text())
+    assert left == {f"{item['trial']:05d}" for own in chosen.values() for item in own}
+    assert not [n for n in there if n.endswith(("vectors.npy", "encoded.json"))]
+    assert (s3 / "reports" / "r").read("index.html") == page.read_bytes()
+
+    # Repeated on a third machine, it has nothing to do.
+    three = Machine(tmp_path / "three", data_folder, encoder_folder, s3, monkeypatch)
+    monkeypatch.setattr(sweeps, "run_trials", lambda *_, **__: None)
+    monkeypatch.setattr(node, "jobs", None)
+    three.sweep()
+    assert three.told() == whole and "waiting" not in three.console.export_text()
+
+
+@slow
+def test_commands_on_a_run_in_storage(
+    node: Node,
+    s3: Remote,
+    tmp_path: Path,
+    data_folder: Path,
+    encoder_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from typer.testing import CliRunner
+
+    machine = Machine(tmp_path / "one", data_folder, encoder_folder, s3, monkeypatch)
+    machine.sweep()
+    shutil.rmtree(machine.root)
+    monkeypatch.setenv("DISTILBENCH_SCRATCH", str(tmp_path / "laptop"))
+    run = str(s3 / "runs" / "r")
+    for command in (
+        ["report", run, "--out", f"{s3}/reports/again"],
+        ["status", run],
+        ["best", run],
+        ["export", run, "--to", str(tmp_path / "export"), "--dim", "8"],
+        ["reproduce", run, "0"],
+        ["reproduce", run, "0", "--threads", "1"],
+    ):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, (command, done.output, done.exception)
+    assert (s3 / "reports" / "again").entry("index.html") is not None
+    assert (tmp_path / "export" / "modules.json").exists()
+
+    # Extended elsewhere: another metric sets the old trials aside, and a new machine begins with their best settings.
+    two = Machine(tmp_path / "two", data_folder, encoder_folder, s3, monkeypatch)
+    two.sweep(extend=True, objectives=("quality", "bytes"))
+    now, before = (list(read_records(folder / "trials.jsonl")) for folder in (two.run, two.run / "before-1"))
+    assert len(now) == 5 == len(before)
+    there = (s3 / "runs" / "r").list()
+    assert "before-1/study.db" in there and "study.db" in there
+    assert (s3 / "runs" / "r").read("trials.jsonl") == (two.run / "trials.jsonl").read_bytes()
+    # And learnt from by another run, on yet another machine.
+    three = Machine(tmp_path / "three", data_folder, encoder_folder, s3, monkeypatch)
+    three.sweep(name="other", warm_start=str(s3 / "runs" / "r"), trials=1, objectives=("quality", "bytes"))
+    assert "5 trials of" in three.console.export_text()
+
+
+@slow
+def test_a_comparison_through_storage(
+    node: Node,
+    plain: None,
+    s3: Remote,
+    tmp_path: Path,
+    data_folder: Path,
+    encoder_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = Machine(tmp_path / "whole", data_folder, encoder_folder, None, monkeypatch)
+    whole.compare()
+    done: list[int] = []
+    node.kill_at = lambda trial, report: done.append(1) or len(done) == 2  # type: ignore[func-returns-value]
+    one = Machine(tmp_path / "one", data_folder, encoder_folder, s3, monkeypatch)
+    lose(one, one.compare, monkeypatch)
+    assert any(n.endswith("encoded.json") for n in (s3 / "runs" / "r").list())
+    node.kill_at = lambda trial, report: done.append(1) is not None
+    two = Machine(tmp_path / "two", data_folder, encoder_folder, s3, monkeypatch)
+    two.compare()
+    assert two.told() == whole.told() and len(done) == 2  # both trainings were finished before: none is repeated

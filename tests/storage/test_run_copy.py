@@ -1,0 +1,336 @@
+"""The driver's copy of a run: what another machine finds of it, and whose it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bucket import Bucket
+from rich.console import Console
+
+from distilbench.errors import InputError
+from distilbench.search.patience import StorageGone
+from distilbench.storage import owner as owner_module
+from distilbench.storage import remote as remote_module
+from distilbench.storage import run_copy as module
+from distilbench.storage.owner import Owner
+from distilbench.storage.remote import Remote, files_in
+from distilbench.storage.run_copy import RunCopy, copied, run_copy
+from distilbench.store import ArtifactStore
+
+
+class Machine:
+    """A machine with folders of its own."""
+
+    def __init__(self, root: Path, storage: Remote, patch: pytest.MonkeyPatch) -> None:
+        self.root, self.storage, self.patch, self.said = root, storage, patch, ""
+        self.run, self.report = root / "runs" / "r", root / "reports" / "r"
+
+    def copy(self) -> RunCopy:
+        """A driver's on this machine; from here on this process is on it."""
+        self.patch.setenv("DISTILBENCH_SCRATCH", str(self.root / "scratch"))
+        self.console = Console(record=True, quiet=False, file=open("/dev/null", "w"), soft_wrap=True)
+        return RunCopy(self.storage, ArtifactStore(self.root / "store"), self.run, self.report, self.console)
+
+    def write(self, **files: str) -> None:
+        for name, text in files.items():
+            path = self.run / name.replace("__", "/").replace("_DOT_", ".")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def files(self) -> dict[str, str]:
+        return {n: p.read_text() for n, p in files_in(self.run).items() if not n.endswith(".db")}
+
+
+@pytest.fixture
+def machines(s3: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Machine, Machine]:
+    monkeypatch.setattr(owner_module, "BEAT_S", 0.2)
+    monkeypatch.setattr(owner_module, "DEAD_S", 2.0)
+    monkeypatch.setattr(owner_module, "LOOK_S", 0.1)
+    monkeypatch.setattr(module, "EVERY_S", 0.3)
+    return Machine(tmp_path / "one", s3, monkeypatch), Machine(tmp_path / "two", s3, monkeypatch)
+
+
+def kill(copy: RunCopy) -> None:
+    """As SIGKILL does: nothing is copied or released any more."""
+    copy._over = True
+    copy.owner._over.set()
+    copy._wake.set()
+    for thread in (copy._thread, copy.owner._thread):
+        if thread.is_alive():
+            thread.join()
+
+
+def wait(condition: Callable[[], object], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def study(run: Path, *values: int) -> None:
+    run.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(run / "study.db")) as database, database:
+        database.execute("create table if not exists trials (number integer)")
+        database.executemany("insert into trials values (?)", [(v,) for v in values])
+
+
+def numbers(run: Path) -> list[int]:
+    with closing(sqlite3.connect(run / "study.db")) as database:
+        return [row[0] for row in database.execute("select number from trials")]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("config.json", True),
+        ("trials.jsonl", True),
+        ("mcr2/study.db", True),
+        ("study.db-journal", False),
+        ("students/a/1_Pooling/config.json", True),
+        ("students/a.partial/config.json", False),
+        ("trials/00000/rung-1.safetensors", False),  # the workers copy these
+        ("mcr2/confirm/00000-seed1/rungs.json", False),
+        ("before-1/trials/00000/rungs.json", False),
+        ("before-1/study.db", True),
+        ("prepared/prepared.json", False),
+        ("tune/x/params.json", False),
+        (".config.json.abc.tmp", False),
+        ("owner.json", False),
+    ],
+)
+def test_what_is_copied(name: str, expected: bool) -> None:
+    assert copied(name) is expected
+
+
+def test_a_lost_machines_run_is_found_by_another(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    first = one.copy()
+    first.take()
+    one.write(config_DOT_json="{}", trials_DOT_jsonl='{"n": 0}\n', students__a__modules_DOT_json="[]", tune__x="no")
+    study(one.run, 0)
+    first.start()
+    first.stage("search")
+    wait(lambda: "study.db" in first.remote.list())
+    study(one.run, 1)
+    one.write(trials_DOT_jsonl='{"n": 0}\n{"n": 1}\n{"n": 2')  # a line is being written
+    (one.run / "students" / "a" / "modules.json").unlink()
+    wait(lambda: first.remote.read("trials.jsonl") == b'{"n": 0}\n{"n": 1}\n')
+    wait(lambda: "students/a/modules.json" not in first.remote.list())
+    kill(first)
+
+    began = time.monotonic()
+    second = two.copy()
+    second.take()
+    assert time.monotonic() - began > 0.5  # the first one might have been alive
+    assert "waiting whether it is alive" in two.console.export_text()
+    assert two.files() == {"config.json": "{}", "trials.jsonl": '{"n": 0}\n{"n": 1}\n'}
+    assert numbers(two.run) == [0, 1]
+    second.start()
+    second.end(whole=True)
+
+
+def test_a_record_is_never_without_its_trial_in_the_study(
+    machines: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Killed after any file that it copies, the storage has no record of a trial that the study does not know.
+    one, _ = machines
+    copy = one.copy()
+    copy.take()
+    study(one.run, 0)
+    one.write(config_DOT_json="{}", trials_DOT_jsonl='{"n": 0}\n', students__a__x="1")
+    put, seen = Remote.put, []
+
+    def watched(self: Remote, path: Path, name: str, *more: Any) -> None:
+        put(self, path, name, *more)
+        seen.append(name)
+        study(one.run, len(seen))  # the search goes on meanwhile
+        one.write(trials_DOT_jsonl=(one.run / "trials.jsonl").read_text() + json.dumps({"n": len(seen)}) + "\n")
+
+    monkeypatch.setattr(Remote, "put", watched)
+    copy._copy(report=False)
+    assert seen.index("students/a/x") < seen.index("study.db") < seen.index("trials.jsonl")
+    copy.remote.fetch_all(one.root / "back", ["study.db", "trials.jsonl"])
+    recorded = [json.loads(line)["n"] for line in (one.root / "back" / "trials.jsonl").read_text().splitlines()]
+    assert set(recorded) <= set(numbers(one.root / "back"))
+    kill(copy)
+
+
+def test_unchanged_files_are_not_copied_again(
+    machines: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = machines
+    copy = one.copy()
+    copy.take()
+    one.write(config_DOT_json="{}", trials_DOT_jsonl="{}\n", students__a__model_DOT_safetensors="w" * (5 << 20))
+    copy._copy(report=False)
+    put, seen = Remote.put, []
+    monkeypatch.setattr(Remote, "put", lambda self, path, name, *more: (seen.append(name), put(self, path, name)))
+    copy._copy(report=False)
+    assert seen == []
+    one.write(config_DOT_json="{}")  # written again, the same
+    copy._copy(report=False)
+    assert seen == []
+    one.write(config_DOT_json="[]")
+    copy._copy(report=False)
+    assert seen == ["config.json"]
+    kill(copy)
+    again = one.copy()  # a driver that is started again does not know what the last one has copied
+    again._copy(report=False)
+    assert "students/a/model.safetensors" not in seen
+
+
+def test_a_second_driver_is_refused_while_the_first_is_alive(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    first = one.copy()
+    first.take()
+    second = two.copy()
+    with pytest.raises(InputError, match=r"a driver on .* is at work on it"):
+        second.take()
+    assert not second.owner._thread.is_alive()
+    first.start()
+    first.end(whole=True)
+    second = two.copy()
+    began = time.monotonic()
+    second.take()  # at once: the first one has said that it ended
+    assert "waiting" not in two.console.export_text() and time.monotonic() - began < 5
+    kill(second)
+
+
+def test_the_same_machine_goes_on_at_once_with_its_newer_files(machines: tuple[Machine, Machine]) -> None:
+    one, _ = machines
+    first = one.copy()
+    first.owner.process = "999999999 0"  # of a process that is gone
+    first.take()
+    one.write(config_DOT_json="{}", trials_DOT_jsonl="{}\n")
+    first._copy(report=False)
+    kill(first)
+    one.write(trials_DOT_jsonl="{}\n{}\n")  # later than the last copy
+    second = one.copy()
+    began = time.monotonic()
+    second.take()
+    assert time.monotonic() - began < 2.0
+    assert one.files()["trials.jsonl"] == "{}\n{}\n"
+    kill(second)
+
+
+def test_a_machine_whose_run_went_on_elsewhere_takes_what_is_newer(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    for machine, text in ((one, "{}\n"), (two, "{}\n{}\n")):
+        copy = machine.copy()
+        copy.take()
+        machine.write(config_DOT_json="{}", trials_DOT_jsonl=text)
+        copy.start()
+        copy.end(whole=True)
+    assert one.files()["trials.jsonl"] == "{}\n"
+    back = one.copy()
+    back.take()
+    assert one.files()["trials.jsonl"] == "{}\n{}\n"
+    kill(back)
+
+
+def test_another_run_of_the_same_name_is_not_overwritten(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    first = one.copy()
+    first.take()
+    one.write(config_DOT_json="{}")
+    first.start()
+    first.end(whole=True)
+    two.write(config_DOT_json='{"another": "run"}')
+    second = two.copy()
+    with pytest.raises(InputError, match="another run of this name"):
+        second.take()
+    assert two.files() == {"config.json": '{"another": "run"}'}
+    third = one.copy()
+    third.take()  # nobody holds it
+    kill(third)
+
+
+def test_a_driver_that_was_taken_over_stops(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    first = one.copy()
+    first.take()
+    first.owner._over.set()  # cut off from the network: no heartbeat
+    first.owner._thread.join()
+    second = two.copy()
+    second.take()
+    first.owner = Owner(first.remote, one.console)  # and back
+    first.owner.me = "one"
+    first.owner._over.clear()
+    first.owner._thread.start()
+    wait(lambda: first.lost)
+    with pytest.raises(InputError, match="has taken the run over"):
+        first.stage("confirm")
+    one.write(config_DOT_json="stale")
+    first.start()
+    first.end(whole=True)
+    assert first.remote.read("config.json") is None
+    kill(second)
+
+
+@pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes 25 seconds: set DISTILBENCH_SLOW=1")
+def test_the_copying_outlives_a_storage_that_is_away(
+    machines: tuple[Machine, Machine], bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_module, "LIMIT_S", 0.1)
+    one, _ = machines
+    copy = one.copy()
+    copy.take()
+    one.write(config_DOT_json="{}")
+    copy.start()
+    bucket.stop()
+    wait(lambda: copy._failing, 60)
+    copy.stage("confirm")  # no error: the sweep goes on
+    bucket.start()
+    wait(lambda: copy.remote.read("config.json") == b"{}", 60)
+    wait(lambda: not copy._failing)
+    said = one.console.export_text()
+    assert "the copy is late" in said and "the storage is back" in said
+    bucket.stop()
+    one.write(config_DOT_json="[]")
+    with pytest.raises(StorageGone):
+        copy.end(whole=True)
+
+
+def test_reports_are_copied_and_old_pages_deleted(machines: tuple[Machine, Machine]) -> None:
+    one, _ = machines
+    with run_copy(one.storage, ArtifactStore(one.root / "store"), one.run, one.report, Console(quiet=True)) as copy:
+        assert copy is not None
+        copy.start()
+        one.report.mkdir(parents=True)
+        (one.report / "index.html").write_text("1")
+        (one.report / "old.html").write_text("1")
+        copy.stage("search")
+        wait(lambda: (one.storage / "reports" / "r").list())
+        (one.report / "old.html").unlink()
+    assert set((one.storage / "reports" / "r").list()) == {"index.html"}
+
+
+def test_a_bucket_that_is_not_there_is_said_before_anything(machines: tuple[Machine, Machine], tmp_path: Path) -> None:
+    one, _ = machines
+    one.storage = Remote("s3://nowhere/project")
+    with pytest.raises(InputError, match="NO_SUCH_BUCKET"):
+        one.copy().take()
+    assert not one.run.exists()
+
+
+def test_trainings_that_nobody_goes_on_with_are_deleted(machines: tuple[Machine, Machine]) -> None:
+    one, _ = machines
+    copy = one.copy()
+    for number in ("00000", "00001", "00002"):
+        (copy.remote / "trials" / number).write("rungs.json", b"{}")
+    (copy.remote / "confirm" / "00000-seed1").write("rungs.json", b"{}")
+    copy.forget(one.run / "trials" / "00001")
+    copy._copy(report=False)
+    assert {n.split("/")[1] for n in (copy.remote).list()} == {"00000", "00002", "00000-seed1"}
+    copy.keep_trainings(one.run, {"00002"})
+    assert set(copy.remote.list()) == {"trials/00002/rungs.json", "confirm/00000-seed1/rungs.json"}
+    copy.forget_trainings(one.run)
+    assert copy.remote.list() == {}

@@ -1,0 +1,192 @@
+"""Data, runs and reports that are named by URIs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from bucket import Bucket
+from typer.testing import CliRunner
+
+from distilbench.cli import app
+from distilbench.data.text import text_files
+from distilbench.errors import InputError
+from distilbench.options import OPTIONS, RUN_OPTIONS, run_settings
+from distilbench.provenance import provenance
+from distilbench.records import Rung, TrialRecord, append_records
+from distilbench.storage.remote import Remote, files_in
+from distilbench.storage.runs import NO_TRAININGS, ONLY_RECORDS, local_runs, storage_of
+from distilbench.storage.scratch import local_folder, local_text, scratch
+from distilbench.sweep_options import SWEEP_OPTIONS, sweep_settings
+
+
+@pytest.fixture(autouse=True)
+def own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISTILBENCH_SCRATCH", str(tmp_path / "scratch"))
+
+
+def test_a_data_folder_is_fetched_once(storage: Remote, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = storage / "small"
+    there.put_all(data_folder, files_in(data_folder))
+    found = local_folder(there.uri, "--data")
+    assert found.name == "small" and found.is_relative_to(scratch())
+    assert {n: p.read_bytes() for n, p in files_in(found).items()} == {
+        n: p.read_bytes() for n, p in files_in(data_folder).items()
+    }
+    fetch, seen = Remote.fetch, []
+    monkeypatch.setattr(Remote, "fetch", lambda self, name, *more: (seen.append(name), fetch(self, name, *more)))
+    assert local_folder(there.uri, "--data") == found and seen == []
+    there.write("sts/STSB.dev.tsv", b"sentence1\tsentence2\tscore\na\tb\t1\n")
+    there.delete("nli/triplets.tsv")
+    local_folder(there.uri, "--data")
+    assert seen == ["sts/STSB.dev.tsv"] and not (found / "nli" / "triplets.tsv").exists()
+
+
+def test_text_is_a_file_a_folder_or_a_glob(storage: Remote) -> None:
+    for name in ("dump/a.txt", "dump/b.txt", "dump/more/c.txt", "other/d.txt"):
+        storage.write(name, name.encode())
+
+    def found(source: str) -> list[str]:
+        return [p.read_text() for p in text_files(local_text(f"{storage}/{source}"))]
+
+    assert found("dump/b.txt") == ["dump/b.txt"]
+    assert found("dump") == ["dump/a.txt", "dump/b.txt"]
+    assert found("dump/**/*.txt") == ["dump/a.txt", "dump/b.txt", "dump/more/c.txt"]
+    assert found("dump/?.txt") == ["dump/a.txt", "dump/b.txt"]
+    assert local_text("here/*.txt") == "here/*.txt" and local_text("hf:owner/name") == "hf:owner/name"
+    with pytest.raises(InputError, match=r"--text .*nothing is there"):
+        local_text(f"{storage}/none")
+
+
+def test_only_what_a_command_reads_of_a_run_is_fetched(storage: Remote) -> None:
+    run = storage / "runs" / "r"
+    for name in ("config.json", "study.db", "students/a/modules.json", "trials/0/rungs.json", "predictions/p.npy"):
+        run.write(name, b"{}")
+    [folder] = local_runs([run.uri], ONLY_RECORDS)
+    assert folder.name == "r" and set(files_in(folder)) == {"config.json"}
+    local_runs([run.uri], NO_TRAININGS)
+    assert set(files_in(folder)) == {"config.json", "study.db", "students/a/modules.json", "predictions/p.npy"}
+    [again] = local_runs([run.uri], ONLY_RECORDS)  # what another command has fetched stays
+    assert again == folder and (folder / "students" / "a" / "modules.json").exists()
+
+
+def test_the_storage_of_a_run() -> None:
+    assert storage_of(Remote("s3://b/p/runs/r?region=x")).uri == "s3://b/p?region=x"
+    assert storage_of(Remote("s3://b/p/runs/all/mcr2")).uri == "s3://b/p"
+    with pytest.raises(InputError, match="expected a run of a storage"):
+        storage_of(Remote("s3://b/p/r"))
+
+
+def options(**given: object) -> dict[str, object]:
+    every = {name: default for group in (OPTIONS, RUN_OPTIONS, SWEEP_OPTIONS) for name, (_, default) in group.items()}
+    return {**every, **given}
+
+
+def test_settings_of_uris(storage: Remote, data_folder: Path) -> None:
+    (storage / "small").put_all(data_folder, files_in(data_folder))
+    storage.write("text.txt", b"a sentence\n")
+    given = options(
+        data=f"{storage}/small", text=[f"{storage}/text.txt"], storage=f"{storage}/", warm_start=f"{storage}/runs/a/"
+    )
+    settings = run_settings(given)
+    assert settings["storage"] == str(storage) and settings["data"].is_dir()
+    assert Path(settings["text"][0]).read_text() == "a sentence\n"
+    assert sweep_settings("mcr2", given)["warm_start"] == f"{storage}/runs/a"
+    assert sweep_settings("mcr2", options(warm_start="runs/a/"))["warm_start"] == "runs/a"
+    assert run_settings(options())["storage"] is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sweep", "--method", "mcr2", "--storage", "s3://KEY:SECRET@bench/p"],
+        ["prepare", "--storage", "s3://bench/p?secret_key=SECRET"],
+        ["sweep", "--method", "mcr2", "--data", "s3://KEY:SECRET@bench/p"],
+        ["sweep", "--method", "mcr2", "--text", "s3://KEY:SECRET@bench/p/*.txt"],
+        ["sweep", "--method", "mcr2", "--warm-start", "s3://KEY:SECRET@bench/p"],
+        ["compare", "rows.yaml", "--storage", "s3://KEY:SECRET@bench/p"],
+        ["report", "s3://KEY:SECRET@bench/runs/r", "--out", "out"],
+        ["report", "file:///nowhere", "--out", "s3://KEY:SECRET@bench/p"],
+        ["status", "s3://KEY:SECRET@bench/runs/r"],
+        ["best", "s3://bench/runs/r?access_key=KEY&secret_key=SECRET"],
+        ["export", "s3://KEY:SECRET@bench/runs/r", "--to", "out"],
+        ["reproduce", "s3://KEY:SECRET@bench/runs/r", "0"],
+    ],
+)
+def test_a_secret_in_a_uri_is_refused_before_anything_is_written(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.yaml").write_text("rows:\n  - {name: a, method: pca, params: {output_dim: 4}}\n")
+    if arguments[:2] == ["report", "file:///nowhere"]:
+        arguments = ["report", str(tmp_path), *arguments[2:]]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2, done.output
+    if "no scores.jsonl" not in done.output:
+        assert "credentials" in done.stderr
+    assert "SECRET" not in done.output and "KEY:" not in done.output
+    assert [p.name for p in tmp_path.iterdir()] == ["rows.yaml"]
+
+
+def test_secrets_of_the_environment_variable_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DISTILBENCH_STORAGE", "s3://KEY:SECRET@bench/p")
+    done = CliRunner().invoke(app, ["prepare"])
+    assert done.exit_code == 2 and "credentials" in done.stderr and "SECRET" not in done.output
+
+
+def test_a_bucket_that_is_not_there_is_one_message(bucket: Bucket, tmp_path: Path, data_folder: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["prepare", "--data", str(data_folder), "--storage", "s3://nowhere/p", "--store", str(tmp_path / "store")]
+    )
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith("error: s3://nowhere/p: ") and "NO_SUCH_BUCKET" in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_the_status_of_a_run_in_storage(storage: Remote, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.json").write_text(json.dumps({"corpus_fingerprint": "x", "method": "mcr2", "trials": 3}))
+    record = TrialRecord(
+        run="r",
+        number=0,
+        state="COMPLETE",
+        reason="",
+        method="mcr2",
+        params={"output_dim": 8},
+        seed=0,
+        dim=8,
+        objective=1.5,
+        rungs=[Rung(rung=1, step=10, objective=1.5, metrics={"dev_spearman": 70.0})],
+        provenance=provenance(),
+    )
+    append_records(run / "trials.jsonl", [record])
+    there = storage / "runs" / "r"
+    there.put_all(run, files_in(run))
+    done = CliRunner().invoke(app, ["status", there.uri, "--json"])
+    assert done.exit_code == 0, done.output
+    [status] = json.loads(done.stdout)
+    assert status["counts"]["COMPLETE"] == 1 and status["wanted"] == 3
+    nothing = CliRunner().invoke(app, ["status", (storage / "runs" / "other").uri])
+    assert nothing.exit_code == 2 and "nothing is there" in nothing.stderr
+
+
+def test_an_earlier_sweep_in_storage_is_learnt_from(storage: Remote, tmp_path: Path) -> None:
+    from distilbench.search.earlier import latest_study
+    from distilbench.search.study import open_study, sqlite_url
+    from distilbench.storage.run_copy import _hold
+    from distilbench.sweeps import NO_MODELS
+
+    run = tmp_path / "runs" / "old"
+    run.mkdir(parents=True)
+    open_study(sqlite_url(run / "study.db"), "old").set_user_attr("lag", 3)
+    _hold(run / "study.db", tmp_path / "copy.db")
+    there = storage / "runs" / "old"
+    there.put(tmp_path / "copy.db", "study.db")
+    there.write("config.json", b"{}")
+    there.write("students/a/model.safetensors", b"large")
+    folder = local_folder(there.uri, "--warm-start", leave_out=NO_MODELS)
+    assert latest_study(folder).user_attrs == {"lag": 3}
+    assert set(files_in(folder)) == {"study.db", "config.json"}

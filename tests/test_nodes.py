@@ -1,0 +1,362 @@
+"""What fits on the nodes of a cluster, which ones may come, and that lost ones are waited for."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from distilbench import nodes as module
+from distilbench.cli import app
+from distilbench.errors import InputError
+from distilbench.nodes import (
+    Growth,
+    Node,
+    autoscaling_config,
+    config_growth,
+    described,
+    fitting,
+    grown,
+    needed,
+    nodes_line,
+    parse_growth,
+    waiting_told,
+)
+
+slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes minutes: set DISTILBENCH_SLOW=1")
+ROOT = Path(__file__).resolve().parents[1]
+PATIENT = {**os.environ, "RAY_raylet_start_wait_time_s": "200"}
+"""A node takes longer than Ray's 30 s to start where tests share two cores."""
+
+
+@pytest.mark.parametrize(
+    ("node", "cpus", "gpus", "fits"),
+    [
+        (Node(8), 1, 0, 8),
+        (Node(8), 3, 0, 2),
+        (Node(8, 1), 1, 0.25, 4),
+        (Node(2, 1), 1, 0.25, 2),
+        (Node(8, 2), 1, 0.4, 4),  # 0.2 of each GPU is no place for a third one
+        (Node(8, 2), 1, 0.6, 2),
+        (Node(8, 3), 1, 2, 1),
+        (Node(8), 1, 0.25, 0),
+        (Node(0, 4), 1, 0.25, 0),
+        (Node(64, 1), 1, 0.1, 10),
+    ],
+)
+def test_what_fits_on_a_node(node: Node, cpus: int, gpus: float, fits: int) -> None:
+    assert node.fits(cpus, gpus) == fits
+
+
+def test_shares_do_not_add_up_over_nodes() -> None:
+    assert fitting([Node(3), Node(3)], 2, 0) == 2
+    assert fitting([Node(8, 1), Node(8, 1)], 1, 0.6) == 2
+    assert fitting([], 1, 0) == 0
+
+
+# What may come
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("", ()),
+        ("2x16:1", (Node(16, 1),) * 2),
+        ("1x4,2x8:2", (Node(4), Node(8, 2), Node(8, 2))),
+        (" 1x4 , ", (Node(4),)),
+    ],
+)
+def test_grow_to(text: str, nodes: tuple[Node, ...]) -> None:
+    assert parse_growth(text) == nodes
+
+
+@pytest.mark.parametrize("part", ["8", "8*16", "0x4", "4x0:1", "x4", "-1x4", "2x4:", "2x4:0.5", "2 x 4", "9999999x1"])
+def test_grow_to_refused(part: str) -> None:
+    message = (
+        f"--grow-to 1x2,{part}: {part!r} is no kind of node; expected COUNTxCPUS or COUNTxCPUS:GPUS, several with commas "
+        "between, such as 8x16:1,4x32"
+    )
+    with pytest.raises(InputError, match=re.escape(message)):
+        parse_growth(f"1x2,{part}")
+
+
+def test_grow_to_is_refused_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["sweep", "--method", "mcr2"], env={"DISTILBENCH_GROW_TO": "many"})
+    assert done.exit_code == 2 and done.stderr.startswith("error: --grow-to many: 'many' is no kind of node; expected")
+
+
+FILE = """
+cluster_name: c
+max_workers: {most}
+head_node_type: head
+available_node_types:
+  head: {{resources: {{CPU: 4}}, node_config: {{}}}}
+  cpu: {{min_workers: 0, max_workers: 2, resources: {{CPU: 32, memory: 68719476736}}}}
+  gpu: {{max_workers: 3, resources: {{CPU: 16, GPU: 1}}}}
+  bare: {{max_workers: 1, resources: {{}}}}
+  off: {{max_workers: 0, resources: {{}}}}
+"""
+
+
+def test_what_the_file_of_a_cluster_lets_come(tmp_path: Path) -> None:
+    path = tmp_path / "ray_bootstrap_config.yaml"
+    path.write_text(FILE.format(most=9))
+    cpu, gpu = Node(32, 0, 64 * 2**30), Node(16, 1)
+    assert config_growth(path) == Growth((gpu, gpu, gpu, cpu, cpu), str(path), ("bare",))
+    path.write_text(FILE.format(most=4))  # of all kinds together
+    assert config_growth(path).nodes == (gpu, gpu, gpu, cpu)
+
+
+@pytest.mark.parametrize(
+    "text", ["[", "a: 1", "available_node_types: {n: {resources: {CPU: many}, max_workers: 1}}", "3"]
+)
+def test_a_file_that_is_none_of_a_cluster(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"c.yaml: no cluster's file \("):
+        config_growth(tmp_path / "c.yaml")
+
+
+def test_where_the_autoscalers_file_is(tmp_path: Path) -> None:
+    def process(number: int, *words: str) -> None:
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "cmdline").write_bytes("\0".join(words).encode())
+
+    process(1, "python", "monitor.py", "--gcs-address=10.0.0.1:6379", "--autoscaling-config=/other.yaml")
+    process(2, "python", "gcs_server", "--gcs-address=10.0.0.2:6379", "--autoscaling-config=/wrong.yaml")
+    process(3, "python", "/x/monitor.py", "--gcs-address=10.0.0.2:6379")
+    assert autoscaling_config("10.0.0.2:6379", tmp_path) is None
+    process(4, "python", "/x/monitor.py", "--gcs-address=10.0.0.2:6379", "--autoscaling-config=/home/u/c.yaml")
+    assert autoscaling_config("10.0.0.2:6379", tmp_path) == Path("/home/u/c.yaml")
+
+
+def test_workers_that_are_there_are_some_of_those_that_may_come() -> None:
+    head, worker, other = (Node(16, 1), True), (Node(16, 1, 7), False), (Node(4), False)
+    growth = Growth((Node(16, 1),) * 3 + (Node(32),))
+    assert grown([head], growth) == [Node(16, 1), *growth.nodes]
+    assert grown([head, worker, other], growth) == [Node(16, 1), worker[0], Node(4), *[Node(16, 1)] * 2, Node(32)]
+    assert grown([head, *[worker] * 5], Growth()) == [Node(16, 1), *[worker[0]] * 5]
+
+
+def test_words() -> None:
+    assert described([]) == "none"
+    nodes = [Node(1), Node(16, 1, 64 * 2**30), Node(16, 1, 64 * 2**30 + 5), Node(8, 2)]
+    assert described(nodes) == "1 node of 1 CPU; 2 nodes of 16 CPUs, 1 GPU, 64 GiB; 1 node of 8 CPUs, 2 GPUs"
+    assert [needed(1, 0), needed(2, 0.25), needed(1, 1), needed(1, 2)] == [
+        "1 CPU",
+        "2 CPUs and 0.25 of a GPU",
+        "1 CPU and 1 GPU",
+        "1 CPU and 2 GPUs",
+    ]
+
+
+def test_what_a_command_says_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, growth = [(Node(4), True)], Growth()
+    monkeypatch.setattr(module, "_alive", lambda: there)
+    monkeypatch.setattr(module, "growth_of", lambda _: growth)
+    assert nodes_line() == ""
+    there.append((Node(16, 1), False))
+    growth = Growth((Node(16, 1),) * 3, "--grow-to", ("bare",))
+    assert nodes_line() == (
+        "Nodes: 1 node of 4 CPUs; 1 node of 16 CPUs, 1 GPU; may come (--grow-to): 2 nodes of 16 CPUs, 1 GPU; "
+        "--grow-to does not say what bare has: expected --grow-to where it may come"
+    )
+
+
+def test_it_is_said_when_no_node_has_room_and_when_one_has_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = [Node(2)]
+    monkeypatch.setattr(module, "alive_nodes", lambda: list(there))
+    for name in ("LOOK_S", "PATIENCE_S"):
+        monkeypatch.setattr(module, name, 0.05)
+    with waiting_told(1, 0.5, "Trials"):
+        time.sleep(0.5)
+        there.append(Node(8, 1))
+        time.sleep(0.3)
+        there.clear()
+        time.sleep(0.3)
+    said = " ".join(capsys.readouterr().out.split())
+    assert said == (
+        "Trials: waiting for a node with 1 CPU and 0.5 of a GPU; there is now: 1 node of 2 CPUs "
+        "Trials: goes on; nodes now: 1 node of 2 CPUs; 1 node of 8 CPUs, 1 GPU "
+        "Trials: waiting for a node with 1 CPU and 0.5 of a GPU; there is now: none"
+    )
+    assert not [t for t in threading.enumerate() if t.name == "_watch"]
+
+
+# On real nodes: processes of their own, since this one has a cluster already
+
+
+PLACES = """
+import sys
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+from distilbench import nodes
+from distilbench.errors import InputError
+from distilbench.nodes import Node, alive_nodes, gpus_elsewhere, nodes_line, on_gpu_node, possible_nodes, working_device
+from distilbench.prepare.pool import PoolSize, ShardTask, run_pool
+from distilbench.search.cluster import TrialShare, ray_cluster, trial_resources
+
+class Where(ShardTask):
+    def __init__(self, folder):
+        self.folder = folder
+
+    def load(self):
+        def make(shard, start, stop):
+            node = ray.get_runtime_context().get_node_id()
+            (self.folder / f"{shard}").write_text(f"{node} {ray.get_gpu_ids()}")
+        return make
+
+def where():
+    return ray.get_runtime_context().get_node_id(), [int(i) for i in ray.get_gpu_ids()]
+
+def refuse():
+    raise InputError("no")
+
+machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+cpu = machines.add_node(num_cpus=1)
+folder = Path(sys.argv[1])
+with ray_cluster(machines.address, None, False):
+    print("alone", [tuple(n)[:2] for n in alive_nodes()], gpus_elsewhere(), gpus_elsewhere((Node(4, 1),)))
+    # More workers wait for nodes than there is room for; one does all of the work.
+    (folder / "cpu").mkdir()
+    shards = [(i, i, i + 1) for i in range(4)]
+    run_pool(Where(folder / "cpu"), shards, "Work", "pieces", size=PoolSize(grow_to=(Node(2), Node(2))))
+    print("pool", {p.read_text() == f"{cpu.node_id} []" for p in (folder / "cpu").iterdir()})
+    found = trial_resources(TrialShare(grow_to=(Node(2), Node(2))))
+    print("trials", found.concurrency, found.grows)
+    gpu = machines.add_node(num_cpus=1, num_gpus=1)
+    print(nodes_line((Node(1, 1), Node(1, 1))).split(" GiB")[0].split(",")[0])
+    print("elsewhere", gpus_elsewhere(), working_device())  # Ray's GPU is made up: torch sees none there
+    node, ids = on_gpu_node(where, what="A look")
+    print("task", node == gpu.node_id, ids)
+    try:
+        on_gpu_node(refuse, what="A look")
+    except InputError as error:
+        print("refused", error)
+    (folder / "gpu").mkdir()
+    run_pool(Where(folder / "gpu"), shards, "Work", "pieces", size=PoolSize(2), gpu=True)
+    print("gpu pool", {p.read_text() for p in (folder / "gpu").iterdir()} == {f"{gpu.node_id} [0]"})
+machines.shutdown()
+"""
+
+
+@pytest.mark.timeout(280)
+def test_work_goes_to_the_nodes_that_it_is_for(tmp_path: Path) -> None:
+    lines = run(PLACES, tmp_path)
+    found = [line for line in lines if line.split()[0] in "alone pool trials Nodes: elsewhere task refused gpu".split()]
+    assert found == [
+        "alone [(0, 0), (1, 0)] False True",
+        "pool {True}",
+        "trials 5 True",
+        "Nodes: 1 node of 0 CPUs",
+        "elsewhere True cpu",
+        "task True [0]",
+        "refused no",
+        "gpu pool True",
+    ]
+
+
+def run(program: str, folder: Path, *arguments: str) -> list[str]:
+    """The lines that a program prints."""
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", program, str(folder), *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=270,
+        env=PATIENT,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    return [line for line in done.stdout.splitlines() if line.strip()]
+
+
+FAULTS = """
+import sys, threading, time
+from pathlib import Path
+from ray.cluster_utils import Cluster
+
+folder, store, command = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+first, second = machines.add_node(num_cpus=1), machines.add_node(num_cpus=1)
+
+def lose():
+    while not list(store.glob("embeddings-*.partial/shard-00000.npy")):
+        time.sleep(0.02)
+    print("in mid-encode:", len(list(store.glob("embeddings-*.partial/*.npy"))), flush=True)
+    machines.remove_node(first, allow_graceful=False)
+    while not list(folder.glob("runs/r/trials/*/rungs.json")):
+        time.sleep(0.02)
+    machines.remove_node(second, allow_graceful=False)  # every node but the head
+    time.sleep(40)
+    machines.add_node(num_cpus=1)
+    machines.add_node(num_cpus=1)
+
+threading.Thread(target=lose, daemon=True).start()
+import subprocess
+code = subprocess.run([*command, "--address", machines.address]).returncode
+machines.shutdown()
+sys.exit(code)
+"""
+
+
+@slow
+@pytest.mark.timeout(900)
+def test_a_sweep_that_loses_every_node_but_the_head(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in mid-encode, the others in mid-search; trials, scores and students are those of a sweep that lost none."""
+    sys.path.insert(0, str(ROOT / "tests" / "search"))
+    from run_command import make_sweep, scored, told
+
+    data = tmp_path / "data"
+    more_sentences(data_folder, data)
+    space = (
+        "method: mcr2\nbudget: {trials: 4, steps: 900, rungs: 3, eta: 2, confirm: {seeds: 2}}\n"
+        "parameters:\n  lr: {low: 0.0001, high: 0.01, log: true}\n"
+        "fixed: {batch_size: 16, output_dim: 4, clusters: 4, lambda: 1}\n"
+    )
+    plain = make_sweep(tmp_path / "plain", data, encoder_folder, tmp_path / "store-plain", 900, space=space)
+    plain.finish()
+    sweep = make_sweep(tmp_path / "lossy", data, encoder_folder, tmp_path / "store", 900, space=space)
+    at = sweep.command.index("--cpus")
+    command = sweep.command[:at] + sweep.command[at + 2 :]
+    done = subprocess.run(
+        [sys.executable, "-c", FAULTS, str(sweep.folder), str(tmp_path / "store"), *command],
+        cwd=ROOT, capture_output=True, text=True, timeout=800, env=PATIENT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    said = " ".join(done.stdout.split())
+    assert (
+        "in mid-encode:" in said and "Trials: waiting for a node with 1 CPU;" in said and "goes on; nodes now" in said
+    )
+    assert told(sweep.trials()) == told(plain.trials()) and told(sweep.confirmations()) == told(plain.confirmations())
+    assert [*scored(sweep.scores()).values()] == [*scored(plain.scores()).values()]
+    [one], [other] = (sorted((tmp_path / name).glob("embeddings-*")) for name in ("store-plain", "store"))
+    assert one.name == other.name
+    for shard in one.glob("*.npy"):
+        assert shard.read_bytes() == (other / shard.name).read_bytes()
+    assert {r.provenance.device for r in sweep.trials()} == {r.provenance.device for r in plain.trials()}
+
+
+def more_sentences(data: Path, to: Path, count: int = 6000) -> None:
+    """A copy of a data folder with so many unlabelled sentences more, which are a dozen shards."""
+    import random
+    import shutil
+
+    shutil.copytree(data, to)
+    words = (to / "unlabeled" / "sentences.tsv").read_text().split()
+    rng = random.Random(0)
+    lines = [" ".join(rng.choices(words, k=12)) for _ in range(count)]
+    with (to / "unlabeled" / "sentences.tsv").open("a") as file:
+        file.write("\n".join(lines) + "\n")
