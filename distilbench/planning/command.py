@@ -1,0 +1,79 @@
+"""`distilbench plan`: measure or read rates, and print what the sweep will take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from distilbench.config import SweepSettings
+from distilbench.errors import InputError
+from distilbench.planning.machines import Cluster, Nodes, clusters_for
+from distilbench.planning.model import plan_sweep
+from distilbench.planning.rates import read_rates
+from distilbench.planning.table import plans_json, print_plans
+from distilbench.planning.work import sweep_work
+from distilbench.provenance import own_cpus
+from distilbench.store import write_json
+from distilbench.sweeps import sweep_members
+
+
+def plan(
+    settings: SweepSettings,
+    began: float,
+    *,
+    rates: Sequence[Path],
+    measure: Path | None,
+    probe: bool,
+    gpus: str | None,
+    nodes: Sequence[str],
+    cpus_per_gpu: int,
+    console: Console,
+) -> dict[str, Any]:
+    """Print what the sweep of `settings` will take on each cluster; all of it, JSON-able.
+
+    `began` is when the command did, by `time.monotonic`.
+
+    Raises:
+        InputError: bad input, or no rates are given and none are to be measured.
+    """
+    probe = probe or measure is not None
+    if not rates and not probe:
+        raise InputError(
+            "no rates: expected --measure FILE (or --probe) to measure them here within about a minute, or --rates with such "
+            "a file or the folder of a finished run"
+        )
+    known = [read_rates(path) for path in rates]
+    clusters = clusters_for(gpus, nodes, cpus_per_gpu, this_machine(settings))
+    for cluster in clusters:
+        cluster.trials_at_once(settings.share)  # refuses what does not fit before anything is measured
+    members, _ = sweep_members(settings, console)
+    read_s = time.monotonic() - began
+    work = sweep_work(settings, members)
+    if probe:
+        from distilbench.planning.probe import measure_rates
+
+        known.insert(0, measure_rates(settings, members, read_s, console))
+        if measure is not None:
+            write_json(measure, known[0].model_dump())
+    plans = [plan_sweep(settings, work, known, cluster) for cluster in clusters]
+    print_plans(plans, work, known, console)
+    if settings.time_budget is not None:
+        late = [own.cluster.name for own in plans if own.seconds > settings.time_budget]
+        if late:
+            console.print(
+                f"Note: longer than --time-budget {settings.time_budget:.0f} s on {', '.join(late)}: "
+                "the sweep ends with what it has by then.",
+                markup=False,
+            )
+    return plans_json(plans, work, known)
+
+
+def this_machine(settings: SweepSettings) -> Cluster:
+    """Its CPUs (of `--cpus`), and the GPUs that torch sees."""
+    import torch
+
+    return Cluster("this machine", (Nodes(1, settings.cpus or own_cpus(), torch.cuda.device_count()),))

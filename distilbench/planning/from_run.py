@@ -1,0 +1,167 @@
+"""Rates of a finished run, from what it left: seconds of rungs, of pools of workers, of stages.
+
+The seconds of a rung are those of its steps and of judging it, so over the rungs of all trials the steps of each phase and
+the judging have a time each (least squares, none negative). What the workers of the search did beside that (starting,
+building a trial's model, waiting) is shared by the trials as `begin_s`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import nnls
+
+from distilbench.errors import InputError
+from distilbench.planning.rates import PhaseRate, Rates, Training
+from distilbench.planning.steps import Examples, PhaseSteps, phase_steps
+from distilbench.prepare.copies import SHARD_ROWS as COPY_ROWS
+from distilbench.prepare.encode import SHARD_ROWS
+from distilbench.prepare.tokens import SHARD_ROWS as TOKEN_ROWS
+from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.timings import Took, read_timings
+
+
+def run_rates(path: Path) -> Rates:
+    """The rates of a run, or of all methods of a run of several.
+
+    Raises:
+        InputError: it is no run's folder, or none of its trials has ended.
+    """
+    folders = [path] if (path / "config.json").exists() else sorted(f.parent for f in path.glob("*/config.json"))
+    trials = {folder: _trials(folder) for folder in folders}
+    known = {folder: own for folder, own in trials.items() if any(t.rungs for t in own)}
+    if not known:
+        raise InputError(
+            f"--rates {path}: no finished trials there; expected runs/NAME of a finished sweep, or a file of rates"
+        )
+    training = {own[0].method: _training(folder, own) for folder, own in known.items()}
+    last = max((t for own in known.values() for t in own), key=lambda t: t.provenance.created_at)
+    stages = read_timings(path)
+    pools = {took.stage: took for took in stages if took.first_s}
+    device = "cpu" if last.provenance.device.startswith("CPU") else "cuda"
+    encoded = pools.get("Teacher encoding")
+    encode, worker_s = _speed(encoded, SHARD_ROWS["cuda" if encoded and encoded.device == "cuda" else "cpu"])
+    searched = [took for folder in known for took in read_timings(folder) if took.stage == "search"]
+    return Rates(
+        source=f"the run {path}",
+        measured_at=last.provenance.created_at,
+        device=device,
+        device_name=last.provenance.device,
+        cpus=last.provenance.cpus,
+        side_by_side=max((took.workers for took in searched), default=1),
+        teacher=str(json.loads((next(iter(known)) / "config.json").read_text()).get("teacher", "")),
+        start_s=max((t.seconds for t in stages if t.stage == "start"), default=0.0),
+        worker_s=worker_s,
+        encode_per_s=encode,
+        tokenise_per_s=_speed(pools.get("Tokens"), TOKEN_ROWS)[0],
+        augment_per_s={
+            label.removeprefix("Augmentation, "): rate
+            for label, took in pools.items()
+            if label.startswith("Augmentation, ") and (rate := _speed(took, COPY_ROWS)[0])
+        },
+        training=training,
+        row_s=_row_seconds(list(known)),
+        report_s=max((t.seconds for t in stages if t.stage == "report"), default=0.0),
+    )
+
+
+def _trials(folder: Path) -> list[TrialRecord]:
+    return [r for r in read_records(folder / "trials.jsonl") if isinstance(r, TrialRecord)]
+
+
+def _speed(took: Took | None, shard: int) -> tuple[float | None, float]:
+    """What one worker did in a second, and how long it took to be ready."""
+    if took is None or not took.seconds:
+        return None, 0.0
+    first = min(took.count, took.workers * shard)
+    if took.count - first < first:  # too few shards to tell the start from the work
+        return took.count / took.seconds / took.workers, 0.0
+    rate = (took.count - first) / max(1e-9, took.seconds - took.first_s) / took.workers
+    return rate, max(0.0, took.first_s - shard / rate)
+
+
+def _training(folder: Path, trials: Sequence[TrialRecord]) -> Training:
+    method = trials[0].method
+    config = json.loads((folder / "config.json").read_text())
+    examples, budget = _examples(folder), int(config.get("budget.steps", 10**9))
+    rows, seconds, sizes = [], [], dict[str, int]()
+    for trial in trials:
+        phases = phase_steps(method, trial.params, examples, budget)
+        sizes |= {phase.name: phase.batch for phase in phases}
+        at = 0
+        for rung in trial.rungs:
+            spent = rung.metrics.get("rung_seconds")
+            if spent is not None:
+                rows.append(_steps_between(phases, at, rung.step))
+                seconds.append(spent)
+            at = rung.step
+    names = sorted(sizes)
+    table = np.array([[row.get(name, 0) for name in names] + [1] for row in rows], dtype=float).reshape(
+        -1, len(names) + 1
+    )
+    solved, _ = nnls(table, np.array(seconds)) if seconds else (np.zeros(len(names) + 1), 0.0)
+    stages = read_timings(folder)
+    return Training(
+        phases={name: PhaseRate(batch=sizes[name], step_s=float(s)) for name, s in zip(names, solved, strict=False)},
+        judge_s=float(solved[-1]),
+        begin_s=_beside(stages, "search", math.fsum(seconds), len(trials)),
+        finish_s=_finish(folder, stages),
+    )
+
+
+def _steps_between(phases: Sequence[PhaseSteps], start: int, stop: int) -> dict[str, int]:
+    found, first = dict[str, int](), 0
+    for phase in phases:
+        found[phase.name] = max(0, min(stop, first + phase.steps) - max(start, first))
+        first += phase.steps
+    return found
+
+
+def _examples(folder: Path) -> Examples:
+    """Those of `prepared/` in the run."""
+
+    def rows(name: str) -> int:
+        file = folder / "prepared" / f"{name}.npy"
+        return len(np.load(file, mmap_mode="r", allow_pickle=False)) if file.exists() else 0
+
+    return Examples(rows("train"), rows("augmented"), rows("pairs"), rows("triplets"), rows("task-train-target"))
+
+
+def _beside(stages: Sequence[Took], name: str, busy_s: float, count: int) -> float:
+    """Of the workers' seconds in a stage what `busy_s` does not account for, for each of `count`."""
+    spent = math.fsum(t.seconds * min(t.workers, max(1, t.count)) for t in stages if t.stage == name)
+    return max(0.0, spent - busy_s) / max(1, count) if spent else 0.0
+
+
+def _finish(folder: Path, stages: Sequence[Took]) -> float:
+    confirmed = [r for r in read_records(folder / "confirmations.jsonl") if isinstance(r, TrialRecord)]
+    trained = math.fsum(rung.metrics.get("rung_seconds") or 0.0 for r in confirmed for rung in r.rungs)
+    chosen = folder / "confirmed.json"
+    own = sum(len(rows) for rows in json.loads(chosen.read_text()).values()) if chosen.exists() else 0
+    spent = math.fsum(t.seconds * t.workers for t in stages if t.stage == "confirm")
+    return max(0.0, spent - trained) / max(1, own + len(confirmed))
+
+
+def _row_seconds(folders: Sequence[Path]) -> float | None:
+    """Of one scored encoder; from the times at which references were written where no stage was timed."""
+    spent, rows = 0.0, 0
+    for folder in folders:
+        scores = [r for r in read_records(folder / "scores.jsonl") if isinstance(r, ScoreRecord)]
+        whole = [r for r in scores if r.quantisation == "float32"]
+        students = len({(r.trial, r.seed) for r in whole if r.role == "student"})
+        stages = read_timings(folder)
+        references = max((t for t in stages if t.stage == "references"), key=lambda t: t.seconds, default=None)
+        if references is not None:
+            spent += references.seconds + math.fsum(t.seconds for t in stages if t.stage == "score")
+            rows += references.count + students
+            continue
+        written = [datetime.datetime.fromisoformat(r.provenance.created_at) for r in whole if r.role != "student"]
+        if len(written) > 1:
+            spent += (max(written) - min(written)).total_seconds()
+            rows += len(written) - 1
+    return spent / rows if rows else None

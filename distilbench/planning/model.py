@@ -1,0 +1,242 @@
+"""Hours and dollars of a sweep on a cluster: its stages one after the other, each from the work and the measured rates.
+
+With N sentences, W workers (one on each CPU, or `--gpus-per-worker` of a GPU), T trials of which c run at once, D output
+dimensions, and the rates of `planning.rates`:
+
+    start       start_s
+    augment     for each operation: worker_s + N_train / (rate x W)
+    encode      worker_s + most shards on one worker x shard_rows / rate: a shard is not divided
+    PCA         pca_s + min(N_train, 100,000) x pca_row_s, in the driver
+    tokenise    worker_s + N / (rate x W), and W = 1 below 16,384 sentences
+    search      `schedule.play` of trials that take begin_s + steps x step_s + rungs x judge_s, stopped by `fates`
+    confirm     D x top x seeds jobs on c workers, the first seed's already trained, each to embed what is evaluated
+    score       (1 + 2 D + D x top x seeds) x row_s, in the driver; references (1 + 2 D) before the search
+    report      report_s
+
+A rate holds for one worker at work beside others, as it was measured; W workers on machines like that one are W times as
+fast. Nothing is said of the network, of shared disks, of machines that are lost, of nodes that have to start first, nor of a
+store that has some of it already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from distilbench.config import SweepSettings
+from distilbench.planning.machines import Cluster
+from distilbench.planning.rates import Rates, Training
+from distilbench.planning.schedule import PlannedTrial, list_schedule, play
+from distilbench.planning.work import MethodWork, SweepWork, TrialWork
+from distilbench.prepare.encode import SHARD_ROWS
+from distilbench.prepare.tokens import SHARD_ROWS as TOKEN_ROWS
+
+HELPS = 0.9
+"""A change that leaves no more of a search's time than this shortens it."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage; `seconds` of None is what no rate was measured for."""
+
+    name: str
+    seconds: float | None
+    bound: str
+    """What bounds it, in words."""
+    scales: bool
+    """Whether more machines shorten it."""
+    most_s: float | None = None
+    """Of the search: if no trial were stopped."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sweep on one cluster."""
+
+    cluster: Cluster
+    device: str
+    """Whose rates were taken: "cpu" or "cuda"."""
+    at_once: int
+    stages: tuple[Stage, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def seconds(self) -> float:
+        """Of all stages that are known."""
+        return math.fsum(stage.seconds or 0.0 for stage in self.stages)
+
+    @property
+    def most_seconds(self) -> float:
+        """The same if no trial were stopped."""
+        return math.fsum((s.seconds if s.most_s is None else s.most_s) or 0.0 for s in self.stages)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Stages without a rate."""
+        return [stage.name for stage in self.stages if stage.seconds is None]
+
+    @property
+    def dollars(self) -> float | None:
+        """For all machines from start to end; None where a price is not known."""
+        price = self.cluster.dollars_per_hour
+        return None if price is None else price * self.seconds / 3600
+
+    @property
+    def bottleneck(self) -> Stage:
+        """The stage that takes longest."""
+        return max(self.stages, key=lambda stage: stage.seconds or 0.0)
+
+
+def plan_sweep(settings: SweepSettings, work: SweepWork, every: Sequence[Rates], cluster: Cluster) -> Plan:
+    """The stages of a sweep on `cluster`, from the rates of its device, or where there are none, of another (a note says so).
+
+    Raises:
+        InputError: one trial does not fit on the cluster.
+    """
+    at_once = cluster.trials_at_once(settings.share)
+    wanted = "cuda" if cluster.gpus else "cpu"
+    fitting = [rates for rates in every if rates.device == wanted]
+    rates = (fitting or list(every))[0]
+    notes = [] if fitting else [_foreign(rates, wanted)]
+    stages = [Stage("start", rates.start_s, "one process: imports, the corpus, Ray", False)]
+    stages += _preparation(settings, work, rates, next((r for r in every if r.device == "cpu"), rates), cluster)
+    many = len(work.methods) > 1
+    for own in work.methods:
+        ending = f" ({own.space.method})" if many else ""
+        stages += _method(own, work, rates, at_once, ending)
+    stages.append(Stage("report", rates.report_s, "one process", False))
+    return Plan(cluster, rates.device, at_once, tuple(stages), tuple(notes))
+
+
+def _foreign(rates: Rates, wanted: str) -> str:
+    kinds = {"cpu": "a CPU", "cuda": "a GPU"}
+    return (
+        f"the rates are of {kinds[rates.device]} ({rates.device_name}) and do not predict {kinds[wanted]}: each share of "
+        f"{kinds[wanted]} is counted as one such worker; measure on such a machine (--measure) and give both files"
+    )
+
+
+def _preparation(
+    settings: SweepSettings, work: SweepWork, rates: Rates, on_cpu: Rates, cluster: Cluster
+) -> list[Stage]:
+    size = settings.pool
+    limit = size.workers or 10**9
+
+    def workers(gpu: bool, shards: int) -> int:
+        fit = cluster.workers(1, size.gpus) if gpu and cluster.gpus else cluster.cpus
+        return max(1, min(limit, fit, shards))
+
+    stages = []
+    for name, gpu in work.operations:
+        own = rates if gpu else on_cpu
+        rate, at_once = own.augment_per_s.get(name), workers(gpu, -(-work.train // SHARD_ROWS["cpu"]))
+        seconds = None if rate is None else own.worker_s + work.train / (rate * at_once)
+        stages.append(Stage(f"augment: {name}", seconds, f"{at_once} workers", True))
+    on_gpu = settings.backend == "torch"
+    device = rates.device if on_gpu else "cpu"
+    shards = work.encode_shards(device)
+    encoders = workers(on_gpu, shards)
+    seconds = None
+    if rates.encode_per_s is not None:
+        rows = min(work.sentences, -(-shards // encoders) * SHARD_ROWS[device])
+        seconds = rates.worker_s + rows / rates.encode_per_s
+    few = encoders == shards
+    stages.append(Stage("encode", seconds, f"{encoders} workers" + ", no more shards" * few, not few))
+    pca = None if rates.pca_row_s is None else rates.pca_s + work.pca_rows * rates.pca_row_s
+    stages.append(Stage("PCA", pca, "one process", False))
+    if work.tokens:
+        parts = -(-work.sentences // TOKEN_ROWS)
+        tokenisers = workers(False, parts)
+        rate = on_cpu.tokenise_per_s
+        seconds = None if rate is None else on_cpu.worker_s + work.sentences / (rate * tokenisers)
+        stages.append(Stage("tokenise", seconds, f"{tokenisers} workers", tokenisers < parts))
+    if work.logits:
+        stages.append(Stage("cross-encoder", None, "fine-tuned in one process", False))
+    return stages
+
+
+def _method(own: MethodWork, work: SweepWork, rates: Rates, at_once: int, ending: str) -> list[Stage]:
+    training = rates.training.get(own.space.method)
+    score = None if rates.row_s is None else (own.references + own.rows) * rates.row_s
+    scored = Stage(f"score{ending}", score, "one process: searches are timed", False)
+    if training is None:
+        unknown = [Stage(f"{name}{ending}", None, "", True) for name in ("search", "confirm")]
+        return [*unknown, scored]
+    return [
+        _search(own, training, rates, at_once, ending),
+        _confirm(own, work, training, rates, at_once, ending),
+        scored,
+    ]
+
+
+def rung_seconds(trial: TrialWork, training: Training) -> tuple[float, ...]:
+    """Seconds from the start of a trial to each of its rungs, judged."""
+    ends, total, at = [], 0, 0.0
+    for phase in trial.phases:
+        total += phase.steps
+        ends.append((total, step_seconds(training, phase.name, phase.batch)))
+    seconds, step = [], 0
+    for number, rung in enumerate(trial.rung_steps, start=1):
+        for end, each in ends:
+            here = max(0, min(rung, end) - step)
+            at += here * each
+            step += here
+        seconds.append(training.begin_s + at + number * training.judge_s)
+    return tuple(seconds) or (training.begin_s + training.judge_s,)
+
+
+def step_seconds(training: Training, phase: str, batch: int) -> float:
+    """Of one step; of a batch of another size than was measured in proportion to it."""
+    known = training.phases.get(phase) or training.phases.get("")
+    if known is None:
+        known = max(training.phases.values(), key=lambda p: p.step_s)
+    return known.step_s * batch / known.batch
+
+
+def _search(own: MethodWork, training: Training, rates: Rates, at_once: int, ending: str) -> Stage:
+    seconds = lru_cache(maxsize=None)(lambda trial: rung_seconds(trial, training))
+
+    def mean(workers: int, every: Sequence[Sequence[int]], lag: int | None = None) -> tuple[float, float, float]:
+        found = []
+        for ends in every:
+            trials = [PlannedTrial(t.dim, seconds(t), end) for t, end in zip(own.trials, ends, strict=True)]
+            apart = own.lag_for(workers) if lag is None else lag
+            found.append(play(trials, workers, apart, worker_s=rates.worker_s, driver_s=rates.driver_s))
+        makespan, work, longest = (math.fsum(column) / len(found) for column in zip(*found, strict=True))
+        return makespan, work, longest
+
+    makespan, work, longest = mean(at_once, own.draws)
+    most, _, _ = mean(at_once, [[len(t.rung_steps) or 1 for t in own.trials]])
+    twice, freely = mean(2 * at_once, own.draws)[0], mean(at_once, own.draws, lag=0)[0]
+    if rates.worker_s > 0.5 * makespan:
+        bound = "starting the workers"
+    elif freely < min(twice, HELPS * makespan):
+        bound = f"trials wait for the results of those {own.lag_for(at_once)} before them; a larger --lag shortens it"
+    elif twice < HELPS * makespan:
+        bound = f"{at_once} trials at once"
+    else:
+        parts = {
+            f"{at_once} trials at once": work / at_once,
+            "the longest trial, which cannot be split": longest,
+            "the driver, one process": len(own.trials) * rates.driver_s,
+        }
+        bound = max(parts, key=lambda part: parts[part])
+    scales = twice < HELPS * makespan
+    return Stage(f"search{ending}", makespan, bound, scales, most)
+
+
+def _confirm(own: MethodWork, work: SweepWork, training: Training, rates: Rates, at_once: int, ending: str) -> Stage:
+    if training.embed_per_s is None and not training.finish_s:
+        return Stage(f"confirm{ending}", None, "", True)
+    embed = 0.0 if training.embed_per_s is None else work.evaluated / training.embed_per_s
+    finish = training.begin_s + training.finish_s + embed
+    jobs = [
+        finish + (0.0 if trained else rung_seconds(trial, training)[-1] - training.begin_s)
+        for trial, trained in own.confirmations
+    ]
+    seconds = list_schedule(jobs, at_once, rates.worker_s)
+    scales = at_once < len(jobs)
+    bound = f"{min(at_once, len(jobs))} of {len(jobs)} trainings at once" if scales else "one training"
+    return Stage(f"confirm{ending}", seconds, bound, scales)

@@ -1,0 +1,188 @@
+"""Rates measured on this machine within about a minute: on Ray, as many workers side by side as a sweep would have."""
+
+from __future__ import annotations
+
+import datetime
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from distilbench.config import SweepSettings
+from distilbench.data.corpus import Corpus
+from distilbench.encoder import EncoderSpec, default_device, token_ids
+from distilbench.methods import get_method
+from distilbench.planning.probe_worker import CHUNK, ProbeJob, probe_worker
+from distilbench.planning.rates import PhaseRate, Rates, Training
+from distilbench.planning.sample import prepare_sample, sample_of, unit
+from distilbench.planning.work import drawn_settings
+from distilbench.prepare.augment import operations
+from distilbench.prepare.onnx import onnx_artifact
+from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.prepare.stage import Wanted
+from distilbench.provenance import device_title, own_cpus
+from distilbench.search.cluster import ray_cluster, trial_resources
+from distilbench.store import ArtifactStore
+from distilbench.student import student_source
+from distilbench.sweeps import Member
+
+SETTINGS = 4
+"""Hyper-parameter settings that a method's training is measured with: those of the first trials, spread over the search."""
+PCA_ROWS = 8192
+STUDIED = 8
+"""Trials that are written into a study."""
+
+
+def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: float, console: Console) -> Rates:
+    """The rates of this machine for the methods of a sweep, on its own corpus; `read_s` is how long the command took to read
+    that, imports included.
+
+    The workers take what a trial takes (`--cpus-per-trial`, `--gpus-per-trial`), and all that fit here are at work at once.
+    Training is measured on up to 2,048 examples with random embeddings in the teacher's place, scoring on random vectors.
+
+    Raises:
+        InputError: an encoder or what an augmentation needs is not there, or a trial does not fit.
+    """
+    import ray
+
+    corpus = members[0].corpus
+    wanted = Wanted.by([(get_method(m.space.method), m.space.possible) for m in members])
+    console.print("Measuring rates on this machine: about a minute", markup=False)
+    with tempfile.TemporaryDirectory(prefix="distilbench-probe-") as name:
+        folder = Path(name)
+        began = time.monotonic()
+        # A Ray of its own, also where a cluster is: its other machines are not this one, nor do they see this folder.
+        with ray_cluster(None, settings.cpus or own_cpus(), False):
+            start_s = read_s + time.monotonic() - began
+            resources = trial_resources(settings.share)
+            small = sample_of(corpus)
+            prepared = prepare_sample(settings, small, folder, tokens=wanted.tokens, logits=wanted.logits)
+            spread = np.linspace(0, len(corpus.sentences) - 1, min(4 * CHUNK, len(corpus.sentences))).astype(int)
+            onnx = settings.backend == "onnx"
+            job: dict[str, Any] = {
+                "workers": resources.concurrency,
+                "folder": folder,
+                "prepared": prepared,
+                "sentences": [corpus.sentences[int(i)] for i in spread],
+                "teacher": settings.teacher.absolute(),
+                "graph": onnx_artifact(settings.teacher, ArtifactStore(settings.store)) if onnx else None,
+                "operations": operations(settings.augment) if wanted.augmentation else [],
+                "methods": [(m.space.method, m.space.budget, _spread(drawn_settings(settings, m))) for m in members],
+                "threads": resources.cpus,
+            }
+            remote = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=0)(probe_worker)
+            asked = [
+                remote.remote(ProbeJob(number=n, asked_at=time.time(), **job)) for n in range(resources.concurrency)
+            ]
+            found: list[dict[str, Any]] = ray.get(asked)
+        ready = load_prepared(prepared)
+        source = student_source(settings.student, settings.teacher) if wanted.tokens else None
+        return Rates(
+            source="a probe",
+            measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            device="cuda" if resources.gpus or default_device() == "cuda" else "cpu",
+            device_name=device_title(),
+            cpus=settings.cpus or own_cpus(),
+            side_by_side=resources.concurrency,
+            teacher=settings.teacher.title,
+            start_s=start_s,
+            worker_s=statistics.fmean(own["worker_s"] for own in found),
+            encode_per_s=statistics.fmean(own["encode_per_s"] for own in found),
+            tokenise_per_s=None if source is None else _tokenising(source, small),
+            augment_per_s={
+                name: statistics.fmean(own["augment_per_s"][name] for own in found)
+                for name in found[0]["augment_per_s"]
+            },
+            **_pca(ready.vectors.width),
+            training={name: _training([own["training"][name] for own in found]) for name in found[0]["training"]},
+            driver_s=_driver_seconds(folder),
+            **_scoring(settings, members, ready, folder),
+        )
+
+
+def _spread(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Some of the settings, the first and the last among them."""
+    chosen = np.linspace(0, len(drawn) - 1, min(SETTINGS, len(drawn))).astype(int)
+    return [drawn[int(i)] for i in chosen]
+
+
+def _training(measured: Sequence[dict[str, Any]]) -> Training:
+    """The mean of what the workers measured."""
+    first = measured[0]["phases"]
+    return Training(
+        phases={
+            name: PhaseRate(batch=batch, step_s=statistics.fmean(own["phases"][name][1] for own in measured))
+            for name, (batch, _) in first.items()
+        },
+        **{
+            key: statistics.fmean(own[key] for own in measured)
+            for key in ("begin_s", "judge_s", "finish_s", "embed_per_s")
+        },
+    )
+
+
+def _tokenising(source: EncoderSpec, corpus: Corpus) -> float:
+    model = source.load()
+    texts = list(corpus.sentences)
+    token_ids(model, texts[:64], source.prompt)
+    began = time.perf_counter()
+    token_ids(model, texts, source.prompt)
+    return len(texts) / (time.perf_counter() - began)
+
+
+def _pca(width: int) -> dict[str, float]:
+    """As `prepare.pca.fit_pca`: moments of rows in float64, then one eigendecomposition."""
+    rows_ND = np.random.default_rng(0).standard_normal((PCA_ROWS, width), dtype=np.float32)
+    began = time.perf_counter()
+    rows = rows_ND.astype(np.float64)
+    moment_DD = rows.T @ rows
+    per_row = (time.perf_counter() - began) / PCA_ROWS
+    began = time.perf_counter()
+    np.linalg.eigh(moment_DD)
+    return {"pca_row_s": per_row, "pca_s": time.perf_counter() - began}
+
+
+def _driver_seconds(folder: Path) -> float:
+    """What the study takes for a trial of three rungs. Tune's own part, some 10 to 40 ms, is not in it."""
+    from optuna.trial import TrialState
+
+    from distilbench.search.study import begin_trial, open_study, rung_key, sqlite_url
+
+    study = open_study(sqlite_url(folder / "study.db"), "probe")
+    began = time.perf_counter()
+    for number in range(STUDIED):
+        trial = begin_trial(study, number, {"output_dim": 8}, {}, {})
+        for rung in (1, 2, 3):
+            trial.report(float(rung), rung)
+            trial.set_user_attr(rung_key(rung), {"objective": 0.0, "step": rung})
+        study.tell(trial, 1.0, TrialState.COMPLETE)
+    return (time.perf_counter() - began) / STUDIED
+
+
+def _scoring(settings: SweepSettings, members: Sequence[Member], prepared: Prepared, folder: Path) -> dict[str, float]:
+    """One row of the leaderboard, of random vectors at a dimension in the middle, on every set; and a page of it."""
+    from distilbench.evaluation.scoring import CALIBRATION, Candidate, Encoded, evaluation_rows, score_candidate
+    from distilbench.reporting.page import write_report
+
+    corpus, rng = members[0].corpus, np.random.default_rng(0)
+    dims = sorted(d for m in members for d in m.space.dimensions)
+    d = dims[len(dims) // 2]
+    count = len(evaluation_rows(corpus))
+    encoded = Encoded(
+        unit(rng.standard_normal((count, d), dtype=np.float32)),
+        unit(rng.standard_normal((min(CALIBRATION, len(corpus.train)), d), dtype=np.float32)),
+    )
+    candidate = Candidate("probe", "baseline", "random_projection", d, {"output_dim": d}, 0)
+    times = []
+    for _ in range(2):  # the first one imports, and waits for nothing afterwards
+        began = time.perf_counter()
+        made = score_candidate(candidate, prepared, corpus, encoded, [d], settings.quantisations, 0, folder)
+        times.append(time.perf_counter() - began)
+    began = time.perf_counter()
+    write_report([record for record, _ in made], folder / "report", title="probe")
+    return {"row_s": min(times), "report_s": time.perf_counter() - began}

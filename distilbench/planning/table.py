@@ -1,0 +1,124 @@
+"""What `distilbench plan` prints, and writes as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from distilbench.planning.model import Plan
+from distilbench.planning.rates import Rates
+from distilbench.planning.work import MethodWork, SweepWork
+
+
+def shown(seconds: float | None) -> str:
+    """A time for the reader: "12 s", "3.4 min", "5.6 h"; "?" where it is not known."""
+    if seconds is None:
+        return "?"
+    if seconds < 99.5:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5970 else f"{seconds / 3600:,.1f} h"
+
+
+def dollars(value: float | None) -> str:
+    """A price; "" where it is not known."""
+    return "" if value is None else f"${value:,.2f}"
+
+
+def print_plans(plans: Sequence[Plan], work: SweepWork, rates: Sequence[Rates], console: Console) -> None:
+    """A column for each cluster."""
+    for own in rates:
+        console.print(_described(own), markup=False)
+    console.print(
+        f"To do: {work.sentences:,} sentences to encode, {work.train:,} to train on; "
+        + "; ".join(_method(own) for own in work.methods),
+        markup=False,
+    )
+    table = Table()
+    table.add_column("")
+    for plan in plans:
+        table.add_column(plan.cluster.name, justify="right")
+    for number, stage in enumerate(plans[0].stages):
+        table.add_row(stage.name, *(shown(plan.stages[number].seconds) for plan in plans))
+    table.add_section()
+    more = ["+" if plan.unknown else "" for plan in plans]
+    table.add_row("total", *(shown(p.seconds) + m for p, m in zip(plans, more, strict=True)))
+    table.add_row("if no trial were stopped", *(shown(p.most_seconds) + m for p, m in zip(plans, more, strict=True)))
+    if any(plan.dollars is not None for plan in plans):
+        table.add_row("dollars", *(dollars(p.dollars) + m for p, m in zip(plans, more, strict=True)))
+    table.add_row("trials at once", *(str(plan.at_once) for plan in plans))
+    console.print(table)
+    for plan in plans:
+        console.print(bottleneck(plan), markup=False)
+    notes = dict.fromkeys(note for plan in plans for note in plan.notes)
+    if plans[0].unknown:
+        notes[f"no rate was measured for {', '.join(plans[0].unknown)}: not in the totals"] = None
+    if any(plan.dollars is not None for plan in plans):
+        notes["dollars are for all nodes, from the start to the leaderboard"] = None
+    for note in notes:
+        console.print(f"Note: {note}.", markup=False)
+
+
+def bottleneck(plan: Plan) -> str:
+    """The longest stage in words."""
+    stage = plan.bottleneck
+    share = 100 * (stage.seconds or 0.0) / plan.seconds if plan.seconds else 0.0
+    helps = "more machines shorten it" if stage.scales else "more machines do not shorten it"
+    return f"{plan.cluster.name}: {share:.0f} % of the time is {stage.name} ({stage.bound}); {helps}"
+
+
+def _described(rates: Rates) -> str:
+    return (
+        f"Rates of {rates.device_name}, {rates.side_by_side} workers side by side on {rates.cpus} CPUs, from {rates.source}, "
+        f"{rates.measured_at}"
+    )
+
+
+def _method(own: MethodWork) -> str:
+    share = 100 * own.expected_steps / own.all_steps if own.all_steps else 100.0
+    return (
+        f"{own.space.method}: {len(own.trials)} trials, {own.expected_steps:,.0f} steps ({share:.0f} % of all, "
+        f"stopping: {own.space.budget.stopping}), {len(own.confirmations)} students to finish, "
+        f"{own.rows + own.references} rows"
+    )
+
+
+def plans_json(plans: Sequence[Plan], work: SweepWork, rates: Sequence[Rates]) -> dict[str, Any]:
+    """All of it, seconds unrounded."""
+    return {
+        "schema_version": 1,
+        "rates": [own.model_dump() for own in rates],
+        "sentences": work.sentences,
+        "training_sentences": work.train,
+        "methods": [
+            {
+                "method": own.space.method,
+                "trials": len(own.trials),
+                "expected_steps": own.expected_steps,
+                "all_steps": own.all_steps,
+                "confirmations": len(own.confirmations),
+                "rows": own.rows + own.references,
+            }
+            for own in work.methods
+        ],
+        "clusters": [_plan_json(plan) for plan in plans],
+    }
+
+
+def _plan_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "cluster": plan.cluster.name,
+        "cpus": plan.cluster.cpus,
+        "gpus": plan.cluster.gpus,
+        "rates_of": plan.device,
+        "trials_at_once": plan.at_once,
+        "stages": [vars(stage) for stage in plan.stages],
+        "seconds": plan.seconds,
+        "most_seconds": plan.most_seconds,
+        "dollars": plan.dollars,
+        "not_measured": plan.unknown,
+        "bottleneck": plan.bottleneck.name,
+        "notes": list(plan.notes),
+    }

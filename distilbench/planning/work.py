@@ -1,0 +1,174 @@
+"""What a sweep has to do, in sentences, trials and rows: from its settings, its corpus and its search spaces alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import optuna
+
+from distilbench.config import SweepSettings
+from distilbench.data.corpus import Corpus
+from distilbench.evaluation.scoring import CALIBRATION, evaluation_rows
+from distilbench.methods import get_method
+from distilbench.planning.fates import fates
+from distilbench.planning.steps import Examples, PhaseSteps, phase_steps
+from distilbench.prepare.augment import operations
+from distilbench.prepare.encode import SHARD_ROWS
+from distilbench.prepare.pca import SAMPLE
+from distilbench.prepare.stage import Wanted
+from distilbench.search.space import SearchSpace
+from distilbench.search.study import starts_for
+from distilbench.search.suggestions import default_lag
+from distilbench.sweeps import Member
+
+DRAWS, DRAWN = 32, 8000
+"""Searches that are played, and trials of all of them together at most: the mean of few long ones is as certain."""
+
+STUDY = 100
+"""Trials that are drawn in one study: each looks at all that are there."""
+
+
+class TrialWork(NamedTuple):
+    """A trial that is trained to its end."""
+
+    dim: int
+    phases: tuple[PhaseSteps, ...]
+    rung_steps: tuple[int, ...]
+
+    @property
+    def steps(self) -> int:
+        """Of all phases."""
+        return sum(phase.steps for phase in self.phases)
+
+
+@dataclass(frozen=True)
+class MethodWork:
+    """The search, the confirmation and the scoring of one method."""
+
+    space: SearchSpace
+    trials: tuple[TrialWork, ...]
+    """In the order of their numbers. Hyper-parameters that are drawn are drawn at random here, whatever the searcher."""
+    draws: tuple[tuple[int, ...], ...]
+    """Of each search that is played, the rung where each trial ends."""
+    confirmations: tuple[tuple[TrialWork, bool], ...]
+    """Trainings that finish a student, in their order, and whether it is trained already."""
+    references: int
+    """Rows of teacher and baselines, quantised ones not counted apart, as for `rows`."""
+    rows: int
+    lag: int | None
+    """The user's `--lag`; None is what the sweep takes by itself."""
+
+    def lag_for(self, at_once: int) -> int:
+        """The lag where so many trials run at once."""
+        return default_lag(at_once) if self.lag is None else self.lag
+
+    @property
+    def expected_steps(self) -> float:
+        """Optimiser steps of the search as it is expected to be stopped, those awaiting a verdict not counted."""
+        total = sum(t.rung_steps[e - 1] for ends in self.draws for t, e in zip(self.trials, ends, strict=True))
+        return total / len(self.draws)
+
+    @property
+    def all_steps(self) -> int:
+        """Optimiser steps of the search if nothing were stopped."""
+        return sum(trial.steps for trial in self.trials)
+
+
+@dataclass(frozen=True)
+class SweepWork:
+    """A sweep. The store is taken to be empty."""
+
+    sentences: int
+    """That the teacher encodes, augmented copies included (one of each training sentence for each operation, at most)."""
+    train: int
+    operations: tuple[tuple[str, bool], ...]
+    """Augmentations, and whether each computes on a GPU."""
+    tokens: bool
+    logits: bool
+    pca_rows: int
+    evaluated: int
+    """Sentences that each student embeds once it is trained."""
+    methods: tuple[MethodWork, ...]
+
+    def encode_shards(self, device: str) -> int:
+        """Shards of the teacher's encoding: each is one worker's."""
+        return -(-self.sentences // SHARD_ROWS[device])
+
+
+def sweep_work(settings: SweepSettings, members: list[Member]) -> SweepWork:
+    """The work of a sweep's methods.
+
+    Raises:
+        InputError: an augmentation is not there.
+    """
+    corpus = members[0].corpus
+    wanted = Wanted.by([(get_method(m.space.method), m.space.possible) for m in members])
+    made = operations(settings.augment) if wanted.augmentation else []
+    copies = len(made) * len(corpus.train)
+    return SweepWork(
+        sentences=len(corpus.sentences) + copies,
+        train=len(corpus.train),
+        operations=tuple((operation.name, operation.uses_gpu) for operation in made),
+        tokens=wanted.tokens,
+        logits=wanted.logits,
+        pca_rows=min(len(corpus.train), SAMPLE),
+        evaluated=len(evaluation_rows(corpus)) + min(CALIBRATION, len(corpus.train)),
+        methods=tuple(_method_work(settings, member, corpus, copies) for member in members),
+    )
+
+
+def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies: int) -> MethodWork:
+    space, method = member.space, get_method(member.space.method)
+    examples, budget = Examples.of(corpus, copies), space.budget
+    drawn = drawn_settings(settings, member)
+
+    def trial(params: dict[str, Any]) -> TrialWork:
+        phases = phase_steps(space.method, params, examples, budget.steps)
+        rungs = budget.rung_steps(sum(phase.steps for phase in phases))
+        return TrialWork(int(params["output_dim"]), tuple(phases), tuple(rungs))
+
+    trials = tuple(trial(params) for params in drawn)
+    groups = [t.dim for t in trials]
+    count = max(2, min(DRAWS, DRAWN // len(trials)))
+    ends = [fates(groups, budget, space.searcher, settings.seed + n) for n in range(count)]
+    # Fewer steps than rungs leave fewer rungs.
+    fitted = tuple(tuple(min(e, len(t.rung_steps)) for t, e in zip(trials, own, strict=True)) for own in ends)
+    confirm = budget.confirm
+    best = [longest for d in space.dimensions for longest in _of_mean_length(trials, d)[: confirm.top]]
+    widths = [len(method.widths_of(params)) for params in drawn]
+    finished = len(best) * confirm.seeds
+    return MethodWork(
+        space=space,
+        trials=trials,
+        draws=fitted,
+        confirmations=tuple((t, seed == 0) for seed in range(confirm.seeds) for t in best),
+        references=1 + 2 * len(space.dimensions),
+        rows=round(finished * sum(widths) / len(widths)),
+        lag=settings.lag,
+    )
+
+
+def _of_mean_length(trials: tuple[TrialWork, ...], dim: int) -> list[TrialWork]:
+    """The trials of a dimension, those nearest to the mean length first: which will be the best is not known."""
+    own = [t for t in trials if t.dim == dim]
+    mean = sum(t.steps for t in own) / max(1, len(own))
+    return sorted(own, key=lambda t: abs(t.steps - mean))
+
+
+def drawn_settings(settings: SweepSettings, member: Member) -> list[dict[str, Any]]:
+    """Hyper-parameters of each trial: those that the sweep gives itself, the others at random."""
+    space, count = member.space, member.space.budget.trials
+    single = len(settings.objectives) == 1
+    starts = starts_for(space, count, settings.seed, member.given, share_dimensions=single)
+    if space.searcher == "grid":
+        count = min(count, len(starts))
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler, drawn = optuna.samplers.RandomSampler(settings.seed), []
+    for number in range(count):
+        if number % STUDY == 0:
+            study = optuna.create_study(sampler=sampler)
+        if number < len(starts):
+            study.enqueue_trial(starts[number])
+        drawn.append(space.suggest(study.ask()))
+    return drawn
