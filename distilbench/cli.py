@@ -1,10 +1,11 @@
-"""The command line: `distilbench prepare`, `sweep`, `status`, `compare`, `evaluate`, `efficiency`, `report`, `best`,
+"""The command line: `distilbench plan`, `prepare`, `sweep`, `status`, `compare`, `evaluate`, `efficiency`, `report`, `best`,
 `export`, `reproduce`."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.console import Console
 from distilbench.errors import InputError
 from distilbench.evaluate_options import EVALUATE_OPTIONS, evaluate_settings
 from distilbench.options import OPTIONS, RUN_OPTIONS, Data, run_settings, with_options
+from distilbench.planning.options import PLAN_OPTIONS
 from distilbench.sweep_options import SWEEP_OPTIONS, sweep_settings
 
 app = typer.Typer(
@@ -29,7 +31,11 @@ RowTeacher = Annotated[
     str | None, typer.Option(help="As for sweep; default: the one that the rows name, else all-MiniLM-L6-v2.")
 ]
 RowStudent = Annotated[str | None, typer.Option(help="As for sweep; default: the one that the rows name, else half.")]
-Space = Annotated[Path | None, typer.Option(help="A search space; default: search_spaces/METHOD.yaml.")]
+Runs = Annotated[
+    list[str],
+    typer.Argument(help="Run folders, such as runs/mcr2-builtin-all-MiniLM-L6-v2, or URIs: s3://bucket/runs/NAME."),
+]
+Space = Annotated[Path | None, typer.Option(help="A search space, or a folder of METHOD.yaml; default: search_spaces.")]
 
 
 @app.callback()
@@ -55,6 +61,36 @@ def sweep(
 
         page = run_sweep(SweepSettings(space=space, **given), Console(soft_wrap=True))
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
+
+
+@app.command()
+@with_options(PLAN_OPTIONS, SWEEP_OPTIONS, OPTIONS, RUN_OPTIONS)
+def plan(
+    method: Annotated[str, typer.Option(help="As for sweep, as are all options that sweep has.")],
+    space: Space = None,
+    **options: Any,
+) -> None:
+    """Print what a sweep will take, in hours and dollars, and what bounds it: before it is started, on any cluster."""
+    began = time.monotonic()
+    with input_errors():
+        given = {**run_settings(options), **sweep_settings(method, options)}
+        from distilbench.config import SweepSettings
+        from distilbench.planning.command import plan as make_plan
+        from distilbench.store import write_json
+
+        found = make_plan(
+            SweepSettings(space=space, **given),
+            began,
+            rates=options["rates"] or (),
+            measure=options["measure"],
+            probe=options["probe"],
+            gpus=options["gpus"],
+            nodes=options["nodes"] or (),
+            cpus_per_gpu=options["cpus_per_gpu"],
+            console=Console(soft_wrap=True),
+        )
+        if options["json_file"]:
+            write_json(options["json_file"], found)
 
 
 @app.command()
@@ -141,9 +177,10 @@ def efficiency(
         from distilbench.data.builtin import builtin_corpus
         from distilbench.data.folder import Limits, folder_corpus
         from distilbench.evaluation.efficiency import efficiency_report
+        from distilbench.storage.scratch import local_folder
         from distilbench.store import write_json
 
-        corpus = folder_corpus(data, Limits()) if data else builtin_corpus()
+        corpus = folder_corpus(local_folder(data, "--data"), Limits()) if data else builtin_corpus()
         found = efficiency_report(
             student,
             cross_encoder,
@@ -160,8 +197,8 @@ def efficiency(
 
 @app.command()
 def report(
-    run: Annotated[list[Path], typer.Argument(help="Run folders, such as runs/mcr2-builtin-all-MiniLM-L6-v2.")],
-    out: Annotated[Path, typer.Option(help="The report's folder.")],
+    run: Runs,
+    out: Annotated[str, typer.Option(help="The report's folder, or a URI.")],
     title: Annotated[str | None, typer.Option(help="The page's title; default: the runs' names.")] = None,
 ) -> None:
     """Write one leaderboard from the records of one or more runs."""
@@ -169,17 +206,20 @@ def report(
         from distilbench.reporting.page import write_report
         from distilbench.reporting.runs import read_runs, run_folders
         from distilbench.reporting.ties import tie_groups
+        from distilbench.storage.runs import WITHOUT_STUDENTS, local_runs, written_to
 
-        records = read_runs(run)
-        title = title or ", ".join(r.resolve().name for r in run)
-        folders = run_folders(run)
-        page = write_report(records, out, title=title, ties=tie_groups(records, folders), folders=folders)
-    print(f"Leaderboard: {page.resolve()}")  # noqa: T201
+        runs = local_runs(run, WITHOUT_STUDENTS)
+        records = read_runs(runs)
+        title = title or ", ".join(r.resolve().name for r in runs)
+        folders = run_folders(runs)
+        with written_to(out) as (folder, told):
+            write_report(records, folder, title=title, ties=tie_groups(records, folders), folders=folders)
+    print(f"Leaderboard: {told}")  # noqa: T201
 
 
 @app.command()
 def best(
-    run: Annotated[list[Path], typer.Argument(help="Run folders, such as runs/mcr2-builtin-all-MiniLM-L6-v2.")],
+    run: Runs,
     size: Annotated[int | None, typer.Option("--bytes", min=1, help="Bytes per vector at most.")] = None,
     latency: Annotated[
         float | None, typer.Option(min=0, help="Milliseconds to embed one sentence at most, where runs measured it.")
@@ -191,9 +231,10 @@ def best(
     with input_errors():
         from distilbench.reporting.best import best_of_runs
         from distilbench.reporting.budget import ServingBudget
+        from distilbench.storage.runs import local_runs
         from distilbench.store import write_json
 
-        found = best_of_runs(run, ServingBudget(size, latency, dim))
+        found = best_of_runs(local_runs(run), ServingBudget(size, latency, dim))
         if json_file:
             write_json(json_file, found.to_json())
     print(found.text())  # noqa: T201
@@ -201,7 +242,7 @@ def best(
 
 @app.command()
 def export(
-    run: Annotated[list[Path], typer.Argument(help="Run folders, such as runs/mcr2-builtin-all-MiniLM-L6-v2.")],
+    run: Runs,
     to: Annotated[Path, typer.Option(help="The new folder; an earlier export there is replaced.")],
     best_under: Annotated[
         str | None, typer.Option(help="Choose on dev within so many bytes per vector, such as 128B or 1kB.")
@@ -225,15 +266,16 @@ def export(
         from distilbench.export import export as write_export
         from distilbench.export import parse_size
         from distilbench.reporting.budget import ServingBudget
+        from distilbench.storage.runs import local_runs
 
         budget = ServingBudget(None if best_under is None else parse_size(best_under), latency, dim)
-        found = write_export(run, to, budget, student=student, seed=seed, onnx=onnx)
+        found = write_export(local_runs(run), to, budget, student=student, seed=seed, onnx=onnx)
     print(found.text())  # noqa: T201
 
 
 @app.command()
 def reproduce(
-    run: Annotated[Path, typer.Argument(help="A run's folder, such as runs/mcr2-builtin-all-MiniLM-L6-v2.")],
+    run: Annotated[str, typer.Argument(help="A run's folder, such as runs/mcr2-builtin-all-MiniLM-L6-v2, or its URI.")],
     trial: Annotated[int, typer.Argument(min=0, help="The number of a trial, or of a comparison's training.")],
     seed: Annotated[
         int | None,
@@ -245,8 +287,9 @@ def reproduce(
     """Train a recorded trial again, beside the run, and compare every dev metric. Exit status 1: it comes out otherwise."""
     with input_errors():
         from distilbench.reproduce import reproduce as train_again
+        from distilbench.storage.runs import reproducible_run
 
-        found = train_again(run, trial, seed, threads=threads)
+        found = train_again(reproducible_run(run), trial, seed, threads=threads)
     found.show(tolerance, Console(soft_wrap=True))
     if not found.same(tolerance):
         raise typer.Exit(1)
@@ -254,22 +297,27 @@ def reproduce(
 
 @app.command()
 def status(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or one that holds several.")],
+    run: Annotated[str, typer.Argument(help="A run's folder, or one that holds several, or its URI.")],
     watch: Annotated[bool, typer.Option("--watch", help="Again every 2 seconds, until it is done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, a list of runs.")] = False,
 ) -> None:
     """How far a sweep is, from another terminal: its stage, trials, best students, failures, time left."""
     with input_errors():
         from distilbench.search.status import print_status, run_statuses, watch_status
+        from distilbench.storage.remote import is_uri
+        from distilbench.storage.runs import ONLY_RECORDS, local_runs
+
+        def folder() -> Path:
+            return local_runs([run], ONLY_RECORDS)[0]
 
         if watch and as_json:
             raise InputError("--watch --json: expected one of the two")
         if watch:
-            watch_status(run, Console(soft_wrap=True), every_s=2)
+            watch_status(folder, Console(soft_wrap=True), every_s=10 if is_uri(run) else 2)
         elif as_json:
-            print(json.dumps([s.to_json() for s in run_statuses(run)], indent=1))  # noqa: T201
+            print(json.dumps([s.to_json() for s in run_statuses(folder())], indent=1))  # noqa: T201
         else:
-            print_status(run_statuses(run), Console(soft_wrap=True))
+            print_status(run_statuses(folder()), Console(soft_wrap=True))
 
 
 @contextmanager

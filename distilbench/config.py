@@ -17,6 +17,8 @@ from distilbench.search.budget import Stopping
 from distilbench.search.cluster import TrialShare
 from distilbench.search.objectives import QUALITY
 from distilbench.search.samplers import Searcher
+from distilbench.storage.remote import Remote
+from distilbench.store import ArtifactStore
 
 
 class PlaceSettings(BaseModel):
@@ -41,6 +43,18 @@ class PlaceSettings(BaseModel):
     cpus: int | None = Field(default=None, ge=1)
     """CPUs of the cluster started on this machine; None is all."""
     dashboard: bool = True
+    storage: str | None = None
+    """The URI of a prefix in object storage, through which machines without a shared disk work together; None: the disk."""
+
+    @property
+    def remote(self) -> Remote | None:
+        """That prefix."""
+        return Remote(self.storage) if self.storage else None
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """The store of artifacts, here and in the storage."""
+        return ArtifactStore(self.store, self.remote / "store" if self.remote else None)
 
 
 class RunSettings(PlaceSettings):
@@ -106,10 +120,12 @@ class SweepSettings(RunSettings):
     objectives: tuple[str, ...] = (QUALITY,)
     enqueue: Path | None = None
     """A file of settings to try first."""
-    warm_start: Path | None = None
-    """The folder of an earlier sweep."""
+    warm_start: str | None = None
+    """The folder, or the URI, of an earlier sweep."""
     lag: int | None = Field(default=None, ge=0)
-    """How many trials may be under way when the next is suggested; None is at least 8, more where more run at once."""
+    """How many trials may be under way when the next is suggested; None is 8, or twice as many as run at once."""
+    study: str | None = None
+    """A database's URL for the study; None is an SQLite file in the run's folder, or where the run's study is."""
     extend: bool = False
     """Whether a run is continued with another search space, data or metric."""
     mlflow: str | None = None

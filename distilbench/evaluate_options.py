@@ -82,6 +82,7 @@ def evaluate_settings(models: list[str], given: dict[str, Any]) -> dict[str, Any
     from distilbench.data.folder import Limits
     from distilbench.encoder import EncoderSpec
     from distilbench.prepare.pool import PoolSize
+    from distilbench.storage.scratch import local_folder
     from distilbench.store import default_store
 
     def spec(name: str) -> EncoderSpec:
@@ -91,9 +92,10 @@ def evaluate_settings(models: list[str], given: dict[str, Any]) -> dict[str, Any
     if not kinds:
         raise InputError(f"--tasks {given['tasks']!r}: expected some of {', '.join(KINDS)}")
     quantise = [one_of("--quantise", kind, ("int8", "binary", "none")) for kind in parts(given["quantise"])]
-    same = ("data", "threads", "batch", "clusters", "cost", "name", "runs", "reports", "address", "cpus", "dashboard")
+    same = ("threads", "batch", "clusters", "cost", "name", "runs", "reports", "address", "cpus", "dashboard")
     return {
         **{key: given[key] for key in same},
+        "data": local_folder(given["data"], "--data") if given["data"] else None,
         "models": tuple(dict.fromkeys(spec(name) for name in models)),
         "teacher": spec(given["teacher"]) if given["teacher"] else None,
         "documents": spec(given["documents"]) if given["documents"] else None,

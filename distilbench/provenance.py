@@ -9,7 +9,9 @@ import os
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from distilbench.encoder import default_device
 from distilbench.records import Provenance
@@ -62,13 +64,22 @@ def device_title() -> str:
     return f"CPU ({sysconfig.get_platform()})"
 
 
-def provenance() -> Provenance:
-    """The provenance of a number that is made now."""
+def machine() -> dict[str, Any]:
+    """The device and the CPUs of this process, as a record has them."""
+    return {"device": device_title(), "cpus": own_cpus()}
+
+
+def own_cpus() -> int:
+    """CPUs of this machine that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def provenance(of: Mapping[str, Any] | None = None) -> Provenance:
+    """The provenance of a number that is made now, on this machine; or on another, where `of` is its `machine()`."""
     versions = {package: version for package in PACKAGES if (version := _version(package))}
     return Provenance(
         created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         commit=commit(),
         versions={"python": sys.version.split()[0], **versions},
-        device=device_title(),
-        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        **{key: value for key, value in (of or machine()).items() if key in ("device", "cpus")},
     )

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import rich
@@ -25,6 +25,9 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from distilbench.errors import InputError
+
+if TYPE_CHECKING:
+    from distilbench.storage.remote import Remote
 
 MANIFEST = "manifest.json"
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -162,9 +165,14 @@ class ShardedArray:
 
 @dataclass(frozen=True)
 class ArtifactStore:
-    """A folder of artifacts."""
+    """A folder of artifacts; what is finished in it is also in the storage `remote`, and what is there is fetched.
+
+    Between machines there is no lock: two that make the same artifact at once both make it, and a mixture of theirs is
+    found by its checksums when it is fetched.
+    """
 
     root: Path
+    remote: Remote | None = None
 
     def path(self, kind: str, parts: dict[str, Any]) -> Path:
         """Where the artifact of `kind` that depends on `parts` is, or will be: absolute, since workers run elsewhere."""
@@ -176,14 +184,15 @@ class ArtifactStore:
         A damaged shard is named, removed, and the artifact demoted to `.partial`, so that only that shard is made again.
         """
         path = self.path(kind, parts)
-        if not path.exists():
+        if not path.exists() and self.fetch(path.name) is None:
             return None
-        if not _damaged(path):
+        if not damaged_shards(path):
+            self.push(path)
             return path
         with _locked(path):
             if not path.exists():
                 return None
-            damaged = _damaged(path)  # again: another process may have repaired it
+            damaged = damaged_shards(path)  # again: another process may have repaired it
             if not damaged:
                 return path
             for name in damaged:
@@ -215,6 +224,10 @@ class ArtifactStore:
             partial.mkdir(exist_ok=True)
             for leftover in partial.glob(".*.tmp"):
                 leftover.unlink()
+            if self.remote is not None:
+                from distilbench.storage.artifacts import fetch_begun
+
+                fetch_begun(self.remote, path.name, partial)
             missing = [name for name in shards if not (partial / name).exists()]
             if missing:
                 make(partial, missing)
@@ -226,7 +239,31 @@ class ArtifactStore:
             checksums = {name: file_sha256(partial / name) for name in shards}
             write_json(partial / MANIFEST, {"kind": kind, "parts": parts, "shards": checksums})
             partial.rename(path)
+        self.push(path)
         return path
+
+    def fetch(self, name: str) -> Path | None:
+        """The artifact of this name, from the storage where it is not here; None where it is in neither, or not whole.
+
+        A damaged shard in the storage is named, and deleted there; the others stay in `.partial`.
+        """
+        path = self.root.absolute() / name
+        if self.remote is None or path.exists():
+            return path if path.exists() else None
+        from distilbench.storage.artifacts import fetch_artifact
+
+        self.root.mkdir(parents=True, exist_ok=True)
+        with _locked(path):
+            if not path.exists() and fetch_artifact(self.remote, name, _partial(path)):
+                _partial(path).rename(path)
+        return path if path.exists() else None
+
+    def push(self, path: Path) -> None:
+        """Copy a finished artifact to the storage, where there is one that does not have it."""
+        if self.remote is not None:
+            from distilbench.storage.artifacts import push_artifact
+
+            push_artifact(self.remote, path)
 
 
 @contextlib.contextmanager
@@ -248,7 +285,7 @@ def _partial(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
-def _damaged(path: Path) -> list[str]:
+def damaged_shards(path: Path) -> list[str]:
     """Shards that are not what the manifest says; every file, where the manifest cannot be read."""
     try:
         checksums: dict[str, str] = json.loads((path / MANIFEST).read_text())["shards"]

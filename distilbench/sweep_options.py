@@ -52,7 +52,7 @@ SWEEP_OPTIONS: dict[str, Shared] = {
         None,
     ),
     "warm_start": (
-        Annotated[Path | None, typer.Option(help="An earlier sweep's folder to learn from.")],
+        Annotated[str | None, typer.Option(help="An earlier sweep's folder, or its URI, to learn from.")],
         None,
     ),
     "lag": (
@@ -61,7 +61,18 @@ SWEEP_OPTIONS: dict[str, Shared] = {
             typer.Option(
                 min=0,
                 help="Trials that may be under way when the next is suggested: up to so many at once, the trials are the "
-                "same however many run; 0: from whatever has ended. Default: 8, or as many as run at once.",
+                "same however many run; 0: from whatever has ended. Default: 8; above 8 at once, twice as many as those.",
+            ),
+        ],
+        None,
+    ),
+    "study": (
+        Annotated[
+            str | None,
+            typer.Option(
+                envvar="DISTILBENCH_STUDY",
+                help="Keep the study in this database, such as postgresql+psycopg://user@host/db (no password in it); "
+                "default: SQLite in the run's folder.",
             ),
         ],
         None,
@@ -91,7 +102,9 @@ def sweep_settings(method: str, given: dict[str, Any]) -> dict[str, Any]:
         InputError: an option's value is none of those that it can have.
     """
     from distilbench.search.objectives import parse
+    from distilbench.search.study_place import database_url
     from distilbench.search.timing import seconds
+    from distilbench.storage.remote import check_uri, is_uri
 
     methods = parts(method)
     if not methods:
@@ -105,10 +118,15 @@ def sweep_settings(method: str, given: dict[str, Any]) -> dict[str, Any]:
         "searcher": given["searcher"] and one_of("--searcher", given["searcher"], SEARCHER_NAMES),
         "stopping": given["stopping"] and one_of("--stopping", given["stopping"], STOPPING_NAMES),
     }
-    same = ("trials", "top", "confirm_seeds", "enqueue", "warm_start", "lag", "extend", "mlflow", "wandb")
+    same = ("trials", "top", "confirm_seeds", "enqueue", "lag", "extend", "mlflow", "wandb")
+    earlier = given["warm_start"]
+    if earlier is not None:
+        earlier = check_uri(earlier, "--warm-start") if is_uri(earlier) else str(Path(earlier))
     return {
         **{name: given[name] for name in same},
         **checked,
+        "study": given["study"] and database_url(given["study"]),
+        "warm_start": earlier,
         "methods": () if methods == ("all",) else tuple(dict.fromkeys(methods)),
         "time_budget": time_budget,
         "objectives": parse(given["objectives"]),

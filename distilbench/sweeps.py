@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from distilbench.data.needs import Needs
 from distilbench.errors import InputError
 from distilbench.evaluation.scoring import remove_encoded
 from distilbench.methods import get_method, method_names
+from distilbench.nodes import gpus_elsewhere, nodes_line, on_gpu_node
 from distilbench.pipeline import (
     check_encoders,
     load_corpus,
@@ -39,12 +41,18 @@ from distilbench.search.live_page import LivePage
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace, check_setting, read_yaml
-from distilbench.search.study import TAKEN, finished_trials, open_study, sqlite_url, starts_after, starts_for
+from distilbench.search.study import TAKEN, finished_trials, starts_after, starts_for
+from distilbench.search.study_place import check_place, claim_place
+from distilbench.search.suggestions import default_lag
 from distilbench.search.sweep import Search, discard_checkpoints, run_trials
 from distilbench.search.timing import Clock
 from distilbench.search.trial import trial_folder
 from distilbench.search.watchers import SweepPlan, Watcher
+from distilbench.storage.run_copy import RunCopy, run_copy
+from distilbench.storage.scratch import local_folder
+from distilbench.storage.training_copy import remove_encoded_there
 from distilbench.store import bound_config, claim_folder, config_differences, write_json
+from distilbench.timings import StageTimes, Took, keep, timed
 
 if TYPE_CHECKING:
     from distilbench.evaluation.leaderboard import Leaderboard
@@ -53,8 +61,8 @@ GROWS = frozenset({"trials", "confirm"})
 """Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
 ROW_S = "row seconds"
 """User attribute of the study: how long the scoring of one encoder took."""
-LAG = 8
-"""Trials that may be under way when the next is suggested, at least: the same on a small machine as on a larger one."""
+NO_MODELS = r"(^|/)(students|trials|confirm|predictions|before-\d+)/"
+"""What of an earlier run is not read from storage to learn from it."""
 
 
 @dataclass
@@ -78,36 +86,49 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
         InputError: bad input, found before anything is written; or storage is gone, and the same command goes on later.
     """
     clock = Clock(settings.time_budget)
-    members, run = _members(settings, console)
+    members, run = sweep_members(settings, console)
     several = len(members) > 1
-    with one_writer(run):
+    report = report_folder(settings, run)
+    with one_writer(run), run_copy(settings.remote, settings.artifacts, run, report, console) as copy:
         for member in members:
-            _claim(settings, member, console)
+            check_place(member.run, settings.study)
+        for member in members:
+            aside = _claim(settings, member, console)
+            if copy and aside:
+                copy.forget_trainings(member.run)
+        if copy:
+            copy.start()
         with ray_cluster(settings.address, settings.cpus, settings.dashboard):
+            if line := nodes_line(settings.share.grow_to):
+                console.print(line, markup=False)
             # One preparation for all: rows of one leaderboard are of one corpus.
             asked = [(get_method(member.space.method), member.space.possible) for member in members]
-            made = prepare_corpus(settings, members[0].corpus, Wanted.by(asked), console)
+            keep(run, Took(stage="start", seconds=time.time() - clock.began))
+            with timed(run, "prepare", len(members[0].corpus.sentences)):
+                made = prepare_corpus(settings, members[0].corpus, Wanted.by(asked), console)
             for number, member in enumerate(members):
                 if several:
                     console.print(f"\n{member.space.method} ({number + 1} of {len(members)})")
                 share = clock.part(len(members) - number)
                 try:
                     begun = [other.run for other in members[: number + 1]]
-                    live = LivePage(report_folder(settings, run), run.name, begun)
-                    _Sweep(settings, member, made, share, live, console).carry_out()
+                    live = LivePage(report, run.name, begun)
+                    _Sweep(settings, member, made, share, live, console, copy).carry_out()
                 except NoStudent as error:
                     if not several:
                         raise
                     member.notes.append(str(error))
                     console.print(str(error), markup=False)
-        return _publish(settings, members, made.corpus, run)
+        with timed(run, "report"):
+            return _publish(settings, members, made.corpus, run)
 
 
-def _members(settings: SweepSettings, console: Console) -> tuple[list[Member], Path]:
+def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Member], Path]:
     """The methods' spaces, their corpus, and the folder of the whole."""
     every = not settings.methods
-    names = list(settings.methods) or [name for name in method_names() if _has_space(name)]
-    for option, file in (("--space", settings.space), ("--enqueue", settings.enqueue)):
+    folder = settings.space if settings.space is not None and settings.space.is_dir() else None
+    names = list(settings.methods) or [name for name in method_names() if _has_space(name, folder)]
+    for option, file in (("--space", None if folder else settings.space), ("--enqueue", settings.enqueue)):
         if file is not None and (every or len(names) > 1):
             raise InputError(f"{option} {file}: it is of one method; expected one --method with it")
     several = every or len(names) > 1
@@ -154,9 +175,9 @@ def _members(settings: SweepSettings, console: Console) -> tuple[list[Member], P
     return members, settings.runs / name
 
 
-def _has_space(method: str) -> bool:
+def _has_space(method: str, folder: Path | None) -> bool:
     try:
-        return bool(space_path(method, None))
+        return bool(space_path(method, folder))
     except InputError:
         return False
 
@@ -214,20 +235,23 @@ def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
     }
 
 
-def _claim(settings: SweepSettings, member: Member, console: Console) -> None:
-    """Bind the run's folder to these settings; with --extend, also where it was bound to others."""
-    config, run = sweep_config(settings, member), member.run
+def _claim(settings: SweepSettings, member: Member, console: Console) -> bool:
+    """Bind the run's folder to these settings; with --extend, also where it was bound to others.
+
+    Whether its trials were set aside.
+    """
+    config, run, set_aside = sweep_config(settings, member), member.run, False
     bound = bound_config(run)
     if settings.extend and bound is not None:
         differing = {key for key, _ in config_differences(bound, config)} - GROWS - {"earlier"}
-        if not differing:
+        if not differing or not earlier.is_begun(run):
             config["earlier"] = bound.get("earlier")
         elif differing <= earlier.SEARCH_KEYS - {"seed"}:
             config["earlier"] = bound.get("earlier")
             earlier.carry_over(run, member.space, directions(settings.objectives))
             console.print(f"{run}: the search goes on with its trials, in the new space", markup=False)
         else:
-            aside = earlier.set_aside(run, member.space)
+            aside, set_aside = earlier.set_aside(run, member.space), True
             console.print(
                 f"{run}: with other settings ({', '.join(sorted(differing))}) its values do not compare: they are in "
                 f"{aside.name}, and its best settings are tried first",
@@ -236,8 +260,9 @@ def _claim(settings: SweepSettings, member: Member, console: Console) -> None:
         write_json(run / "config.json", config)
     elif settings.extend and any(run.glob("before-*")):  # killed after what was there had been set aside
         write_json(run / "config.json", config)
+        set_aside = True
     elif settings.warm_start is not None and not (run / earlier.FILE).exists():  # also where it was killed before
-        source = settings.warm_start
+        source = local_folder(settings.warm_start, "--warm-start", leave_out=NO_MODELS)
         source = source / member.space.method if (source / member.space.method).is_dir() else source
         found = earlier.take_over(source, config, member.space)
         claim_folder(run, config, may_change=GROWS)
@@ -249,6 +274,7 @@ def _claim(settings: SweepSettings, member: Member, console: Console) -> None:
     else:
         hint = ", or continue them as they are with --extend"
         claim_folder(run, config, may_change=GROWS, hint=hint)
+    return set_aside
 
 
 class NoStudent(InputError):
@@ -266,9 +292,10 @@ class _Sweep:
         clock: Clock,
         page: LivePage,
         console: Console,
+        copy: RunCopy | None = None,
     ) -> None:
         self.settings, self.member, self.made, self.clock, self.console = settings, member, made, clock, console
-        self.page = page
+        self.page, self.copy = page, copy
         self.run, self.space = member.run, member.space
 
     def carry_out(self) -> None:
@@ -284,14 +311,21 @@ class _Sweep:
         made.save(prepared, settings)
         ready = load_prepared(prepared.resolve())
         resources = trial_resources(settings.share)
-        board = Leaderboard(run, member.name, ready, made.corpus, settings.quantisations, self.console)
-        with self.clock.scoring(rows=1 + 2 * len(space.dimensions)):
+        self.place = self.copy.place(run.resolve(), prepared) if self.copy else None
+        board = Leaderboard(run, member.name, ready, made.corpus, settings.quantisations, self.console, self.place)
+        references = 1 + 2 * len(space.dimensions)
+        with self.clock.scoring(rows=references), timed(run, "references", references):
             member.scores += board.references(space.dimensions, settings.seed, made.scores)
         teacher_ms = None
         if "latency" in settings.objectives:
             from distilbench.evaluation.latency import teacher_latency
 
-            teacher_ms = teacher_latency(ready, made.corpus.sentences)
+            texts = made.corpus.sentences
+            if resources.gpus and gpus_elsewhere(settings.share.grow_to):  # where the trials are timed too
+                what = "The teacher's latency"
+                teacher_ms = on_gpu_node(teacher_latency, ready, texts, gpus=resources.gpus, what=what)
+            else:
+                teacher_ms = teacher_latency(ready, texts)
         search = self.search(resources)
         self._estimate()
         self.console.print(f"{search.wanted} trials by {space.searcher}; {resources.explanation}; {self._how(search)}")
@@ -313,10 +347,10 @@ class _Sweep:
     def search(self, resources: TrialResources) -> Search:
         """The plan of the search; the study is made, or opened."""
         settings, space, run = self.settings, self.space, self.run
-        storage = sqlite_url(run / "study.db")
-        self.study = open_study(storage, earlier.study_name(storage, run.name), directions(settings.objectives))
+        place = claim_place(run, settings.study, self.member.name)
+        self.study = place.open(directions(settings.objectives))
         known = self.study.user_attrs.get("lag")
-        lag = settings.lag if settings.lag is not None else max(LAG, resources.concurrency)
+        lag = settings.lag if settings.lag is not None else default_lag(resources.concurrency)
         if known is None:
             self.study.set_user_attr("lag", lag)
         elif settings.lag not in (None, known):
@@ -367,7 +401,9 @@ class _Sweep:
             earlier=tuple(self._recorded()),
         )
         self.console.print(f"A page to reload while it runs: {self.page.report / 'index.html'}", markup=False)
-        return [on_console(plan, self.console), ProgressFile(plan), RayMetrics(plan), self.page]
+        times = StageTimes(self.run, resources.concurrency)
+        copying: list[Watcher] = [self.copy] if self.copy else []
+        return [on_console(plan, self.console), ProgressFile(plan), RayMetrics(plan), self.page, times, *copying]
 
     def _search(
         self, search: Search, resources: TrialResources, watchers: Sequence[Watcher], teacher_ms: float | None
@@ -376,10 +412,14 @@ class _Sweep:
         self._stage(watchers, "search")
         for number in open_trials(self.study.get_trials(deepcopy=False)):
             remove_encoded(trial_folder(self.run, number))  # of an earlier driver, which took the student as it was
+            if self.copy:
+                remove_encoded_there(self.copy.remote_of(trial_folder(self.run, number)))
         rows = len(self.space.dimensions) * confirm.top * confirm.seeds
         trainings = len(self.space.dimensions) * confirm.top * (confirm.seeds - 1)
 
         def deadline() -> float:
+            if self.copy and self.copy.lost:
+                return 0.0
             return self.clock.search_end(rows, trainings / resources.concurrency)
 
         callbacks: list[Any] = []
@@ -397,6 +437,8 @@ class _Sweep:
             deadline=deadline,
             teacher_ms=teacher_ms,
             callbacks=callbacks,
+            place=self.place,
+            forget=self.copy.forget if self.copy else lambda folder: None,
         )
 
     def _confirm(
@@ -455,9 +497,10 @@ class _Sweep:
             )
         self._print_notes()
         write_confirmed(self.run, search, chosen)
-        discard_checkpoints(
-            self.run, keep={t.number for own in chosen.values() for t in own} | set(open_trials(trials))
-        )
+        keep = {t.number for own in chosen.values() for t in own} | set(open_trials(trials))
+        discard_checkpoints(self.run, keep)
+        if self.copy:
+            self.copy.keep_trainings(self.run, {trial_folder(self.run, number).name for number in keep})
         self._stage(watchers, "done")
 
     def _print_notes(self) -> None:

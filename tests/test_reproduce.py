@@ -58,7 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, prepared_folder: Path) -> Pat
     config = {"corpus_fingerprint": "c", "method": "mcr2", "trials": 4, **{f"budget.{k}": v for k, v in budget.items()}}
     (run / "config.json").write_text(json.dumps(config))
     trials = [trained(run, 0, 3), trained(run, 1, 2), trained(run, 2, 3, **{"lambda": 1e39})]
-    trials.append(trained(run, 3, 3, **{"lambda": 5000, "lr": 0.01}))
+    trials.append(trained(run, 3, 3, **{"lambda": 1e6, "lr": 0.03}))
     assert [t.state for t in trials] == ["COMPLETE", "PRUNED", "FAIL", "FAIL"]
     append_records(run / "trials.jsonl", trials)
     append_records(run / "confirmations.jsonl", [trained(run, 0, 3, seed=1)])

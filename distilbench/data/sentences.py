@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
@@ -21,14 +22,20 @@ CHUNK = 8192
 class SentenceFile(Sequence[str]):
     """The sentences of one or more Arrow files, one after the other, read where they are asked for.
 
-    Pickled as the paths: a worker maps the files itself.
+    Pickled as the paths: a worker maps the files itself, when it first reads a sentence (on another node they may be
+    elsewhere).
     """
 
     def __init__(self, *paths: Path) -> None:
         self.paths = paths
-        chunks = [chunk for path in paths for chunk in read_arrow(path).column(TEXT).chunks]
-        self._chunks: list[pa.Array] = chunks
-        self._ends = np.cumsum([len(chunk) for chunk in chunks], dtype=np.int64)
+
+    @functools.cached_property
+    def _chunks(self) -> list[pa.Array]:
+        return [chunk for path in self.paths for chunk in read_arrow(path).column(TEXT).chunks]
+
+    @functools.cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        return np.cumsum([len(chunk) for chunk in self._chunks], dtype=np.int64)
 
     def __reduce__(self) -> tuple[type[SentenceFile], tuple[Path, ...]]:
         return SentenceFile, self.paths

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
@@ -31,7 +31,11 @@ from distilbench.records import Quantisation, Score, ScoreRecord, TrialRecord, a
 from distilbench.search.cluster import TrialResources
 from distilbench.search.jobs import Job, Outcome, finish_jobs
 from distilbench.search.rung_training import build_method
+from distilbench.storage.training_copy import remove_encoded_there
 from distilbench.store import fingerprint
+
+if TYPE_CHECKING:
+    from distilbench.storage.place import Place
 
 BASELINES = ("pca", "random_projection")
 
@@ -45,7 +49,10 @@ class Students(NamedTuple):
 
 
 class Leaderboard:
-    """The rows of one run, `name` in records. A row that is already in `scores.jsonl` (same identity) is not scored again."""
+    """The rows of one run, `name` in records. A row that is already in `scores.jsonl` (same identity) is not scored again.
+
+    `place`: where workers on other nodes find what the driver has; None: under its paths.
+    """
 
     def __init__(
         self,
@@ -55,7 +62,9 @@ class Leaderboard:
         corpus: Corpus,
         quantisations: Sequence[Quantisation],
         console: Console,
+        place: Place | None = None,
     ) -> None:
+        self.place = place
         self.run, self.name, self.prepared, self.corpus, self.console = run, name, prepared, corpus, console
         self.quantisations = quantisations
         self.file = run / "scores.jsonl"
@@ -142,7 +151,7 @@ class Leaderboard:
             name = job.candidate.configuration or job.model
             self.console.print(f"trained {name}, seed {job.candidate.seed}{dev} {outcome.failed}", markup=False)
 
-        unfinished = finish_jobs(wanted, prepared, self.corpus, resources, on_outcome, train_until)
+        unfinished = finish_jobs(wanted, prepared, self.corpus, resources, on_outcome, train_until, self.place)
         on_scoring()
         records: list[ScoreRecord] = []
         gone = {outcome.job.folder for outcome in failed} | {job.folder for job in unfinished}
@@ -152,6 +161,8 @@ class Leaderboard:
                 continue
             records += self.rows(job.candidate, widths[job.folder], functools.partial(_load, job.folder))
             remove_encoded(job.folder)
+            if self.place is not None:
+                remove_encoded_there(self.place.remote_of(job.folder))
         return Students(records, failed, unfinished)
 
     def _widths(self, job: Job) -> Sequence[int]:
@@ -172,7 +183,7 @@ class Leaderboard:
             objective=rungs[-1].objective if rungs else None,
             rungs=rungs,
             confirms=candidate.trial is not None,
-            provenance=provenance(),
+            provenance=provenance(outcome.machine),
         )
 
     def scored(self, candidate: Candidate, widths: Sequence[int]) -> bool:

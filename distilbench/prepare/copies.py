@@ -36,6 +36,7 @@ class Copying(ShardTask):
     seed: int
     sentences: SentenceFile
     folder: Path
+    reads = (ROWS,)
 
     def load(self) -> Callable[[int, int, int], None]:
         """What the operation needs: WordNet, a model."""
@@ -49,6 +50,10 @@ class Copying(ShardTask):
             write_arrow(self.folder / _name(shard), [batch], COPY)
 
         return make
+
+    def files(self, shard: int) -> tuple[str, ...]:
+        """One Arrow file."""
+        return (_name(shard),)
 
 
 def _name(shard: int) -> str:
@@ -119,7 +124,8 @@ def _copies_artifact(
         absent = set(missing)
         if wanted := [shard for shard in shards if _name(shard[0]) in absent]:
             task = Copying(operation, seed, base, folder)
-            run_pool(task, wanted, f"Augmentation, {operation.name}", "sentences", size=size, gpu=operation.uses_gpu)
+            label = f"Augmentation, {operation.name}"
+            run_pool(task, wanted, label, "sentences", size=size, gpu=operation.uses_gpu, store=store)
 
     return store.build("copies", parts, [ROWS, *(_name(i) for i, _, _ in shards)], make)
 

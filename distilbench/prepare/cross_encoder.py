@@ -37,6 +37,7 @@ from distilbench.errors import InputError
 from distilbench.evaluation.pairs import pair_metrics, pair_scores
 from distilbench.methods.method import Learner, Phase, TrainedParams, check_enough, epoch_steps
 from distilbench.methods.parts.pair_head import OUTPUTS, label_loss, unit_target
+from distilbench.nodes import gpus_elsewhere, on_gpu_node
 from distilbench.prepare.pool import AS_FIT, PoolSize, ShardTask, run_pool
 from distilbench.prepare.prepared import LOGITS
 from distilbench.records import Score
@@ -334,8 +335,10 @@ def cross_encoder_artifact(
     params: CrossEncoderParams,
     seed: int,
     store: ArtifactStore,
+    size: PoolSize = AS_FIT,
 ) -> Path:
-    """The folder of a cross-encoder fine-tuned from `start` on `task`, made if not there, on this machine.
+    """The folder of a cross-encoder fine-tuned from `start` on `task`, made if not there: on this machine, or, where only
+    other nodes of the cluster have GPUs, on one of these.
 
     Dev is scored after every epoch and the best state is kept (DSE, section 4.1.1). A killed fine-tuning goes on from its
     last epoch. `dev.json` in the folder holds the dev scores of the state that was kept.
@@ -354,9 +357,25 @@ def cross_encoder_artifact(
     }
 
     def make(folder: Path, missing: list[str]) -> None:
-        _fine_tune(folder, task, sentences, start, params, seed)
+        if not gpus_elsewhere(size.grow_to):
+            return _fine_tune(folder, task, sentences, start, params, seed)
+        label = f"Cross-encoder on {task.name}"
+        rich.print(f"{label}: fine-tuned on a GPU node; after each epoch its state is in {folder}")
+        # Only the pairs' sentences travel, not the corpus.
+        texts, own = _with_own_rows(task, sentences)
+        return on_gpu_node(_fine_tune, folder, own, texts, start.absolute(), params, seed, what=label)
 
     return store.build("cross-encoder", parts, FILES, make)
+
+
+def _with_own_rows(task: PairTask, sentences: Sequence[str]) -> tuple[list[str], PairTask]:
+    """The sentences of a task's pairs, and the task with its rows in these."""
+    rows = np.unique(np.concatenate([side for s in task.splits.values() for side in (s.left_P, s.right_P)]))
+    splits = {
+        name: replace(s, left_P=np.searchsorted(rows, s.left_P), right_P=np.searchsorted(rows, s.right_P))
+        for name, s in task.splits.items()
+    }
+    return [sentences[i] for i in rows], replace(task, splits=splits)
 
 
 def pairs_fingerprint(task: PairTask, split: str, sentences: Sequence[str]) -> str:
@@ -451,11 +470,10 @@ class CrossEncoding(ShardTask):
     left: Sequence[str]
     right: Sequence[str]
     folder: Path
-    device: str
 
     def load(self) -> Callable[[int, int, int], None]:
-        """The cross-encoder onto its device."""
-        encoder = load_cross_encoder(self.cross_encoder, self.task, self.device)
+        """The cross-encoder onto the device that is where it runs."""
+        encoder = load_cross_encoder(self.cross_encoder, self.task, default_device())
 
         def make(shard: int, start: int, stop: int) -> None:
             left, right = self.left[start:stop], self.right[start:stop]
@@ -504,9 +522,9 @@ def logits_artifact(
         if count < len(left):
             rich.print(f"{label}: {len(left) - count} of {len(left)} pairs were scored before the interruption")
         if wanted:
-            device = default_device()
-            work = CrossEncoding(cross_encoder.absolute(), replace(task, splits={}), left, right, folder, device)
-            run_pool(work, wanted, label, "pairs", size=size, gpu=device == "cuda")
+            work = CrossEncoding(cross_encoder.absolute(), replace(task, splits={}), left, right, folder)
+            gpu = default_device() == "cuda" or gpus_elsewhere(size.grow_to)
+            run_pool(work, wanted, label, "pairs", size=size, gpu=gpu, store=store)
         logits_PC = np.concatenate([np.load(path, allow_pickle=False) for path in shards])
         if task.kind == "regression" and split == "train":
             logits_PC = _on_unit_scale(logits_PC, unit_target(task, task.splits[split].target_P), label)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import rich
@@ -13,6 +13,7 @@ import rich
 from distilbench.data.sentences import SentenceFile, sentences_artifact
 from distilbench.encoder import EncoderSpec, default_device, encode
 from distilbench.errors import InputError
+from distilbench.nodes import gpus_elsewhere, working_device
 from distilbench.prepare.here import run_here
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
 from distilbench.prepare.pool import AS_FIT, PoolSize, ShardTask, run_pool
@@ -44,7 +45,15 @@ class TeacherEncoding(ShardTask):
     graph: Path | None = None
 
     def load(self) -> Callable[[int, int, int], None]:
-        """The encoder onto its device."""
+        """The encoder onto its device.
+
+        Raises:
+            InputError: it is to be a GPU, and the worker's node has none.
+        """
+        if self.device == "cuda" and default_device() != "cuda":
+            raise InputError(
+                "encoding was given to a worker without a GPU that torch sees; expected one build of torch on all"
+            )
         model = self.spec.load(self.device) if self.graph is None else load_onnx(self.spec, self.graph)
 
         def make(shard: int, start: int, stop: int) -> None:
@@ -56,6 +65,12 @@ class TeacherEncoding(ShardTask):
             save_array(self.folder / shard_name(shard), vectors_ND)
 
         return make
+
+
+def _on(device: str) -> dict[str, Any]:
+    """What the vectors depend on where they are made on this device."""
+    precision = "bfloat16 forward" if device == "cuda" else "float32 forward"
+    return {"precision": precision, "shard_rows": SHARD_ROWS[device]}
 
 
 def encode_corpus(
@@ -79,17 +94,22 @@ def encode_corpus(
         InputError: the encoder cannot be loaded, or gives a vector that is not finite, or vectors of several widths; with
             "onnx", ONNX Runtime is not installed or does not give the encoder's vectors.
     """
-    device = "cpu" if backend == "onnx" else default_device()
-    rows = SHARD_ROWS[device]
-    parts = {
+    known = {
         "encoder": spec.identity(),
         "sentences": sentences_fingerprint,
-        "precision": "bfloat16 forward" if device == "cuda" else "float32 forward",
         "stored": stored,
         **({"backend": backend} if backend != "torch" else {}),
-        "shard_rows": rows,
         "step_version": STEP_VERSION,
     }
+    if backend == "onnx":
+        device = "cpu"
+    elif here or not gpus_elsewhere(size.grow_to):
+        device = default_device()
+    elif store.find("embeddings", {**known, **_on("cuda")}):  # no GPU node need come for it
+        device = "cuda"
+    else:
+        device = working_device(size.grow_to)
+    parts, rows = {**known, **_on(device)}, SHARD_ROWS[device]
     shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(sentences), rows))]
     encoded = 0
 
@@ -107,7 +127,7 @@ def encode_corpus(
         if here:
             run_here(task, wanted, label, "sentences", gpu=device == "cuda")
         else:
-            run_pool(task, wanted, label, "sentences", size=size, gpu=device == "cuda")
+            run_pool(task, wanted, label, "sentences", size=size, gpu=device == "cuda", store=store)
 
     names = [shard_name(i) for i, _, _ in shards]
     path = store.build("embeddings", parts, names, make)

@@ -5,19 +5,30 @@ Only row numbers travel through Ray: the workers read sentences from files and w
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.errors import InputError
+from distilbench.nodes import Node, fitting, possible_nodes, waiting_told
 from distilbench.prepare.progress import progress
+from distilbench.store import ArtifactStore, shard_name
+from distilbench.timings import Took, note_pool
+
+if TYPE_CHECKING:
+    from distilbench.storage.place import Place
 
 GPU_SHARE = 0.25
 """Of a GPU for each worker: several of them tokenise and write while one computes."""
+
+FETCHED_AT_ONCE = 4
 
 Shard = tuple[int, int, int]
 """Number of a shard and its rows [start, stop)."""
@@ -29,13 +40,26 @@ class PoolSize:
 
     workers: int | None = None
     gpus: float = GPU_SHARE
+    grow_to: tuple[Node, ...] = ()
+    """Nodes that an autoscaler may have: workers wait for these too."""
 
 
 AS_FIT = PoolSize()
 
 
 class ShardTask(ABC):
-    """What an actor does: a small picklable description, from which every actor loads what it needs once."""
+    """What an actor does: a small picklable description, from which every actor loads what it needs once.
+
+    Its files go into `folder`. With a storage, every path in it is one of the driver's, and on other nodes one of theirs.
+    """
+
+    folder: Path
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Files of `folder` that the driver has written for the actors."""
+
+    def files(self, shard: int) -> tuple[str, ...]:
+        """The files that a shard is, the last of which says that it is done."""
+        return (shard_name(shard),)
 
     @abstractmethod
     def load(self) -> Callable[[int, int, int], None]:
@@ -49,59 +73,114 @@ class ShardTask(ABC):
 class ShardWorker:
     """The Ray Data actor of a task."""
 
-    def __init__(self, task: ShardTask) -> None:
+    def __init__(self, task: ShardTask, place: Place | None = None) -> None:
         import torch
 
         torch.set_num_threads(1)
         self.error = ""  # an exception would reach the driver as mere text
+        self.task, self.place = task, place
         try:
-            self.make = task.load()
+            if place is not None and not place.here:
+                self.task = place.moved(task)
+                for name in task.reads:
+                    there, own = place.shard(task.folder, name)
+                    there.fetch(own, self.task.folder / name)
+            self.make = self.task.load()
         except InputError as error:
             self.error = str(error)
 
     def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, list[Any]]:
-        """Input columns `shard`, `start` and `stop`; output `count` (rows done) and `error` ("" for none)."""
+        """Input columns `shard`, `start` and `stop`; output `shard`, `count` (rows done) and `error` ("" for none)."""
         counts = []
         for shard, start, stop in zip(batch["shard"], batch["start"], batch["stop"], strict=True):
             if not self.error:
                 try:
                     self.make(int(shard), int(start), int(stop))
+                    self._keep(int(shard))
                 except InputError as error:
                     self.error = str(error)
             counts.append(int(stop - start))
-        return {"count": counts, "error": [self.error] * len(counts)}
+        return {"shard": batch["shard"].tolist(), "count": counts, "error": [self.error] * len(counts)}
+
+    def _keep(self, shard: int) -> None:
+        """Copy what was made to the storage, for the driver and for whoever goes on without it."""
+        if self.place is not None:
+            for name in self.task.files(shard):
+                there, own = self.place.shard(self.task.folder, name)
+                there.put(self.task.folder / name, own)
+                if not self.place.here:
+                    (self.task.folder / name).unlink()
 
 
 def run_pool(
-    task: ShardTask, shards: Sequence[Shard], label: str, unit: str, *, size: PoolSize = AS_FIT, gpu: bool = False
+    task: ShardTask,
+    shards: Sequence[Shard],
+    label: str,
+    unit: str,
+    *,
+    size: PoolSize = AS_FIT,
+    gpu: bool = False,
+    store: ArtifactStore | None = None,
 ) -> None:
-    """Have actors make the `shards` of a task, one actor per CPU or, with `gpu`, per share of a GPU.
+    """Have actors make the `shards` of a task, one actor per CPU or, with `gpu`, per share of a GPU where a node has one.
+
+    As many as fit on the nodes that are up and those that may come; the first ones begin without the others.
+
+    Where `store` has a storage, every shard goes there as soon as it is made, and from there to this machine.
 
     Raises:
         InputError: a worker has an `error`; the shards made so far are there.
     """
-    import ray
     import ray.data
 
+    place = None
+    if store is not None and store.remote is not None:
+        from distilbench.storage.place import make_place
+
+        place = make_place(store, task)
+        assert place is not None
+        for name in task.reads:
+            there, own = place.shard(task.folder, name)
+            there.put(task.folder / name, own)
+
     total = sum(stop - start for _, start, stop in shards)
-    resources = ray.cluster_resources()
-    gpus, cpus = resources.get("GPU", 0.0), int(resources.get("CPU", 1))
-    share = size.gpus if gpu and gpus else 0.0
-    fit = min(cpus, int(gpus / share)) if share else cpus
+    nodes = possible_nodes(size.grow_to)
+    share = size.gpus if gpu and any(node.gpus for node in nodes) else 0.0
+    fit = fitting(nodes, 1, share)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False  # ours counts sentences, theirs counts blocks
     items = [dict(zip(("shard", "start", "stop"), map(np.int64, shard), strict=True)) for shard in shards]
     worker = type(type(task).__name__, (ShardWorker,), {})  # Ray's dashboard shows the name
+    workers = max(1, min(size.workers or fit, fit, len(items)))
     dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
         worker,
-        fn_constructor_args=(task,),
-        compute=ray.data.ActorPoolStrategy(size=max(1, min(size.workers or fit, fit, len(items)))),
+        fn_constructor_args=(task, place),
+        compute=ray.data.ActorPoolStrategy(size=workers),
         batch_size=1,
         num_cpus=1,
         num_gpus=share,
     )
-    with progress(label, total, unit) as advance:
+    began, first = time.monotonic(), 0.0
+    fetched: list[Future[None]] = []
+    told = waiting_told(1, share, label)
+    with told, progress(label, total, unit) as advance, ThreadPoolExecutor(FETCHED_AT_ONCE) as threads:
         for row in dataset.iter_rows():
             if row["error"]:
                 raise InputError(row["error"])
+            first = first or time.monotonic() - began
             advance(row["count"])
+            if place is not None:
+                fetched.append(threads.submit(_collect, task, int(row["shard"]), place))
+        for one in fetched:
+            one.result()
+    device = "cuda" if share else "cpu"
+    seconds = time.monotonic() - began
+    note_pool(Took(stage=label, seconds=seconds, count=total, workers=workers, first_s=first, device=device))
+
+
+def _collect(task: ShardTask, shard: int, place: Place) -> None:
+    """The files of a shard that was made on another node."""
+    for name in task.files(shard):
+        if not (task.folder / name).exists():
+            there, own = place.shard(task.folder, name)
+            there.fetch(own, task.folder / name)

@@ -112,7 +112,7 @@ def prepare_corpus(settings: RunSettings, corpus: Corpus, wanted: Wanted, consol
     Raises:
         InputError: an encoder or a resource of an operation is not there, or the disk is full.
     """
-    store, size = ArtifactStore(settings.store), settings.pool
+    store, size = settings.artifacts, settings.pool
     known = len(corpus.found)
     if wanted.augmentation:
         corpus = augmented_corpus(corpus, operations(settings.augment), settings.seed, store, size)
@@ -149,7 +149,7 @@ def _with_logits(settings: RunSettings, made: Made, store: ArtifactStore, consol
     else:
         start = replace(settings.teacher, prompt="", max_tokens=None)
         params = CrossEncoderParams(lr=settings.cross_encoder_lr, epochs=settings.cross_encoder_epochs)
-        cross = cross_encoder_artifact(task, sentences, start, params, settings.seed, store)
+        cross = cross_encoder_artifact(task, sentences, start, params, settings.seed, store, settings.pool)
     logits = logits_artifact(task, sentences, cross, store, size=settings.pool)
     scores = cross_encoder_scores(task, sentences, cross, store)
     told = ", ".join(f"{s.split} {s.metric} {s.value:.2f}" for s in scores)

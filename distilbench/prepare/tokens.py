@@ -63,6 +63,10 @@ class Tokenising(ShardTask):
 
         return make
 
+    def files(self, shard: int) -> tuple[str, ...]:
+        """Lengths, then ids."""
+        return _lengths(self.folder, shard).name, shard_name(shard)
+
 
 def tokens_artifact(
     sentences: Sequence[str],
@@ -88,7 +92,7 @@ def tokens_artifact(
         wanted = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
         task = Tokenising(spec.absolute(), sentences_artifact(sentences, sentences_fingerprint, store), work)
         if len(wanted) > 1:
-            run_pool(task, wanted, "Tokens", "sentences", size=size)
+            run_pool(task, wanted, "Tokens", "sentences", size=size, store=store)
         else:  # a worker takes longer to start than this takes
             one = task.load()
             for shard in wanted:

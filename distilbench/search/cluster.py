@@ -8,9 +8,11 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+
+import rich
 
 from distilbench.errors import InputError
+from distilbench.nodes import Node, alive_nodes, fitting, needed, possible_nodes, waiting_told
 
 GPU_SHARE = 0.25
 """Of a GPU for each trial: a head or a 6-layer student leaves most of a GPU idle."""
@@ -76,6 +78,8 @@ class TrialResources:
     explanation: str
     hang_s: float = 0.0
     """Seconds without progress after which a training's process is ended and started again; 0 is no limit."""
+    grows: bool = False
+    """Whether nodes may come on which more of them, or the first one, fits."""
 
 
 @dataclass(frozen=True)
@@ -87,24 +91,27 @@ class TrialShare:
     at_once: int | None = None
     """Trials at once at most."""
     hang_s: float = 600.0
+    grow_to: tuple[Node, ...] = ()
+    """Nodes that an autoscaler may have."""
 
 
 def trial_resources(share: TrialShare) -> TrialResources:
     """Fit trials to the cluster, and say why so.
 
     By itself a trial takes one CPU (small heads and students gain little from a second thread, another trial a whole
-    core), and where there are GPUs a quarter of one: several small trials share a GPU.
+    core), and where there are GPUs a quarter of one: several small trials share a GPU. On a cluster that grows, so many run
+    at once as fit when it has grown: those that wait for a place make the nodes come.
 
     Raises:
         InputError: one trial does not fit.
     """
-    nodes = _nodes()
+    up, nodes = alive_nodes(), possible_nodes(share.grow_to)
     cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
     own_cpus = share.cpus or 1
     own_gpus = GPU_SHARE if share.gpus is None and gpus else share.gpus or 0.0
     if own_gpus > 1 and own_gpus % 1:
         raise InputError(f"--gpus-per-trial {own_gpus:g}: expected a share of one GPU (at most 1), or whole ones")
-    fits = sum(node.trials(own_cpus, own_gpus) for node in nodes)
+    fits, now = fitting(nodes, own_cpus, own_gpus), fitting(up, own_cpus, own_gpus)
     if not fits:
         there = "; ".join(dict.fromkeys(f"{node.cpus} and {node.gpus}" for node in nodes)) or "0 and 0"
         raise InputError(
@@ -120,37 +127,26 @@ def trial_resources(share: TrialShare) -> TrialResources:
         why.append("no GPU found")
     if share.at_once and share.at_once < fits:
         why.append(f"{fits} would fit")
+    if now < concurrency:
+        why.append(f"{now} fit on the nodes that are up")
     because = f" ({'; '.join(why)})" if why else ""
     return TrialResources(
-        own_cpus, own_gpus, concurrency, f"{concurrency} trials at once, each on {on}{because}", share.hang_s
+        own_cpus,
+        own_gpus,
+        concurrency,
+        f"{concurrency} trials at once, each on {on}{because}",
+        share.hang_s,
+        grows=now < fits,
     )
-
-
-class _Node(NamedTuple):
-    cpus: int
-    gpus: int
-
-    def trials(self, cpus: int, gpus: float) -> int:
-        """How many trials fit; one on a share of a GPU runs on one GPU, one on several takes whole ones."""
-        fits = self.cpus // cpus
-        if gpus:
-            fits = min(fits, int(1 / gpus + 1e-9) * self.gpus if gpus <= 1 else int(self.gpus // gpus))
-        return fits
-
-
-def _nodes() -> list[_Node]:
-    """What each node that is up has: a trial runs on one of them."""
-    import ray
-
-    there = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return [_Node(int(node.get("CPU", 0)), int(node.get("GPU", 0))) for node in there]
 
 
 def wait_for_idle(resources: TrialResources) -> None:
     """Wait until one trial fits: workers of the stage before may still hold CPUs, on which Tune would wait in silence.
 
+    Where no node that is up is large enough (all of that kind were lost, or have yet to come), that is said and waited for.
+
     Raises:
-        InputError: nothing became free in a minute.
+        InputError: a node is large enough, but nothing on it became free in a minute, and no other one may come.
     """
     import ray
     from ray.util import placement_group, remove_placement_group
@@ -158,8 +154,16 @@ def wait_for_idle(resources: TrialResources) -> None:
     # Ray itself is asked: free resources are told of the cluster as a whole, and what is free on two nodes fits on neither.
     probe = placement_group([{"CPU": resources.cpus, **({"GPU": resources.gpus} if resources.gpus else {})}])
     try:
-        if probe.wait(IDLE_TIMEOUT_S):
-            return
+        with waiting_told(resources.cpus, resources.gpus, "Trials"):
+            while not probe.wait(IDLE_TIMEOUT_S):
+                room = fitting(alive_nodes(), resources.cpus, resources.gpus)
+                if room and not resources.grows:
+                    break
+                if room:
+                    wanted = needed(resources.cpus, resources.gpus)
+                    rich.print(f"Trials: other work holds the nodes that are up; waiting for {wanted}")
+            else:
+                return
         free = ray.available_resources()
     finally:
         remove_placement_group(probe)

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import optuna
+from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.errors import InputError
+from distilbench.search.patience import patiently
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import (
     TAKEN,
     best_per_dimension,
     finished_trials,
     open_study,
-    sqlite_url,
     trial_params,
     trial_rungs,
 )
+from distilbench.search.study_place import StudyPlace, known_place, study_file
 from distilbench.store import bound_config, config_differences, write_json
 
 FILE = "earlier.json"
@@ -39,28 +43,25 @@ class Earlier(NamedTuple):
     settings: list[dict[str, Any]]
 
 
-def study_name(storage: str, run: str) -> str:
-    """The newest study of a run: each change of its space with --extend has begun another."""
-    whole = [name for name, is_whole in _studies(storage) if is_whole]
-    return whole[-1] if whole else run
-
-
-def _studies(storage: str) -> list[tuple[str, bool]]:
-    """Name of each study, oldest first, and whether all trials of the one before it are in it: it says so last."""
-    found = sorted(optuna.get_all_study_summaries(storage, include_best_trial=False), key=lambda s: s._study_id)
-    return [(s.study_name, number == 0 or TAKEN in s.user_attrs) for number, s in enumerate(found)]
-
-
 def latest_study(run: Path) -> optuna.Study:
     """The study of a run's folder.
 
     Raises:
         InputError: there is none.
     """
-    if not (run / "study.db").exists():
-        raise InputError(f"{run}: no study.db in it; expected the folder of a sweep")
-    storage = sqlite_url(run / "study.db")
-    return optuna.load_study(study_name=study_name(storage, run.name), storage=storage)
+    return _place(run).latest()
+
+
+def _place(run: Path) -> StudyPlace:
+    place = known_place(run)
+    if place is None:
+        raise InputError(f"{run}: no study.db or study.json in it; expected the folder of a sweep")
+    return place
+
+
+def is_begun(run: Path) -> bool:
+    """Whether a run that is bound to settings has anything that depends on them."""
+    return study_file(run) is not None or any(run.glob("before-*"))
 
 
 def keep_earlier(run: Path, earlier: Earlier) -> None:
@@ -139,13 +140,14 @@ def carry_over(run: Path, space: SearchSpace, directions: Sequence[str]) -> None
     A parameter that the new space does not have, or not with that value, is left out of the searcher's view of a trial.
     Killed at any moment, it can be repeated.
     """
-    before, storage = latest_study(run), sqlite_url(run / "study.db")
-    begun, studies = before.get_trials(deepcopy=False), _studies(storage)
+    place = _place(run)
+    before, storage = place.latest(), place.storage()
+    begun, studies = before.get_trials(deepcopy=False), place.studies(storage)
     for name, is_whole in studies:
         if not is_whole:
-            optuna.delete_study(study_name=name, storage=storage)
+            patiently(partial(_delete, name, storage), place.limit_s, what=place.what)
     generation = sum(is_whole for _, is_whole in studies)
-    after = open_study(storage, f"{run.name}, extended {generation}", directions)
+    after = patiently(lambda: open_study(storage, place.later(generation), directions), place.limit_s, what=place.what)
     for name, value in before.user_attrs.items():
         if name != TAKEN:
             after.set_user_attr(name, value)
@@ -164,22 +166,30 @@ def carry_over(run: Path, space: SearchSpace, directions: Sequence[str]) -> None
     after.set_user_attr(TAKEN, len(begun))
 
 
+def _delete(name: str, storage: RDBStorage) -> None:
+    with contextlib.suppress(KeyError):  # done, but its answer was lost
+        optuna.delete_study(study_name=name, storage=storage)
+
+
 def set_aside(run: Path, space: SearchSpace) -> Path:
     """After a change of data or metric: what is in the run goes to `before-N`, its best settings are tried first.
 
     Returns the folder that it went to. `config.json` is only copied: the caller replaces it. Killed at any moment, it can
-    be repeated: the study goes last, so a folder without one is half-filled, and a run without one is empty.
+    be repeated: the study (its file, or the one that says where it is) goes last, so a folder without one is half-filled, and
+    a run without one is empty.
     """
     before = sorted(run.glob("before-*"), key=lambda path: int(path.name.removeprefix("before-")))
-    begun = bool(before) and not ((before[-1] / "study.db").exists() and (run / "study.db").exists())
+    study = study_file(run)
+    begun = bool(before) and not (study_file(before[-1]) and study)
     aside = before[-1] if begun else run / f"before-{1 + len(before)}"
     aside.mkdir(exist_ok=True)
-    if (run / "study.db").exists():
-        moved = [p for p in run.iterdir() if p.name not in ("config.json", "study.db") and p not in (*before, aside)]
+    if study is not None:
+        stays = (run / "config.json", study, *before, aside)
+        moved = [path for path in run.iterdir() if path not in stays]
         for path in moved:
             path.rename(aside / path.name)
         shutil.copyfile(run / "config.json", aside / "config.json")
-        (run / "study.db").rename(aside / "study.db")
+        study.rename(aside / study.name)
     settings = []
     for own in best_per_dimension(finished_trials(latest_study(aside))).values():
         settings.append(fitting(trial_params(own[0]), space))

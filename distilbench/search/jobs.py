@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distilbench.data.corpus import Corpus
 from distilbench.encoder import default_device
 from distilbench.evaluation.scoring import Candidate, Encoded, encode_method
 from distilbench.methods.method import Method
+from distilbench.nodes import waiting_told
+from distilbench.provenance import machine
 from distilbench.records import Rung
 from distilbench.search.budget import Budget
 from distilbench.search.cluster import TrialResources
@@ -24,8 +27,13 @@ from distilbench.search.patience import StorageGone, patiently, require
 from distilbench.search.rung_training import RungTraining, TrainingSpec, describe_error, known_rungs
 from distilbench.store import remove_folder
 
+if TYPE_CHECKING:
+    from distilbench.storage.place import Place
+
 RETRIES = 3
 """Times that a job is continued after its worker died."""
+LOST_NODES = 20
+"""Times that it is handed out again where the nodes of all these workers were lost."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +58,16 @@ class Outcome:
     job: Job
     failed: str
     rungs: tuple[Rung, ...]
+    machine: dict[str, Any] | None = None
+    """Of its worker, for its record; None where it is not known."""
 
 
-def finish(job: Job, prepared_folder: Path, corpus: Corpus, threads: int, hang_s: float) -> Outcome:
+def finish(
+    job: Job, prepared_folder: Path, corpus: Corpus, threads: int, hang_s: float, place: Place | None = None
+) -> Outcome:
     """Train to the end from the newest checkpoint, export, embed. An exception is returned as the reason of a failure.
+
+    With a `place`, the job's folders are the driver's; what is made goes to the storage.
 
     Raises:
         StorageGone: the folder cannot be read or written; the job is not at fault, and goes on from it later.
@@ -61,10 +75,25 @@ def finish(job: Job, prepared_folder: Path, corpus: Corpus, threads: int, hang_s
     import torch
 
     torch.set_num_threads(threads)
-    candidate = job.candidate
+    candidate, given, copy, student = job.candidate, job, None, None
+    if place is not None:
+        from distilbench.storage.training_copy import training_copy
+
+        prepared_folder = place.prepared(prepared_folder)
+        copy = training_copy(place, job.folder, candidate.method, candidate.params, candidate.seed, job.budget)
+        student = place.remote_of(job.run / job.model)
+        job = replace(job, run=place.run_folder(), folder=place.in_run(job.folder))
     log = job.run / "logs" / f"{job.folder.name}-hang.txt"
     spec = TrainingSpec(
-        candidate.method, candidate.params, candidate.seed, job.budget, prepared_folder, job.folder, log, hang_s
+        candidate.method,
+        candidate.params,
+        candidate.seed,
+        job.budget,
+        prepared_folder,
+        job.folder,
+        log,
+        hang_s,
+        copy=copy,
     )
     try:
         training = RungTraining(spec, default_device())
@@ -74,11 +103,20 @@ def finish(job: Job, prepared_folder: Path, corpus: Corpus, threads: int, hang_s
         if not failed:
             with training.watchdog:
                 _export(job, training.method, corpus, prepared_folder, training.watchdog.alive)
+                if copy is not None and student is not None:
+                    from distilbench.storage.remote import files_in
+
+                    student.put_all(job.run / job.model, files_in(job.run / job.model), waiting=training.watchdog.alive)
+                    copy.keep(training.watchdog.alive)
     except StorageGone:
         raise
     except Exception as error:
         failed = describe_error(error)
-    return Outcome(job, failed, patiently(lambda: tuple(known_rungs(job.folder))))
+    rungs = patiently(lambda: tuple(known_rungs(job.folder)))
+    if place is not None and not place.here:
+        remove_folder(job.run / job.model)
+        remove_folder(job.folder)
+    return Outcome(given, failed, rungs, machine())
 
 
 def _export(job: Job, method: Method, corpus: Corpus, prepared: Path, alive: Callable[[], None]) -> None:
@@ -108,8 +146,11 @@ def finish_jobs(
     resources: TrialResources,
     on_outcome: Callable[[Outcome], None],
     deadline: float = math.inf,
+    place: Place | None = None,
 ) -> list[Job]:
     """Finish every job that has no vectors yet, as many at a time as there are resources for; those that have come first.
+
+    With a `place`, what workers on other nodes have made is fetched from the storage.
 
     Returns the jobs that were not finished by `deadline` (seconds since the epoch): they were stopped, and go on from their
     checkpoints when they are asked for again.
@@ -119,12 +160,26 @@ def finish_jobs(
     """
     open_jobs = []
     for job in jobs:
+        _collect(job, place)
         if Encoded.load(job.folder) is None:
             open_jobs.append(job)
         else:
             on_outcome(Outcome(job, "", tuple(known_rungs(job.folder))))
     if not open_jobs:
         return []
+    with waiting_told(resources.cpus, resources.gpus, "Trainings"):
+        return _finish_open(open_jobs, prepared, corpus, resources, on_outcome, deadline, place)
+
+
+def _finish_open(
+    open_jobs: Sequence[Job],
+    prepared: Path,
+    corpus: Corpus,
+    resources: TrialResources,
+    on_outcome: Callable[[Outcome], None],
+    deadline: float,
+    place: Place | None,
+) -> list[Job]:
     import ray
 
     options = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "max_retries": RETRIES}
@@ -133,10 +188,11 @@ def finish_jobs(
     # In the order given, so that a deadline cuts off the last ones; Ray alone may start queued tasks in another one.
     queue = list(open_jobs)
     waiting: dict[Any, Job] = {}
+    lost = Counter[Path]()
     while queue or waiting:
         while queue and len(waiting) < resources.concurrency and time.time() < deadline:
             job = queue.pop(0)
-            waiting[remote.remote(job, prepared, shared, resources.cpus, resources.hang_s)] = job
+            waiting[remote.remote(job, prepared, shared, resources.cpus, resources.hang_s, place)] = job
         left = deadline - time.time()
         ready, _ = ray.wait(list(waiting), num_returns=1, timeout=max(0.0, min(left, 3600.0))) if waiting else ([], [])
         for reference in ready:
@@ -149,13 +205,26 @@ def finish_jobs(
                     raise StorageGone(str(error.cause)) from None
                 raise
             except ray.exceptions.RayError as error:
+                lost[job.folder] += 1
+                if isinstance(error, ray.exceptions.NodeDiedError) and lost[job.folder] <= LOST_NODES:
+                    queue.insert(0, job)
+                    continue
                 reason = f"its worker died {RETRIES + 1} times ({type(error).__name__})"
                 outcome = Outcome(job, reason, tuple(known_rungs(job.folder)))
+            _collect(job, place)
             on_outcome(outcome)
         if time.time() >= deadline:
             _cancel(waiting)
             return [*waiting.values(), *queue]
     return []
+
+
+def _collect(job: Job, place: Place | None) -> None:
+    if place is not None and Encoded.load(job.folder) is None:
+        from distilbench.storage.training_copy import collect, training_copy
+
+        own = job.candidate
+        collect(training_copy(place, job.folder, own.method, own.params, own.seed, job.budget), place, job.model)
 
 
 def _cancel(tasks: Iterable[Any]) -> None:

@@ -30,7 +30,8 @@ def storage_errors() -> tuple[type[Exception], ...]:
     from optuna.exceptions import StorageInternalError
     from safetensors import SafetensorError
 
-    return OSError, SafetensorError, sqlite3.OperationalError, StorageInternalError, sqlalchemy.exc.OperationalError
+    database = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InterfaceError, sqlalchemy.exc.InternalError)
+    return OSError, SafetensorError, sqlite3.OperationalError, StorageInternalError, *database
 
 
 def patiently(
@@ -39,16 +40,18 @@ def patiently(
     *,
     what: Path | str = "",
     waiting: Callable[[], None] = lambda: None,
+    failing: Callable[[str, float], None] = lambda reason, seconds: None,
 ) -> T:
     """`action()`, again and again while storage fails, for `limit_s` seconds (None: LIMIT_S); it must be safe to repeat.
 
-    `what` names what is written, for errors that do not; `waiting` is called before each further attempt.
+    `what` names what is written, for errors that do not; `waiting` is called before each further attempt,
+    `failing` with the reason and the seconds since the first attempt.
 
     Raises:
         StorageGone: it failed for that long, or a disk is full (which waiting does not change).
     """
     limit_s = LIMIT_S if limit_s is None else limit_s
-    deadline, pause = time.monotonic() + limit_s, 0.05
+    began, pause = time.monotonic(), 0.05
     named = f"{what}: " if what else ""
     # Not while an exception is handled: what these imports keep of their own would keep it, and its frames' tensors.
     failures = storage_errors()
@@ -58,14 +61,16 @@ def patiently(
         except DiskFull as error:
             raise StorageGone(str(error)) from None
         except failures as error:
-            reason = _reason(error)
+            reason = reason_of(error)
             if _is_full(error):
                 raise StorageGone(f"{named}{reason}; {KEPT}: make room, then repeat the command") from None
-            if time.monotonic() > deadline:
+            seconds = time.monotonic() - began
+            if seconds > limit_s:
                 raise StorageGone(
                     f"{named}storage failed for {limit_s:.0f} s ({reason}); {KEPT}: repeat the command when it is back"
                 ) from None
             waiting()
+            failing(reason, seconds)
             time.sleep(pause)
             pause = min(2.0, 2 * pause)
 
@@ -86,15 +91,24 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _reason(error: BaseException) -> str:
-    """The first cause: what Optuna and SQLAlchemy say of it does not name it."""
-    first = next((cause for cause in _causes(error) if isinstance(cause, sqlite3.Error)), error)
+def reason_of(error: BaseException) -> str:
+    """The first cause, the driver's own words: what Optuna says of it does not name it, and SQLAlchemy adds the statement."""
+    import sqlalchemy.exc
+
+    first = error
+    for cause in _causes(error):
+        if isinstance(cause, sqlalchemy.exc.DBAPIError) and cause.orig is not None:
+            first = cause.orig
+            break
+        if isinstance(cause, sqlite3.Error):
+            first = cause
+            break
     return f"{type(first).__name__}: {' '.join(str(first).split()):.200}"
 
 
 def _is_full(error: BaseException) -> bool:
     """Whether a disk or a user's share of it is full; SQLite and safetensors have no error number for that."""
-    texts = ("database or disk is full", *(f"(os error {number})" for number in FULL))
+    texts = ("database or disk is full", "No space left on device", *(f"(os error {number})" for number in FULL))
     return any(
         (isinstance(cause, OSError) and cause.errno in FULL) or any(text in str(cause) for text in texts)
         for cause in _causes(error)

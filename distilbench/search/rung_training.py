@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -30,6 +30,9 @@ from distilbench.search.patience import StorageGone, patiently, require
 from distilbench.search.watchdog import Watchdog
 from distilbench.store import write_json
 from distilbench.training.loop import Diverged, Trainer
+
+if TYPE_CHECKING:
+    from distilbench.storage.training_copy import TrainingCopy
 
 RUNGS = "rungs.json"
 KEEP_EVERY_S = 60.0
@@ -53,6 +56,8 @@ class TrainingSpec:
     """Seconds without progress after which the process ends itself; 0 is no limit."""
     teacher_ms: float | None = None
     """The teacher's milliseconds per sentence, where the encoding latency is an objective."""
+    copy: TrainingCopy | None = None
+    """Keeps the folder in the storage too; None where there is none."""
 
 
 class RungTraining:
@@ -86,6 +91,8 @@ class RungTraining:
         spec = self.spec
         require(spec.prepared)  # without the run's folder it would begin from zero
         self.prepared = load_prepared(spec.prepared)
+        if spec.copy is not None:
+            spec.copy.begin(self.watchdog.alive)
         file = spec.folder / RUNGS
         kept = json.loads(file.read_text()) if file.exists() else {"rungs": [], "failed": ""}
         self.rungs = [Rung.model_validate(rung) for rung in kept["rungs"]]
@@ -199,6 +206,8 @@ class RungTraining:
             write()
 
         patiently(present, waiting=self.watchdog.alive)
+        if self.spec.copy is not None:
+            self.spec.copy.keep(self.watchdog.alive)
 
     def keep(self) -> None:
         """Write a checkpoint of where it is now, unless a rung's is there."""

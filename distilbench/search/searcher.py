@@ -24,6 +24,7 @@ from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import Verdicts, stopping_reason, stopping_rule
 from distilbench.search.study import (
     LAST,
+    MACHINE,
     STEPS,
     TAKEN,
     begin_trial,
@@ -36,7 +37,8 @@ from distilbench.search.suggestions import Suggestions
 from distilbench.store import write_json
 
 RETRIES, EXCUSED = 3, 60
-"""Workers that a trial may lose at work, and before they begin: Ray gives work to a dead node for up to a minute."""
+"""Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with
+their nodes."""
 FLOAT32 = 4
 PLANNED = "planned"
 """User attribute of a study: the number of trials that its suggestions are made for."""
@@ -78,6 +80,12 @@ class _Live:
     """Whether it was left RUNNING, for another time."""
     begun: bool = False
     """Whether its worker is at work."""
+    node: str = ""
+    """Ray's id of the node that it was heard from; "" before that."""
+    lost_before: frozenset[str] = frozenset()
+    """The nodes that were lost when it was handed out."""
+    machine: dict[str, Any] = field(default_factory=dict)
+    """What its worker's machine is, for its record."""
     lost: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     """Workers that died, at work and before they began."""
 
@@ -103,8 +111,10 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         concurrency: int,
         events: Events,
         deadline: Callable[[], float] = lambda: math.inf,
+        lost_nodes: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         super().__init__(metric="rung", mode="max")
+        self.lost_nodes = lost_nodes
         self.study, self.space, self.objectives, self.suggestions = study, space, list(objectives), suggestions
         self.wanted, self.concurrency, self.events, self.deadline = wanted, concurrency, events, deadline
         self.verdicts = Verdicts(stopping_rule(space.budget))
@@ -189,6 +199,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             self.count += 1
             self.verdicts.enter(own.number, own.dim)
             self.unsettled[own.number] = own
+        own.node, own.lost_before = "", self.lost_nodes()
         self.live[trial_id] = own
         self.events.started(own.number, own.params)
         return {"number": own.number, "params": own.params}
@@ -225,6 +236,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         A failure is of the last rung itself, unless `collapsed` is False in the result: the training went wrong after it.
         """
         own.step = max(own.step, int(result.get("step", 0)))
+        own.node, own.machine = str(result.get("node", own.node)), dict(result.get("machine", own.machine))
         if result.get("halt"):
             self.halted, own.left = self.halted or str(result["halt"]), True
             return
@@ -288,6 +300,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
         def tell() -> FrozenTrial:
             own.trial.set_user_attr(STEPS, own.step)
+            if own.machine:
+                own.trial.set_user_attr(MACHINE, own.machine)
             own.trial.set_user_attr("reason", reason)
             return self.study.tell(own.trial, values, state, skip_if_finished=True)
 
@@ -311,7 +325,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if own is None or own.left:
             return
         if error or result is None or "rungs" not in result:
-            own.lost[own.begun] += 1
+            own.lost[own.begun and not self._lost_its_node(own)] += 1
             if own.lost[True] <= RETRIES and own.lost[False] <= EXCUSED:
                 own.begun = False
                 self.interrupted = sorted([*self.interrupted, own], key=lambda o: o.number)
@@ -324,6 +338,11 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if not own.left:
             own.ended = True
             self._settle()
+
+    def _lost_its_node(self, own: _Live) -> bool:
+        """Whether the trial is not at fault: its node is gone, as spot machines go."""
+        lost = self.lost_nodes()
+        return own.node in lost if own.node else bool(lost - own.lost_before)
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing to save but which study: its storage is the truth."""

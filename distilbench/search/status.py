@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,14 +193,14 @@ def print_status(statuses: Iterable[RunStatus], console: Console) -> None:
             console.print(line)
 
 
-def watch_status(folder: Path, console: Console, every_s: float) -> None:
-    """Print the status of the runs in `folder` anew every `every_s` seconds, until all are done.
+def watch_status(folder: Callable[[], Path], console: Console, every_s: float) -> None:
+    """Print the status of the runs in `folder()` anew every `every_s` seconds, until all are done.
 
     Raises:
         InputError: as `run_statuses`.
     """
     while True:
-        statuses = run_statuses(folder)
+        statuses = run_statuses(folder())
         if console.is_terminal:
             console.clear()
         print_status(statuses, console)

@@ -9,6 +9,7 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.search.grid import grid
@@ -21,11 +22,13 @@ STEPS = "steps"
 """User attribute: the optimiser steps that it was trained, also those after a rung at which it was stopped afterwards."""
 LAST = "last"
 """User attribute of a trial that has come to its end: its last rung, at which it is not judged."""
+MACHINE = "machine"
+"""User attribute of a trial: the device and CPUs of the machine that it came to its end on, where a worker has told them."""
 TAKEN = "taken"
 """User attribute of a study: of its first trials, how many are taken as they are, since another search suggested them."""
 
 
-def open_study(storage: str, name: str, directions: Sequence[str] = ("maximize",)) -> optuna.Study:
+def open_study(storage: str | BaseStorage, name: str, directions: Sequence[str] = ("maximize",)) -> optuna.Study:
     """Create the study, or load it when it is there. Nothing is drawn by it: suggestions come with all their values."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(

@@ -26,6 +26,18 @@ GENERATIONS = frozenset({"cmaes", "nsga2", "nsga3"})
 """Searchers that learn only from trials to which they gave a generation when these began."""
 
 
+LAG = 8
+"""Trials that may be under way when the next is suggested, at least: the same on a small machine as on a larger one."""
+
+
+def default_lag(at_once: int) -> int:
+    """How far apart trials are suggested where the user does not say it and so many run at once.
+
+    Above 8 twice as many: with as many as run at once, the slowest of them would hold up all the others.
+    """
+    return LAG if at_once <= LAG else 2 * at_once
+
+
 class Suggestions:
     """What is suggested for trial 0, 1, 2, ... `starts` are the values that are given to the first ones of them.
 

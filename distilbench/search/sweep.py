@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.errors import InputError
+from distilbench.nodes import lost_nodes, waiting_told
 from distilbench.provenance import provenance
 from distilbench.records import Rung, TrialRecord, append_records, read_records
 from distilbench.search.cluster import TrialResources, wait_for_idle
@@ -22,11 +23,21 @@ from distilbench.search.objectives import directions
 from distilbench.search.patience import patiently, require
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace
-from distilbench.search.study import finished_trials, last_objective, trial_dimension, trial_params, trial_rungs
+from distilbench.search.study import (
+    MACHINE,
+    finished_trials,
+    last_objective,
+    trial_dimension,
+    trial_params,
+    trial_rungs,
+)
 from distilbench.search.suggestions import Suggestions
 from distilbench.search.trial import trial_folder
 from distilbench.search.watchers import Watcher
 from distilbench.store import DiskFull, remove_folder
+
+if TYPE_CHECKING:
+    from distilbench.storage.place import Place
 
 SETTINGS = {
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",  # Tune's snapshots of all trials: the study is the truth
@@ -68,8 +79,8 @@ class Search:
 class _Recorder:
     """Writes the record of each finished trial, and tells the watchers."""
 
-    def __init__(self, run: Path, search: Search, watchers: Sequence[Watcher]) -> None:
-        self.run, self.search, self.watchers = run, search, watchers
+    def __init__(self, run: Path, search: Search, watchers: Sequence[Watcher], forget: Callable[[Path], None]) -> None:
+        self.run, self.search, self.watchers, self.forget = run, search, watchers, forget
 
     def started(self, number: int, params: dict[str, Any]) -> None:
         self._tell(lambda watcher: watcher.started(number, params))
@@ -87,6 +98,7 @@ class _Recorder:
         patiently(append)
         if trial.state != TrialState.COMPLETE:
             remove_folder(trial_folder(self.run, trial.number))
+            self.forget(trial_folder(self.run, trial.number))
         self._tell(lambda watcher: watcher.finished(record))
 
     def _tell(self, of: Callable[[Watcher], None]) -> None:
@@ -106,8 +118,13 @@ def run_trials(
     deadline: Callable[[], float] = lambda: math.inf,
     teacher_ms: float | None = None,
     callbacks: Sequence[Any] = (),
+    place: Place | None = None,
+    forget: Callable[[Path], None] = lambda folder: None,
 ) -> None:
     """Begin and finish trials until there are enough, or `deadline()` (seconds since the epoch) has come.
+
+    `place`: where workers on other nodes find what is in `run` and `prepared`; None: under these paths. `forget` is told of
+    the folder of a trial that nobody goes on with.
 
     Each finished trial leaves a line in `trials.jsonl`; one that was interrupted is RUNNING in the study and keeps its
     checkpoints.
@@ -124,7 +141,7 @@ def run_trials(
     from distilbench.search.trial import trainable_for
 
     write_missing_records(run, study, search)
-    recorder = _Recorder(run, search, watchers)
+    recorder = _Recorder(run, search, watchers, forget)
     searcher = StudySearcher(
         study,
         search.space,
@@ -134,6 +151,7 @@ def run_trials(
         resources.concurrency,
         recorder,
         deadline,
+        lost_nodes,
     )
     if not searcher.remaining or searcher.over:
         return
@@ -152,6 +170,7 @@ def run_trials(
             "hang_s": resources.hang_s,
             "deadline": deadline(),
             "teacher_ms": teacher_ms,
+            "place": place,
         },
         tune_config=tune.TuneConfig(
             search_alg=searcher,
@@ -168,7 +187,8 @@ def run_trials(
             verbose=0,
         ),
     )
-    tuner.fit()
+    with waiting_told(resources.cpus, resources.gpus, "Trials"):
+        tuner.fit()
     if searcher.halted:
         raise InputError(f"{run}: the search stopped, {searcher.halted}")
     if not searcher.died:
@@ -210,5 +230,5 @@ def trial_record(trial: FrozenTrial, search: Search) -> TrialRecord:
         objective=objective if math.isfinite(objective) else None,
         rungs=rungs,
         values=dict(zip(search.objectives, trial.values, strict=True)) if several else {},
-        provenance=provenance(),
+        provenance=provenance(trial.user_attrs.get(MACHINE)),
     )

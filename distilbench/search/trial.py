@@ -11,9 +11,13 @@ from ray import tune
 from ray.tune import PlacementGroupFactory
 
 from distilbench.methods import get_method
+from distilbench.provenance import machine
 from distilbench.search.budget import Budget
 from distilbench.search.patience import StorageGone
 from distilbench.search.rung_training import RungTraining, TrainingSpec
+from distilbench.storage.place import Place
+from distilbench.storage.training_copy import training_copy
+from distilbench.store import remove_folder
 
 SLICE_S = 5.0
 """A trial reports at every rung, and at least this often."""
@@ -33,7 +37,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
     """Trains for a slice of time, or to the next rung, at each step; continues from its own newest checkpoint.
 
     Config: `run` and `prepared` (folders), `method`, `seed`, `budget`, `cpus`, `gpus`, `hang_s`, `teacher_ms`, `deadline`
-    (of the search, in seconds since the epoch), and per trial `number` and `params`.
+    (of the search, in seconds since the epoch), `place` (None where every node has these folders), and per trial `number` and
+    `params`.
     """
 
     @classmethod
@@ -46,6 +51,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         import torch
 
         torch.set_num_threads(config["cpus"])
+        self.where = here()
         get_method(config["method"])  # for what it imports
         gc.collect()
         gc.freeze()  # of what the imports made nothing is ever free: looking at it takes 0.3 s before each trial
@@ -61,20 +67,31 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
 
         self.training: RungTraining | None = None  # the last trial's memory goes before the next one's is taken
         gc.collect()
+        place: Place | None = config.get("place")
+        last, self.folder = getattr(self, "folder", None), Path()
+        if place is not None and not place.here and last is not None:
+            remove_folder(last)  # what it holds is in the storage
         self.halt, self.deadline = "", float(config["deadline"])
         run, number = Path(config["run"]), int(config["number"])
-        spec = TrainingSpec(
-            method=config["method"],
-            params=config["params"],
-            seed=config["seed"],
-            budget=Budget.model_validate(config["budget"]),
-            prepared=Path(config["prepared"]),
-            folder=trial_folder(run, number),
-            log=hang_log(run, number),
-            hang_s=config["hang_s"],
-            teacher_ms=config["teacher_ms"],
-        )
+        self.folder, log = trial_folder(run, number), hang_log(run, number)
+        budget, prepared, copy = Budget.model_validate(config["budget"]), Path(config["prepared"]), None
         try:
+            if place is not None:
+                prepared = place.prepared(prepared)
+                copy = training_copy(place, self.folder, config["method"], config["params"], config["seed"], budget)
+                self.folder, log = place.in_run(self.folder), place.in_run(log)
+            spec = TrainingSpec(
+                method=config["method"],
+                params=config["params"],
+                seed=config["seed"],
+                budget=budget,
+                prepared=prepared,
+                folder=self.folder,
+                log=log,
+                hang_s=config["hang_s"],
+                teacher_ms=config["teacher_ms"],
+                copy=copy,
+            )
             self.training = RungTraining(spec, default_device())
         except StorageGone as error:
             self.halt = str(error)
@@ -107,6 +124,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
             "steps_per_second": training.speed,
             "final": training.done and not training.failed,
             "done": training.done,
+            **self.where,
         }
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -114,6 +132,14 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Nothing: `setup` has loaded it."""
+
+
+def here() -> dict[str, Any]:
+    """Which machine this is, for records, and its node in Ray ("" outside of a cluster)."""
+    import ray
+
+    node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
+    return {"node": node, "machine": machine()}
 
 
 def trainable_for(method_name: str) -> type[TrialTrainable]:

@@ -52,6 +52,7 @@ class Run:
             ___: object,
             on_outcome: Callable[[Outcome], None],
             deadline: float,
+            where: object = None,
         ) -> list[Job]:
             for place, job in enumerate(jobs):
                 if self.late(job):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import shutil
 from collections.abc import Callable
@@ -219,6 +220,29 @@ def test_a_killed_fine_tuning_goes_on_and_ends_the_same(
         assert torch.equal(weights(folder)[name], tensor), name
 
 
+def test_a_fine_tuning_on_another_node_is_the_same(
+    tuned: Path, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where only other nodes have GPUs it is a Ray task; here only what would travel is packed and unpacked."""
+    asked: list[tuple[Any, ...]] = []
+
+    def on_some_node(function: Any, *given: Any, what: str) -> Any:
+        asked.append(given)
+        return function(*pickle.loads(pickle.dumps(given)))  # noqa: S301
+
+    monkeypatch.setattr(module, "gpus_elsewhere", lambda _: True)
+    monkeypatch.setattr(module, "on_gpu_node", on_some_node)
+    folder = artifact(tmp_path / "store", encoder_folder)
+    [(_, task, texts, start, *_)] = asked
+    rows = {i for split in make_task().splits.values() for i in (*split.left_P, *split.right_P)}
+    assert len(texts) == len(rows) <= len(SENTENCES) and start.name == str(encoder_folder)
+    assert pairs_fingerprint(task, "train", texts) == pairs_fingerprint(make_task(), "train", SENTENCES)
+    [same] = tuned.glob(folder.name)
+    for file in same.iterdir():
+        if file.name != "manifest.json":
+            assert file.read_bytes() == (folder / file.name).read_bytes(), file.name
+
+
 @pytest.mark.parametrize("change", ["seed", "params", "labels", "start"])
 def test_another_cross_encoder_is_never_taken_for_it(
     tuned: Path, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
@@ -313,7 +337,7 @@ def test_logits_on_ray_are_the_same(
 
 
 def test_a_worker_that_cannot_load_the_folder_says_so(tmp_path: Path, encoder_folder: Path) -> None:
-    worker = ShardWorker(CrossEncoding(encoder_folder, make_task(), ["a"], ["b"], tmp_path, "cpu"))
+    worker = ShardWorker(CrossEncoding(encoder_folder, make_task(), ["a"], ["b"], tmp_path))
     out = worker({"shard": np.array([0]), "start": np.array([0]), "stop": np.array([1])})
     assert "ForSequenceClassification" in out["error"][0] and not list(tmp_path.iterdir())
 

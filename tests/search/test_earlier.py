@@ -139,7 +139,7 @@ def test_the_study_of_a_folder_that_was_renamed(tmp_path: Path) -> None:
     swept(tmp_path / "r", variant(tmp_path), wanted=3)
     (tmp_path / "r").rename(tmp_path / "copy")
     assert len(latest_study(tmp_path / "copy").trials) == 3
-    with pytest.raises(InputError, match=r"absent: no study.db in it; expected the folder of a sweep"):
+    with pytest.raises(InputError, match=r"absent: no study.db or study.json in it; expected the folder of a sweep"):
         latest_study(tmp_path / "absent")
 
 

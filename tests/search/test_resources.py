@@ -16,6 +16,7 @@ import ray
 import torch
 
 from distilbench.errors import InputError
+from distilbench.nodes import Node
 from distilbench.search import cluster as module
 from distilbench.search.budget import Budget
 from distilbench.search.cluster import TrialShare, trial_resources
@@ -43,7 +44,8 @@ CASES: list[tuple[list[tuple[int, int]], dict[str, Any], tuple[int, float, int],
 
 
 def given(monkeypatch: pytest.MonkeyPatch, nodes: list[tuple[int, int]]) -> None:
-    monkeypatch.setattr(module, "_nodes", lambda: [module._Node(*node) for node in nodes])
+    monkeypatch.setattr(module, "alive_nodes", lambda: [Node(*node) for node in nodes])
+    monkeypatch.setattr(module, "possible_nodes", lambda grow_to: [Node(*node) for node in nodes] + list(grow_to))
 
 
 @pytest.mark.parametrize(("nodes", "share", "wanted", "on", "why"), CASES)
@@ -82,6 +84,16 @@ def test_a_trial_that_does_not_fit_is_refused(
         trial_resources(TrialShare(**share))
 
 
+def test_a_cluster_that_grows_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    given(monkeypatch, [(2, 0)])
+    found = trial_resources(TrialShare(grow_to=(Node(8, 1), Node(8, 1))))
+    assert (found.cpus, found.gpus, found.concurrency, found.grows) == (1, 0.25, 8, True)
+    told = "8 trials at once, each on 1 of 18 CPUs and 0.25 of 2 GPUs"
+    assert found.explanation == f"{told} ({CPU}; {GPU}; 0 fit on the nodes that are up)"
+    few = trial_resources(TrialShare(gpus=0, at_once=2, grow_to=(Node(8, 1),)))
+    assert (few.concurrency, few.explanation) == (2, f"2 trials at once, each on 1 of 10 CPUs ({CPU}; 10 would fit)")
+
+
 SHARING = """
 import os, sys, threading, time
 import ray
@@ -91,7 +103,7 @@ from distilbench.search.cluster import TrialShare, trial_resources, wait_for_idl
 from distilbench.search.trial import TrialTrainable
 
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-ray.init(num_cpus=5, num_gpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+ray.init(address="local", num_cpus=5, num_gpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 found = trial_resources(TrialShare())
 print(found.explanation)
 wait_for_idle(found)

@@ -16,10 +16,13 @@ from optuna.trial import TrialState
 from simulated import Events, Killed, Simulation, Tune, content, in_memory, in_sqlite, space_of, suggested
 from sqlalchemy import event
 
+from distilbench.provenance import machine
 from distilbench.search import searcher as module
 from distilbench.search.patience import StorageGone
 from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySearcher
-from distilbench.search.study import PARAMS, trial_rungs
+from distilbench.search.study import MACHINE, PARAMS, trial_rungs
+from distilbench.search.sweep import Search, trial_record
+from distilbench.search.trial import here
 
 STATES = {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
 
@@ -278,6 +281,31 @@ def test_a_worker_that_never_began_is_not_counted(tmp_path: Path) -> None:
     assert died == EXCUSED + 1 and searcher.died == [0]  # not for ever
 
 
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_trial_whose_nodes_are_lost_is_not_at_fault(tmp_path: Path, heard: bool) -> None:
+    """Spot machines go more often than a trial may lose workers; one is known to be gone, or one of them is."""
+    lost: set[str] = set()
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=1, lag=8)
+    searcher = ours.searcher(lost_nodes=lambda: frozenset(lost))
+    for number in range(3 * RETRIES):
+        name = str(number)
+        assert isinstance(searcher.suggest(name), dict)
+        searcher.begun(name)
+        if heard:
+            searcher.report(name, {**result([0.5]), "node": name, "machine": {"device": "H", "cpus": 3}})
+        lost.add(name)
+        searcher.on_trial_complete(name, None, error=True)
+    for number in range(RETRIES + 1):  # on a node that stays it is its own fault, whatever was lost before
+        assert searcher.died == [] and isinstance(searcher.suggest(f"a{number}"), dict)
+        searcher.begun(f"a{number}")
+        if heard:
+            searcher.report(f"a{number}", {**result([0.5]), "node": "stays"})
+            lost.add(f"another-{number}")
+        searcher.on_trial_complete(f"a{number}", None, error=True)
+    assert searcher.died == [0]
+    assert ours.study.trials[0].user_attrs.get(MACHINE) == ({"device": "H", "cpus": 3} if heard else None)
+
+
 @pytest.mark.parametrize("lag", [8, 4])
 def test_deaths_change_no_trial(tmp_path: Path, lag: int) -> None:
     calm = Simulation(in_memory(), space_of(tmp_path), wanted=16, lag=lag)
@@ -414,3 +442,20 @@ def test_the_searcher_is_saved_as_the_name_of_its_study(tmp_path: Path) -> None:
     assert isinstance(searcher, StudySearcher)
     searcher.save(str(tmp_path / "saved.json"))
     assert searcher.study.study_name in (tmp_path / "saved.json").read_text()
+
+
+def test_a_trials_record_names_the_machine_that_it_ran_on(tmp_path: Path) -> None:
+    search = Search("r", space_of(tmp_path), ("quality",), 1, [], 8, 0)
+    attributes = {PARAMS: {"output_dim": 4}, "reason": "lost"}
+    for told, wanted in (({MACHINE: {"device": "NVIDIA H", "cpus": 16}}, ("NVIDIA H", 16)), ({}, None)):
+        trial = optuna.trial.create_trial(state=TrialState.FAIL, user_attrs={**attributes, **told})
+        found = trial_record(trial, search).provenance
+        own = (machine()["device"], machine()["cpus"])
+        assert (found.device, found.cpus) == (wanted or own) and found.versions
+
+
+def test_a_worker_tells_its_machine(cluster: None) -> None:
+    import ray
+
+    found = ray.get(ray.remote(here).remote())
+    assert found["machine"] == machine() and found["node"] == ray.nodes()[0]["NodeID"]

@@ -134,7 +134,10 @@ def test_nothing_need_be_searched(tmp_path: Path) -> None:
     assert list(space.parameters) == ["output_dim"] and space.paper_setting() == {}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "search_spaces").glob("*.yaml")), ids=lambda p: p.name)
+SHIPPED = sorted(path for folder in (".", "real") for path in (ROOT / "search_spaces" / folder).glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_every_shipped_space_loads_for_its_method_and_its_published_setting_is_valid(path: Path) -> None:
     method = yaml.safe_load(path.read_text())["method"]
     params = get_method(method).params_type

@@ -16,7 +16,7 @@ from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import PARAMS, starts_after
-from distilbench.search.suggestions import Suggestions
+from distilbench.search.suggestions import Suggestions, default_lag
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 SEARCHERS = ["tpe", "cmaes", "nsga2", "nsga3", "gp", "random"]
@@ -232,3 +232,8 @@ def test_new_settings_come_next_and_old_ones_once() -> None:
         {"output_dim": 4},
         {"output_dim": 8},
     ]
+
+
+@pytest.mark.parametrize(("at_once", "lag"), [(1, 8), (2, 8), (8, 8), (9, 18), (64, 128)])
+def test_the_lag_by_itself(at_once: int, lag: int) -> None:
+    assert default_lag(at_once) == lag

@@ -21,9 +21,11 @@ from distilbench.cli import app
 from distilbench.config import SweepSettings
 from distilbench.encoder import EncoderSpec
 from distilbench.errors import InputError
+from distilbench.planning.rates import read_rates
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.study import sqlite_url
-from distilbench.sweeps import _members, _shares
+from distilbench.sweeps import _claim, _shares, sweep_members
+from distilbench.timings import read_timings
 
 TWO_DIMENSIONS = """
 method: mcr2
@@ -76,7 +78,7 @@ def test_all_leaves_out_what_the_data_cannot_serve_and_says_why(
     from distilbench.methods import method_names
 
     console = Console(record=True, width=400, file=io.StringIO())
-    members, run = _members(settings(data_folder, encoder_folder, tmp_path), console)
+    members, run = sweep_members(settings(data_folder, encoder_folder, tmp_path), console)
     printed = console.export_text()
     swept = [member.space.method for member in members]
     left_out = [line.split(" is left out: ") for line in printed.splitlines() if " is left out: " in line]
@@ -97,19 +99,47 @@ def test_several_methods_that_are_asked_for_have_to_fit(
 ) -> None:
     quiet = Console(quiet=True)
     with pytest.raises(InputError, match="DEMO-DUP"):
-        _members(settings(data_folder, encoder_folder, tmp_path, methods=("pca", "dse")), quiet)
+        sweep_members(settings(data_folder, encoder_folder, tmp_path, methods=("pca", "dse")), quiet)
     space = tmp_path / "space.yaml"
     for option in ("space", "enqueue"):
         given = {"methods": ("pca", "mcr2"), option: space}
         with pytest.raises(InputError, match=f"^--{option} .*: it is of one method"):
-            _members(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
+            sweep_members(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
+
+
+def test_a_folder_of_search_spaces_is_of_the_methods_that_it_names(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
+) -> None:
+    quiet, folder = Console(quiet=True), tmp_path / "own"
+    folder.mkdir()
+    for method, dimension in (("pca", 4), ("random_projection", 6)):
+        text = f"method: {method}\nbudget: {{trials: 1, steps: 1, rungs: 1, confirm: {{seeds: 1}}}}\n"
+        (folder / f"{method}.yaml").write_text(text + f"parameters:\n  output_dim: {{choices: [{dimension}]}}\n")
+    members, _ = sweep_members(settings(data_folder, encoder_folder, tmp_path, space=folder), quiet)  # --method all
+    assert {m.space.method: list(m.space.dimensions) for m in members} == {"pca": [4], "random_projection": [6]}
+    with pytest.raises(InputError, match=f"^--space {folder}: expected mcr2.yaml in this folder"):
+        sweep_members(settings(data_folder, encoder_folder, tmp_path, space=folder, methods=("pca", "mcr2")), quiet)
+
+
+def test_a_run_that_has_not_begun_is_extended_without_setting_anything_aside(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
+) -> None:
+    quiet, given = Console(quiet=True), {"methods": ("mcr2",), "runs": tmp_path / "runs", "name": "r"}
+    (member,), _ = sweep_members(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
+    _claim(settings(data_folder, encoder_folder, tmp_path, **given), member, quiet)
+    Path("search_spaces/mcr2.yaml").write_text(SPACE.format(steps=20))  # trials of other lengths do not compare
+    changed = settings(data_folder, encoder_folder, tmp_path, **given, extend=True)
+    (member,), run = sweep_members(changed, quiet)
+    assert not _claim(changed, member, quiet)
+    assert [path.name for path in run.iterdir()] == ["config.json"]
+    assert json.loads((run / "config.json").read_text())["budget.steps"] == 20
 
 
 def test_trials_are_shared_among_the_methods(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
 ) -> None:
     given = settings(data_folder, encoder_folder, tmp_path, methods=("pca", "random_projection"))
-    members, _ = _members(given, Console(quiet=True))
+    members, _ = sweep_members(given, Console(quiet=True))
     both = [member.space for member in members]
     assert _shares(given, both) == [2, 2]  # as the search spaces say
     assert _shares(given.model_copy(update={"trials": 7}), both) == [4, 3]
@@ -139,6 +169,10 @@ def test_two_methods_have_a_study_each_and_one_leaderboard(
     assert counts["student", "random_projection"] == 2 and counts["student", "pca"] == 1
     assert counts["baseline", "pca"] == counts["baseline", "random_projection"] == 2
     assert "r/pca: no trial of output dimension 8 was completed." in sweep.page()
+    assert [t.stage for t in read_timings(sweep.run) if not t.first_s] == ["start", "prepare", "report"]
+    assert [t.stage for t in read_timings(sweep.run / "pca")] == ["references", "search", "confirm", "score"]
+    rates = read_rates(sweep.run)
+    assert set(rates.training) == {"pca", "random_projection"} and (rates.row_s or 0) > 0 and rates.start_s > 0
     # The folder of the whole stands for the runs in it.
     command("report", str(sweep.run), "--out", str(tmp_path / "again"))
     page = (tmp_path / "again" / "index.html").read_text()
