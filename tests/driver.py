@@ -1,10 +1,12 @@
-"""A command of ours that a test ends the hard way."""
+"""A driver of ours that a test ends the hard way."""
 
 from __future__ import annotations
 
 import subprocess
 
 import psutil
+
+from distilbench.storage.run_copy import RunCopy
 
 
 def kill_driver(driver: subprocess.Popen[str]) -> None:
@@ -13,3 +15,13 @@ def kill_driver(driver: subprocess.Popen[str]) -> None:
     driver.kill()
     driver.wait()
     psutil.wait_procs(children, timeout=60)
+
+
+def kill_copy(copy: RunCopy) -> None:
+    """As SIGKILL does, to a driver's threads in this process: nothing is copied or released any more."""
+    copy._over = True
+    copy.owner._over.set()
+    copy._wake.set()
+    for thread in (copy._thread, copy.owner._thread):
+        if thread.is_alive():
+            thread.join()

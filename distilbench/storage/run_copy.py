@@ -93,7 +93,7 @@ class _Mirror:
                 with contextlib.suppress(FileNotFoundError):
                     self.remote.put(path, name)
                     known[name] = looks
-        gone = [name for name in known if name not in files]
+        gone = [name for name in known if name not in files] if files else []  # a lost folder does not empty its copy
         self.remote.delete(*gone)
         for name in gone:
             del known[name]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from driver import kill_copy
 from rich.console import Console
 
 from distilbench import pipeline, sweeps
@@ -253,9 +254,7 @@ def whole(
 def lose(machine: Machine, act: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
     """`act` is killed; nothing is written to the storage afterwards, and the machine is gone."""
     with patch.context() as during:
-        during.setattr(
-            run_copy.RunCopy, "end", lambda self, whole: (setattr(self, "_over", True), self.owner._over.set())
-        )
+        during.setattr(run_copy.RunCopy, "end", lambda copy, whole: kill_copy(copy))
         with pytest.raises(Killed):
             act()
     shutil.rmtree(machine.root)

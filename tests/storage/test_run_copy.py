@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from bucket import Bucket
+from driver import kill_copy
 from rich.console import Console
 
 from distilbench.errors import InputError
@@ -56,16 +58,6 @@ def machines(s3: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tup
     monkeypatch.setattr(owner_module, "LOOK_S", 0.1)
     monkeypatch.setattr(module, "EVERY_S", 0.3)
     return Machine(tmp_path / "one", s3, monkeypatch), Machine(tmp_path / "two", s3, monkeypatch)
-
-
-def kill(copy: RunCopy) -> None:
-    """As SIGKILL does: nothing is copied or released any more."""
-    copy._over = True
-    copy.owner._over.set()
-    copy._wake.set()
-    for thread in (copy._thread, copy.owner._thread):
-        if thread.is_alive():
-            thread.join()
 
 
 def wait(condition: Callable[[], object], seconds: float = 20) -> None:
@@ -124,7 +116,7 @@ def test_a_lost_machines_run_is_found_by_another(machines: tuple[Machine, Machin
     (one.run / "students" / "a" / "modules.json").unlink()
     wait(lambda: first.remote.read("trials.jsonl") == b'{"n": 0}\n{"n": 1}\n')
     wait(lambda: "students/a/modules.json" not in first.remote.list())
-    kill(first)
+    kill_copy(first)
 
     began = time.monotonic()
     second = two.copy()
@@ -160,7 +152,7 @@ def test_a_record_is_never_without_its_trial_in_the_study(
     copy.remote.fetch_all(one.root / "back", ["study.db", "trials.jsonl"])
     recorded = [json.loads(line)["n"] for line in (one.root / "back" / "trials.jsonl").read_text().splitlines()]
     assert set(recorded) <= set(numbers(one.root / "back"))
-    kill(copy)
+    kill_copy(copy)
 
 
 def test_unchanged_files_are_not_copied_again(
@@ -181,7 +173,7 @@ def test_unchanged_files_are_not_copied_again(
     one.write(config_DOT_json="[]")
     copy._copy(report=False)
     assert seen == ["config.json"]
-    kill(copy)
+    kill_copy(copy)
     again = one.copy()  # a driver that is started again does not know what the last one has copied
     again._copy(report=False)
     assert "students/a/model.safetensors" not in seen
@@ -201,7 +193,7 @@ def test_a_second_driver_is_refused_while_the_first_is_alive(machines: tuple[Mac
     began = time.monotonic()
     second.take()  # at once: the first one has said that it ended
     assert "waiting" not in two.console.export_text() and time.monotonic() - began < 5
-    kill(second)
+    kill_copy(second)
 
 
 def test_the_same_machine_goes_on_at_once_with_its_newer_files(machines: tuple[Machine, Machine]) -> None:
@@ -211,14 +203,14 @@ def test_the_same_machine_goes_on_at_once_with_its_newer_files(machines: tuple[M
     first.take()
     one.write(config_DOT_json="{}", trials_DOT_jsonl="{}\n")
     first._copy(report=False)
-    kill(first)
+    kill_copy(first)
     one.write(trials_DOT_jsonl="{}\n{}\n")  # later than the last copy
     second = one.copy()
     began = time.monotonic()
     second.take()
     assert time.monotonic() - began < 2.0
     assert one.files()["trials.jsonl"] == "{}\n{}\n"
-    kill(second)
+    kill_copy(second)
 
 
 def test_a_machine_whose_run_went_on_elsewhere_takes_what_is_newer(machines: tuple[Machine, Machine]) -> None:
@@ -233,7 +225,7 @@ def test_a_machine_whose_run_went_on_elsewhere_takes_what_is_newer(machines: tup
     back = one.copy()
     back.take()
     assert one.files()["trials.jsonl"] == "{}\n{}\n"
-    kill(back)
+    kill_copy(back)
 
 
 def test_another_run_of_the_same_name_is_not_overwritten(machines: tuple[Machine, Machine]) -> None:
@@ -250,7 +242,7 @@ def test_another_run_of_the_same_name_is_not_overwritten(machines: tuple[Machine
     assert two.files() == {"config.json": '{"another": "run"}'}
     third = one.copy()
     third.take()  # nobody holds it
-    kill(third)
+    kill_copy(third)
 
 
 def test_a_driver_that_was_taken_over_stops(machines: tuple[Machine, Machine]) -> None:
@@ -272,7 +264,7 @@ def test_a_driver_that_was_taken_over_stops(machines: tuple[Machine, Machine]) -
     first.start()
     first.end(whole=True)
     assert first.remote.read("config.json") is None
-    kill(second)
+    kill_copy(second)
 
 
 @pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes 25 seconds: set DISTILBENCH_SLOW=1")
@@ -334,3 +326,14 @@ def test_trainings_that_nobody_goes_on_with_are_deleted(machines: tuple[Machine,
     assert set(copy.remote.list()) == {"trials/00002/rungs.json", "confirm/00000-seed1/rungs.json"}
     copy.forget_trainings(one.run)
     assert copy.remote.list() == {}
+
+
+def test_a_folder_that_is_lost_under_a_driver_does_not_empty_its_copy(machines: tuple[Machine, Machine]) -> None:
+    one, _ = machines
+    copy = one.copy()
+    one.write(config_DOT_json="{}", trials_DOT_jsonl="{}\n")
+    copy._copy(report=False)
+    there = set(copy.remote.list())
+    shutil.rmtree(one.run)
+    copy._copy(report=False)
+    assert set(copy.remote.list()) == there == {"config.json", "trials.jsonl"}
