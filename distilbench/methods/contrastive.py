@@ -14,7 +14,8 @@ from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.methods.method import Phase, Possible, TrainedParams, epoch_steps
+from distilbench.methods.method import Phase, Possible, TrainedParams
+from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.methods.parts.supervised import (
     LabelledExamples,
     LabelledParams,
@@ -70,6 +71,11 @@ class Trainable(Whitened):
         p, examples = self.params, len(self.labelled)
         steps = epoch_steps(p.epochs, examples, p.batch_size)
         return [Phase("contrast", examples, steps, p.batch_size, p.lr, self.loss)]
+
+    @classmethod
+    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
+        """As `phases`."""
+        return [PhaseSteps.over("contrast", params["epochs"], examples.labelled(params), int(params["batch_size"]))]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Supervised InfoNCE with hard negatives (SimCSE)."""

@@ -8,7 +8,7 @@ Axes: B batch, N negatives, C the critic's width, D student width.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,11 +21,13 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.methods.method import Phase, Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
+from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import full_precision
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
     check_unlabelled,
     unlabelled_needs,
+    unlabelled_planned,
     unlabelled_rows,
     unlabelled_steps,
 )
@@ -94,6 +96,11 @@ class Trainable(EncoderMethod):
     def _teacher(self, rows: NDArray[np.int64]) -> Tensor:
         vectors = torch.from_numpy(self.prepared.vectors.take(rows)).to(self.device)
         return functional.normalize(self.teacher_map(vectors), dim=-1).float()
+
+    @classmethod
+    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
+        """As `phases`."""
+        return [unlabelled_planned(params, examples)]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """The critic's loss with negatives drawn from all training sentences."""

@@ -22,9 +22,10 @@ from distilbench.data.needs import Needs
 from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec, transformer_config
 from distilbench.errors import InputError
 from distilbench.evaluation.pairs import pair_scores
-from distilbench.methods.method import Phase, Possible, TrainedParams, check_enough, epoch_steps
+from distilbench.methods.method import Phase, Possible, TrainedParams, check_enough
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.last_layers import last_layers_pooling
+from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.methods.parts.losses import squared_distance
 from distilbench.methods.parts.pair_head import (
     OUTPUTS,
@@ -138,6 +139,11 @@ class Trainable(EncoderMethod):
         p, examples = self.params, len(self.target_P)
         steps = epoch_steps(p.epochs, examples, p.batch_size)
         return [Phase("distil", examples, steps, p.batch_size, p.lr, self.loss)]
+
+    @classmethod
+    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
+        """As `phases`."""
+        return [PhaseSteps.over("distil", params["epochs"], examples.task, int(params["batch_size"]))]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """alpha ||S - T||^2 + (1 - alpha) label loss, means over the batch (DSE, equation 2 and section 3.5)."""

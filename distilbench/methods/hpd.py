@@ -18,12 +18,14 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.encoder import EncoderSpec
 from distilbench.methods.method import Phase, Possible
+from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import squared_distance
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
     check_unlabelled,
     unlabelled_needs,
+    unlabelled_planned,
     unlabelled_rows,
     unlabelled_steps,
 )
@@ -104,6 +106,11 @@ class Trainable(Whitened):
         p, steps = self.params, unlabelled_steps(self.params, self.rows)
         distil = Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss)
         return [distil] if self.fine_tuning is None else [distil, self.fine_tuning.phase()]
+
+    @classmethod
+    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
+        """As `phases`."""
+        return [unlabelled_planned(params, examples), *FineTuning.planned(params, examples)]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Mean over the batch of ||h_s - h_t||^2 (HPD, equation 3)."""

@@ -22,12 +22,14 @@ from distilbench.data.needs import Needs
 from distilbench.errors import InputError
 from distilbench.methods.method import Phase, Possible
 from distilbench.methods.parts.encoder_method import TRAINING_TOKENS, EncoderMethod
+from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import full_precision, info_nce
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
     check_unlabelled,
     unlabelled_needs,
+    unlabelled_planned,
     unlabelled_rows,
     unlabelled_steps,
 )
@@ -130,6 +132,11 @@ class Trainable(EncoderMethod):
         if self.fine_tuning is None:
             return [stage1]
         return [stage1, self.fine_tuning.phase(self.stage2_loss, begin=self._add_projection)]
+
+    @classmethod
+    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
+        """As `phases`."""
+        return [unlabelled_planned(params, examples), *FineTuning.planned(params, examples)]
 
     def _add_projection(self) -> None:
         self.projection = self.down

@@ -21,6 +21,7 @@ from distilbench.methods.parts.cluster_head import save_cluster_head
 from distilbench.methods.parts.coding_rate import mcr2_loss
 from distilbench.methods.parts.head_method import HeadMethod
 from distilbench.methods.parts.heads import elu_layer, pca_head
+from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.prepare.prepared import Prepared
 
 
@@ -83,6 +84,11 @@ class CompressionHead(nn.Module):
         p = self.params
         return Phase("compress", len(self.sides[0]), p.steps, p.batch_size, p.lr, self.loss, trained=[self])
 
+    @staticmethod
+    def planned(params: dict[str, Any]) -> PhaseSteps:
+        """As `phase`."""
+        return PhaseSteps("compress", int(params["steps"]), int(params["batch_size"]))
+
     def _views(self, index_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         chosen = torch.from_numpy(index_B).to(self.device)
         if self.params.pairs == "duplicates":
@@ -141,6 +147,11 @@ class Trainable(HeadMethod):
     def phases(self) -> list[Phase]:
         """One."""
         return [self.compression.phase()]
+
+    @classmethod
+    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
+        """As `phases`."""
+        return [CompressionHead.planned(params)]
 
     def assign(self) -> Assign:
         """Each sentence's most likely cluster, by the logits head."""

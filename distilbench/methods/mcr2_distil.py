@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from distilbench.data.corpus import Corpus
 from distilbench.encoder import EncoderSpec
 from distilbench.methods import mcr2
-from distilbench.methods.method import Phase, Possible, epoch_steps
+from distilbench.methods.method import Phase, Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.head_method import ROWS
+from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.methods.parts.losses import squared_distance
 from distilbench.prepare.prepared import Prepared
 
@@ -82,6 +83,13 @@ class Trainable(EncoderMethod):
             trained=[self.student, self.down],
         )
         return [self.compression.phase(), distil]
+
+    @classmethod
+    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
+        """As `phases`."""
+        batch = int(params["distil_batch_size"])
+        distil = PhaseSteps.over("distil", params["distil_epochs"], examples.sentences, batch)
+        return [mcr2.CompressionHead.planned(params), distil]
 
     def _begin(self) -> None:
         """The head is finished: its features of all training sentences are the targets."""

@@ -17,6 +17,7 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.encoder import EncoderSpec
 from distilbench.errors import InputError
+from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import Score
 
@@ -70,11 +71,6 @@ class Phase:
     loss: Callable[[NDArray[np.int64]], Tensor]
     begin: Callable[[], None] = lambda: None
     trained: Sequence[nn.Module] | None = None
-
-
-def epoch_steps(epochs: float, examples: int, batch_size: int) -> int:
-    """Whole batches in so many passes over the examples, at least one."""
-    return max(1, round(epochs * (examples // batch_size)))
 
 
 def within_budget(phases: list[Phase], budget: int) -> list[Phase]:
@@ -152,6 +148,14 @@ class Method(Learner):
         widest = max(possible("output_dim"))
         if widest > native:
             raise InputError(f"output_dim: {widest} is above the {native} dimensions of teacher or student")
+
+    @classmethod
+    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps] | None:
+        """What `phases` will say, for `distilbench plan`: `params` with their defaults, without a model or embeddings.
+
+        None: it cannot be told, and the whole budget of steps is planned for.
+        """
+        return None
 
     @abstractmethod
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:

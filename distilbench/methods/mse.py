@@ -5,7 +5,7 @@ Axes: B batch, D student width, Dt teacher width.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,11 +16,13 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.methods.method import Phase, Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
+from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import squared_distance
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
     check_unlabelled,
     unlabelled_needs,
+    unlabelled_planned,
     unlabelled_rows,
     unlabelled_steps,
 )
@@ -60,6 +62,11 @@ class Trainable(EncoderMethod):
         """One, over the training sentences."""
         p, steps = self.params, unlabelled_steps(self.params, self.rows)
         return [Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss)]
+
+    @classmethod
+    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
+        """As `phases`."""
+        return [unlabelled_planned(params, examples)]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Mean over the batch of ||map(s) - t||^2."""

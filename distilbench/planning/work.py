@@ -11,8 +11,9 @@ from distilbench.config import SweepSettings
 from distilbench.data.corpus import Corpus
 from distilbench.evaluation.scoring import CALIBRATION, evaluation_rows
 from distilbench.methods import get_method
+from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.planning.fates import fates
-from distilbench.planning.steps import Examples, PhaseSteps, phase_steps
+from distilbench.planning.steps import phase_steps
 from distilbench.prepare.augment import operations
 from distilbench.prepare.encode import SHARD_ROWS
 from distilbench.prepare.pca import SAMPLE

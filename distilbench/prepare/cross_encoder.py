@@ -35,7 +35,8 @@ from distilbench.encoder import (
 )
 from distilbench.errors import InputError
 from distilbench.evaluation.pairs import pair_metrics, pair_scores
-from distilbench.methods.method import Learner, Phase, TrainedParams, check_enough, epoch_steps
+from distilbench.methods.method import Learner, Phase, TrainedParams, check_enough
+from distilbench.methods.parts.length import epoch_steps
 from distilbench.methods.parts.pair_head import OUTPUTS, label_loss, unit_target
 from distilbench.nodes import gpus_elsewhere, on_gpu_node
 from distilbench.prepare.pool import AS_FIT, PoolSize, ShardTask, run_pool

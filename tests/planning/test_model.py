@@ -11,10 +11,10 @@ from planning_samples import given_rates
 from rich.console import Console
 
 from distilbench.config import SweepSettings
+from distilbench.methods.parts.length import PhaseSteps
 from distilbench.planning.machines import parse_gpus, parse_nodes
 from distilbench.planning.model import Plan, plan_sweep, rung_seconds, step_seconds
 from distilbench.planning.rates import PhaseRate, Rates, Training
-from distilbench.planning.steps import PhaseSteps
 from distilbench.planning.table import print_plans, shown
 from distilbench.planning.work import SweepWork, TrialWork, sweep_work
 from distilbench.prepare.pool import PoolSize

@@ -9,11 +9,13 @@ import pytest
 
 from distilbench.methods import get_method, method_names
 from distilbench.methods.method import within_budget
-from distilbench.planning.steps import UNTRAINED, Examples, PhaseSteps, phase_steps
+from distilbench.methods.parts.length import Examples, PhaseSteps
+from distilbench.planning.steps import phase_steps
 from distilbench.prepare.prepared import load_prepared
 from distilbench.search.rung_training import build_method
 
 COMMON: dict[str, Any] = {"batch_size": 8, "lr": 1e-3}
+UNTRAINED = ("pca", "whitening", "random_projection")
 PARAMS: dict[str, dict[str, Any]] = {
     "mcr2": {"output_dim": 4, "lambda": 1.0, "clusters": 2, "steps": 70},
     "mcr2_distil": {
@@ -46,8 +48,8 @@ def test_as_the_method_says(method: str, budget: int, prepared_folder: Path) -> 
     assert says
 
 
-def test_every_method_is_known() -> None:
-    assert {*PARAMS, *UNTRAINED, "dse"} == set(method_names()), "a new method's steps belong into planning/steps.py"
+def test_every_method_is_held_against_its_word() -> None:
+    assert {*PARAMS, *UNTRAINED, "dse"} == set(method_names())
 
 
 def test_dse_reads_the_pairs_of_its_task_and_copies_count() -> None:
@@ -58,6 +60,11 @@ def test_dse_reads_the_pairs_of_its_task_and_copies_count() -> None:
     assert phase_steps("mse", params, Examples(100, 50, 0, 0), 10**9) == [PhaseSteps("distil", 20, 10)]
 
 
-def test_one_that_is_not_known_takes_the_budget() -> None:
-    assert phase_steps("relational", {"batch_size": 64}, Examples(1, 0, 0, 0), 360) == [PhaseSteps("", 360, 64)]
-    assert phase_steps("pca", {"output_dim": 8}, Examples(1, 0, 0, 0), 360) == []
+def test_one_that_does_not_say_it_takes_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(get_method("mse"), "planned")
+    assert phase_steps("mse", {"batch_size": 64}, Examples(1, 0, 0, 0), 360) == [PhaseSteps("", 360, 64)]
+
+
+@pytest.mark.parametrize("method", UNTRAINED)
+def test_one_that_is_not_trained_takes_no_step(method: str) -> None:
+    assert phase_steps(method, {"output_dim": 8}, Examples(1, 0, 0, 0), 360) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from distilbench.methods.method import Method, Phase
 from distilbench.methods.parts.heads import Layer, export_with_head
+from distilbench.methods.parts.length import Examples, PhaseSteps
 
 ROWS = 8192
 """Embedded at once."""
@@ -31,6 +32,11 @@ class HeadMethod(Method):
 
     def phases(self) -> list[Phase]:
         """None: the head is made from the training embeddings at once."""
+        return []
+
+    @classmethod
+    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
+        """No phase; a method that trains its head says otherwise."""
         return []
 
     def apply_head(self, x_BD: Tensor) -> Tensor:

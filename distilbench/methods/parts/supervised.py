@@ -6,7 +6,7 @@ Axes: B batch, T examples, K hard negatives, D width.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import faiss
 import numpy as np
@@ -16,7 +16,8 @@ from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.methods.method import Phase, Possible, check_enough, epoch_steps
+from distilbench.methods.method import Phase, Possible, check_enough
+from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.methods.parts.losses import info_nce, supervised_info_nce
 from distilbench.prepare.prepared import Prepared
 
@@ -128,6 +129,14 @@ class FineTuning:
     def check_corpus(possible: Possible, corpus: Corpus) -> None:
         """Enough labelled examples for one batch."""
         check_labelled(possible, corpus, "ft_batch_size")
+
+    @staticmethod
+    def planned(params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
+        """The phase, where one is asked for."""
+        if not params.get("ft_epochs"):
+            return []
+        available, batch = examples.labelled(params), int(params["ft_batch_size"])
+        return [PhaseSteps.over("fine-tune", params["ft_epochs"], available, batch)]
 
     def phase(
         self, loss: Callable[[NDArray[np.int64]], Tensor] | None = None, begin: Callable[[], None] = lambda: None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.methods.method import Possible, TrainedParams, check_enough, epoch_steps
+from distilbench.methods.method import Possible, TrainedParams, check_enough
+from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.prepare.prepared import Prepared
 
 
@@ -29,6 +32,11 @@ def unlabelled_rows(params: UnlabelledParams, prepared: Prepared) -> NDArray[np.
 def unlabelled_steps(params: UnlabelledParams, rows: NDArray[np.int64]) -> int:
     """Optimiser steps of all epochs."""
     return epoch_steps(params.epochs, len(rows), params.batch_size)
+
+
+def unlabelled_planned(params: dict[str, Any], examples: Examples) -> PhaseSteps:
+    """Those steps, before there are rows."""
+    return PhaseSteps.over("distil", params["epochs"], examples.unlabelled(params), int(params["batch_size"]))
 
 
 def unlabelled_needs(possible: Possible) -> Needs:
