@@ -75,26 +75,16 @@ def finish(
     import torch
 
     torch.set_num_threads(threads)
-    candidate, given, copy, student = job.candidate, job, None, None
-    if place is not None:
-        from distilbench.storage.training_copy import training_copy
-
-        prepared_folder = place.prepared(prepared_folder)
-        copy = training_copy(place, job.folder, candidate.method, candidate.params, candidate.seed, job.budget)
-        student = place.remote_of(job.run / job.model)
-        job = replace(job, run=place.run_folder(), folder=place.in_run(job.folder))
+    candidate, given, student = job.candidate, job, None
     log = job.run / "logs" / f"{job.folder.name}-hang.txt"
-    spec = TrainingSpec(
-        candidate.method,
-        candidate.params,
-        candidate.seed,
-        job.budget,
-        prepared_folder,
-        job.folder,
-        log,
-        hang_s,
-        copy=copy,
-    )
+    trained = (candidate.method, candidate.params, candidate.seed, job.budget)
+    spec = TrainingSpec(*trained, prepared_folder, job.folder, log, hang_s)
+    if place is not None:
+        from distilbench.storage.training_copy import on_this_node
+
+        student = place.remote_of(job.run / job.model)
+        spec = on_this_node(spec, place)
+        job = replace(job, run=place.run_folder(), folder=spec.folder)
     try:
         training = RungTraining(spec, default_device())
         while not training.done and not job.as_it_is:
@@ -102,12 +92,12 @@ def finish(
         failed = training.failed
         if not failed:
             with training.watchdog:
-                _export(job, training.method, corpus, prepared_folder, training.watchdog.alive)
-                if copy is not None and student is not None:
+                _export(job, training.method, corpus, spec.prepared, training.watchdog.alive)
+                if spec.copy is not None and student is not None:
                     from distilbench.storage.remote import files_in
 
                     student.put_all(job.run / job.model, files_in(job.run / job.model), waiting=training.watchdog.alive)
-                    copy.keep(training.watchdog.alive)
+                    spec.copy.keep(training.watchdog.alive)
     except StorageGone:
         raise
     except Exception as error:

@@ -16,7 +16,7 @@ from distilbench.search.budget import Budget
 from distilbench.search.patience import StorageGone
 from distilbench.search.rung_training import RungTraining, TrainingSpec
 from distilbench.storage.place import Place
-from distilbench.storage.training_copy import training_copy
+from distilbench.storage.training_copy import on_this_node
 from distilbench.store import remove_folder
 
 SLICE_S = 5.0
@@ -52,6 +52,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
 
         torch.set_num_threads(config["cpus"])
         self.where = here()
+        self.kept: Path | None = None
+        """The folder of the trial that it is at, on this node."""
         get_method(config["method"])  # for what it imports
         gc.collect()
         gc.freeze()  # of what the imports made nothing is ever free: looking at it takes 0.3 s before each trial
@@ -68,30 +70,25 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         self.training: RungTraining | None = None  # the last trial's memory goes before the next one's is taken
         gc.collect()
         place: Place | None = config.get("place")
-        last, self.folder = getattr(self, "folder", None), Path()
-        if place is not None and not place.here and last is not None:
-            remove_folder(last)  # what it holds is in the storage
+        if place is not None and not place.here and self.kept is not None:
+            remove_folder(self.kept)  # what it holds is in the storage
+        self.kept = None
         self.halt, self.deadline = "", float(config["deadline"])
         run, number = Path(config["run"]), int(config["number"])
-        self.folder, log = trial_folder(run, number), hang_log(run, number)
-        budget, prepared, copy = Budget.model_validate(config["budget"]), Path(config["prepared"]), None
+        spec = TrainingSpec(
+            method=config["method"],
+            params=config["params"],
+            seed=config["seed"],
+            budget=Budget.model_validate(config["budget"]),
+            prepared=Path(config["prepared"]),
+            folder=trial_folder(run, number),
+            log=hang_log(run, number),
+            hang_s=config["hang_s"],
+            teacher_ms=config["teacher_ms"],
+        )
         try:
-            if place is not None:
-                prepared = place.prepared(prepared)
-                copy = training_copy(place, self.folder, config["method"], config["params"], config["seed"], budget)
-                self.folder, log = place.in_run(self.folder), place.in_run(log)
-            spec = TrainingSpec(
-                method=config["method"],
-                params=config["params"],
-                seed=config["seed"],
-                budget=budget,
-                prepared=prepared,
-                folder=self.folder,
-                log=log,
-                hang_s=config["hang_s"],
-                teacher_ms=config["teacher_ms"],
-                copy=copy,
-            )
+            spec = on_this_node(spec, place)
+            self.kept = spec.folder
             self.training = RungTraining(spec, default_device())
         except StorageGone as error:
             self.halt = str(error)

@@ -19,6 +19,7 @@ from filelock import FileLock
 from distilbench.data.sentences import SentenceFile
 from distilbench.search.patience import StorageGone
 from distilbench.storage.artifacts import push_folder
+from distilbench.storage.prepared_paths import artifacts_of, with_paths
 from distilbench.storage.remote import Absent, Remote
 from distilbench.storage.scratch import scratch
 from distilbench.store import ArtifactStore, file_sha256, fingerprint, remove_folder, write_json
@@ -124,22 +125,9 @@ class Place:
         if prepared_keys(partial).files != self.keys.files:
             raise StorageGone(f"{self.remote_run}/{PREPARED}: not what the driver left there; repeat the command")
         described = json.loads((partial / "prepared.json").read_text())
-        write_json(partial / "prepared.json", self._described(described))
+        described = with_paths(described, lambda path: str(self.local(Path(path))), self._encoder)
+        write_json(partial / "prepared.json", described)
         partial.rename(kept)
-
-    def _described(self, kept: dict[str, Any]) -> dict[str, Any]:
-        """`prepared.json` with this node's paths."""
-
-        def local(path: str | None) -> str | None:
-            return None if path is None else str(self.local(Path(path)))
-
-        return {
-            **kept,
-            "teacher": {**kept["teacher"], "name": self._encoder(kept["teacher"]["name"])},
-            "student": self._encoder(kept["student"]),
-            "vectors": {**kept["vectors"], "folder": local(kept["vectors"]["folder"])},
-            **{name: local(kept[name]) for name in ("pca", "tokens", "logits")},
-        }
 
     def _encoder(self, name: str) -> str:
         return str(self.local(Path(name))) if name in self.folders else name
@@ -148,8 +136,7 @@ class Place:
         """Again where a clean-up of the node has deleted them."""
         described = json.loads((kept / "prepared.json").read_text())
         own = scratch() / "store"
-        named = [described["vectors"]["folder"], *(described[name] for name in ("pca", "tokens", "logits"))]
-        for path in (Path(name) for name in named if name):
+        for path in (Path(name) for name in artifacts_of(described) if name):
             if path.is_relative_to(own):
                 _fetched(ArtifactStore(own, self.remote_store), path.relative_to(own).parts[0])
 
@@ -210,10 +197,9 @@ def prepared_keys(folder: Path) -> PreparedKeys:
     if "prepared.json" not in files:
         return PreparedKeys("", "")
     described = json.loads((folder / "prepared.json").read_text())
-    named = [described["vectors"]["folder"], *(described[name] for name in ("pca", "tokens", "logits"))]
     content = {
         "arrays": {name: digest for name, digest in files.items() if name.endswith(".npy")},
-        "artifacts": [name and Path(name).name for name in named],
+        "artifacts": [name and Path(name).name for name in artifacts_of(described)],
         "student": Path(described["student"]).name,
         "dev": described["dev"],
     }

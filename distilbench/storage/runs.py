@@ -7,10 +7,10 @@ import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from distilbench.errors import InputError
 from distilbench.storage.place import FOLDERS
+from distilbench.storage.prepared_paths import with_paths
 from distilbench.storage.remote import Remote, check_uri, files_in, is_uri
 from distilbench.storage.scratch import local_folder, scratch
 from distilbench.store import ArtifactStore, write_json
@@ -39,19 +39,16 @@ def reproducible_run(given: str) -> Path:
     if is_uri(given) and (file := run / "prepared" / "prepared.json").exists():
         storage = storage_of(Remote(check_uri(given)))
         own = ArtifactStore(scratch() / "store", storage / "store")
-        described: dict[str, Any] = json.loads(file.read_text())
-
-        def local(path: str | None) -> str | None:
-            return None if path is None else str(own.fetch(Path(path).name) or path)
-
-        described["vectors"]["folder"] = local(described["vectors"]["folder"])
-        for name in ("pca", "tokens", "logits"):
-            described[name] = local(described[name])
         folders = json.loads(Remote(check_uri(given)).read(FOLDERS) or b"{}")
-        for part, key in ((described["teacher"], "name"), (described, "student")):
-            if (name := part[key]) in folders and (found := own.fetch(folders[name])) is not None:
-                part[key] = str(found / Path(name).name)
-        write_json(file, described)
+
+        def artifact(path: str) -> str:
+            return str(own.fetch(Path(path).name) or path)
+
+        def encoder(name: str) -> str:
+            found = own.fetch(folders[name]) if name in folders else None
+            return name if found is None else str(found / Path(name).name)
+
+        write_json(file, with_paths(json.loads(file.read_text()), artifact, encoder))
     return run
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distilbench.search.budget import Budget
 from distilbench.storage.place import Place
 from distilbench.storage.remote import Absent, Remote, files_in
 from distilbench.store import fingerprint, remove_folder
+
+if TYPE_CHECKING:
+    from distilbench.search.rung_training import TrainingSpec
 
 OF = "training-"
 """Begins the name of an empty file that tells which training a folder is of."""
@@ -74,6 +78,23 @@ def training_copy(
     assert place.keys is not None
     of = training_of(method, params, seed, budget, place.keys.content)
     return TrainingCopy(place.in_run(folder), place.remote_of(folder), of)
+
+
+def on_this_node(spec: TrainingSpec, place: Place | None) -> TrainingSpec:
+    """A training given with the driver's folders, with this node's, and its copy.
+
+    Raises:
+        StorageGone: the run's prepared inputs are not in the storage.
+    """
+    if place is None:
+        return spec
+    return replace(
+        spec,
+        prepared=place.prepared(spec.prepared),
+        folder=place.in_run(spec.folder),
+        log=place.in_run(spec.log),
+        copy=training_copy(place, spec.folder, spec.method, spec.params, spec.seed, spec.budget),
+    )
 
 
 def collect(copy: TrainingCopy, place: Place, model: str) -> None:
