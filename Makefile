@@ -23,7 +23,7 @@ sweep: .venv/installed
 	$(BIN)/python -m platform.sweep --method $(METHOD)
 
 test: .venv/installed-dev lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile  # much of it is waiting for processes to start
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder  # much of it is waiting for processes; long files have few tests
 
 test-all:
 	DISTILBENCH_SLOW=1 $(MAKE) test

@@ -20,13 +20,17 @@ class Bucket:
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self.server: Any = None
         self.start()
-        urllib.request.urlopen(urllib.request.Request(f"{self.endpoint}/bench", method="PUT")).close()
 
     def start(self) -> None:
         from moto.server import ThreadedMotoServer
 
         self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=self.port, verbose=False)
         self.server.start()
+        self.make()
+
+    def make(self) -> None:
+        """The bucket, where it is not there: who mocks AWS in this process (moto's `mock_aws`) empties all servers in it."""
+        urllib.request.urlopen(urllib.request.Request(f"{self.endpoint}/bench", method="PUT")).close()
 
     def stop(self) -> None:
         if self.server is not None:

@@ -26,6 +26,8 @@ def bucket(server: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> B
     monkeypatch.setenv("DISTILBENCH_SCRATCH", str(tmp_path / "scratch"))
     if server.server is None:
         server.start()
+    else:
+        server.make()
     return server
 
 
