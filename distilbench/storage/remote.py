@@ -78,21 +78,21 @@ def check_uri(uri: str, option: str = "--storage") -> str:
     Raises:
         InputError: it is none, or has credentials in it; these are not repeated.
     """
-    expected = "expected such as s3://bucket/project"
+    expected, given = "expected such as s3://bucket/project", f"{option} ".lstrip()
     if not is_uri(uri):
-        raise InputError(f"{option} {uri}: not a URI; {expected}")
+        raise InputError(f"{given}{uri}: not a URI; {expected}")
     parts = urlsplit(uri)
     cloud = not parts.scheme.startswith(("abfs", "wasb"))  # which write CONTAINER@ACCOUNT
     secret = ":" in parts.netloc.rpartition("@")[0] or (cloud and ("@" in parts.netloc or ":" in parts.netloc))
     asked = {key for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
     if secret or parts.fragment or asked - SAFE_QUERY:
         raise InputError(
-            f"{option} {parts.scheme}://...: credentials, or what does not belong there, in the URI; {expected}, and "
+            f"{given}{parts.scheme}://...: credentials, or what does not belong there, in the URI; {expected}, and "
             f"credentials from the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE) or the machine's role; after a ? only "
             f"{', '.join(sorted(SAFE_QUERY))}"
         )
     if parts.scheme != "file" and not parts.netloc:
-        raise InputError(f"{option} {uri}: no bucket in it; {expected}")
+        raise InputError(f"{given}{uri}: no bucket in it; {expected}")
     plain, mark, query = uri.partition("?")
     checked = plain.rstrip("/") + mark + query
     Remote(checked)._open(option)
@@ -118,8 +118,12 @@ class Remote:
 
     def __truediv__(self, part: str) -> Remote:
         """The prefix `part` below this one."""
-        plain, mark, query = self.uri.partition("?")
-        return Remote(f"{plain}/{part}{mark}{query}", self.endpoint)
+        return self.at(f"{self}/{part}")
+
+    def at(self, uri: str) -> Remote:
+        """Another prefix of the same server; `uri` is without the query, which stays."""
+        _, mark, query = self.uri.partition("?")
+        return Remote(uri + mark + query, self.endpoint)
 
     def __str__(self) -> str:
         return self.uri.partition("?")[0]
@@ -133,7 +137,8 @@ class Remote:
         try:
             return _filesystem(self.uri, self.endpoint)
         except (ValueError, OSError, NotImplementedError) as error:  # an ArrowInvalid is a ValueError
-            raise InputError(f"{option} {self}: pyarrow cannot use it: {' '.join(str(error).split()):.200}") from None
+            reason = " ".join(str(error).split())
+            raise InputError(f"{option} {self}: pyarrow cannot use it: {reason:.200}".lstrip()) from None
 
     def _patiently(self, action: Callable[[Any, str], T], waiting: Callable[[], None]) -> T:
         files, base = self._open()

@@ -58,11 +58,10 @@ def storage_of(run: Remote) -> Remote:
     Raises:
         InputError: it is not in a folder `runs`.
     """
-    plain, mark, query = run.uri.partition("?")
-    above, found, _ = plain.rpartition("/runs/")
+    above, found, _ = str(run).rpartition("/runs/")
     if not found:
         raise InputError(f"{run}: expected a run of a storage, such as s3://bucket/project/runs/NAME")
-    return Remote(above + mark + query, run.endpoint)
+    return run.at(above)
 
 
 @contextlib.contextmanager

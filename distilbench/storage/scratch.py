@@ -53,10 +53,10 @@ def fetched(remote: Remote, leave_out: str = "", *, option: str = "") -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         entries = remote.list()
-        above, _, name = str(remote).rpartition("/")
-        single = None if entries else _above(remote).entry(name)
+        above, name = remote.at(str(remote).rpartition("/")[0]), remote.name
+        single = None if entries else above.entry(name)
         if single is not None:
-            source, entries, into = _above(remote), {name: single}, folder.parent
+            source, entries, into = above, {name: single}, folder.parent
         else:
             source, into = remote, folder
         wanted = {n: e for n, e in entries.items() if not (leave_out and re.search(leave_out, n))}
@@ -79,11 +79,6 @@ def _known(listing: Path) -> dict[str, list[int]]:
         return dict(json.loads(listing.read_text()))
     except (OSError, ValueError):
         return {}
-
-
-def _above(remote: Remote) -> Remote:
-    plain, mark, query = remote.uri.partition("?")
-    return Remote(plain.rpartition("/")[0] + mark + query, remote.endpoint)
 
 
 def local_folder(given: str | Path, option: str = "", leave_out: str = "") -> Path:

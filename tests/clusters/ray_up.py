@@ -239,9 +239,9 @@ class Scenario:
         self.found["token_mode"] = [oct(file.stat().st_mode & 0o777) for file in files]
         self.found["token_there"] = [file.read_text().strip() == token for file in files]
         looked = "/tmp/ray ~/ray_bootstrap_config.yaml ~/distilbench.env /proc/[0-9]*/cmdline"
-        told = self.on_head(f"grep -rslF $(cut -c1-20 ~/.ray/auth_token) {looked} | grep -v self || true")
+        told = self.on_head(f"grep -rslF -f ~/.ray/auth_token {looked} || true")  # by file: not in grep's own cmdline
         self.found["token_in"] = [line for line in told.splitlines() if line.startswith(("/tmp", "/proc", "/root"))]
-        if token[:20] in self.laptop.log.read_text().split("$ ray up")[1]:
+        if token in self.laptop.log.read_text().split("$ ray up")[1]:
             self.found["token_in"].append("what the laptop was told")
 
     def down(self) -> None:
