@@ -282,29 +282,29 @@ def run(program: str, folder: Path, *arguments: str) -> list[str]:
 
 
 FAULTS = """
-import sys, threading, time
+import subprocess, sys, time
 from pathlib import Path
 from ray.cluster_utils import Cluster
 
 folder, store, command = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
 machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
 first, second = machines.add_node(num_cpus=1), machines.add_node(num_cpus=1)
+sweep = subprocess.Popen([*command, "--address", machines.address])
 
-def lose():
-    while not list(store.glob("embeddings-*.partial/shard-00000.npy")):
+def wait_for(where, pattern):
+    while not list(where.glob(pattern)):
+        assert sweep.poll() is None, "the sweep has ended"
         time.sleep(0.02)
-    print("in mid-encode:", len(list(store.glob("embeddings-*.partial/*.npy"))), flush=True)
-    machines.remove_node(first, allow_graceful=False)
-    while not list(folder.glob("runs/r/trials/*/rungs.json")):
-        time.sleep(0.02)
-    machines.remove_node(second, allow_graceful=False)  # every node but the head
-    time.sleep(40)
-    machines.add_node(num_cpus=1)
-    machines.add_node(num_cpus=1)
 
-threading.Thread(target=lose, daemon=True).start()
-import subprocess
-code = subprocess.run([*command, "--address", machines.address]).returncode
+wait_for(store, "embeddings-*.partial/shard-00000.npy")
+print("in mid-encode:", len(list(store.glob("embeddings-*.partial/*.npy"))), flush=True)
+machines.remove_node(first, allow_graceful=False)
+wait_for(folder, "runs/r/trials/*/rungs.json")
+machines.remove_node(second, allow_graceful=False)  # every node but the head
+time.sleep(40)
+for _ in range(2):
+    machines.add_node(num_cpus=1)
+code = sweep.wait()
 machines.shutdown()
 sys.exit(code)
 """
