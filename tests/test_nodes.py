@@ -342,7 +342,9 @@ def test_a_sweep_that_loses_every_node_but_the_head(
     )
     assert told(sweep.trials()) == told(plain.trials()) and told(sweep.confirmations()) == told(plain.confirmations())
     assert [*scored(sweep.scores()).values()] == [*scored(plain.scores()).values()]
-    [one], [other] = (sorted((tmp_path / name).glob("embeddings-*")) for name in ("store-plain", "store"))
+    [one], [other] = (
+        (p for p in (tmp_path / name).glob("embeddings-*") if p.is_dir()) for name in ("store-plain", "store")
+    )
     assert one.name == other.name
     for shard in one.glob("*.npy"):
         assert shard.read_bytes() == (other / shard.name).read_bytes()
