@@ -1,7 +1,7 @@
 """Pictures of a running sweep in Ray's dashboard, for clusters/dashboard.md.
 
     distilbench sweep --method mcr2 --cpus 2 ... &         # prints the dashboard's address
-    python tools/dashboard_pictures.py http://127.0.0.1:8265 clusters/images --method mcr2
+    python tools/dashboard_pictures.py http://127.0.0.1:8265 clusters/images --actor MCR2
 
 Writes actors.png (the trials that run) and jobs.png. Uses headless
 Chromium by Selenium (extra: dev), and the token in ~/.ray/auth_token.
@@ -60,7 +60,7 @@ def wait_for(browser: webdriver.Chrome, shown: str) -> None:
     time.sleep(2)  # what is drawn after the text
 
 
-def take(address: str, out: Path, method: str, width: int, height: int) -> None:
+def take(address: str, out: Path, actor: str, width: int, height: int) -> None:
     """Write the pictures.
 
     Raises:
@@ -78,11 +78,11 @@ def take(address: str, out: Path, method: str, width: int, height: int) -> None:
             browser.refresh()
             wait_for(browser, "ALIVE")
             label = browser.find_element(By.XPATH, "//label[normalize-space()='Class']")
-            browser.find_element(By.ID, label.get_attribute("for")).send_keys(method)
+            browser.find_element(By.ID, label.get_attribute("for")).send_keys(actor)
             deadline = time.monotonic() + PATIENCE_S
-            while not browser.find_elements(By.XPATH, f"//tbody//*[normalize-space(text())='{method}']"):
+            while not browser.find_elements(By.XPATH, f"//tbody//*[normalize-space(text())='{actor}']"):
                 if time.monotonic() > deadline:
-                    raise SystemExit(f"{address}: no actor of class {method} there after {PATIENCE_S} s")
+                    raise SystemExit(f"{address}: no actor of class {actor} there after {PATIENCE_S} s")
                 time.sleep(0.5)
             time.sleep(2)
             browser.save_screenshot(str(out / "actors.png"))
@@ -99,11 +99,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("address", help="of the dashboard, such as http://127.0.0.1:8265")
     parser.add_argument("out", type=Path, help="folder for the PNGs")
-    parser.add_argument("--method", default="mcr2", help="of the sweep: the class of its trials' actors")
+    parser.add_argument("--actor", default="MCR2", help="class of the trials' actors: the method's name in tables")
     parser.add_argument("--width", type=int, default=1400, help="CSS pixels")
     parser.add_argument("--height", type=int, default=760, help="CSS pixels")
     options = parser.parse_args()
-    take(options.address.rstrip("/"), options.out, options.method, options.width, options.height)
+    take(options.address.rstrip("/"), options.out, options.actor, options.width, options.height)
 
 
 if __name__ == "__main__":
