@@ -40,13 +40,13 @@ def run_rates(path: Path) -> Rates:
         raise InputError(
             f"--rates {path}: no finished trials there; expected runs/NAME of a finished sweep, or a file of rates"
         )
-    training = {own[0].method: _training(folder, own) for folder, own in known.items()}
     last = max((t for own in known.values() for t in own), key=lambda t: t.provenance.created_at)
     stages = read_timings(path)
     pools = {took.stage: took for took in stages if took.first_s}
     device = "cpu" if last.provenance.device.startswith("CPU") else "cuda"
     encoded = pools.get("Teacher encoding")
     encode, worker_s = _speed(encoded, SHARD_ROWS["cuda" if encoded and encoded.device == "cuda" else "cpu"])
+    training = {own[0].method: _training(folder, own, worker_s) for folder, own in known.items()}
     searched = [took for folder in known for took in read_timings(folder) if took.stage == "search"]
     return Rates(
         source=f"the run {path}",
@@ -86,7 +86,7 @@ def _speed(took: Took | None, shard: int) -> tuple[float | None, float]:
     return rate, max(0.0, took.first_s - shard / rate)
 
 
-def _training(folder: Path, trials: Sequence[TrialRecord]) -> Training:
+def _training(folder: Path, trials: Sequence[TrialRecord], worker_s: float) -> Training:
     method = trials[0].method
     config = json.loads((folder / "config.json").read_text())
     examples, budget = _examples(folder), int(config.get("budget.steps", 10**9))
@@ -107,11 +107,12 @@ def _training(folder: Path, trials: Sequence[TrialRecord]) -> Training:
     )
     solved, _ = nnls(table, np.array(seconds)) if seconds else (np.zeros(len(names) + 1), 0.0)
     stages = read_timings(folder)
+    begin_s = _beside(stages, "search", math.fsum(seconds), len(trials), worker_s)
     return Training(
         phases={name: PhaseRate(batch=sizes[name], step_s=float(s)) for name, s in zip(names, solved, strict=False)},
         judge_s=float(solved[-1]),
-        begin_s=_beside(stages, "search", math.fsum(seconds), len(trials)),
-        finish_s=_finish(folder, stages),
+        begin_s=begin_s,
+        finish_s=max(0.0, _finish(folder, stages, worker_s) - begin_s),
     )
 
 
@@ -133,19 +134,19 @@ def _examples(folder: Path) -> Examples:
     return Examples(rows("train"), rows("augmented"), rows("pairs"), rows("triplets"), rows("task-train-target"))
 
 
-def _beside(stages: Sequence[Took], name: str, busy_s: float, count: int) -> float:
-    """Of the workers' seconds in a stage what `busy_s` does not account for, for each of `count`."""
-    spent = math.fsum(t.seconds * min(t.workers, max(1, t.count)) for t in stages if t.stage == name)
+def _beside(stages: Sequence[Took], name: str, busy_s: float, count: int, worker_s: float) -> float:
+    """Of the workers' seconds in a stage, once ready, what `busy_s` does not account for, for each of `count`."""
+    own = [(t.seconds, min(t.workers, max(1, t.count or count))) for t in stages if t.stage == name]
+    spent = math.fsum(max(0.0, seconds - worker_s) * workers for seconds, workers in own)
     return max(0.0, spent - busy_s) / max(1, count) if spent else 0.0
 
 
-def _finish(folder: Path, stages: Sequence[Took]) -> float:
+def _finish(folder: Path, stages: Sequence[Took], worker_s: float) -> float:
     confirmed = [r for r in read_records(folder / "confirmations.jsonl") if isinstance(r, TrialRecord)]
     trained = math.fsum(rung.metrics.get("rung_seconds") or 0.0 for r in confirmed for rung in r.rungs)
     chosen = folder / "confirmed.json"
     own = sum(len(rows) for rows in json.loads(chosen.read_text()).values()) if chosen.exists() else 0
-    spent = math.fsum(t.seconds * t.workers for t in stages if t.stage == "confirm")
-    return max(0.0, spent - trained) / max(1, own + len(confirmed))
+    return _beside(stages, "confirm", trained, own + len(confirmed), worker_s)
 
 
 def _row_seconds(folders: Sequence[Path]) -> float | None:

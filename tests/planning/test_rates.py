@@ -104,13 +104,14 @@ def test_pools_and_stages(tmp_path: Path) -> None:
     note_pool(Took(stage="Teacher encoding", seconds=ends, count=count, workers=2, first_s=12 + 512 / 50))
     busy = sum(3 + 10 * 0.1 + (n % 3 > 0) * (3 + 2.0) + (n % 3 > 1) * (3 + 63.0) for n in range(6))
     keep(tmp_path, Took(stage="start", seconds=20), Took(stage="prepare", seconds=99, count=count))
-    keep(
-        tmp_path, Took(stage="search", seconds=(busy + 6 * 4) / 2, count=6, workers=2), Took(stage="report", seconds=7)
-    )
+    search = Took(stage="search", seconds=12 + (busy + 6 * 4) / 2, count=6, workers=2)  # the workers start first
+    keep(tmp_path, search, Took(stage="confirm", seconds=12 + 4 + 9, workers=1), Took(stage="report", seconds=7))
+    append_records(tmp_path / "confirmations.jsonl", [record(0, [(10, 4)])])
     rates = read_rates(tmp_path)
     assert rates.encode_per_s == pytest.approx(50) and rates.worker_s == pytest.approx(12)
     assert rates.start_s == 20 and rates.report_s == 7 and rates.side_by_side == 2
-    assert rates.training["mcr2_distil"].begin_s == pytest.approx(4)
+    own = rates.training["mcr2_distil"]
+    assert own.begin_s == pytest.approx(4) and own.finish_s == pytest.approx(9 - 4)
 
 
 def test_a_run_of_several_methods(tmp_path: Path) -> None:
