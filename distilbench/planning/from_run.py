@@ -107,12 +107,13 @@ def _training(folder: Path, trials: Sequence[TrialRecord], worker_s: float) -> T
     )
     solved, _ = nnls(table, np.array(seconds)) if seconds else (np.zeros(len(names) + 1), 0.0)
     stages = read_timings(folder)
-    begin_s = _beside(stages, "search", math.fsum(seconds), len(trials), worker_s)
+    begin_s = _beside(stages, "search", math.fsum(seconds), len(trials), worker_s) or 0.0
+    finish_s = _finish(folder, stages, worker_s)
     return Training(
         phases={name: PhaseRate(batch=sizes[name], step_s=float(s)) for name, s in zip(names, solved, strict=False)},
         judge_s=float(solved[-1]),
         begin_s=begin_s,
-        finish_s=max(0.0, _finish(folder, stages, worker_s) - begin_s),
+        finish_s=None if finish_s is None else max(0.0, finish_s - begin_s),
     )
 
 
@@ -134,14 +135,17 @@ def _examples(folder: Path) -> Examples:
     return Examples(rows("train"), rows("augmented"), rows("pairs"), rows("triplets"), rows("task-train-target"))
 
 
-def _beside(stages: Sequence[Took], name: str, busy_s: float, count: int, worker_s: float) -> float:
-    """Of the workers' seconds in a stage, once ready, what `busy_s` does not account for, for each of `count`."""
+def _beside(stages: Sequence[Took], name: str, busy_s: float, count: int, worker_s: float) -> float | None:
+    """Of the workers' seconds in a stage, once ready, what `busy_s` does not account for, for each of `count`.
+
+    None where the stage was not timed.
+    """
     own = [(t.seconds, min(t.workers, max(1, t.count or count))) for t in stages if t.stage == name]
     spent = math.fsum(max(0.0, seconds - worker_s) * workers for seconds, workers in own)
-    return max(0.0, spent - busy_s) / max(1, count) if spent else 0.0
+    return max(0.0, spent - busy_s) / max(1, count) if own else None
 
 
-def _finish(folder: Path, stages: Sequence[Took], worker_s: float) -> float:
+def _finish(folder: Path, stages: Sequence[Took], worker_s: float) -> float | None:
     confirmed = [r for r in read_records(folder / "confirmations.jsonl") if isinstance(r, TrialRecord)]
     trained = math.fsum(rung.metrics.get("rung_seconds") or 0.0 for r in confirmed for rung in r.rungs)
     chosen = folder / "confirmed.json"

@@ -228,10 +228,10 @@ def _search(own: MethodWork, training: Training, rates: Rates, at_once: int, end
 
 
 def _confirm(own: MethodWork, work: SweepWork, training: Training, rates: Rates, at_once: int, ending: str) -> Stage:
-    if training.embed_per_s is None and not training.finish_s:
+    if training.embed_per_s is None and training.finish_s is None:
         return Stage(f"confirm{ending}", None, "", True)
     embed = 0.0 if training.embed_per_s is None else work.evaluated / training.embed_per_s
-    finish = training.begin_s + training.finish_s + embed
+    finish = training.begin_s + (training.finish_s or 0.0) + embed
     jobs = [
         finish + (0.0 if trained else rung_seconds(trial, training)[-1] - training.begin_s)
         for trial, trained in own.confirmations

@@ -36,7 +36,7 @@ class Training(_Part):
     """To judge it on dev at a rung, and to keep a checkpoint."""
     embed_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Sentences that a student embeds in a second."""
-    finish_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
+    finish_s: Seconds | None = Field(default=None, ge=0, allow_inf_nan=False)
     """To save a student once it is trained; where `embed_per_s` is not known, to embed what is evaluated too."""
 
 

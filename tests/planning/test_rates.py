@@ -77,6 +77,12 @@ def record(number: int, rungs: list[tuple[int, float]], method: str = "mcr2_dist
     )
 
 
+@pytest.fixture(autouse=True)
+def no_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of this process had pools for which no run was there."""
+    monkeypatch.setattr("distilbench.timings._pools", [])
+
+
 def made_run(folder: Path) -> Path:
     """A head's training of 60 steps of 0.1 s, a student's of 30 steps of 2 s, judged in 3 s."""
     write_json(folder / "config.json", {"budget.steps": 1000, "teacher": "tiny"})

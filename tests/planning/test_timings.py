@@ -27,6 +27,12 @@ def trial(number: int) -> TrialRecord:
     )
 
 
+@pytest.fixture(autouse=True)
+def no_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of this process had pools for which no run was there."""
+    monkeypatch.setattr("distilbench.timings._pools", [])
+
+
 def test_stages_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("distilbench.timings.time.monotonic", lambda: now[0])
