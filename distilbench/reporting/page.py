@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +25,9 @@ from distilbench.reporting.ties import NO_TIES, Ties
 from distilbench.reporting.ties import notices as tie_notices
 from distilbench.reporting.trainings import Trainings
 from distilbench.store import atomic_path
+
+LEFT_S = 10.0
+"""A temporary file that is older was left by a process that was killed."""
 
 
 def write_report(
@@ -58,7 +63,17 @@ def write_report(
     write_assets(folder)
     _write_pages(records, board, folder, title, ties, runs, live)
     write_page(folder / "index.html", index)
+    if not live:
+        _remove_leftovers(folder)
     return folder / "index.html"
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Of a process that was killed while it wrote here: what is being written now is younger."""
+    for leftover in folder.rglob(".*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - leftover.stat().st_mtime > LEFT_S:
+                leftover.unlink()
 
 
 def _write_pages(

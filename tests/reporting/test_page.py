@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import stat
 from html.parser import HTMLParser
@@ -426,3 +427,14 @@ def test_a_report_of_old_records_is_what_it_was(tmp_path):
     with (folder / "leaderboard.csv").open(newline="") as old, (tmp_path / "leaderboard.csv").open(newline="") as new:
         before, after = list(csv.DictReader(old)), list(csv.DictReader(new))
     assert before and [{key: row[key] for key in before[0]} for row in after] == before
+
+
+def test_what_a_killed_process_left_is_removed_at_the_end(tmp_path: Path) -> None:
+    old, new = tmp_path / ".records.jsonl.old.tmp", tmp_path / ".records.jsonl.new.tmp"
+    for path in (old, new):
+        path.write_text("half")
+    os.utime(old, (1, 1))
+    page.write_report([], tmp_path, title="t", live=True)
+    assert old.exists()
+    page.write_report([], tmp_path, title="t")
+    assert not old.exists() and new.exists(), "the younger one may be being written"
