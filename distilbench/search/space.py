@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from distilbench.errors import InputError
-from distilbench.methods.method import Params
+from distilbench.methods.method import Params, sweep_default
 from distilbench.search.budget import Budget
 from distilbench.search.samplers import Searcher
 
@@ -213,7 +213,7 @@ def load_space(path: Path, method: str, params: type[Params], native: int) -> Se
         raise InputError(f"{path}: {required[0]}: neither searched nor fixed; {method} needs it")
     if "output_dim" in file.parameters and file.parameters["output_dim"].choices is None:
         raise InputError(f"{path}: output_dim: low/high; expected choices, since the best student of each is reported")
-    defaults = {n: f.default for n, f in fields.items() if not f.is_required()}
+    defaults = {n: sweep_default(f) for n, f in fields.items() if not f.is_required()}
     fixed = {n: value for n, value in defaults.items() if n not in file.parameters} | file.fixed
     conditional = {n: value for n, value in defaults.items() if n in file.parameters and file.parameters[n].when}
     as_json = TypeAdapter(dict[str, Any])

@@ -42,7 +42,7 @@ class Checkpoint:
 
     def restore_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Give an optimiser over (some of) the method's parameters the state that it had."""
-        parameters = optimizer.param_groups[0]["params"]
+        parameters = [q for group in optimizer.param_groups for q in group["params"]]
         state = {i: self.kept[id(p)] for i, p in enumerate(parameters) if id(p) in self.kept}
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
