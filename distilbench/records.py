@@ -41,6 +41,11 @@ class Rung(_Record):
     """Whether the student was in its final form, so that the rung can be the training's result; None in records of
     before, where the last rung is the result."""
 
+    def objective_at(self, width: int) -> float | None:
+        """The objective of the first `width` numbers alone, where the student is judged at several widths."""
+        dev, pca = (self.metrics.get(f"dev_{name}_{width}") for name in ("spearman", "pca_spearman"))
+        return self.objective if dev is None or pca is None else dev - pca
+
 
 def result_rung(rungs: Sequence[Rung]) -> Rung | None:
     """The rung whose student is a training's result: the eligible one with the highest objective (the earlier of equals).
@@ -78,6 +83,10 @@ class TrialRecord(_Record):
     def result(self) -> Rung | None:
         """The rung whose student is the trial's result."""
         return result_rung(self.rungs)
+
+    def objective_at(self, width: int) -> float | None:
+        """The objective of the result's first `width` numbers alone, where the student is judged at several widths."""
+        return self.objective if self.result is None else self.result.objective_at(width)
 
     @property
     def is_candidate(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -170,11 +171,22 @@ def is_candidate(trial: FrozenTrial) -> bool:
 
 
 def best_per_dimension(trials: Sequence[FrozenTrial], top: int = 1) -> dict[int, list[FrozenTrial]]:
-    """The `top` candidates with the highest dev objective of each output dimension; the earlier one of equals first."""
-    candidates: dict[int, list[FrozenTrial]] = {}
+    """The `top` candidates with the highest dev objective of each output dimension; the earlier one of equals first.
+
+    A trial of nested widths takes part at each of them.
+    """
+    candidates: dict[int, list[tuple[float, int, FrozenTrial]]] = {}
     for trial in filter(is_candidate, trials):
-        candidates.setdefault(trial_dimension(trial), []).append(trial)
-    return {
-        d: sorted(members, key=lambda t: (-result_objective(t), t.number))[:top]
-        for d, members in sorted(candidates.items())
-    }
+        rung = result_of(trial)
+        for d in judged_widths(trial):
+            objective = None if rung is None else rung.objective_at(d)
+            value = math.nan if objective is None else objective
+            candidates.setdefault(d, []).append((-value, trial.number, trial))
+    return {d: [member[2] for member in sorted(members)[:top]] for d, members in sorted(candidates.items())}
+
+
+def judged_widths(trial: FrozenTrial) -> list[int]:
+    """The widths at which a trial is judged: its output dimension, or the nested ones."""
+    rung = result_of(trial)
+    nested = [] if rung is None else [name for name in rung.metrics if re.fullmatch(r"dev_spearman_\d+", name)]
+    return [int(name.rpartition("_")[2]) for name in nested] or [trial_dimension(trial)]
