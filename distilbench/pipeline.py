@@ -28,7 +28,7 @@ from distilbench.prepare.stage import Wanted, prepare_corpus
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.budget import Budget
 from distilbench.search.cluster import ray_cluster, trial_resources, wait_for_idle
-from distilbench.search.fit import fitted
+from distilbench.search.fit import fitted, within
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.space_files import SpaceFile, space_file
 from distilbench.storage.run_copy import RunCopy, run_copy
@@ -104,6 +104,8 @@ def fitted_to_corpus(settings: RunSettings, space: SearchSpace, corpus: Corpus, 
     def check(possible: Possible) -> None:
         method.check_corpus(possible, corpus, native)
 
+    if shipped:
+        space = within(space, native)
     space = fitted(space, check, keep=() if shipped else ("output_dim",))
     check(space.possible)
     return space

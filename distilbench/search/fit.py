@@ -33,6 +33,21 @@ def fitted(space: SearchSpace, check: Check, keep: Collection[str] = ()) -> Sear
     return space
 
 
+def within(space: SearchSpace, native: int) -> SearchSpace:
+    """The space with `native` as its output dimension where all of its own are above that width."""
+    if min(space.dimensions) <= native:
+        return space
+    wide = ", ".join(map(str, space.dimensions))
+    note = f"output_dim {native}, since teacher or student has no more, for {wide}"
+    told: dict[str, Any] = {"asked": space.asked or space.parameters, "notes": (*space.notes, note)}
+    if "output_dim" in space.fixed:
+        return space.model_copy(update={**told, "fixed": {**space.fixed, "output_dim": native}})
+    narrow = space.parameters["output_dim"].model_copy(update={"choices": (native,)})
+    own = tuple({n: v for n, v in s.items() if n != "output_dim"} for s in space.enqueue)
+    parameters = {**space.parameters, "output_dim": narrow}
+    return space.model_copy(update={**told, "parameters": parameters, "enqueue": tuple(s for s in own if s)})
+
+
 def adapted(setting: Mapping[str, Any], space: SearchSpace) -> dict[str, Any]:
     """A setting of the space as it was asked for, for what was left of it; {} where nothing of it is left."""
     kept: dict[str, Any] = {}
