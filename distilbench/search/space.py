@@ -15,8 +15,9 @@ enqueue:
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -26,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from distilbench.errors import InputError
-from distilbench.methods.method import Params
+from distilbench.methods.method import Params, sweep_default
 from distilbench.search.budget import Budget
 from distilbench.search.samplers import Searcher
 
@@ -90,6 +91,12 @@ class SearchSpace(BaseModel):
         if "output_dim" in self.fixed:
             return [int(self.fixed["output_dim"])]
         return sorted(int(c) for c in self.parameters["output_dim"].choices or ())
+
+    def judged_widths(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[int]:
+        """Every width at which `widths_of` (a method's `judged_widths`) says that some trial is judged, rising."""
+        names = [name for name in ("output_dim", "nested", "widths") if name in self.fixed or name in self.parameters]
+        settings = itertools.product(*(self.possible(name) for name in names))
+        return sorted({w for values in settings for w in widths_of(dict(zip(names, values, strict=True)))})
 
     def possible(self, name: str) -> list[Any]:
         """The values that parameter `name` can take, also where it is not searched; of a range its two ends."""
@@ -213,7 +220,7 @@ def load_space(path: Path, method: str, params: type[Params], native: int) -> Se
         raise InputError(f"{path}: {required[0]}: neither searched nor fixed; {method} needs it")
     if "output_dim" in file.parameters and file.parameters["output_dim"].choices is None:
         raise InputError(f"{path}: output_dim: low/high; expected choices, since the best student of each is reported")
-    defaults = {n: f.default for n, f in fields.items() if not f.is_required()}
+    defaults = {n: sweep_default(f) for n, f in fields.items() if not f.is_required()}
     fixed = {n: value for n, value in defaults.items() if n not in file.parameters} | file.fixed
     conditional = {n: value for n, value in defaults.items() if n in file.parameters and file.parameters[n].when}
     as_json = TypeAdapter(dict[str, Any])
