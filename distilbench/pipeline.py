@@ -25,7 +25,7 @@ from distilbench.nodes import nodes_line
 from distilbench.prepare.augment import operations
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import Wanted, prepare_corpus
-from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, read_records
 from distilbench.search.budget import Budget
 from distilbench.search.cluster import ray_cluster, trial_resources, wait_for_idle
 from distilbench.search.fit import fitted, within
@@ -285,6 +285,8 @@ def load_corpus(settings: RunSettings, needs: Needs, console: Console) -> Corpus
         console.print("--augment is left aside: nothing in this run trains on augmented sentences (augmentation: true)")
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)
     print_sets(corpus, console)
+    if corpus.demonstration:
+        console.print(f"Every score of this run is {ON_DEMONSTRATION}.", markup=False)
     return corpus
 
 
