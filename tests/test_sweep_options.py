@@ -74,5 +74,5 @@ def test_the_names_are_those_that_there_are() -> None:
 def test_a_budget_is_one_of_three_and_may_be_left_open() -> None:
     for budget in (None, "small", "real", "cluster"):
         assert space_settings({"space": None, "budget": budget}) == {"space": None, "budget": budget}
-    with pytest.raises(InputError, match="^--budget huge: expected one of small, real, cluster$"):
+    with pytest.raises(InputError, match=r"^--budget huge: expected one of small, real, cluster$"):
         space_settings({"space": None, "budget": "huge"})
