@@ -35,6 +35,7 @@ from distilbench.records import (
     TrialRecord,
     append_records,
     read_records,
+    result_rung,
 )
 from distilbench.search.cluster import TrialResources
 from distilbench.search.jobs import Job, Outcome, finish_jobs
@@ -154,7 +155,7 @@ class Leaderboard:
                 recorded[key] = self._trial_record(outcome, len(recorded))
                 append_records(self.run / job.recorded_in, [recorded[key]])
                 on_record(recorded[key])
-            rung = outcome.rungs[-1] if outcome.rungs else None
+            rung = result_rung(outcome.rungs)
             dev = f": dev {rung.metrics['dev_spearman']:.2f}" if rung and "dev_spearman" in rung.metrics else ""
             name = job.candidate.configuration or job.model
             dev += f" ({ON_DEMONSTRATION})" if dev and self.corpus.demonstration else ""
@@ -180,6 +181,7 @@ class Leaderboard:
 
     def _trial_record(self, outcome: Outcome, number: int) -> TrialRecord:
         candidate, rungs = outcome.job.candidate, list(outcome.rungs)
+        result = result_rung(rungs) if outcome.job.best else (rungs[-1] if rungs else None)
         return TrialRecord(
             run=self.name,
             number=number if candidate.trial is None else candidate.trial,
@@ -189,7 +191,7 @@ class Leaderboard:
             params=candidate.params,
             seed=candidate.seed,
             dim=candidate.dim,
-            objective=rungs[-1].objective if rungs else None,
+            objective=None if result is None else result.objective,
             rungs=rungs,
             confirms=candidate.trial is not None,
             provenance=provenance(outcome.machine),

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
 from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
@@ -29,6 +30,21 @@ Assign = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """Cluster numbers of corpus rows."""
 
 
+def sweep_field(default: Any, *, sweep: Any, **limits: Any) -> Any:
+    """A hyper-parameter whose best value was found after records of it had been written.
+
+    `default` is what a record, a run or a published row without the parameter means; `sweep` is what a search space that
+    neither searches nor fixes it gets. `limits` are those of pydantic's `Field`.
+    """
+    return Field(default=default, json_schema_extra={"sweep": sweep}, **limits)
+
+
+def sweep_default(field: FieldInfo) -> Any:
+    """The value of a parameter that a search space does not name."""
+    extra = field.json_schema_extra
+    return extra["sweep"] if isinstance(extra, dict) and "sweep" in extra else field.default
+
+
 class Params(BaseModel):
     """Hyper-parameters that every method has. Search spaces are checked against these types and ranges."""
 
@@ -43,13 +59,17 @@ class TrainedParams(Params):
     lr: float = Field(gt=0, le=1)
     batch_size: int = Field(ge=2)
     weight_decay: float = Field(default=0.01, ge=0)
+    decay_all: bool = sweep_field(True, sweep=False)
+    """Whether weight decay also acts on biases and on the scales of LayerNorm, not only on matrices."""
     warmup: float = Field(default=0.0, ge=0, lt=1)
     """Share of a phase's steps in which the learning rate rises linearly from 0."""
     decay: bool = True
-    """Whether it falls linearly to 0 afterwards."""
+    """Whether it falls to 0 afterwards."""
+    schedule: Literal["linear", "cosine"] = "linear"
+    """The shape of that fall: a line, or half a cosine wave."""
     betas: tuple[float, float] = (0.9, 0.999)
-    clip: float = Field(default=1.0, gt=0)
-    """Largest norm of the gradient."""
+    clip: float = Field(default=1.0, ge=0)
+    """Largest norm of the gradient; 0 is no limit."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Of the forward pass: auto is bf16 on a GPU and fp32 on a CPU; fp16 scales the loss (AMP)."""
 
@@ -59,8 +79,9 @@ class Phase:
     """A part of a method's training with its own examples, loss and learning rate; AdamW starts afresh in each.
 
     `loss` gives the loss (a scalar) of the examples numbered index_B, each in [0, examples). `begin` is called when
-    the phase is entered, also when training is resumed within it, after the parameters have been restored.
-    `trained` are the modules whose parameters it trains; None means all of the method's that require gradients.
+    the phase is entered, also when training is resumed within it, after the parameters have been restored. `start` is
+    called after it, and only when the phase is entered for the first time: it may set parameters. `trained` are the
+    modules whose parameters it trains; None means all of the method's that require gradients.
     """
 
     name: str
@@ -70,6 +91,7 @@ class Phase:
     lr: float
     loss: Callable[[NDArray[np.int64]], Tensor]
     begin: Callable[[], None] = lambda: None
+    start: Callable[[], None] = lambda: None
     trained: Sequence[nn.Module] | None = None
 
 
@@ -168,6 +190,11 @@ class Method(Learner):
     @classmethod
     def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
         """Leading dimensions at which the embedding is meant to be used; more than one for a Matryoshka."""
+        return (int(params["output_dim"]),)
+
+    @classmethod
+    def judged_widths(cls, params: dict[str, Any]) -> tuple[int, ...]:
+        """The leading dimensions at which a student is judged on dev, largest first; the objective is the mean over them."""
         return (int(params["output_dim"]),)
 
     def task_scores(self, split: Literal["dev", "test"]) -> list[Score]:

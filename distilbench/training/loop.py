@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +31,16 @@ def epoch_batches(examples: int, batch_size: int, seed: list[int]) -> NDArray[np
     """The batches of one epoch in a seeded order, one a row (examples that fill no whole batch are left to other epochs)."""
     order = np.random.default_rng(seed).permutation(examples)
     return order[: examples // batch_size * batch_size].reshape(-1, batch_size)
+
+
+def decay_groups(parameters: Sequence[torch.nn.Parameter], params: TrainedParams) -> list[dict[str, Any]]:
+    """AdamW's groups: all parameters, or matrices and, without weight decay, the vectors (biases, scales of LayerNorm)."""
+    if params.decay_all:
+        return [{"params": list(parameters), "weight_decay": params.weight_decay}]
+    matrices = [q for q in parameters if q.ndim > 1]
+    vectors = [q for q in parameters if q.ndim <= 1]
+    groups = [(matrices, params.weight_decay), (vectors, 0.0)]
+    return [{"params": group, "weight_decay": decay} for group, decay in groups if group]
 
 
 class Trainer:
@@ -59,16 +70,16 @@ class Trainer:
     def _phase_of(self, step: int) -> int:
         return int(np.searchsorted(self.starts, step, side="right")) - 1
 
-    def _enter(self, number: int) -> None:
-        """A fresh optimiser for phase `number`."""
+    def _enter(self, number: int, *, first: bool) -> None:
+        """Begin phase `number` with a fresh optimiser; `first` is False where training is resumed within it."""
         self.phase = number
         phase, p = self.phases[number], self._params
         phase.begin()
+        if first:
+            phase.start()
         modules = [self.method] if phase.trained is None else phase.trained
         self.parameters = [q for module in modules for q in module.parameters() if q.requires_grad]
-        self.optimizer = torch.optim.AdamW(
-            self.parameters, lr=phase.lr, betas=p.betas, weight_decay=p.weight_decay, fused=True
-        )
+        self.optimizer = torch.optim.AdamW(decay_groups(self.parameters, p), lr=phase.lr, betas=p.betas, fused=True)
         self.precision = {"cuda": "bf16"}.get(self.device, "fp32") if p.precision == "auto" else p.precision
         self.scaler = torch.amp.GradScaler(self.device, enabled=self.precision == "fp16")
 
@@ -78,13 +89,17 @@ class Trainer:
         return params
 
     def learning_rate(self, step: int) -> float:
-        """Linear warm-up from 0, then constant or linear decay to 0, in each phase."""
+        """Linear warm-up from 0, then constant, or a linear or cosine decay to 0, in each phase."""
         number = self._phase_of(step)
         p, phase, step = self._params, self.phases[number], step - self.starts[number]
         warm = math.ceil(p.warmup * phase.steps)
         if step < warm:
             return phase.lr * (step + 1) / warm
-        return phase.lr * (phase.steps - step) / max(1, phase.steps - warm) if p.decay else phase.lr
+        if not p.decay:
+            return phase.lr
+        if p.schedule == "cosine":
+            return phase.lr * (1 + math.cos(math.pi * (step - warm) / max(1, phase.steps - warm))) / 2
+        return phase.lr * (phase.steps - step) / max(1, phase.steps - warm)
 
     def _visible(self, step: int) -> tuple[int, float]:
         """The step since which batches are drawn from what they are drawn from at `step`, and its share of the examples."""
@@ -128,6 +143,11 @@ class Trainer:
         return float(np.mean(losses)) if losses else math.nan
 
     @property
+    def in_last_phase(self) -> bool:
+        """Whether the last phase has begun, so that the method has its final form; always without a phase."""
+        return not self.phases or self.phase == len(self.phases) - 1
+
+    @property
     def mean_loss(self) -> float | None:
         """The mean loss since `take_loss`, interruptions notwithstanding; None without a step."""
         total, count = self._losses
@@ -141,7 +161,7 @@ class Trainer:
 
     def _train_step(self) -> float:
         if self.phase != self._phase_of(self.step):
-            self._enter(self._phase_of(self.step))
+            self._enter(self._phase_of(self.step), first=True)
         torch.manual_seed(np.random.SeedSequence([self.seed, self.step]).generate_state(1)[0].item())
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(self.step)
@@ -151,7 +171,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         self.scaler.unscale_(self.optimizer)
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self._params.clip).item()
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self._params.clip or math.inf).item()
         value = loss.item()
         # In fp16 an overflowing gradient is usual: the scaler skips the step and lowers the scale.
         overflow = self.scaler.is_enabled() and self.scaler.get_scale() > SMALLEST_SCALE
@@ -177,7 +197,7 @@ class Trainer:
         self.step = found.state["step"]
         self._losses = tuple(found.state.get("losses", (0.0, 0)))
         if self.phases:  # its own phase, also at that phase's end: the next one begins when it is trained
-            self._enter(found.state["phase"])
+            self._enter(found.state["phase"], first=False)
             found.restore_optimizer(self.optimizer)
             self.scaler.load_state_dict(found.state["scaler"])
         self.method.eval()

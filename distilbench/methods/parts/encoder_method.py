@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -30,6 +30,33 @@ TRAINING_TOKENS = {"cpu": 512, "cuda": 65536}
 """Padded tokens of one forward pass in training. A batch is drawn at random and cut into parts of similar length."""
 
 
+def freeze_embeddings(student: SentenceTransformer) -> None:
+    """Stop the training of a transformer's embedding layer (words, positions, and their LayerNorm)."""
+    model = student[0].model
+    embeddings = getattr(model, "embeddings", None)
+    for parameter in (embeddings or model.get_input_embeddings()).parameters():
+        parameter.requires_grad_(False)
+
+
+class _Kept(NamedTuple):
+    prepared: Prepared
+    rows_N: NDArray[np.int64]
+    states_ND: NDArray[np.float32]
+
+
+_kept: list[_Kept] = []
+"""The last start states that were asked for in this process."""
+
+
+def _start_states(of: EncoderMethod, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    for kept in _kept:
+        same = kept.prepared is of.prepared and kept.states_ND.shape[1] == of.width
+        if same and np.array_equal(kept.rows_N, rows):
+            return kept.states_ND
+    _kept[:] = [_Kept(of.prepared, rows, of.states(rows))]
+    return _kept[0].states_ND
+
+
 class EncoderMethod(method.Method):
     """A student encoder, mean pooling and, where `projection` is set, a linear layer to d."""
 
@@ -41,6 +68,8 @@ class EncoderMethod(method.Method):
             raise ValueError(f"{self.title} needs the student's token arrays in `prepared`")
         self.tokens = prepared.tokens
         self.student = load_student(prepared.student, prepared.teacher, device)
+        if getattr(params, "freeze_embeddings", False):
+            freeze_embeddings(self.student)
         self.pad = self.student.tokenizer.pad_token_id or 0
         self.width = int(self.student[0].get_embedding_dimension())
         self.projection: Dense | None = None
@@ -53,9 +82,31 @@ class EncoderMethod(method.Method):
         self.micro_batches *= 2
         return True
 
+    def train(self, mode: bool = True) -> Self:
+        """Training mode, in which the encoder's dropout acts only where `params.dropout` is set."""
+        super().train(mode)
+        if not getattr(self.params, "dropout", True):
+            self.student.eval()
+        return self
+
     def linear(self, d: int, activation: nn.Module | None = None) -> Dense:
         """A randomly drawn layer from the student's width to `d`."""
         return Dense(self.width, d, activation_function=activation or nn.Identity())
+
+    def start_states(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Pooled states of corpus rows, N x D, by the student as it is before any training.
+
+        They are kept for the next trial of this process, which starts from the same student.
+        """
+        return _start_states(self, rows)
+
+    def states(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Pooled states of corpus rows as the student is now, N x D, without the projection, dropout off."""
+        projection, self.projection = self.projection, None
+        try:
+            return EncoderMethod.encode(self, rows)
+        finally:
+            self.projection = projection
 
     @classmethod
     def native_dim(cls, teacher: EncoderSpec, student: str) -> int:

@@ -11,11 +11,12 @@ from pydantic import Field
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.methods.method import Possible, TrainedParams, check_enough
+from distilbench.methods.parts.encoder_params import DistilledParams
 from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.prepare.prepared import Prepared
 
 
-class UnlabelledParams(TrainedParams):
+class UnlabelledParams(TrainedParams, DistilledParams):
     """Hyper-parameters of distillation from unlabelled sentences."""
 
     epochs: float = Field(default=3, gt=0)
