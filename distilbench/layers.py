@@ -1,7 +1,7 @@
 """The layers of any transformer that is a chain of alike layers: finding them, and keeping some.
 
-BERT, RoBERTa, ELECTRA and MPNet keep them as `encoder.layer`, DistilBERT as `transformer.layer`, ModernBERT and decoders such as
-Qwen3 as `layers`; all of them are a `ModuleList` as long as the configuration says.
+BERT, RoBERTa, ELECTRA and MPNet keep them as `encoder.layer`, DistilBERT as `transformer.layer`, ModernBERT and decoders
+such as Qwen3 as `layers`; all of them are a `ModuleList` as long as the configuration says.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LayerList:
     """
 
     def __init__(self, model: nn.Module, what: str) -> None:
-        count = int(getattr(model.config, "num_hidden_layers", None) or 0)  # type: ignore[arg-type]
+        count = int(getattr(model.config, "num_hidden_layers", None) or 0)
         name = _list_name(model, count)
         if name is None:
             raise InputError(
@@ -45,8 +45,8 @@ class LayerList:
     def first(self, index: int) -> nn.Module:
         """Layer `index` as the first one of a chain, with the same parameters.
 
-        ModernBERT normalises the input of each layer but the first, whose input is normalised by the embeddings. A first layer
-        with that norm would lose it when the model is saved and loaded.
+        ModernBERT normalises the input of each layer but the first, whose input is normalised by the embeddings. A first
+        layer with that norm would lose it when the model is saved and loaded.
         """
         layer, model = self.own[index], self.own[0]
         absent = [name for name, part in model.named_children() if isinstance(part, nn.Identity)]
@@ -59,7 +59,7 @@ class LayerList:
         return layer
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Drop all layers but the `kept`, also from the configuration, so that the model is the same when it is loaded again."""
+        """Drop all layers but the `kept`, also from the configuration, so that the saved model loads as it was."""
         layers = [self.first(kept[0]), *(self.own[i] for i in kept[1:])]
         config: Any = self.model.config
         for name, value in config.to_dict().items():

@@ -1,10 +1,10 @@
 """Where a student's encoder starts: some layers of the teacher or of another encoder, or another encoder as it is.
 
-    auto                 half as many layers as the teacher has, chosen by a ranking (`prepare.layer_ranking`)
-    auto:2               two of them, chosen so
-    half                 the first and the last of every two, the others spread evenly
-    layers:0,3,5         these
-    FOLDER or owner/name another encoder; layers of it are auto:2@FOLDER, half@FOLDER, layers:0,5@FOLDER
+auto                 half as many layers as the teacher has, chosen by a ranking (`prepare.layer_ranking`)
+auto:2               two of them, chosen so
+half                 the first and the last of every two, the others spread evenly
+layers:0,3,5         these
+FOLDER or owner/name another encoder; layers of it are auto:2@FOLDER, half@FOLDER, layers:0,5@FOLDER
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distilbench.encoder import EncoderSpec, other_modules, transformer_config, transformer_folder
@@ -182,7 +181,9 @@ def student_layers(student: str, teacher: EncoderSpec) -> int:
     except ValueError:
         depth = 0
     if not 1 <= depth <= count:
-        raise InputError(f"--student {student}: expected auto, or auto:N with N from 1 to {count}, the encoder's layers")
+        raise InputError(
+            f"--student {student}: expected auto, or auto:N with N from 1 to {count}, the encoder's layers"
+        )
     return depth
 
 

@@ -1,8 +1,8 @@
 """Pooled states of many choices of an encoder's layers, each layer after the same layers computed once.
 
-The choices are a tree: those that begin with the same layers share the states up to where they part. The model itself says what
-each layer is given beside the states (masks, positions, MPNet's relative position bias): its forward pass runs once with stubs
-in the place of the layers, which note that, and its end (a decoder's last norm) once more for each choice.
+The choices are a tree: those that begin with the same layers share the states up to where they part. The model itself
+says what each layer is given beside the states (masks, positions, MPNet's relative position bias): its forward pass runs
+once with stubs in the place of the layers, which note that, and its end (a decoder's last norm) once more for each choice.
 Axes: B batch, T tokens, D width.
 """
 
@@ -93,8 +93,8 @@ class LayerWalk:
             off = np.inf
         if off > TOLERANCE * max(1.0, float(np.abs(whole).max())):
             raise InputError(
-                f"{what}: a {type(self.transformer.model).__name__} does not run its layers one after the other, so that they "
-                f"cannot be ranked; expected layers:0,2,... that name them"
+                f"{what}: a {type(self.transformer.model).__name__} does not run its layers one after the other, so they "
+                f"cannot be ranked; expected them by number, such as layers:0,2"
             )
 
     @property
