@@ -67,8 +67,8 @@ OPTIONS: dict[str, Shared] = {
         Annotated[
             str,
             typer.Option(
-                help="Where an encoder student starts: auto:N (the best N of the teacher's layers, ranked; auto: half as many "
-                "as it has), half, layers:0,2,4, a folder or hub id; auto:N@FOLDER and the like: layers of another encoder."
+                help="Where an encoder student starts: auto:N (the best N of the teacher's layers, ranked; auto: half of "
+                "them), half, layers:0,2,4, a folder or hub id; auto:N@FOLDER and the like: layers of another encoder."
             ),
         ],
         "auto",

@@ -36,10 +36,11 @@ class RankedChoice(BaseModel):
 
 
 class LayerRanking(BaseModel):
-    """The choices of `depth` of an encoder's `count` layers, the best first.
+    """The best choices of `depth` of an encoder's `count` layers, the best first.
 
-    `search` is "greedy" where the best layer was sought first, then the best one to add, and so on: `choices` are those that
-    were compared last, and `path` the best of each size.
+    Of many choices (`tried`) the first round read `first_sentences` (`screened` has their scores, which compare with each
+    other alone), and `choices` are the best of them, read again on `sentences`. `search` is "greedy" where the best layer
+    was sought first, then the best one to add, and so on: `path` is the best of each size, `screened` the last of them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -53,10 +54,11 @@ class LayerRanking(BaseModel):
     sentences: int
     dev: tuple[str, ...]
     pairs: int
-    evaluations: int
-    """How many times a layer was run over all sentences."""
+    tried: int
+    first_sentences: int = 0
     seconds: float
     choices: tuple[RankedChoice, ...]
+    screened: tuple[RankedChoice, ...] = ()
     path: tuple[RankedChoice, ...] = ()
 
     @property
@@ -67,17 +69,16 @@ class LayerRanking(BaseModel):
     @property
     def told(self) -> str:
         """How it was done, in one sentence."""
-        tried = (
-            f"all {len(self.choices)} choices" if self.search == "every choice" else "one layer after the other added"
-        )
-        how = (
+        tried = f"all {self.tried} choices" if self.search == "every choice" else "the best layer, then the best to add"
+        again = f", the best {len(self.choices)} again on {self.sentences:,}" if self.first_sentences else ""
+        by = (
             f"dev Spearman ({', '.join(self.dev)}) after"
             if self.by == "dev"
             else "what is left on held-out sentences by"
         )
         return (
-            f"{self.depth} of the {self.count} layers of {self.encoder}: {tried}, ranked by {how} a regression on the "
-            f"teacher's embeddings of {self.sentences:,} sentences; {self.seconds:.0f} s"
+            f"{self.depth} of the {self.count} layers of {self.encoder}: {tried} on {self.first_sentences or self.sentences:,} "
+            f"sentences{again}; ranked by {by} a regression on the teacher's embeddings; {self.seconds:.0f} s"
         )
 
     def show(self, console: Console, most: int = SHOWN) -> None:
