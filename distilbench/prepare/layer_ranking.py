@@ -28,7 +28,7 @@ from distilbench.prepare.progress import progress
 from distilbench.prepare.ranked_layers import FILE, LayerRanking, RankedChoice, named
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.store import ArtifactStore, ShardedArray, array_sha256, write_json
-from distilbench.student import count_layers, describe_student, load_student, student_layers, student_source, with_rule
+from distilbench.student import count_layers, load_student, student_layers, student_source, with_encoder, with_rule
 
 if TYPE_CHECKING:
     from distilbench.prepare.layer_walk import Choice, LayerWalk
@@ -94,8 +94,8 @@ def ranking_artifact(
         source = Source(walk, ids, sampled, vectors.take(sampled), tuple(sets))
         search = search_layers(source, depth)
         found = LayerRanking(
-            student=student,
-            encoder=describe_student(every, teacher).rsplit(" ", 1)[0],
+            student=with_encoder(student, lambda name: EncoderSpec(name).title),
+            encoder=student_source(student, teacher).title,
             count=count,
             depth=depth,
             search="greedy" if search.path else "every choice",
@@ -201,7 +201,9 @@ class Source:
         found = [
             spearman(cosine(vectors[one], vectors[two]), s.score_P) for (one, two), s in zip(at, self.dev, strict=True)
         ]
-        return float(np.mean(found))
+        return float(
+            np.mean(np.nan_to_num(found))
+        )  # of one pair, or of gold scores that are all the same, there is none
 
 
 def ridge(

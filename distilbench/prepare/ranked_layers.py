@@ -76,9 +76,10 @@ class LayerRanking(BaseModel):
             if self.by == "dev"
             else "what is left on held-out sentences by"
         )
+        read = f"{self.first_sentences or self.sentences:,} sentences{again}"
         return (
-            f"{self.depth} of the {self.count} layers of {self.encoder}: {tried} on {self.first_sentences or self.sentences:,} "
-            f"sentences{again}; ranked by {by} a regression on the teacher's embeddings; {self.seconds:.0f} s"
+            f"{self.depth} of the {self.count} layers of {self.encoder}: {tried} on {read}; ranked by {by} a regression on "
+            f"the teacher's embeddings; {self.seconds:.0f} s"
         )
 
     def show(self, console: Console, most: int = SHOWN) -> None:
