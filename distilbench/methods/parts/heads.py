@@ -75,6 +75,18 @@ def whitening_head(vectors_ND: NDArray[np.float32], d: int) -> Layer:
     return linear_head(kernel.astype(np.float32), (-mean @ kernel).astype(np.float32))
 
 
+def without(layer: Layer, mean_d: Tensor) -> Layer:
+    """The layer with `mean_d` taken away from what it adds: a change of its bias, and so no layer more in an export.
+
+    For a layer without activation; the weights are shared.
+    """
+    changed = Layer(layer.linear.in_features, layer.linear.out_features, residual=layer.residual)
+    changed.linear.weight = layer.linear.weight
+    bias_d = (layer.linear.bias.detach().double() - mean_d).to(layer.linear.bias.dtype)
+    changed.linear.bias = nn.Parameter(bias_d, requires_grad=False)
+    return changed
+
+
 def elu_layer(width: int, residual: bool) -> Layer:
     """ELU(W x + b), D to D. With `residual` the input is added and W, b start at 0, so the layer starts as the identity."""
     layer = Layer(width, width, nn.ELU(), residual=residual)
