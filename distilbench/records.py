@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,10 +37,29 @@ class Rung(_Record):
     step: int
     objective: float | None
     metrics: dict[str, float | None]
+    eligible: bool | None = None
+    """Whether the student was in its final form, so that the rung can be the training's result; None in records of
+    before, where the last rung is the result."""
+
+    def objective_at(self, width: int) -> float | None:
+        """The objective of the first `width` numbers alone, where the student is judged at several widths."""
+        dev, pca = (self.metrics.get(f"dev_{name}_{width}") for name in ("spearman", "pca_spearman"))
+        return self.objective if dev is None or pca is None else dev - pca
+
+
+def result_rung(rungs: Sequence[Rung]) -> Rung | None:
+    """The rung whose student is a training's result: the eligible one with the highest objective (the earlier of equals).
+
+    Where none is eligible it is the last one, and None where there is none.
+    """
+    eligible = [rung for rung in rungs if rung.eligible and rung.objective is not None]
+    if not eligible:
+        return rungs[-1] if rungs else None
+    return max(eligible, key=lambda rung: (rung.objective, -rung.rung))
 
 
 class TrialRecord(_Record):
-    """One finished trial of the study. `objective` is the last reported value, None when none was finite."""
+    """One finished trial of the study. `objective` is that of its result, None when it is not finite."""
 
     kind: Literal["trial"] = "trial"
     schema_version: Literal[1] = 1
@@ -59,6 +78,21 @@ class TrialRecord(_Record):
     confirms: bool = False
     """Whether it repeats the settings of trial `number` with another seed, to confirm it."""
     provenance: Provenance
+
+    @property
+    def result(self) -> Rung | None:
+        """The rung whose student is the trial's result."""
+        return result_rung(self.rungs)
+
+    def objective_at(self, width: int) -> float | None:
+        """The objective of the result's first `width` numbers alone, where the student is judged at several widths."""
+        return self.objective if self.result is None else self.result.objective_at(width)
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether the trial has a student to choose: complete, or stopped when the student had its final form."""
+        stopped = self.state == "PRUNED" and self.result is not None and bool(self.result.eligible)
+        return self.state == "COMPLETE" or stopped
 
 
 Metric = Literal[

@@ -297,6 +297,8 @@ class _Sweep:
         self.settings, self.member, self.made, self.clock, self.console = settings, member, made, clock, console
         self.page, self.copy = page, copy
         self.run, self.space = member.run, member.space
+        self.widths = self.space.judged_widths(get_method(self.space.method).judged_widths)
+        """Every width that a row is chosen for."""
 
     def carry_out(self) -> None:
         """Every stage after the preparation; leaves the member's scores and notes.
@@ -313,9 +315,9 @@ class _Sweep:
         resources = trial_resources(settings.share)
         self.place = self.copy.place(run.resolve(), prepared) if self.copy else None
         board = Leaderboard(run, member.name, ready, made.corpus, settings.quantisations, self.console, self.place)
-        references = 1 + 2 * len(space.dimensions)
+        references = 1 + 2 * len(self.widths)
         with self.clock.scoring(rows=references), timed(run, "references", references):
-            member.scores += board.references(space.dimensions, settings.seed, made.scores)
+            member.scores += board.references(self.widths, settings.seed, made.scores)
         teacher_ms = None
         if "latency" in settings.objectives:
             from distilbench.evaluation.latency import teacher_latency
@@ -414,7 +416,7 @@ class _Sweep:
             remove_encoded(trial_folder(self.run, number))  # of an earlier driver, which took the student as it was
             if self.copy:
                 remove_encoded_there(self.copy.remote_of(trial_folder(self.run, number)))
-        rows = len(self.space.dimensions) * confirm.top * confirm.seeds
+        rows = len(self.widths) * confirm.top * confirm.seeds
         trainings = len(self.space.dimensions) * confirm.top * (confirm.seeds - 1)
 
         def deadline() -> float:
@@ -453,7 +455,7 @@ class _Sweep:
         ended = len(finished_trials(self.study))
         if ended < search.wanted:
             member.notes.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
-        chosen = chosen_trials(trials, space.dimensions, space.budget.confirm.top)
+        chosen = chosen_trials(trials, self.widths, space.budget.confirm.top)
         if not chosen:
             reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})
             why = "; ".join(reasons[:3]) or "time was over"
@@ -490,7 +492,7 @@ class _Sweep:
             member.notes.append(
                 f"{search.name}: time was over for {len(found.unfinished)} of {len(jobs)} confirmations."
             )
-        missing = [d for d in space.dimensions if d not in chosen]
+        missing = [d for d in self.widths if d not in chosen]
         if missing:
             member.notes.append(
                 f"{search.name}: no trial of output dimension {', '.join(map(str, missing))} was completed."

@@ -27,7 +27,7 @@ from distilbench.evaluation.scoring import (
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared
 from distilbench.provenance import provenance
-from distilbench.records import Quantisation, Score, ScoreRecord, TrialRecord, append_records, read_records
+from distilbench.records import Quantisation, Score, ScoreRecord, TrialRecord, append_records, read_records, result_rung
 from distilbench.search.cluster import TrialResources
 from distilbench.search.jobs import Job, Outcome, finish_jobs
 from distilbench.search.rung_training import build_method
@@ -146,7 +146,7 @@ class Leaderboard:
                 recorded[key] = self._trial_record(outcome, len(recorded))
                 append_records(self.run / job.recorded_in, [recorded[key]])
                 on_record(recorded[key])
-            rung = outcome.rungs[-1] if outcome.rungs else None
+            rung = result_rung(outcome.rungs)
             dev = f": dev {rung.metrics['dev_spearman']:.2f}" if rung and "dev_spearman" in rung.metrics else ""
             name = job.candidate.configuration or job.model
             self.console.print(f"trained {name}, seed {job.candidate.seed}{dev} {outcome.failed}", markup=False)
@@ -171,6 +171,7 @@ class Leaderboard:
 
     def _trial_record(self, outcome: Outcome, number: int) -> TrialRecord:
         candidate, rungs = outcome.job.candidate, list(outcome.rungs)
+        result = result_rung(rungs) if outcome.job.best else (rungs[-1] if rungs else None)
         return TrialRecord(
             run=self.name,
             number=number if candidate.trial is None else candidate.trial,
@@ -180,7 +181,7 @@ class Leaderboard:
             params=candidate.params,
             seed=candidate.seed,
             dim=candidate.dim,
-            objective=rungs[-1].objective if rungs else None,
+            objective=None if result is None else result.objective,
             rungs=rungs,
             confirms=candidate.trial is not None,
             provenance=provenance(outcome.machine),

@@ -15,7 +15,9 @@ from torch import Tensor
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.methods.method import Phase, Possible, TrainedParams
+from distilbench.methods.parts.encoder_params import EncoderParams
 from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
+from distilbench.methods.parts.projected import UntargetedParams, linear_of, start_projection
 from distilbench.methods.parts.supervised import (
     LabelledExamples,
     LabelledParams,
@@ -27,7 +29,7 @@ from distilbench.methods.parts.whitened import Whitened, WhitenedParams
 from distilbench.prepare.prepared import Prepared
 
 
-class Params(TrainedParams, LabelledParams, WhitenedParams):
+class Params(TrainedParams, EncoderParams, LabelledParams, WhitenedParams, UntargetedParams):
     """Hyper-parameters; below the student's width a projection to output_dim is added ("+Projection")."""
 
     epochs: float = Field(default=3, gt=0)
@@ -46,6 +48,7 @@ class Trainable(Whitened):
         super().__init__(params, prepared, device)
         if self.trained_dim != self.width:
             self.projection = self.linear(self.trained_dim)
+            start_projection(self, linear_of(self.projection), params, prepared.train)
         self.labelled = LabelledExamples(params, prepared)
         self.to(device)
 

@@ -23,7 +23,8 @@ from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec, transformer_confi
 from distilbench.errors import InputError
 from distilbench.evaluation.pairs import pair_scores
 from distilbench.methods.method import Phase, Possible, TrainedParams, check_enough
-from distilbench.methods.parts.encoder_method import EncoderMethod
+from distilbench.methods.parts.encoder_method import EncoderMethod, freeze_embeddings
+from distilbench.methods.parts.encoder_params import EncoderParams
 from distilbench.methods.parts.last_layers import last_layers_pooling
 from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.methods.parts.losses import squared_distance
@@ -36,6 +37,7 @@ from distilbench.methods.parts.pair_head import (
     score_pairs,
     unit_target,
 )
+from distilbench.methods.parts.projected import UntargetedParams, linear_of, start_projection
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import Score
 from distilbench.student import HALF, is_layers, student_source, student_width
@@ -43,7 +45,7 @@ from distilbench.student import HALF, is_layers, student_source, student_width
 PAPER_LAYERS = 4
 
 
-class Params(TrainedParams):
+class Params(TrainedParams, EncoderParams, UntargetedParams):
     """Hyper-parameters; the defaults are the paper's."""
 
     task: str
@@ -82,6 +84,8 @@ class Trainable(EncoderMethod):
         self.student = SentenceTransformer(modules=[transformer, *pooling], device=device).eval()
         self.student.requires_grad_(False)
         transformer.requires_grad_(not params.frozen)
+        if params.freeze_embeddings:
+            freeze_embeddings(self.student)
         self.width *= params.pooled_layers
         if params.output_dim > self.width:
             raise InputError(
@@ -90,6 +94,7 @@ class Trainable(EncoderMethod):
             )
         if params.output_dim < self.width:
             self.projection = self.linear(params.output_dim)
+            start_projection(self, linear_of(self.projection), params, prepared.train)
         self.head = PairHead(params.head, params.output_dim, params.hidden, OUTPUTS[self.task.kind])
         self.to(device)
 

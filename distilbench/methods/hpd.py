@@ -11,15 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from sentence_transformers.base.modules.dense import Dense
 from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.encoder import EncoderSpec
+from distilbench.errors import InputError
 from distilbench.methods.method import Phase, Possible
 from distilbench.methods.parts.length import Examples, PhaseSteps
-from distilbench.methods.parts.losses import squared_distance
+from distilbench.methods.parts.losses import Distance, target_distance
+from distilbench.methods.parts.nested import NestedParams, check_widths, widths_of
+from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
@@ -29,20 +31,19 @@ from distilbench.methods.parts.unlabelled import (
     unlabelled_rows,
     unlabelled_steps,
 )
-from distilbench.methods.parts.whitened import Whitened, WhitenedParams, spread
+from distilbench.methods.parts.whitened import Whitened, WhitenedParams
 from distilbench.prepare.prepared import Prepared
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
-REGRESSION_SENTENCES = 2000
 
 
-class Params(UnlabelledParams, WhitenedParams, FineTuningParams):
+class Params(UnlabelledParams, WhitenedParams, FineTuningParams, ProjectedParams, NestedParams):
     """Hyper-parameters; the defaults are the paper's."""
 
     activation: Literal["identity", "tanh"] = "identity"
     """After the projection: none (the paper), or tanh (the released code)."""
-    projection_start: Literal["random", "regression"] = "random"
-    """W_s, b_s at random (the paper), or least squares from the untrained student to the targets on 2,000 sentences."""
+    loss: Distance = "squared"
+    """Squared distance to the target (the paper, equation 2), or one minus the cosine."""
     ft_epochs: float = Field(default=0, ge=0)
     """Above 0, the student is fine-tuned afterwards on labelled examples (HPD_ft of the IBKD paper)."""
 
@@ -57,25 +58,26 @@ class Trainable(Whitened):
     def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.rows = unlabelled_rows(params, prepared)
-        self.targets_Nd = prepared.pca.project(prepared.vectors.take(self.rows), self.trained_dim)
+        self.targets_Nd = self._targets(self.rows)
         self.projection = self.linear(self.trained_dim, ACTIVATIONS[params.activation]())
-        if params.projection_start == "regression":
-            self._regress(self.projection)
+        start_projection(self, linear_of(self.projection), params, self.rows, self._targets)
+        self._loss_widths = widths_of(params.model_dump()) if params.nested else (self.trained_dim,)
         self.fine_tuning = FineTuning(params, prepared, self.outputs) if params.ft_epochs else None
         self.to(device)
 
-    def _regress(self, dense: Dense) -> None:
-        chosen = spread(len(self.rows), REGRESSION_SENTENCES)
-        self.projection = None
-        x_ND = self.encode(self.rows[chosen])
-        self.projection = dense
-        with_bias = np.hstack([x_ND.astype(np.float64), np.ones((len(x_ND), 1))])
-        # The student's D features can be nearly dependent: hence double precision, and a little ridge.
-        normal = with_bias.T @ with_bias + 1e-3 * np.eye(with_bias.shape[1])
-        solution = np.linalg.solve(normal, with_bias.T @ self.targets_Nd[chosen])
-        with torch.no_grad():
-            dense.linear.weight.copy_(torch.from_numpy(np.ascontiguousarray(solution[:-1].T)))
-            dense.linear.bias.copy_(torch.from_numpy(solution[-1]))
+    def _targets(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The first principal components of the teacher's embeddings of corpus rows."""
+        return self.prepared.pca.project(self.prepared.vectors.take(rows), self.trained_dim)
+
+    @classmethod
+    def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
+        """The nested widths, largest first."""
+        return widths_of(params)
+
+    @classmethod
+    def judged_widths(cls, params: dict[str, Any]) -> tuple[int, ...]:
+        """All of them."""
+        return widths_of(params)
 
     @classmethod
     def native_dim(cls, teacher: EncoderSpec, student: str) -> int:
@@ -92,6 +94,9 @@ class Trainable(Whitened):
         """Enough sentences for one batch; a width to whiten from that the teacher has."""
         super().check_corpus(possible, corpus, native)
         check_unlabelled(possible, corpus)
+        check_widths(possible)
+        if True in possible("nested") and max(possible("whiten_from")):
+            raise InputError("nested: true with whiten_from: whitening would mix the first numbers with the others")
         if max(possible("ft_epochs")):
             FineTuning.check_corpus(possible, corpus)
 
@@ -113,6 +118,10 @@ class Trainable(Whitened):
         return [unlabelled_planned(params, examples), *FineTuning.planned(params, examples)]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """Mean over the batch of ||h_s - h_t||^2 (HPD, equation 3)."""
-        h_s = self.outputs(self.rows[index_B])
-        return squared_distance(h_s.float(), torch.from_numpy(self.targets_Nd[index_B]).to(self.device))
+        """Mean over the batch of ||h_s - h_t||^2 (HPD, equation 2), or of 1 - cos(h_s, h_t).
+
+        Of nested widths it is the mean over them; the targets of a width are the first columns of one PCA.
+        """
+        h_s = self.outputs(self.rows[index_B]).float()
+        h_t = torch.from_numpy(self.targets_Nd[index_B]).to(self.device)
+        return target_distance(self.params.loss, h_s, h_t, self._loss_widths)

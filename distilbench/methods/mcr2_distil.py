@@ -18,15 +18,17 @@ from distilbench.encoder import EncoderSpec
 from distilbench.methods import mcr2
 from distilbench.methods.method import Phase, Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
+from distilbench.methods.parts.encoder_params import DistilledParams
 from distilbench.methods.parts.head_method import ROWS
 from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
-from distilbench.methods.parts.losses import squared_distance
+from distilbench.methods.parts.losses import Distance, target_distance
+from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
 from distilbench.prepare.prepared import Prepared
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 
 
-class Params(mcr2.Params):
+class Params(mcr2.Params, DistilledParams, ProjectedParams):
     """Those of the compression head (`lr`, `batch_size`, `steps`, ...), and the distillation's."""
 
     distil_epochs: float = Field(default=100, gt=0)
@@ -35,6 +37,8 @@ class Params(mcr2.Params):
     distil_batch_size: int = Field(default=256, ge=2)
     activation: Literal["identity", "tanh"] = "tanh"
     """After the student's linear layer."""
+    loss: Distance = "squared"
+    """Squared distance to the head's features, or one minus the cosine."""
 
 
 class Trainable(EncoderMethod):
@@ -80,6 +84,7 @@ class Trainable(EncoderMethod):
             p.distil_lr,
             self.loss,
             begin=self._begin,
+            start=self._start,
             trained=[self.student, self.down],
         )
         return [self.compression.phase(), distil]
@@ -96,6 +101,9 @@ class Trainable(EncoderMethod):
         self.projection = self.down
         self.targets_Nd = self._features(self.prepared.train)
 
+    def _start(self) -> None:
+        start_projection(self, linear_of(self.down), self.params, self.prepared.train, self._features)
+
     def _features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The head's output for the teacher's cached embeddings of corpus rows, N x d."""
         out = [np.empty((0, self.params.output_dim), dtype=np.float32)]
@@ -110,6 +118,7 @@ class Trainable(EncoderMethod):
         return self._features(rows) if self.projection is None else super().embed(rows)
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """Mean over the batch of ||student - target||^2."""
-        vectors = self.outputs(self.prepared.train[index_B])
-        return squared_distance(vectors.float(), torch.from_numpy(self.targets_Nd[index_B]).to(self.device))
+        """Mean over the batch of ||student - target||^2, or of 1 - cos(student, target)."""
+        vectors_Bd = self.outputs(self.prepared.train[index_B]).float()
+        target_Bd = torch.from_numpy(self.targets_Nd[index_B]).to(self.device)
+        return target_distance(self.params.loss, vectors_Bd, target_Bd, [self.params.output_dim])

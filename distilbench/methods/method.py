@@ -192,6 +192,11 @@ class Method(Learner):
         """Leading dimensions at which the embedding is meant to be used; more than one for a Matryoshka."""
         return (int(params["output_dim"]),)
 
+    @classmethod
+    def judged_widths(cls, params: dict[str, Any]) -> tuple[int, ...]:
+        """The leading dimensions at which a student is judged on dev, largest first; the objective is the mean over them."""
+        return (int(params["output_dim"]),)
+
     def task_scores(self, split: Literal["dev", "test"]) -> list[Score]:
         """Scores on the method's own task, the first of dev being the objective; none: STS Spearman beside PCA is."""
         return []

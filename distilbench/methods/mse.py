@@ -5,19 +5,22 @@ Axes: B batch, D student width, Dt teacher width.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.methods.method import Phase, Possible
+from distilbench.methods.method import Phase, Possible, sweep_field
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import squared_distance
+from distilbench.methods.parts.projected import spread
+from distilbench.methods.parts.starts import regression
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
     check_unlabelled,
@@ -28,9 +31,18 @@ from distilbench.methods.parts.unlabelled import (
 )
 from distilbench.prepare.prepared import Prepared
 
+START_SENTENCES = 4000
+"""Training sentences that a map or a scale is fitted on at most."""
+
 
 class Params(UnlabelledParams):
     """Hyper-parameters of distillation from unlabelled sentences."""
+
+    norm: Literal["raw", "unit", "scale"] = sweep_field("raw", sweep="unit")
+    """The student's vector as it is; both vectors brought to unit norm; or the student's times the one number that brings
+    it nearest to the teacher's before training. A raw student's norm is 4 to 6.5 where most teachers' is 1."""
+    map_start: Literal["random", "regression"] = sweep_field("random", sweep="regression")
+    """What the map to the teacher's width starts from, where the widths differ."""
 
 
 class Trainable(EncoderMethod):
@@ -45,7 +57,14 @@ class Trainable(EncoderMethod):
         self.rows = unlabelled_rows(params, prepared)
         teacher = prepared.vectors.width
         self.map = nn.Identity() if teacher == self.width else nn.Linear(self.width, teacher, bias=False)
+        sample = self.rows[spread(len(self.rows), START_SENTENCES)]
+        if isinstance(self.map, nn.Linear) and params.map_start == "regression":
+            regression(self.start_states(sample), prepared.vectors.take(sample), bias=False).copy_to(self.map)
         self.to(device)
+        self.scale = 1.0
+        if params.norm == "scale":
+            s_BT, t_BT = self.map(torch.from_numpy(self.start_states(sample)).to(device)), self._targets(sample)
+            self.scale = float((s_BT * t_BT).sum() / s_BT.square().sum())
 
     @classmethod
     def needs(cls, possible: Possible) -> Needs:
@@ -69,7 +88,14 @@ class Trainable(EncoderMethod):
         return [unlabelled_planned(params, examples)]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """Mean over the batch of ||map(s) - t||^2."""
+        """Mean over the batch of ||map(s) - t||^2, both brought to unit norm, or s scaled, where `norm` says so."""
         rows = self.rows[index_B]
-        t_BT = torch.from_numpy(self.prepared.vectors.take(rows)).to(self.device)
-        return squared_distance(self.map(self.outputs(rows)).float(), t_BT)
+        s_BT, t_BT = self.map(self.outputs(rows)).float(), self._targets(rows)
+        if self.params.norm == "unit":
+            s_BT, t_BT = functional.normalize(s_BT, dim=-1), functional.normalize(t_BT, dim=-1)
+        elif self.params.norm == "scale":
+            s_BT = s_BT * self.scale
+        return squared_distance(s_BT, t_BT)
+
+    def _targets(self, rows: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(self.prepared.vectors.take(rows)).to(self.device)

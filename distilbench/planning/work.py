@@ -144,7 +144,7 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
         trials=trials,
         draws=fitted,
         confirmations=tuple((t, seed == 0) for seed in range(confirm.seeds) for t in best),
-        references=1 + 2 * len(space.dimensions),
+        references=1 + 2 * len(space.judged_widths(method.judged_widths)),
         rows=round(finished * sum(widths) / len(widths)),
         lag=settings.lag,
     )

@@ -81,7 +81,7 @@ def run_facts(
     for run in dict.fromkeys(r.run for r in records):
         every = trials.get(run, [])
         searched = [t for t in every if not t.confirms]
-        complete = [t for t in searched if t.state == "COMPLETE" and finite(t.objective) is not None]
+        candidates = [t for t in searched if t.is_candidate and finite(t.objective) is not None]
         config, stage, wanted = configs.get(run, ({}, "", None))
         methods = dict.fromkeys(
             [t.method for t in searched] or [row.record.method for row in board.rows if row.record.run == run]
@@ -95,7 +95,7 @@ def run_facts(
                 states=Counter(str(t.state) for t in searched),
                 confirmations=len(every) - len(searched),
                 steps=sum(map(steps_of, searched)),
-                best=max(complete, key=lambda t: t.objective or 0.0, default=None),
+                best=max(candidates, key=lambda t: t.objective or 0.0, default=None),
                 rows=rows[run],
                 config=config,
                 provenances=tuple(provenances[run].values()),

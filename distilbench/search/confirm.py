@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -10,10 +11,17 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.evaluation.scoring import Candidate
-from distilbench.records import TrialRecord, read_records
+from distilbench.records import Rung, TrialRecord, read_records
 from distilbench.search.budget import Confirmation
 from distilbench.search.jobs import Job
-from distilbench.search.study import best_per_dimension, last_objective, trial_dimension, trial_params, trial_rungs
+from distilbench.search.study import (
+    best_per_dimension,
+    result_objective,
+    result_of,
+    trial_dimension,
+    trial_params,
+    trial_rungs,
+)
 from distilbench.search.sweep import Search
 from distilbench.search.trial import trial_folder
 from distilbench.store import fingerprint, write_json
@@ -24,8 +32,9 @@ CONFIRMATIONS = "confirmations.jsonl"
 
 
 def chosen_trials(trials: Sequence[FrozenTrial], dimensions: Sequence[int], top: int) -> dict[int, list[FrozenTrial]]:
-    """The `top` complete trials of each dimension by dev objective; where none is complete, the best that was interrupted.
+    """The `top` trials of each dimension by dev objective; where none has a student, the best that was interrupted.
 
+    A trial that was stopped takes part with its best rung, and is trained to its end when it is confirmed.
     Of trials with the same settings only the first: they are one training, made twice.
     """
     best = {d: _distinct(own)[:top] for d, own in best_per_dimension(trials, len(trials)).items()}
@@ -35,7 +44,7 @@ def chosen_trials(trials: Sequence[FrozenTrial], dimensions: Sequence[int], top:
                 t for t in trials if t.state == TrialState.RUNNING and trial_dimension(t) == d and trial_rungs(t)
             ]
             if open_ones:
-                best[d] = [max(open_ones, key=last_objective)]
+                best[d] = [max(open_ones, key=result_objective)]
     return dict(sorted(best.items()))
 
 
@@ -44,8 +53,8 @@ def _distinct(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
 
 
 def shown_as(trial: FrozenTrial) -> str:
-    """What a chosen trial's row is called: "" where it is complete, and the settings say everything."""
-    if trial.state == TrialState.COMPLETE:
+    """What a chosen trial's row is called: "" where it is trained to its end, and the settings say everything."""
+    if trial.state != TrialState.RUNNING:
         return ""
     rungs = trial_rungs(trial)
     return f"trial {trial.number}, interrupted after step {rungs[max(rungs)]['step']}"
@@ -55,36 +64,41 @@ def confirmation_jobs(run: Path, search: Search, chosen: Mapping[int, Sequence[F
     """The first seed of every trial (its own training in the search), then the second of every one, and so on."""
     confirm: Confirmation = search.space.budget.confirm
     jobs = []
+    # One trial may be chosen at several widths.
+    distinct = {trial.number: trial for trials in chosen.values() for trial in trials}
     for seed in range(search.seed, search.seed + confirm.seeds):
-        for d, trials in chosen.items():
-            for trial in trials:
-                own, complete = seed == search.seed, trial.state == TrialState.COMPLETE
-                if not own and not complete:
-                    continue  # its settings have not been tried to the end
-                folder = trial_folder(run, trial.number) if own else run / "confirm" / f"{trial.number:05d}-seed{seed}"
-                candidate = Candidate(
-                    run=search.name,
-                    role="student",
-                    method=search.space.method,
-                    dim=d,
-                    params=trial_params(trial),
-                    seed=seed,
-                    trial=trial.number,
-                    configuration=shown_as(trial),
+        for trial in distinct.values():
+            d = trial_dimension(trial)
+            first, interrupted = seed == search.seed, trial.state == TrialState.RUNNING
+            if interrupted and not first:
+                continue  # its settings have not been tried to the end
+            # A stopped trial is trained to its end here, which has a record of its own.
+            known = first and trial.state != TrialState.PRUNED
+            folder = trial_folder(run, trial.number) if first else run / "confirm" / f"{trial.number:05d}-seed{seed}"
+            candidate = Candidate(
+                run=search.name,
+                role="student",
+                method=search.space.method,
+                dim=d,
+                params=trial_params(trial),
+                seed=seed,
+                trial=trial.number,
+                configuration=shown_as(trial),
+            )
+            jobs.append(
+                Job(
+                    candidate,
+                    search.space.budget,
+                    run.resolve(),
+                    folder.resolve(),
+                    # The trial is in the name: a row keeps its student when another trial is chosen later.
+                    f"students/{search.space.method}-d{d}-trial{trial.number}-seed{seed}"
+                    + ("-interrupted" if interrupted else ""),
+                    as_it_is=interrupted,
+                    recorded_in="" if known else CONFIRMATIONS,
+                    best=True,
                 )
-                jobs.append(
-                    Job(
-                        candidate,
-                        search.space.budget,
-                        run.resolve(),
-                        folder.resolve(),
-                        # The trial is in the name: a row keeps its student when another trial is chosen later.
-                        f"students/{search.space.method}-d{d}-trial{trial.number}-seed{seed}"
-                        + ("" if complete else "-interrupted"),
-                        as_it_is=not complete,
-                        recorded_in="" if own else CONFIRMATIONS,
-                    )
-                )
+            )
     return jobs
 
 
@@ -92,21 +106,28 @@ def write_confirmed(
     run: Path, search: Search, chosen: Mapping[int, Sequence[FrozenTrial]]
 ) -> dict[int, list[dict[str, Any]]]:
     """Write and return, per output dimension, the chosen trials with their dev objectives by seed, the highest mean first."""
-    objectives = {t.number: {search.seed: last_objective(t)} for own in chosen.values() for t in own}
+    results: dict[int, dict[int, Rung | TrialRecord | None]] = {
+        t.number: {search.seed: result_of(t)} for members in chosen.values() for t in members
+    }
     seeds = range(search.seed, search.seed + search.space.budget.confirm.seeds)
     for record in read_records(run / CONFIRMATIONS):
         if isinstance(record, TrialRecord) and record.state == "COMPLETE" and record.seed in seeds:
-            if record.number in objectives and record.objective is not None:
-                objectives[record.number][record.seed] = record.objective
+            if record.number in results and record.objective is not None:
+                results[record.number][record.seed] = record
+
+    def objectives(trial: FrozenTrial, d: int) -> dict[int, float]:
+        values = ((seed, rung.objective_at(d)) for seed, rung in sorted(results[trial.number].items()) if rung)
+        return {seed: math.nan if value is None else value for seed, value in values}
+
     ranked = {
         d: sorted(
             (
                 {
                     "trial": t.number,
                     "configuration": shown_as(t),
-                    "seeds": sorted(objectives[t.number]),
-                    "dev": [objectives[t.number][seed] for seed in sorted(objectives[t.number])],
-                    "mean": fmean(objectives[t.number].values()),
+                    "seeds": list(objectives(t, d)),
+                    "dev": list(objectives(t, d).values()),
+                    "mean": fmean(objectives(t, d).values()),
                 }
                 for t in own
             ),

@@ -36,15 +36,22 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     """Objective, dev metrics and why the embeddings are collapsed ("" when they are not), of the method as it is now.
 
     The objective is the first score on the method's own task, else the dev Spearman minus that of PCA at the same d:
-    trials of one dimension are compared by it. `dev_quality` is without that subtraction, to compare across dimensions.
+    trials of one dimension are compared by it. Of nested widths both are means over the widths, beside which
+    `dev_spearman_W` and `dev_pca_spearman_W` are those of width W. `dev_quality` is without that subtraction, to compare
+    across dimensions.
     """
     rows = dev_rows(prepared)
     vectors = method.embed(rows)
     if not np.isfinite(vectors).all():
         return float("nan"), {}, "an embedding is not finite"
-    dev, shape = dev_spearman(from_rows(rows, vectors), prepared), geometry(vectors)
-    pca = dev_pca_spearman(prepared_folder, method.params.output_dim)
+    widths, shape = method.judged_widths(method.params.model_dump()), geometry(vectors)
+    dev_W = [dev_spearman(from_rows(rows, np.ascontiguousarray(vectors[:, :w])), prepared) for w in widths]
+    pca_W = [dev_pca_spearman(prepared_folder, w) for w in widths]
+    dev, pca = float(np.mean(dev_W)), float(np.mean(pca_W))
     metrics = {"dev_spearman": dev, "dev_pca_spearman": pca, **shape._asdict()}
+    if len(widths) > 1:
+        for w, dev_w, pca_w in zip(widths, dev_W, pca_W, strict=True):
+            metrics |= {f"dev_spearman_{w}": dev_w, f"dev_pca_spearman_{w}": pca_w}
     task = method.task_scores("dev")
     metrics |= {f"dev_{score.set}_{score.metric}": score.value for score in task}
     metrics["dev_quality"] = task[0].value if task else dev

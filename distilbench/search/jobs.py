@@ -49,6 +49,8 @@ class Job:
     """Whether the student is taken from its newest checkpoint without further training."""
     recorded_in: str = ""
     """The file of the run in which its training is recorded; "" where it was, as a trial of a search."""
+    best: bool = False
+    """Whether the student is taken from its best rung by dev, as a search does, or from its last."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ def finish(
         failed = training.failed
         if not failed:
             with training.watchdog:
+                if job.best:
+                    training.take_best()
                 _export(job, training.method, corpus, spec.prepared, training.watchdog.alive)
                 if spec.copy is not None and student is not None:
                     from distilbench.storage.remote import files_in

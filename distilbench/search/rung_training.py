@@ -23,18 +23,21 @@ from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.records import Rung
+from distilbench.records import Rung, result_rung
 from distilbench.search.budget import Budget
 from distilbench.search.dev import dev_report
 from distilbench.search.patience import StorageGone, patiently, require
 from distilbench.search.watchdog import Watchdog
-from distilbench.store import write_json
+from distilbench.store import remove_folder, write_json
+from distilbench.training.checkpoint import load_parameters, save_parameters
 from distilbench.training.loop import Diverged, Trainer
 
 if TYPE_CHECKING:
     from distilbench.storage.training_copy import TrainingCopy
 
 RUNGS = "rungs.json"
+BEST = "best.safetensors"
+"""The student's parameters at its best rung."""
 KEEP_EVERY_S = 60.0
 """Between checkpoints within a rung: what a killed machine costs at most."""
 HANGS = 2
@@ -96,6 +99,10 @@ class RungTraining:
         file = spec.folder / RUNGS
         kept = json.loads(file.read_text()) if file.exists() else {"rungs": [], "failed": ""}
         self.rungs = [Rung.model_validate(rung) for rung in kept["rungs"]]
+        result = result_rung(self.rungs)
+        if result is not None and result.eligible and not (spec.folder / BEST).exists():
+            remove_folder(spec.folder)  # what it was at its best is gone from outside: it is trained again
+            kept, self.rungs = {"rungs": [], "failed": ""}, []
         self._halved = self._halved or bool(kept.get("halved"))
         self.collapsed = bool(kept.get("collapsed"))
         self.method = build_method(spec.method, spec.params, self.prepared, spec.seed, self.device)
@@ -230,11 +237,21 @@ class RungTraining:
         shown = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         finite = objective if math.isfinite(objective) else None
         self._seconds = 0.0
-        self.rungs.append(Rung(rung=number, step=self.trainer.step, objective=finite, metrics=shown))
         self.failed = reason or ("" if finite is not None else f"objective is {objective}")
         self.collapsed = bool(self.failed)
+        eligible = self.trainer.in_last_phase and not self.collapsed
+        rung = Rung(rung=number, step=self.trainer.step, objective=finite, metrics=shown, eligible=eligible)
+        self.rungs.append(rung)
+        if eligible and result_rung(self.rungs) is rung:
+            self._stored(lambda: save_parameters(self.spec.folder / BEST, self.method))
         self._write()
         return self.failed
+
+    def take_best(self) -> None:
+        """Give the student the parameters that it had at its best rung; nothing where that is where it stands."""
+        result = result_rung(self.rungs)
+        if result is not None and result.eligible and result.step != self.trainer.step:
+            load_parameters(self.spec.folder / BEST, self.method)
 
     def _write(self) -> None:
         rungs = [rung.model_dump() for rung in self.rungs]

@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from distilbench.records import result_rung
 from distilbench.search.objectives import QUALITY
 from distilbench.search.patience import StorageGone, patiently
 from distilbench.search.space import SearchSpace
@@ -27,6 +28,7 @@ from distilbench.search.study import (
     MACHINE,
     STEPS,
     TAKEN,
+    as_rung,
     begin_trial,
     rung_key,
     trial_dimension,
@@ -243,7 +245,10 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         for rung in result["rungs"]:
             number = int(rung["rung"])
             if number not in own.rungs:
-                kept = {**rung["metrics"], "step": rung["step"], "objective": rung["objective"]}
+                kept = {
+                    **rung["metrics"],
+                    **{key: rung[key] for key in ("step", "objective", "eligible") if key in rung},
+                }
                 failing = bool(result["failed"]) and bool(result.get("collapsed", True))
                 collapsed = failing and rung is result["rungs"][-1]
                 own.rungs[number] = {**kept, "collapsed": True} if collapsed else kept
@@ -313,10 +318,12 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     def values(self, own: _Live) -> dict[str, float]:
         """The objectives' values of a trial that has come to its end."""
-        last = own.rungs[max(own.rungs)]
+        result = result_rung([as_rung(number, kept) for number, kept in own.rungs.items()])
+        assert result is not None
         if len(self.objectives) == 1:
-            return {QUALITY: _value(last)}
-        every = {QUALITY: last["dev_quality"], "bytes": FLOAT32 * own.dim, "latency": last.get("latency_ms")}
+            return {QUALITY: _number(result.objective)}
+        latency = own.rungs[max(own.rungs)].get("latency_ms")  # measured at the end alone
+        every = {QUALITY: result.metrics["dev_quality"], "bytes": FLOAT32 * own.dim, "latency": latency}
         return {name: _number(every[name]) for name in self.objectives}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:

@@ -15,8 +15,9 @@ enqueue:
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -90,6 +91,12 @@ class SearchSpace(BaseModel):
         if "output_dim" in self.fixed:
             return [int(self.fixed["output_dim"])]
         return sorted(int(c) for c in self.parameters["output_dim"].choices or ())
+
+    def judged_widths(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[int]:
+        """Every width at which `widths_of` (a method's `judged_widths`) says that some trial is judged, rising."""
+        names = [name for name in ("output_dim", "nested", "widths") if name in self.fixed or name in self.parameters]
+        settings = itertools.product(*(self.possible(name) for name in names))
+        return sorted({w for values in settings for w in widths_of(dict(zip(names, values, strict=True)))})
 
     def possible(self, name: str) -> list[Any]:
         """The values that parameter `name` can take, also where it is not searched; of a range its two ends."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from distilbench.records import Rung, result_rung
 from distilbench.search.grid import grid
 from distilbench.search.space import SearchSpace
 
@@ -24,6 +26,8 @@ LAST = "last"
 """User attribute of a trial that has come to its end: its last rung, at which it is not judged."""
 MACHINE = "machine"
 """User attribute of a trial: the device and CPUs of the machine that it came to its end on, where a worker has told them."""
+NO_METRICS = ("step", "objective", "collapsed", "eligible")
+"""What the study keeps of a rung beside its metrics."""
 TAKEN = "taken"
 """User attribute of a study: of its first trials, how many are taken as they are, since another search suggested them."""
 
@@ -135,17 +139,54 @@ def finished_trials(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=FINISHED)
 
 
-def last_objective(trial: FrozenTrial) -> float:
-    """A trial's dev objective at its last rung; NaN where it has none."""
-    rungs = trial_rungs(trial)
-    value = rungs[max(rungs)]["objective"] if rungs else None
-    return math.nan if value is None else float(value)
+def as_rung(number: int, kept: Mapping[str, Any]) -> Rung:
+    """A rung as the study keeps it."""
+    metrics = {name: value for name, value in kept.items() if name not in NO_METRICS}
+    return Rung(
+        rung=number,
+        step=kept["step"],
+        objective=kept["objective"],
+        metrics=metrics,
+        eligible=None if kept.get("collapsed") else kept.get("eligible"),
+    )
+
+
+def result_of(trial: FrozenTrial) -> Rung | None:
+    """The rung whose student is the trial's result; None where it has reported none."""
+    return result_rung([as_rung(number, kept) for number, kept in trial_rungs(trial).items()])
+
+
+def result_objective(trial: FrozenTrial) -> float:
+    """The dev objective of a trial's result; NaN where it has none."""
+    rung = result_of(trial)
+    return math.nan if rung is None or rung.objective is None else rung.objective
+
+
+def is_candidate(trial: FrozenTrial) -> bool:
+    """Whether a trial has a student to choose: it came to its end, or was stopped when its student had its final form."""
+    if trial.state == TrialState.PRUNED:
+        rung = result_of(trial)
+        return rung is not None and bool(rung.eligible) and rung.objective is not None
+    return bool(trial.state == TrialState.COMPLETE)
 
 
 def best_per_dimension(trials: Sequence[FrozenTrial], top: int = 1) -> dict[int, list[FrozenTrial]]:
-    """The `top` COMPLETE trials with the highest dev objective of each output dimension; the earlier one of equals first."""
-    found: dict[int, list[FrozenTrial]] = {}
-    for trial in trials:
-        if trial.state == TrialState.COMPLETE:
-            found.setdefault(trial_dimension(trial), []).append(trial)
-    return {d: sorted(own, key=lambda t: (-last_objective(t), t.number))[:top] for d, own in sorted(found.items())}
+    """The `top` candidates with the highest dev objective of each output dimension; the earlier one of equals first.
+
+    A trial of nested widths takes part at each of them.
+    """
+    candidates: dict[int, list[tuple[float, int, FrozenTrial]]] = {}
+    for trial in filter(is_candidate, trials):
+        rung = result_of(trial)
+        for d in judged_widths(trial):
+            objective = None if rung is None else rung.objective_at(d)
+            value = math.nan if objective is None else objective
+            candidates.setdefault(d, []).append((-value, trial.number, trial))
+    return {d: [member[2] for member in sorted(members)[:top]] for d, members in sorted(candidates.items())}
+
+
+def judged_widths(trial: FrozenTrial) -> list[int]:
+    """The widths at which a trial is judged: its output dimension, or the nested ones."""
+    rung = result_of(trial)
+    nested = [] if rung is None else [name for name in rung.metrics if re.fullmatch(r"dev_spearman_\d+", name)]
+    return [int(name.rpartition("_")[2]) for name in nested] or [trial_dimension(trial)]

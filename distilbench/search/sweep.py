@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 from distilbench.errors import InputError
 from distilbench.nodes import lost_nodes, waiting_told
 from distilbench.provenance import provenance
-from distilbench.records import Rung, TrialRecord, append_records, read_records
+from distilbench.records import TrialRecord, append_records, read_records
 from distilbench.search.cluster import TrialResources, wait_for_idle
 from distilbench.search.objectives import directions
 from distilbench.search.patience import patiently, require
@@ -25,8 +25,10 @@ from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import (
     MACHINE,
+    as_rung,
+    best_per_dimension,
     finished_trials,
-    last_objective,
+    result_objective,
     trial_dimension,
     trial_params,
     trial_rungs,
@@ -79,8 +81,17 @@ class Search:
 class _Recorder:
     """Writes the record of each finished trial, and tells the watchers."""
 
-    def __init__(self, run: Path, search: Search, watchers: Sequence[Watcher], forget: Callable[[Path], None]) -> None:
-        self.run, self.search, self.watchers, self.forget = run, search, watchers, forget
+    def __init__(
+        self,
+        run: Path,
+        study: optuna.Study,
+        search: Search,
+        watchers: Sequence[Watcher],
+        forget: Callable[[Path], None],
+    ) -> None:
+        self.run, self.study, self.search, self.watchers, self.forget = run, study, search, watchers, forget
+        self.stopped: set[int] = set()
+        """Stopped trials whose checkpoints are kept, being the best of their dimension so far."""
 
     def started(self, number: int, params: dict[str, Any]) -> None:
         self._tell(lambda watcher: watcher.started(number, params))
@@ -96,10 +107,24 @@ class _Recorder:
             append_records(self.run / "trials.jsonl", [record])
 
         patiently(append)
-        if trial.state != TrialState.COMPLETE:
-            remove_folder(trial_folder(self.run, trial.number))
-            self.forget(trial_folder(self.run, trial.number))
+        if trial.state == TrialState.FAIL:
+            self._discard(trial.number)
+        else:
+            self._keep_the_best(trial)
         self._tell(lambda watcher: watcher.finished(record))
+
+    def _keep_the_best(self, trial: FrozenTrial) -> None:
+        """Keep a stopped trial's checkpoints only while no other trial of its dimension is better."""
+        if trial.state == TrialState.PRUNED:
+            self.stopped.add(trial.number)
+        best = best_per_dimension(finished_trials(self.study), self.search.space.budget.confirm.top)
+        for number in self.stopped - {t.number for members in best.values() for t in members}:
+            self.stopped.discard(number)
+            self._discard(number)
+
+    def _discard(self, number: int) -> None:
+        remove_folder(trial_folder(self.run, number))
+        self.forget(trial_folder(self.run, number))
 
     def _tell(self, of: Callable[[Watcher], None]) -> None:
         for watcher in self.watchers:
@@ -141,7 +166,7 @@ def run_trials(
     from distilbench.search.trial import trainable_for
 
     write_missing_records(run, study, search)
-    recorder = _Recorder(run, search, watchers, forget)
+    recorder = _Recorder(run, study, search, watchers, forget)
     searcher = StudySearcher(
         study,
         search.space,
@@ -212,12 +237,9 @@ def write_missing_records(run: Path, study: optuna.Study, search: Search) -> Non
 
 def trial_record(trial: FrozenTrial, search: Search) -> TrialRecord:
     """The record of a finished trial, from the study alone."""
-    rungs = []
-    for rung, kept in trial_rungs(trial).items():
-        metrics = {name: value for name, value in kept.items() if name not in ("step", "objective", "collapsed")}
-        rungs.append(Rung(rung=rung, step=kept["step"], objective=kept["objective"], metrics=metrics))
+    rungs = [as_rung(number, kept) for number, kept in trial_rungs(trial).items()]
     several = trial.state == TrialState.COMPLETE and len(search.objectives) > 1
-    objective = last_objective(trial)
+    objective = result_objective(trial)
     return TrialRecord(
         run=search.name,
         number=trial.number,

@@ -71,7 +71,7 @@ def best_table(records: Iterable[TrialRecord]) -> Table | None:
     names = list(dict.fromkeys(name for r in best.values() for name in r.values))
     table = _table("d", "best trial", "steps", "dev", "objective", *names)
     for dim, r in best.items():
-        last = r.rungs[-1].step if r.rungs else None
+        last = None if r.result is None else r.result.step
         cells = [str(dim), str(r.number), number(last, "d"), number(dev_of(r), ".2f"), number(r.objective, "+.2f")]
         table.add_row(*cells, *(number(r.values.get(name), ".4g") for name in names))
     return table if best else None
@@ -89,8 +89,8 @@ def finished_line(record: TrialRecord, done: int, total: int) -> str:
     count = "[confirms]" if record.confirms else f"[{done:>3}/{total}]"
     line = f"{count} trial {record.number:<3} d={record.dim:<4} {record.state:<8}"
     if record.rungs:
-        last = record.rungs[-1]
-        dev, pca = last.metrics.get("dev_spearman"), last.metrics.get("dev_pca_spearman")
+        last, result = record.rungs[-1], record.result or record.rungs[-1]
+        dev, pca = result.metrics.get("dev_spearman"), result.metrics.get("dev_pca_spearman")
         found = []
         if dev is not None:
             found.append(f"dev {dev:.2f}" + ("" if pca is None else f" ({dev - pca:+.2f} to PCA)"))

@@ -213,15 +213,18 @@ def count_states(records: Iterable[TrialRecord]) -> dict[str, int]:
 
 
 def dev_of(record: TrialRecord) -> float | None:
-    """Dev Spearman x 100 at the last rung."""
-    return record.rungs[-1].metrics.get("dev_spearman") if record.rungs else None
+    """Dev Spearman x 100 of a trial's result."""
+    return None if record.result is None else record.result.metrics.get("dev_spearman")
 
 
 def best_of(records: Iterable[TrialRecord]) -> dict[int, TrialRecord]:
-    """The COMPLETE trial with the highest objective of each output dimension, dimensions rising; the earlier of equals."""
+    """The trial with the highest objective of each output dimension, dimensions rising; the earlier of equals.
+
+    A stopped trial takes part where its student had its final form.
+    """
     best: dict[int, TrialRecord] = {}
     for record in sorted(records, key=lambda r: r.number):
-        if record.state != "COMPLETE" or record.objective is None or record.confirms:
+        if not record.is_candidate or record.objective is None or record.confirms:
             continue
         held = best.get(record.dim)
         if held is None or record.objective > (-math.inf if held.objective is None else held.objective):

@@ -60,15 +60,42 @@ def save_checkpoint(
         tensors[f"parameter/{name}"] = parameter.detach().cpu().contiguous()
         for key, value in (optimizer.state.get(parameter, {}) if optimizer else {}).items():
             tensors[f"optimizer/{key}/{name}"] = value.detach().cpu().contiguous()
-    with atomic_path(folder / f"rung-{rung}.safetensors") as temporary:
+    _write(folder / f"rung-{rung}.safetensors", tensors, {"state": json.dumps(state)})
+    for _, old in _rungs(folder)[KEPT:]:
+        old.unlink(missing_ok=True)
+
+
+def _write(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
+    with atomic_path(path) as temporary:
         try:
-            save_file(tensors, temporary, metadata={"state": json.dumps(state)})
+            save_file(tensors, temporary, metadata=metadata)
         except SafetensorError as error:  # the system's errors come as text: "... (os error 28)"
             found = _SYSTEM_ERROR.search(str(error))
             number = int(found[1]) if found else errno.EIO
             raise OSError(number, os.strerror(number), str(temporary)) from None
-    for _, old in _rungs(folder)[KEPT:]:
-        old.unlink(missing_ok=True)
+
+
+def save_parameters(path: Path, method: Learner) -> None:
+    """Write the trained parameters alone, without an optimiser's state.
+
+    Raises:
+        DiskFull: the disk is full.
+    """
+    _write(path, {name: p.detach().cpu().contiguous() for name, p in _trained(method).items()}, {})
+
+
+def load_parameters(path: Path, method: Learner) -> None:
+    """Give a method the parameters that `save_parameters` wrote.
+
+    Raises:
+        OSError: the file cannot be read, or is damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file, torch.no_grad():
+            for name, parameter in _trained(method).items():
+                parameter.copy_(file.get_tensor(name))
+    except SafetensorError as error:
+        raise OSError(errno.EIO, str(error), str(path)) from None
 
 
 def load_checkpoint(folder: Path, method: Learner) -> Checkpoint | None:

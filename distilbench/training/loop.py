@@ -143,6 +143,11 @@ class Trainer:
         return float(np.mean(losses)) if losses else math.nan
 
     @property
+    def in_last_phase(self) -> bool:
+        """Whether the last phase has begun, so that the method has its final form; always without a phase."""
+        return not self.phases or self.phase == len(self.phases) - 1
+
+    @property
     def mean_loss(self) -> float | None:
         """The mean loss since `take_loss`, interruptions notwithstanding; None without a step."""
         total, count = self._losses

@@ -18,8 +18,8 @@ from distilbench.search.study import (
     best_per_dimension,
     finished_trials,
     first_settings,
-    last_objective,
     open_study,
+    result_objective,
     rung_key,
     sqlite_url,
     starts_for,
@@ -113,12 +113,12 @@ def test_a_trial_begins_with_all_its_values_at_once(tmp_path: Path, space: Searc
 
 def test_rungs_are_in_their_order(study: optuna.Study) -> None:
     trial = study.ask()
-    assert math.isnan(last_objective(study.trials[0]))
+    assert math.isnan(result_objective(study.trials[0]))
     for rung in (10, 2, 1):
         trial.set_user_attr(rung_key(rung), {"step": rung, "objective": None if rung == 10 else 0.5})
     trial.set_user_attr("reason", "")
     assert list(trial_rungs(study.trials[0])) == [1, 2, 10]
-    assert math.isnan(last_objective(study.trials[0]))
+    assert math.isnan(result_objective(study.trials[0]))
 
 
 def finish(study: optuna.Study, dim: int, value: float | None, state: TrialState, **rungs: float) -> None:
@@ -129,7 +129,7 @@ def finish(study: optuna.Study, dim: int, value: float | None, state: TrialState
             value=value,
             user_attrs={
                 PARAMS: {"output_dim": dim},
-                **{rung_key(int(n[1:])): {"objective": v} for n, v in rungs.items()},
+                **{rung_key(int(n[1:])): {"step": 1, "objective": v} for n, v in rungs.items()},
             },
         )
     )

@@ -85,7 +85,7 @@ class Node:
         from distilbench.search.trial import TrialTrainable
 
         write_missing_records(run, study, search)
-        recorder = _Recorder(run, search, watchers, forget)
+        recorder = _Recorder(run, study, search, watchers, forget)
         searcher = StudySearcher(
             study, search.space, search.objectives, search.suggestions(), search.wanted, 1, recorder, deadline
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -44,5 +47,19 @@ def supervised_info_nce(query_BD: Tensor, positive_BD: Tensor, negative_BKD: Ten
 
 
 def squared_distance(left_BD: Tensor, right_BD: Tensor) -> Tensor:
-    """Mean over the batch of ||l - r||^2 (HPD, equation 3)."""
+    """Mean over the batch of ||l - r||^2 (HPD, equation 2)."""
     return (left_BD - right_BD).square().sum(dim=-1).mean()
+
+
+def cosine_distance(left_BD: Tensor, right_BD: Tensor) -> Tensor:
+    """Mean over the batch of 1 - cos(l, r)."""
+    return (1 - functional.cosine_similarity(left_BD, right_BD, dim=-1)).mean()
+
+
+DISTANCES = {"squared": squared_distance, "cosine": cosine_distance}
+Distance = Literal["squared", "cosine"]
+
+
+def target_distance(kind: Distance, student_Bd: Tensor, target_Bd: Tensor, widths: Sequence[int]) -> Tensor:
+    """The mean over nested widths w of the distance between the first w numbers of student and target."""
+    return torch.stack([DISTANCES[kind](student_Bd[:, :w], target_Bd[:, :w]) for w in widths]).mean()

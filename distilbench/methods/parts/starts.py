@@ -5,7 +5,7 @@ Axes: N sentences, D width of the student's pooled states, d output dimension.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,8 +21,8 @@ ProjectionStart = Literal["random", "regression", "pca"]
 class Linear(NamedTuple):
     """y = x W + b, W of D x d."""
 
-    weight_Dd: NDArray[np.float64]
-    bias_d: NDArray[np.float64]
+    weight_Dd: NDArray[np.floating[Any]]
+    bias_d: NDArray[np.floating[Any]]
 
     def copy_to(self, layer: nn.Linear) -> None:
         """Give a layer these weights; one without a bias gets the weights alone.

@@ -16,6 +16,7 @@ from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.heads import Layer, whitening_head
+from distilbench.methods.parts.projected import spread
 
 SENTENCES = 8000
 """Training sentences that the whitening is fitted on."""
@@ -26,11 +27,6 @@ class WhitenedParams(BaseModel):
 
     whiten_from: int = Field(default=0, ge=0)
     """0: the student learns output_dim directions. Above 0: it learns this many, and its output is whitened to output_dim."""
-
-
-def spread(examples: int, count: int) -> NDArray[np.int64]:
-    """At most `count` of the numbers below `examples`, evenly spread."""
-    return np.linspace(0, examples - 1, min(count, examples)).astype(np.int64)
 
 
 class Whitened(EncoderMethod):

@@ -1,0 +1,50 @@
+"""Nested widths: one training whose first w numbers are an embedding of their own, for several w at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from distilbench.errors import InputError
+from distilbench.methods.method import Possible
+
+SMALLEST = 16
+"""The least width that halving gives."""
+
+
+class NestedParams(BaseModel):
+    """Which widths one training serves."""
+
+    nested: bool = False
+    """Whether the loss is taken at several widths at once, each of which gets a row of its own."""
+    widths: tuple[int, ...] = ()
+    """The widths below output_dim that are nested in it; () is output_dim halved again and again, down to 16."""
+
+
+def widths_of(params: dict[str, Any]) -> tuple[int, ...]:
+    """The widths that a training with `params` serves, largest first: output_dim alone unless it is nested."""
+    d = int(params["output_dim"])
+    if not params.get("nested"):
+        return (d,)
+    if given := params.get("widths"):
+        return tuple(sorted({d, *map(int, given)}, reverse=True))
+    halves = [d]
+    while halves[-1] // 2 >= SMALLEST:
+        halves.append(halves[-1] // 2)
+    return tuple(halves)
+
+
+def check_widths(possible: Possible) -> None:
+    """Check the nested widths that a search space or a row can ask for.
+
+    Raises:
+        InputError: one is below 1, or above the smallest output dimension; or there are widths, but nothing is nested.
+    """
+    largest = min(possible("output_dim"))
+    for widths in possible("widths"):
+        if widths and True not in possible("nested"):
+            raise InputError(f"widths: {list(widths)}, but nested is false; expected nested: true with them")
+        for width in widths:
+            if not 1 <= width <= largest:
+                raise InputError(f"widths: {width}; expected from 1 to output_dim, which can be {largest}")
