@@ -26,6 +26,7 @@ from distilbench.methods.method import Phase, Possible, sweep_field
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import full_precision
+from distilbench.methods.parts.projected import spread
 from distilbench.methods.parts.starts import Linear, regression
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
@@ -35,7 +36,6 @@ from distilbench.methods.parts.unlabelled import (
     unlabelled_rows,
     unlabelled_steps,
 )
-from distilbench.methods.parts.whitened import spread
 from distilbench.prepare.prepared import Prepared
 
 START_SENTENCES = 2000

@@ -26,6 +26,7 @@ from distilbench.methods.method import Phase, Possible, sweep_field
 from distilbench.methods.parts.encoder_method import TRAINING_TOKENS, EncoderMethod
 from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import full_precision, info_nce
+from distilbench.methods.parts.projected import spread
 from distilbench.methods.parts.starts import Linear, principal_axes, regression
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
 from distilbench.methods.parts.unlabelled import (
@@ -36,7 +37,6 @@ from distilbench.methods.parts.unlabelled import (
     unlabelled_rows,
     unlabelled_steps,
 )
-from distilbench.methods.parts.whitened import spread
 from distilbench.prepare.prepared import Prepared
 
 Kernel = Literal["rbf", "imq", "imq_released", "linear"]
