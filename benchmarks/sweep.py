@@ -55,7 +55,7 @@ from distilbench.search.space import SearchSpace, load_space
 from distilbench.training.loop import Trainer
 
 CPUS = 2
-SPACES = Path(__file__).resolve().parents[1] / "search_spaces"
+SPACES = Path(__file__).resolve().parents[1] / "search_spaces" / "small"
 
 
 class Task(NamedTuple):

@@ -18,7 +18,7 @@ from distilbench.errors import InputError
 from distilbench.evaluate_options import EVALUATE_OPTIONS, evaluate_settings
 from distilbench.options import OPTIONS, RUN_OPTIONS, Data, run_settings, with_options
 from distilbench.planning.options import PLAN_OPTIONS
-from distilbench.sweep_options import SWEEP_OPTIONS, sweep_settings
+from distilbench.sweep_options import SPACE_OPTIONS, SWEEP_OPTIONS, space_settings, sweep_settings
 
 app = typer.Typer(
     help="Find the best small sentence encoder for your data and budget.",
@@ -35,7 +35,6 @@ Runs = Annotated[
     list[str],
     typer.Argument(help="Run folders, such as runs/mcr2-builtin-all-MiniLM-L6-v2, or URIs: s3://bucket/runs/NAME."),
 ]
-Space = Annotated[Path | None, typer.Option(help="A search space, or a folder of METHOD.yaml; default: search_spaces.")]
 
 
 @app.callback()
@@ -44,42 +43,40 @@ def main() -> None:
 
 
 @app.command()
-@with_options(SWEEP_OPTIONS, OPTIONS, RUN_OPTIONS)
+@with_options(SPACE_OPTIONS, SWEEP_OPTIONS, OPTIONS, RUN_OPTIONS)
 def sweep(
     method: Annotated[
         str,
         typer.Option(help="The method, such as hpd, mcr2, ibkd or dse (README: Methods); several with commas; or all."),
     ],
-    space: Space = None,
     **options: Any,
 ) -> None:
     """Sweep a method's hyper-parameters and publish the leaderboard. The same command again continues a sweep."""
     with input_errors():
-        given = {**run_settings(options), **sweep_settings(method, options)}
+        given = {**run_settings(options), **space_settings(options), **sweep_settings(method, options)}
         from distilbench.config import SweepSettings
         from distilbench.sweeps import sweep as run_sweep
 
-        page = run_sweep(SweepSettings(space=space, **given), Console(soft_wrap=True))
+        page = run_sweep(SweepSettings(**given), Console(soft_wrap=True))
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
 
 
 @app.command()
-@with_options(PLAN_OPTIONS, SWEEP_OPTIONS, OPTIONS, RUN_OPTIONS)
+@with_options(PLAN_OPTIONS, SPACE_OPTIONS, SWEEP_OPTIONS, OPTIONS, RUN_OPTIONS)
 def plan(
     method: Annotated[str, typer.Option(help="As for sweep, as are all options that sweep has.")],
-    space: Space = None,
     **options: Any,
 ) -> None:
     """Print what a sweep will take, in hours and dollars, and what bounds it: before it is started, on any cluster."""
     began = time.monotonic()
     with input_errors():
-        given = {**run_settings(options), **sweep_settings(method, options)}
+        given = {**run_settings(options), **space_settings(options), **sweep_settings(method, options)}
         from distilbench.config import SweepSettings
         from distilbench.planning.command import plan as make_plan
         from distilbench.store import write_json
 
         found = make_plan(
-            SweepSettings(space=space, **given),
+            SweepSettings(**given),
             began,
             rates=options["rates"] or (),
             measure=options["measure"],
@@ -121,23 +118,22 @@ def compare(
 
 
 @app.command()
-@with_options(OPTIONS)
+@with_options(SPACE_OPTIONS, OPTIONS)
 def prepare(
     method: Annotated[
         str | None, typer.Option(help="Prepare what a sweep of this method reads; default: what most of them do.")
     ] = None,
-    space: Space = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write what was prepared to this file too.")] = None,
     **options: Any,
 ) -> None:
     """Augment, encode with the teacher and tokenise, into the store where a sweep finds it. Interrupted, it goes on."""
     with input_errors():
-        given = run_settings(options)
+        given = {**run_settings(options), **space_settings(options)}
         from distilbench.config import PrepareSettings
         from distilbench.pipeline import prepare as run_prepare
         from distilbench.store import write_json
 
-        found = run_prepare(PrepareSettings(method=method, space=space, **given), Console(soft_wrap=True))
+        found = run_prepare(PrepareSettings(method=method, **given), Console(soft_wrap=True))
         if json_file:
             write_json(json_file, found)
 

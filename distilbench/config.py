@@ -17,6 +17,7 @@ from distilbench.search.budget import Stopping
 from distilbench.search.cluster import TrialShare
 from distilbench.search.objectives import QUALITY
 from distilbench.search.samplers import Searcher
+from distilbench.search.space_files import SpaceBudget
 from distilbench.storage.remote import Remote
 from distilbench.store import ArtifactStore
 
@@ -91,21 +92,27 @@ class RunSettings(PlaceSettings):
         return Texts(self.text, self.text_settings)
 
 
-class PrepareSettings(RunSettings):
+class SpaceSettings(RunSettings):
+    """What says where search spaces are."""
+
+    space: Path | None = None
+    """A search space, or a folder of METHOD.yaml; None is the user's `search_spaces/METHOD.yaml`, or the package's."""
+    budget: SpaceBudget | None = None
+    """Which of the package's; None is small for the built-in corpus and real for a data folder."""
+
+
+class PrepareSettings(SpaceSettings):
     """Everything that one `prepare` command decides."""
 
     method: str | None = None
     """Prepare what a sweep of it reads; None is embeddings, PCA, tokens, and augmented sentences where asked for."""
-    space: Path | None = None
 
 
-class SweepSettings(RunSettings):
+class SweepSettings(SpaceSettings):
     """Everything that one `sweep` command decides."""
 
     methods: tuple[str, ...]
     """One after the other, each in a study of its own; () is all that the data allow."""
-    space: Path | None = None
-    """A search space; None is `search_spaces/METHOD.yaml`."""
     trials: int | None = Field(default=None, ge=1)
     """Trials in all, of all methods together; None is the search spaces' numbers."""
     time_budget: float | None = Field(default=None, gt=0)

@@ -27,6 +27,7 @@ from distilbench.prepare.twins import distinct_readings
 from distilbench.provenance import provenance
 from distilbench.records import (
     AS_IT_CAME,
+    ON_DEMONSTRATION,
     EncoderCost,
     Quantisation,
     Role,
@@ -305,7 +306,8 @@ def _line(record: ScoreRecord) -> str:
     shown = {("sts", "spearman"), ("classification", "accuracy"), ("retrieval", "ndcg@10"), ("asymmetric", "ndcg@10")}
     scores = [s for s in record.scores if (s.task, s.metric) in shown and s.variant == "all" and _reported(s, record)]
     kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
-    return "  ".join([f"{record.label + kind:<32}", *(f"{s.set} {s.value:.2f}" for s in scores)])
+    where = [f"({ON_DEMONSTRATION})"] if scores and record.demonstration else []
+    return "  ".join([f"{record.label + kind:<32}", *(f"{s.set} {s.value:.2f}" for s in scores), *where])
 
 
 def _reported(score: Score, record: ScoreRecord) -> bool:

@@ -1,9 +1,10 @@
-"""`distilbench export`: one student as a folder that sentence-transformers loads, with its model card and its records.
+"""`distilbench export`: one row as a folder that sentence-transformers loads, with its model card and its records.
 
     distilbench export runs/A runs/B --best-under 128B --to best-128
     distilbench export runs/A --student 'HPD d=128' --seed 1 --to hpd-128 --onnx
 
-It is written beside its place and renamed, so that nothing half-written carries its name.
+It is written beside its place and renamed, so that nothing half-written carries its name. A student's kept model is copied;
+the teacher and the baselines are made from what the run was prepared from (`export_build`).
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from typing import Any, NamedTuple
 
 from distilbench.encoder import EncoderSpec
 from distilbench.errors import InputError
+from distilbench.export_build import build_model
 from distilbench.export_onnx import check_onnx, run_code, write_onnx
-from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.best import best_among, best_seed, model_folder, record_owners, teacher_row
+from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
+from distilbench.reporting.best import best_among, best_seed, model_folder, record_owners
 from distilbench.reporting.budget import ServingBudget
-from distilbench.reporting.loading import is_nested, load_code, plain_codes
+from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes
 from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
+from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard
+from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings
 from distilbench.store import FULL, disk_full, file_sha256, write_json
 
@@ -42,12 +45,12 @@ _WIDTH = re.compile(r"d\d+", re.ASCII)
 
 
 class Chosen(NamedTuple):
-    """One seed of a row, its model's folder and its run's, and what its card is made from."""
+    """One seed of a row, its model's folder (None: it has to be made) and its run's, and what its card is made from."""
 
     board: Leaderboard
     row: Row
     seed: SeedScores
-    model: Path
+    model: Path | None
     run: Path
     training: TrialRecord | None
 
@@ -60,12 +63,16 @@ class Exported(NamedTuple):
     record: ScoreRecord
     load: str
     onnx: bool
+    warning: str = ""
+    """Why the row must not be used; "" where nothing is known against it."""
 
     def text(self) -> str:
         """For the terminal."""
         r = self.record
         lines = [
             f"{self.name}, seed {r.seed}, {r.quantisation}, {r.bytes_per_vector:,} bytes per vector: {self.folder}",
+            *([f"Scores are {ON_DEMONSTRATION}."] if r.demonstration else []),
+            *([f"Warning: {self.warning}"] if self.warning else []),
             "",
             "To load it:",
             "",
@@ -96,13 +103,13 @@ def export(
     seed: int | None = None,
     onnx: bool = False,
 ) -> Exported:
-    """Write the best student within the budget, or the one called `student`, into the folder `to`.
+    """Write the best row within the budget, or the one called `student`, into the folder `to`.
 
     Of its seeds it takes `seed`, or the one with the highest dev score. An earlier export in `to` is replaced.
 
     Raises:
-        InputError: there is no such student, its model is not there, `to` holds something else, the disk is full, or with
-            `onnx` there is no graph that gives its vectors. Nothing is written then.
+        InputError: there is no such row, its model is not there and cannot be made, `to` holds something else, the disk is
+            full, or with `onnx` there is no graph that gives its vectors. Nothing is written then.
     """
     chosen = choose(runs, budget, student, seed)
     target = to.absolute()
@@ -124,14 +131,14 @@ def export(
         raise InputError(f"--to {to}: cannot be written: {error.strerror or error!s:.300}") from None
     record = chosen.seed.record
     load = load_code(record, str(to), str(to), cut=False)
-    return Exported(to, chosen.row.name, record, load, onnx)
+    return Exported(to, chosen.row.name, record, load, onnx, lost_neighbours(chosen.row))
 
 
 def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, number: int | None) -> Chosen:
-    """The student to export: the best within the budget, or the one called so by name, record id or the page's anchor.
+    """The row to export: the best within the budget, or the one called so by name, record id or the page's anchor.
 
     Raises:
-        InputError: there is none, or several; or its model is not there.
+        InputError: there is none, or several; or its model is not there and cannot be made.
     """
     records = read_runs(runs)
     seed: SeedScores | None
@@ -146,6 +153,9 @@ def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, num
     seed = seed or best_seed(board, row) or row.seeds[0]
     owners = record_owners(runs)
     folder = model_folder(seed.record, owners)
+    run, training = owners[seed.record.run, seed.record.record_id], Trainings(records).of(seed.record)
+    if (folder is None or not folder.is_dir()) and can_be_built(seed.record):
+        return Chosen(board, row, seed, None, run, training)
     if folder is None:
         raise InputError(
             f"{row.name}, seed {seed.record.seed}: no model of it is kept (record {seed.record.record_id}); expected a "
@@ -165,8 +175,7 @@ def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, num
             f"{seed.record.record_id}); {hint}"
         )
     EncoderSpec(str(folder.absolute())).folder()  # refuses one without weights
-    run = owners[seed.record.run, seed.record.record_id]
-    return Chosen(board, row, seed, folder, run, Trainings(records).of(seed.record))
+    return Chosen(board, row, seed, folder, run, training)
 
 
 def _named(board: Leaderboard, name: str) -> tuple[Row, SeedScores | None]:
@@ -199,14 +208,15 @@ def _of_seed(row: Row, seed: SeedScores | None, number: int) -> SeedScores:
     return found
 
 
-def _check_target(to: Path, target: Path, model: Path) -> None:
+def _check_target(to: Path, target: Path, model: Path | None) -> None:
     """Refuse a place that holds, or lies in, something of somebody's.
 
     Raises:
         InputError: it does; it says what.
     """
     expected = "expected a new or empty folder, or an earlier export"
-    if target.resolve().is_relative_to(model.resolve()) or model.resolve().is_relative_to(target.resolve()):
+    kept_at = None if model is None else model.resolve()
+    if kept_at and (target.resolve().is_relative_to(kept_at) or kept_at.is_relative_to(target.resolve())):
         raise InputError(f"--to {to}: the student itself is kept there; {expected}")
     if target.is_symlink():
         raise InputError(f"--to {to}: a link; {expected}")
@@ -235,11 +245,14 @@ def _check_target(to: Path, target: Path, model: Path) -> None:
 
 def _write(chosen: Chosen, folder: Path, *, onnx: bool) -> None:
     record = chosen.seed.record
-    _copy_model(chosen.model, folder)
-    if is_nested(record):
-        _cut(folder, record.dim)
-    if record.quantisation != "float32":
-        _copy_quantiser(chosen, folder)
+    if chosen.model is None:
+        build_model(record, chosen.row.name, chosen.run, folder)
+    else:
+        _copy_model(chosen.model, folder)
+        if is_nested(record):
+            _cut(folder, record.dim)
+        if record.quantisation != "float32":
+            _copy_quantiser(chosen.model, chosen.row.name, record, folder)
     given = write_onnx(folder, chosen.row.name) if onnx else None
     write_json(folder / RECORDS, _records(chosen))
     code = Code(load_code(record, ".", ".", cut=False), plain_codes(record), run_code(given) if given else "")
@@ -276,15 +289,14 @@ def _is_quantisers(path: Path) -> bool:
     return bool(_WIDTH.fullmatch(path.name)) and path.is_dir()
 
 
-def _copy_quantiser(chosen: Chosen, folder: Path) -> None:
-    record = chosen.seed.record
-    own = chosen.model / f"d{record.dim}"  # a student of several widths has a quantiser for each
-    place = own if own.is_dir() else chosen.model
+def _copy_quantiser(model: Path, name: str, record: ScoreRecord, folder: Path) -> None:
+    own = model / f"d{record.dim}"  # a student of several widths has a quantiser for each
+    place = own if own.is_dir() else model
     for suffix in ("json", "safetensors"):
         file = place / f"quantisation-{record.quantisation}.{suffix}"
         if not file.is_file():
             raise InputError(
-                f"{file}: the {record.quantisation} quantiser of {chosen.row.name} is not there; export its float32 row, or "
+                f"{file}: the {record.quantisation} quantiser of {name} is not there; export its float32 row, or "
                 "train it again under another --name"
             )
         shutil.copyfile(file, folder / file.name)
@@ -303,6 +315,8 @@ def _records(chosen: Chosen) -> dict[str, Any]:
         "name": chosen.row.name,
         "record_id": chosen.seed.record.record_id,
         "seed": chosen.seed.record.seed,
+        "scores_are": ON_DEMONSTRATION if chosen.seed.record.demonstration else f"on {chosen.seed.record.corpus}",
+        "not_recommended": lost_neighbours(chosen.row),
         "records": [json.loads(seed.record.model_dump_json()) for seed in chosen.row.seeds],
     }
 

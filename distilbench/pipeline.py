@@ -9,24 +9,28 @@ from typing import Any
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from distilbench.config import CompareSettings, PrepareSettings, RunSettings
+from distilbench.config import CompareSettings, PrepareSettings, RunSettings, SpaceSettings
 from distilbench.configurations import Configuration, complete, read_configurations
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.data.training_text import with_text
+from distilbench.data.triplets import triplets_file
 from distilbench.encoder import EncoderSpec, transformer_config
 from distilbench.errors import InputError
 from distilbench.methods import get_method
+from distilbench.methods.method import Possible
 from distilbench.nodes import nodes_line
 from distilbench.prepare.augment import operations
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import Wanted, prepare_corpus
-from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, read_records
 from distilbench.search.budget import Budget
 from distilbench.search.cluster import ray_cluster, trial_resources, wait_for_idle
+from distilbench.search.fit import fitted, within
 from distilbench.search.space import SearchSpace, load_space
+from distilbench.search.space_files import SpaceFile, space_file
 from distilbench.storage.run_copy import RunCopy, run_copy
 from distilbench.store import claim_folder, fingerprint
 from distilbench.student import check_student, is_layers
@@ -39,30 +43,77 @@ COMPARE_GROWS = frozenset({"rows", "seeds"})
 
 
 def searched(
-    settings: RunSettings,
+    settings: SpaceSettings,
     name: str,
-    given: Path | None,
     console: Console,
     corpora: dict[Needs, Corpus] | None = None,
 ) -> tuple[SearchSpace, Corpus]:
-    """The search space of a method (`given` or its own), and a corpus that has what it needs.
+    """The search space of a method, fitted to what the run has, and a corpus that has what it needs.
 
     `corpora` are those that were read before, for other methods; the one that is read is added.
 
     Raises:
         InputError: either cannot be used.
     """
-    method, path = get_method(name), space_path(name, given)
-    native = method.native_dim(settings.teacher, settings.student)
-    space = load_space(path, name, method.params_type, native)
+    method, (path, shipped) = get_method(name), space_of(settings, name)
+    space = load_space(path, name, method.params_type, method.native_dim(settings.teacher, settings.student))
+    space = fitted_to_options(settings, space)
     corpora, needs = {} if corpora is None else corpora, method.needs(space.possible)
     if needs not in corpora:
         corpora[needs] = load_corpus(settings, needs, console)
     try:
-        method.check_corpus(space.possible, corpora[needs], native)
+        return fitted_to_corpus(settings, space, corpora[needs], shipped=shipped), corpora[needs]
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return space, corpora[needs]
+
+
+def space_of(settings: SpaceSettings, method: str) -> SpaceFile:
+    """The file of a method's search space.
+
+    Raises:
+        InputError: there is none.
+    """
+    return space_file(method, settings.space, settings.budget, data=settings.data is not None)
+
+
+def fitted_to_options(settings: RunSettings, space: SearchSpace) -> SearchSpace:
+    """The space without choices that need augmented sentences or triplets where the command gives none."""
+    method, data = get_method(space.method), settings.data
+
+    def copies(possible: Possible) -> None:
+        if method.needs(possible).augmentation and not settings.augment.operations:
+            raise InputError("--augment is not given")
+
+    def triplets(possible: Possible) -> None:
+        if method.needs(possible).triplets and data is not None and triplets_file(data) is None:
+            raise InputError(f"{data} has no triplets")
+
+    return fitted(fitted(space, copies), triplets)
+
+
+def fitted_to_corpus(settings: RunSettings, space: SearchSpace, corpus: Corpus, *, shipped: bool) -> SearchSpace:
+    """The space without choices that the corpus is too small for; one that comes with the package also without output
+    dimensions that teacher or student do not have.
+
+    Raises:
+        InputError: what is left cannot be had with this corpus.
+    """
+    method = get_method(space.method)
+    native = method.native_dim(settings.teacher, settings.student)
+
+    def check(possible: Possible) -> None:
+        method.check_corpus(possible, corpus, native)
+
+    if shipped:
+        space = within(space, native)
+    space = fitted(space, check, keep=() if shipped else ("output_dim",))
+    check(space.possible)
+    return space
+
+
+def space_notes(space: SearchSpace) -> list[str]:
+    """What was left out of a space, a line each."""
+    return [f"Search space of {space.method}: {note}" for note in space.notes]
 
 
 def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
@@ -79,7 +130,9 @@ def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
         corpus = load_corpus(settings, Needs(augmentation=augmentation), console)
         wanted = Wanted(augmentation, tokens, logits=False)
     else:
-        space, corpus = searched(settings, str(settings.method), settings.space, console)
+        space, corpus = searched(settings, str(settings.method), console)
+        for note in space_notes(space):
+            console.print(note, markup=False)
         wanted = Wanted.by([(method, space.possible)])
     if settings.remote:
         settings.remote.check()
@@ -215,29 +268,6 @@ def report_folder(settings: RunSettings, run: Path) -> Path:
     return settings.reports / run.name
 
 
-def space_path(method: str, given: Path | None) -> Path:
-    """The search space: the one given, METHOD.yaml in the folder given, else `search_spaces/METHOD.yaml` here or in the
-    checkout of this package.
-
-    Raises:
-        InputError: there is none.
-    """
-    if given is not None and given.is_dir():
-        if not (given / f"{method}.yaml").exists():
-            raise InputError(f"--space {given}: expected {method}.yaml in this folder")
-        return given / f"{method}.yaml"
-    if given is not None:
-        return given
-    name = f"{method}.yaml"
-    places = [Path("search_spaces") / name, Path(__file__).resolve().parents[1] / "search_spaces" / name]
-    for place in places:
-        if place.exists():
-            return place
-    raise InputError(
-        f"no search space: looked for {' and '.join(map(str, places))}; expected one there or --space FILE"
-    )
-
-
 def load_corpus(settings: RunSettings, needs: Needs, console: Console) -> Corpus:
     """The data folder, or the built-in corpus; what was found and not found is printed.
 
@@ -255,6 +285,8 @@ def load_corpus(settings: RunSettings, needs: Needs, console: Console) -> Corpus
         console.print("--augment is left aside: nothing in this run trains on augmented sentences (augmentation: true)")
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)
     print_sets(corpus, console)
+    if corpus.demonstration:
+        console.print(f"Every score of this run is {ON_DEMONSTRATION}.", markup=False)
     return corpus
 
 

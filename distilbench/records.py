@@ -213,6 +213,8 @@ class EncoderCost(_Record):
     timed_32: int
 
 
+ON_DEMONSTRATION = "on the demonstration corpus, no benchmark"
+"""Stands wherever a score of the generated corpus is printed."""
 AS_IT_CAME = "as it came"
 """The start of an encoder that was not trained here."""
 FROZEN = "teacher (frozen)"

@@ -9,9 +9,34 @@ import typer
 
 from distilbench.errors import InputError
 from distilbench.options import Shared, one_of, parts
+from distilbench.search.space_files import BUDGETS
 
 SEARCHER_NAMES = ("tpe", "cmaes", "nsga2", "nsga3", "gp", "random", "grid")
 STOPPING_NAMES = ("asha", "median", "none")
+
+SPACE_OPTIONS: dict[str, Shared] = {
+    "space": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                help="A search space, or a folder of METHOD.yaml; default: search_spaces/METHOD.yaml of the working folder, "
+                "else the one for --budget."
+            ),
+        ],
+        None,
+    ),
+    "budget": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help="Which of the search spaces that come along: small (minutes, the demonstration), real (ten minutes or "
+                "more on two cores) or cluster (hours on GPUs); default: real with --data, else small."
+            ),
+        ],
+        None,
+    ),
+}
+"""Where search spaces are: of `sweep`, `plan` and `prepare`."""
 
 SWEEP_OPTIONS: dict[str, Shared] = {
     "trials": (
@@ -93,6 +118,16 @@ SWEEP_OPTIONS: dict[str, Shared] = {
         None,
     ),
 }
+
+
+def space_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `SpaceSettings` that other commands do not have.
+
+    Raises:
+        InputError: there is no such budget.
+    """
+    budget = given["budget"]
+    return {"space": given["space"], "budget": budget and one_of("--budget", budget, BUDGETS)}
 
 
 def sweep_settings(method: str, given: dict[str, Any]) -> dict[str, Any]:

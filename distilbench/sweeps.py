@@ -21,6 +21,7 @@ from distilbench.methods import get_method, method_names
 from distilbench.nodes import gpus_elsewhere, nodes_line, on_gpu_node
 from distilbench.pipeline import (
     check_encoders,
+    fitted_to_corpus,
     load_corpus,
     one_writer,
     publish,
@@ -28,7 +29,8 @@ from distilbench.pipeline import (
     run_config,
     run_name,
     searched,
-    space_path,
+    space_notes,
+    space_of,
 )
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import Made, Wanted, prepare_corpus
@@ -37,6 +39,7 @@ from distilbench.reporting.runs import read_runs
 from distilbench.search import earlier
 from distilbench.search.cluster import TrialResources, ray_cluster, trial_resources, wait_for_idle
 from distilbench.search.confirm import chosen_trials, confirmation_jobs, write_confirmed
+from distilbench.search.fit import adapted
 from distilbench.search.live_page import LivePage
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
@@ -126,9 +129,9 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
 def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Member], Path]:
     """The methods' spaces, their corpus, and the folder of the whole."""
     every = not settings.methods
-    folder = settings.space if settings.space is not None and settings.space.is_dir() else None
-    names = list(settings.methods) or [name for name in method_names() if _has_space(name, folder)]
-    for option, file in (("--space", None if folder else settings.space), ("--enqueue", settings.enqueue)):
+    is_folder = settings.space is not None and settings.space.is_dir()
+    names = list(settings.methods) or [name for name in method_names() if _has_space(settings, name)]
+    for option, file in (("--space", None if is_folder else settings.space), ("--enqueue", settings.enqueue)):
         if file is not None and (every or len(names) > 1):
             raise InputError(f"{option} {file}: it is of one method; expected one --method with it")
     several = every or len(names) > 1
@@ -138,7 +141,7 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
         try:
             method = get_method(name)
             check_encoders(settings, trains_encoder=method.trains_encoder)
-            own = searched(settings, name, settings.space, Console(quiet=True) if several else console, corpora)
+            own = searched(settings, name, Console(quiet=True) if several else console, corpora)
             both = needs | method.needs(own[0].possible)
             if len(set(both.pair_tasks)) > 1:
                 tasks = " and ".join(dict.fromkeys(both.pair_tasks))
@@ -157,11 +160,10 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
         found.clear()  # two of a large corpus need not be in memory
         corpora.clear()
         corpus = load_corpus(settings, needs, console)
-        for space in spaces:
-            method = get_method(space.method)
-            native = method.native_dim(settings.teacher, settings.student)
+        for number, space in enumerate(spaces):
+            shipped = space_of(settings, space.method).shipped
             try:
-                method.check_corpus(space.possible, corpus, native)
+                spaces[number] = fitted_to_corpus(settings, space, corpus, shipped=shipped)
             except InputError as error:
                 raise InputError(f"--method {space.method}: {error}") from None
     name = run_name(settings, "all" if every else "+".join(names), corpus)
@@ -171,13 +173,16 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
         folder = settings.runs / name / space.method if several else settings.runs / name
         member = Member(chosen, corpus, folder, f"{name}/{space.method}" if several else name)
         member.given = _given(settings, chosen)
+        member.notes = space_notes(space)
+        for note in member.notes:
+            console.print(note, markup=False)
         members.append(member)
     return members, settings.runs / name
 
 
-def _has_space(method: str, folder: Path | None) -> bool:
+def _has_space(settings: SweepSettings, method: str) -> bool:
     try:
-        return bool(space_path(method, folder))
+        return bool(space_of(settings, method))
     except InputError:
         return False
 
@@ -212,8 +217,8 @@ def _given(settings: SweepSettings, space: SearchSpace) -> list[dict[str, Any]]:
         raise InputError(f"{settings.enqueue}: expected a list of settings, such as - {{lr: 0.001}}")
     fields = {f.alias or n: f for n, f in get_method(space.method).params_type.model_fields.items()}
     for number, setting in enumerate(given, start=1):
-        check_setting(settings.enqueue, f"setting {number}", setting, space.parameters, fields)
-    return given
+        check_setting(settings.enqueue, f"setting {number}", setting, space.asked or space.parameters, fields)
+    return [left for setting in given if (left := adapted(setting, space) if space.asked else setting)]
 
 
 def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
@@ -228,6 +233,7 @@ def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
         "parameters": {n: r.model_dump(mode="json", exclude_none=True) for n, r in space.parameters.items()},
         "fixed": space.fixed,
         "enqueue": [*space.enqueue, *member.given],
+        **({"paper_steps": space.paper_steps} if space.paper_steps else {}),
         **{f"budget.{k}": v for k, v in budget.items() if k not in ("trials", "confirm")},
         "trials": space.budget.trials,
         "confirm": budget["confirm"],

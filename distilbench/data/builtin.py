@@ -19,6 +19,7 @@ from distilbench.data.needs import NO_NEEDS, Needs
 from distilbench.errors import InputError
 
 NAME = "built-in demonstration"
+OWN_TEXT = f"{NAME}, own text"
 
 _STS_PAIRS = {"DEMO-STS": ("scene", 750), "DEMO-PARA": ("headline", 400)}  # per split
 _QUERIES, _DOCUMENTS = 300, 2500  # per split
@@ -26,6 +27,11 @@ _NEAR_MISSES = 5  # documents per query that ask something else in nearly the sa
 _FRAME_SHARES = {"scene": 0.55, "headline": 0.2, "question": 0.25}  # of the training meanings
 _PAIRS_PER_MEANING = 3  # a meaning is said in three ways
 _SINGLES_PER_PAIR = 1 / 8  # training sentences without a partner
+
+
+def is_builtin(corpus: str) -> bool:
+    """Whether a corpus of that name is this one."""
+    return corpus in (NAME, OWN_TEXT)
 
 
 def builtin_corpus(size: int = 4000, seed: int = 0, needs: Needs = NO_NEEDS, *, own_text: bool = False) -> Corpus:
@@ -53,7 +59,7 @@ def assemble(
             f"built-in corpus: size is {size}, expected a number of training pairs from 1 to {largest_size()}"
         )
     writer = Writer()
-    builder = CorpusBuilder(f"{NAME}, own text" if own_text else NAME, demonstration=True)
+    builder = CorpusBuilder(OWN_TEXT if own_text else NAME, demonstration=True)
     if not own_text:
         _add_training(builder, writer, size, Random(f"{seed} train"))
     for split in ("dev", "test"):

@@ -17,13 +17,18 @@ TRAIN_SOURCES = ("train", "train_part")
 """How the `source` of a triplet must end: the others were made of NLI dev and test files."""
 
 
+def triplets_file(root: Path) -> Path | None:
+    """The triplets of a data folder, None where it has none."""
+    return either(root / "nli", "triplets.tsv")
+
+
 def add_triplets(root: Path, limit: int | None, evaluation: set[str], builder: CorpusBuilder) -> None:
     """Train on at most `limit` triplets of `root`, none with a sentence of `evaluation`; None: on all.
 
     Raises:
         InputError: there is no such file, it is malformed, or none of its triplets can be used.
     """
-    path = either(root / "nli", "triplets.tsv")
+    path = triplets_file(root)
     if path is None:
         raise InputError(
             f"--data {root}: the method learns from triplets; expected nli/triplets.tsv or nli/triplets.tsv.gz"

@@ -1,7 +1,9 @@
 """Indexes that grow block by block: FAISS's own kinds, and codes of a calibrated quantiser with rescoring.
 
-All take unit vectors and search by inner product. Axes in names: N rows of a block or sample, D dimensions, Q queries,
-R ranks.
+All take unit vectors and search by inner product, but for scalar codes, whose decoded vectors are not quite of norm 1:
+"sq8" searches by squared distance, "int8" by the decoded vectors' cosine (`quantisation.Int8`).
+
+Axes in names: N rows of a block or sample, D dimensions, Q queries, R ranks.
 """
 
 from __future__ import annotations
@@ -205,7 +207,7 @@ def _trained(spec: IndexSpec, sample_ND: NDArray[np.float32]) -> Any:
         index.hnsw.efConstruction, index.hnsw.efSearch = chosen.ef_construction, chosen.ef_search
         return index
     if spec.kind == "sq8":
-        index = faiss.IndexScalarQuantizer(width, faiss.ScalarQuantizer.QT_8bit, metric)
+        index = faiss.IndexScalarQuantizer(width, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_L2)
     else:
         nlist, nprobe = chosen.lists
         coarse = faiss.IndexFlatIP(width)

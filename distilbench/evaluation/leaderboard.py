@@ -27,7 +27,16 @@ from distilbench.evaluation.scoring import (
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared
 from distilbench.provenance import provenance
-from distilbench.records import Quantisation, Score, ScoreRecord, TrialRecord, append_records, read_records, result_rung
+from distilbench.records import (
+    ON_DEMONSTRATION,
+    Quantisation,
+    Score,
+    ScoreRecord,
+    TrialRecord,
+    append_records,
+    read_records,
+    result_rung,
+)
 from distilbench.search.cluster import TrialResources
 from distilbench.search.jobs import Job, Outcome, finish_jobs
 from distilbench.search.rung_training import build_method
@@ -149,6 +158,7 @@ class Leaderboard:
             rung = result_rung(outcome.rungs)
             dev = f": dev {rung.metrics['dev_spearman']:.2f}" if rung and "dev_spearman" in rung.metrics else ""
             name = job.candidate.configuration or job.model
+            dev += f" ({ON_DEMONSTRATION})" if dev and self.corpus.demonstration else ""
             self.console.print(f"trained {name}, seed {job.candidate.seed}{dev} {outcome.failed}", markup=False)
 
         unfinished = finish_jobs(wanted, prepared, self.corpus, resources, on_outcome, train_until, self.place)
@@ -243,6 +253,7 @@ def _line(record: ScoreRecord) -> str:
     name = f"{record.configuration} d={record.dim}" if record.configuration else record.label
     if record.trial is not None and not record.configuration:
         name += f", trial {record.trial}, seed {record.seed}"
+    scores += [f"({ON_DEMONSTRATION})"] if scores and record.demonstration else []
     return "  ".join([f"{name + kind:<32}", *scores])
 
 

@@ -1,6 +1,7 @@
 """What a row said of every test item, kept beside its record: what a paired bootstrap resamples.
 
-One file a record, `RUN/predictions/ID.npz`, of plain arrays. 15,000 STS pairs and 5,000 queries take 0.29 MB.
+One file a record, `RUN/predictions/ID.npz`, of plain arrays. 15,000 STS pairs and 5,000 queries take 0.29 MB. The pairs of
+the dev sets lie there too, under names of their own: students are chosen by those, and by no test item.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from distilbench.data.corpus import StsSet
 from distilbench.errors import InputError
 from distilbench.store import atomic_path
 
-KINDS = ("similarity", "gold", "subset", "reciprocal_rank", "item")
+KINDS = ("similarity", "gold", "subset", "reciprocal_rank", "item", "dev_similarity", "dev_gold")
 UNREADABLE = (
     *(OSError, ValueError, TypeError, LookupError, AttributeError, EOFError, MemoryError, RuntimeError),
     *(BadZipFile, zlib.error),
@@ -45,6 +46,9 @@ class Predictions:
     reciprocal_rank: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     item: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """By "TASK/SET/METRIC" the value of each test item, whose mean is that score: 1 for a sentence put into its class."""
+    dev_similarity: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    """Of every STS dev group, as `similarity` of the test groups; empty in files of earlier versions, as `dev_gold`."""
+    dev_gold: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the file whole, or not at all.
@@ -71,9 +75,10 @@ class Predictions:
                     found[kind][name] = _numbers(arrays[key])
         except UNREADABLE as error:
             raise InputError(f"{path}: not a file of predictions ({type(error).__name__}: {error})") from None
-        lengths = [{name: len(array) for name, array in found[kind].items()} for kind in KINDS[:3]]
-        if not lengths[0] == lengths[1] == lengths[2]:
-            raise InputError(f"{path}: expected similarity, gold and subset of the same pairs, got {lengths}")
+        for kinds in (KINDS[:3], KINDS[5:]):
+            lengths = [{name: len(array) for name, array in found[kind].items()} for kind in kinds]
+            if any(own != lengths[0] for own in lengths):
+                raise InputError(f"{path}: expected {', '.join(kinds)} of the same pairs, got {lengths}")
         return Predictions(**found)
 
 
@@ -89,18 +94,20 @@ def sts_predictions(
     reciprocal_rank: Mapping[str, NDArray[Any]],
     item: Mapping[str, NDArray[Any]] | None = None,
 ) -> Predictions:
-    """The test sets among `sets`, with the cosines of each one's pairs; the retrieval test sets', and those of `item`."""
-    members: dict[str, list[int]] = {}
+    """The sets, with the cosines of each one's pairs; the retrieval test sets', and those of `item`."""
+    members: dict[str, dict[str, list[int]]] = {"dev": {}, "test": {}}
     for i, s in enumerate(sets):
-        if s.split == "test":
-            members.setdefault(s.group, []).append(i)
-    numbers = {g: itertools.chain(*([k] * len(sets[i].score_P) for k, i in enumerate(m))) for g, m in members.items()}
+        members[s.split].setdefault(s.group, []).append(i)
+    test, dev = members["test"], members["dev"]
+    numbers = {g: itertools.chain(*([k] * len(sets[i].score_P) for k, i in enumerate(m))) for g, m in test.items()}
     return Predictions(
-        {g: np.concatenate([similarities[i] for i in m]) for g, m in members.items()},
-        {g: np.concatenate([sets[i].score_P for i in m]) for g, m in members.items()},
+        {g: np.concatenate([similarities[i] for i in m]) for g, m in test.items()},
+        {g: np.concatenate([sets[i].score_P for i in m]) for g, m in test.items()},
         {g: np.fromiter(n, dtype=np.int16) for g, n in numbers.items()},
         {name: np.asarray(r, dtype=np.float32) for name, r in reciprocal_rank.items()},
         {name: np.asarray(values, dtype=np.float32) for name, values in (item or {}).items()},
+        {g: np.concatenate([similarities[i] for i in m]) for g, m in dev.items()},
+        {g: np.concatenate([sets[i].score_P for i in m]) for g, m in dev.items()},
     )
 
 

@@ -22,7 +22,7 @@ from distilbench.data.needs import Needs
 from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec, transformer_config
 from distilbench.errors import InputError
 from distilbench.evaluation.pairs import pair_scores
-from distilbench.methods.method import Phase, Possible, TrainedParams, check_enough
+from distilbench.methods.method import Phase, Possible, TrainedParams, check_enough, sweep_field
 from distilbench.methods.parts.encoder_method import EncoderMethod, freeze_embeddings
 from distilbench.methods.parts.encoder_params import EncoderParams
 from distilbench.methods.parts.last_layers import last_layers_pooling
@@ -55,8 +55,8 @@ class Params(TrainedParams, EncoderParams, UntargetedParams):
     head: HeadKind = "concat"
     hidden: int = Field(default=512, ge=1)
     """Hidden units of the head `concat`."""
-    pooled_layers: int = Field(default=PAPER_LAYERS, ge=1)
-    """How many of the last layers are pooled; the student must have as many."""
+    pooled_layers: int = sweep_field(PAPER_LAYERS, sweep=0, ge=0)
+    """How many of the last layers are pooled; the student must have as many. 0: 4, or all where it has fewer."""
     frozen: bool = False
     """Train only the head and the projection, on features that are computed once, without dropout."""
     epochs: float = Field(default=8, gt=0)
@@ -80,17 +80,18 @@ class Trainable(EncoderMethod):
         self.train_split = self.task.splits["train"]
         self.target_P = unit_target(self.task, self.train_split.target_P)
         transformer = self.student[0]
-        pooling = last_layers_pooling(transformer, params.pooled_layers)
+        layers = params.pooled_layers or min(PAPER_LAYERS, int(transformer.model.config.num_hidden_layers))
+        self.pooled_layers = layers
+        pooling = last_layers_pooling(transformer, layers)
         self.student = SentenceTransformer(modules=[transformer, *pooling], device=device).eval()
         self.student.requires_grad_(False)
         transformer.requires_grad_(not params.frozen)
         if params.freeze_embeddings:
             freeze_embeddings(self.student)
-        self.width *= params.pooled_layers
+        self.width *= layers
         if params.output_dim > self.width:
             raise InputError(
-                f"output_dim is {params.output_dim}; expected at most {self.width}, the width of {params.pooled_layers} "
-                f"pooled layers"
+                f"output_dim is {params.output_dim}; expected at most {self.width}, the width of {layers} pooled layers"
             )
         if params.output_dim < self.width:
             self.projection = self.linear(params.output_dim)
@@ -168,7 +169,7 @@ class Trainable(EncoderMethod):
     def pooled(self, rows: NDArray[np.int64]) -> Tensor:
         """Concatenated means, B x D, in float32; with gradients unless the student is frozen."""
         if self.params.frozen:
-            kept = _FrozenFeatures.of(self.prepared, self.params.pooled_layers)
+            kept = _FrozenFeatures.of(self.prepared, self.pooled_layers)
             return torch.from_numpy(kept.take(rows, self._compute_features)).to(self.device)
         return super().pooled(rows)
 

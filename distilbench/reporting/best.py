@@ -1,4 +1,4 @@
-"""`distilbench best`: the best student of some runs within a budget, and what is needed to use it."""
+"""`distilbench best`: the best row of some runs within a budget (`budget.best_under`), and what is needed to use it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from distilbench.errors import InputError
-from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.budget import ServingBudget, best_under, latency_of, students
-from distilbench.reporting.loading import is_nested, load_code
+from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.apart import dev_resamples
+from distilbench.reporting.budget import ServingBudget, best_under, candidates, latency_of, scored
+from distilbench.reporting.loading import can_be_built, is_nested, load_code
+from distilbench.reporting.neighbours import LEAST_OVERLAP, kept_neighbours
+from distilbench.reporting.retrieval import retrieval_found
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_of
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_row
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Best:
             "budget": self.budget._asdict(),
             "student": {
                 "label": self.row.name,
+                "role": record.role,
                 "method": record.method,
                 "quantisation": record.quantisation,
                 "hyperparameters": record.hyperparameters,
@@ -56,17 +60,22 @@ class Best:
             },
             "teacher": None if self.teacher is None else {"label": self.teacher.name, **self._figures(self.teacher)},
             "test_sets": list(self.board.sts_sets),
+            "demonstration": record.demonstration,
+            "corpus": record.corpus,
             "model": None if model is None else str(model),
             "load": None if model is None else self._load(model),
-            "export": None if model is None else self.export_command(),
+            "export": self.export_command() if model is not None or can_be_built(record) else None,
         }
 
     def text(self) -> str:
         """The choice for the terminal."""
         student, model = self.row.record, self._model()
         kind = "" if student.quantisation == "float32" else f", {student.quantisation}"
-        lines = [f"{self.row.name}{kind} (chosen on dev)", *self._lines(self.row)]
-        if self.teacher is not None:
+        role = "" if student.role == "student" else f", {student.role}"
+        lines = [f"{self.row.name}{kind}{role} (chosen on dev)"]
+        lines += [f"Scores are {ON_DEMONSTRATION}."] if student.demonstration else []
+        lines += self._lines(self.row)
+        if self.teacher is not None and self.teacher is not self.row:
             lines += ["", f"Teacher {self.teacher.name}", *self._lines(self.teacher)]
         lines += ["", "Seed  dev     test    record, model"]
         for seed, folder in zip(self.row.seeds, self.folders, strict=True):
@@ -77,6 +86,9 @@ class Best:
             best = " (the seed with the highest dev score)" if len(self.row.seeds) > 1 else ""
             lines += ["", f"To load it{best}:", "", *(f"    {line}" for line in self._load(model).splitlines())]
             lines += ["", "To export it, with a model card:", "", f"    {self.export_command()}"]
+        elif can_be_built(student):
+            lines += ["", "To make it from its teacher, with a model card that says how it is loaded:", ""]
+            lines.append(f"    {self.export_command()}")
         return "\n".join(lines)
 
     def export_command(self) -> str:
@@ -89,6 +101,9 @@ class Best:
         if self.budget.dim is not None:
             limits += ["--dim", str(self.budget.dim)]
         return shlex.join(["distilbench", "export", *map(str, self.runs), *limits, "--to", "DIR"])
+
+    def _no_model(self) -> str:
+        return "none is kept: `export` makes it" if can_be_built(self.row.record) else "no model is kept"
 
     def _column(self, key: str) -> int:
         return [column.key for column in self.board.columns].index(key)
@@ -103,6 +118,8 @@ class Best:
             "dim": row.record.dim,
             "latency_ms": latency_of(row),
             "dev": self.board.cell(row, DEV).value,
+            "retrieval": [found.to_json() for found in retrieval_found(row, teacher_row(self.board, row))],
+            "kept_neighbours_percent": kept.overlap if (kept := kept_neighbours(row)) else None,
             "test_average": test.value,
             "test_interval95": test.interval,
             "test_seeds": test.seeds,
@@ -118,6 +135,7 @@ class Best:
             f"  bytes per vector  {row.record.bytes_per_vector:,}",
             f"  dimensions        {row.record.dim:,}",
             f"  dev               {_two(self.board.cell(row, DEV).value)}",
+            *(f"  retrieval         {found.text()}" for found in retrieval_found(row, self.teacher)),
             f"  test average      {_two(test.value)}{spread} ({seeds}){kept}: {', '.join(self.board.sts_sets) or 'no set'}",
         ]
         return lines if latency is None else [*lines, f"  latency           {latency:.3g} ms per sentence"]
@@ -135,11 +153,11 @@ class Best:
 
 
 def best_of_runs(runs: Sequence[Path], budget: ServingBudget) -> Best:
-    """The best student of the runs within the budget, by dev score.
+    """The best row of the runs within the budget, by `budget.best_under`.
 
     Raises:
-        InputError: a folder holds no records, the runs are of several corpora, they have no student with a dev score,
-            or none is within the budget; the message says what the least is that there is.
+        InputError: a folder holds no records, the runs are of several corpora, they have no row with a dev score, or none is
+            within the budget; the message says what the least is that there is.
     """
     return best_among(read_runs(runs), runs, budget)
 
@@ -151,26 +169,25 @@ def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path
         InputError: as `best_of_runs`.
     """
     board = leaderboard(records)
-    named = ", ".join(map(str, run_folders(runs)))
-    rows = students(board)
+    folders = run_folders(runs)
+    named = ", ".join(map(str, folders))
+    if not scored(board):
+        raise InputError(f"{named}: no row with a dev score; expected the folders of finished runs")
+    rows = candidates(board)
+    lost = len(scored(board)) - len(rows)
     if not rows:
-        raise InputError(f"{named}: no student with a dev score; expected the folders of finished runs")
+        raise InputError(f"{named}: no row can be recommended: {_without(lost)}")
     corpora = list(dict.fromkeys(row.record.compared_on for row in rows))
     if len(corpora) > 1:
         names = ", ".join(f"{row.record.corpus} of {row.record.run}" for row in _first_of_each(rows, corpora))
         raise InputError(f"{named}: the runs are of {len(corpora)} corpora ({names}); expected runs of one")
-    row = best_under(board, budget)
+    row = best_under(board, budget, dev_resamples(board, folders))
     if row is None:
-        raise InputError(f"{_limits(budget)}: no student is within it; {_least(rows)}")
+        left_out = f" (left out: {_without(lost)})" if lost else ""
+        raise InputError(f"{_limits(budget)}: no row is within it; {_least(rows)}{left_out}")
     owners = record_owners(runs)
-    folders = tuple(model_folder(seed.record, owners) for seed in row.seeds)
-    return Best(tuple(runs), budget, board, row, teacher_row(board, row), folders)
-
-
-def teacher_row(board: Leaderboard, row: Row) -> Row | None:
-    """The float32 row of the row's teacher, on the same corpus."""
-    found = teacher_of(row.record, [other.record for other in board.rows])
-    return next((other for other in board.rows if other.record is found), None)
+    models = tuple(model_folder(seed.record, owners) for seed in row.seeds)
+    return Best(tuple(runs), budget, board, row, teacher_row(board, row), models)
 
 
 def dev_score(board: Leaderboard, seed: SeedScores) -> float | None:
@@ -221,6 +238,11 @@ def _first_of_each(rows: Sequence[Row], corpora: Sequence[str]) -> list[Row]:
     return [next(row for row in rows if row.record.compared_on == corpus) for corpus in corpora]
 
 
+def _without(lost: int) -> str:
+    rows = "1 row" if lost == 1 else f"{lost} rows"
+    return f"{rows} whose codes keep less than {LEAST_OVERLAP:g} % of the neighbours of their own float32 vectors"
+
+
 def _limits(budget: ServingBudget) -> str:
     """In words, since commands have options of their own for it."""
     size, latency, dim = budget
@@ -233,7 +255,7 @@ def _limits(budget: ServingBudget) -> str:
 
 
 def _least(rows: Sequence[Row]) -> str:
-    """The smallest student in each respect; they need not be one."""
+    """The smallest row in each respect; they need not be one."""
     smallest = min(rows, key=lambda row: row.record.bytes_per_vector)
     narrowest = min(rows, key=lambda row: row.record.dim)
     timed = [(latency, row.name) for row in rows if (latency := latency_of(row)) is not None]

@@ -1,4 +1,7 @@
-"""The best student that a budget allows: chosen on dev, whatever its test scores are."""
+"""The best row that a budget allows: chosen on dev, whatever its test scores are.
+
+Every row takes part that can be used: students, baselines, and the teacher with its own codes.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,21 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from distilbench.reporting.table import AVERAGE, DEV, Cell, Leaderboard, Row
+from distilbench.records import AS_IT_CAME
+from distilbench.reporting.apart import DevResamples, told_apart
+from distilbench.reporting.neighbours import lost_neighbours
+from distilbench.reporting.retrieval import Found, retrieval_found
+from distilbench.reporting.table import AVERAGE, DEV, Cell, Leaderboard, Row, teacher_row
+
+NOTHING_KEPT: DevResamples = {}
 
 
 class ServingBudget(NamedTuple):
-    """What a student may cost at most where it is used; None is no limit."""
+    """What a row may cost at most where it is used; None is no limit."""
 
     bytes_per_vector: int | None = None
     latency_ms: float | None = None
-    """To embed one sentence. A student without a measured latency is over every such limit."""
+    """To embed one sentence. A row without a measured latency is over every such limit."""
     dim: int | None = None
 
     def allows(self, row: Row) -> bool:
@@ -28,51 +37,75 @@ class ServingBudget(NamedTuple):
 
 
 class BudgetRow(NamedTuple):
-    """The choice for at most `bytes` per vector; `dev` chose it, `test` is its test average."""
+    """The choice for at most `bytes` per vector; `dev` chose it, `test` is its test average, `found` what its index finds."""
 
     bytes: int
     row: Row
     dev: Cell
     test: Cell
     latency_ms: float | None
+    found: tuple[Found, ...]
 
 
-def students(board: Leaderboard) -> list[Row]:
-    """The rows to choose from: students, in every quantisation, that have a dev score."""
-    return [row for row in board.rows if row.record.role == "student" and board.cell(row, DEV).value is not None]
+def candidates(board: Leaderboard) -> list[Row]:
+    """The rows to choose from: all with vectors and a dev score, whose codes keep their neighbours.
+
+    An encoder that was evaluated as it came is none: no run made it.
+    """
+    return [row for row in scored(board) if not lost_neighbours(row)]
 
 
-def best_under(board: Leaderboard, budget: ServingBudget) -> Row | None:
-    """The student within the budget with the highest dev score, the mean over its seeds; None when none is within it.
+def scored(board: Leaderboard) -> list[Row]:
+    """The same with those whose codes have lost their neighbours."""
+    return [
+        row
+        for row in board.rows
+        if row.record.start != AS_IT_CAME and row.record.dim and board.cell(row, DEV).value is not None
+    ]
 
-    Of equal ones the one in fewer bytes, then the faster, then the first by name. The rows are taken to be of one corpus.
+
+def best_under(board: Leaderboard, budget: ServingBudget, resamples: DevResamples = NOTHING_KEPT) -> Row | None:
+    """The smallest row within the budget that cannot be told from the one with the highest dev score; None when none is.
+
+    Dev scores are means over seeds. Rows are told apart on the dev sets alone (`apart.told_apart`, with the `resamples` of
+    `apart.dev_resamples` where there are any). Of as many bytes the higher dev score wins, then the faster, then a row whose
+    model is kept, then the first by name. The rows are taken to be of one corpus.
     """
 
-    def worse(row: Row) -> tuple[float, int, float, str]:
+    def size(row: Row) -> int:
+        return row.record.bytes_per_vector
+
+    def worse(row: Row) -> tuple[float, float, bool, str]:
         latency = latency_of(row)
         dev = board.cell(row, DEV).value or 0.0
-        return -dev, row.record.bytes_per_vector, math.inf if latency is None else latency, row.name
+        return -dev, math.inf if latency is None else latency, not row.record.model, row.name
 
-    return min((row for row in students(board) if budget.allows(row)), key=worse, default=None)
+    rows = [row for row in candidates(board) if budget.allows(row)]
+    if not rows:
+        return None
+    highest = min(rows, key=lambda row: (-(board.cell(row, DEV).value or 0.0), size(row), *worse(row)))
+    as_good = [row for row in rows if row is highest or not told_apart(board, highest, row, resamples)]
+    return min(as_good, key=lambda row: (size(row), *worse(row)))
 
 
-def budget_rows(board: Leaderboard) -> tuple[BudgetRow, ...]:
-    """The choice for each power of two from the smallest to the largest student's bytes, within each corpus.
+def budget_rows(board: Leaderboard, resamples: DevResamples = NOTHING_KEPT) -> tuple[BudgetRow, ...]:
+    """The choice for each power of two from the smallest to the largest candidate's bytes, within each corpus.
 
     A budget whose choice is that of the one before is left out.
     """
     corpora = dict.fromkeys(row.record.compared_on for row in board.rows)
-    return tuple(found for corpus in corpora for found in _of_corpus(board, corpus))
+    return tuple(found for corpus in corpora for found in _of_corpus(board, corpus, resamples))
 
 
-def _of_corpus(board: Leaderboard, corpus: str) -> Iterator[BudgetRow]:
+def _of_corpus(board: Leaderboard, corpus: str, resamples: DevResamples) -> Iterator[BudgetRow]:
     board = board._replace(rows=tuple(row for row in board.rows if row.record.compared_on == corpus))
-    sizes = [row.record.bytes_per_vector for row in students(board)]
+    sizes = [row.record.bytes_per_vector for row in candidates(board)]
     before: Row | None = None
     for size in _powers_of_two(min(sizes), max(sizes)) if sizes else ():
-        row = best_under(board, ServingBudget(bytes_per_vector=size))
+        row = best_under(board, ServingBudget(bytes_per_vector=size), resamples)
         if row is not None and row is not before:
-            yield BudgetRow(size, row, board.cell(row, DEV), board.cell(row, AVERAGE), latency_of(row))
+            found = retrieval_found(row, teacher_row(board, row))
+            yield BudgetRow(size, row, board.cell(row, DEV), board.cell(row, AVERAGE), latency_of(row), found)
         before = row
 
 

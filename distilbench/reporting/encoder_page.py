@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from distilbench.records import AS_IT_CAME
-from distilbench.reporting.loading import is_nested, load_code
+from distilbench.reporting.loading import can_be_built, is_nested, load_code
+from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.pages import render
 from distilbench.reporting.run_facts import run_file
 from distilbench.reporting.table import Column, Leaderboard, Row, finite
@@ -70,6 +71,8 @@ def render_encoder(row: Row, board: Leaderboard, ties: Ties, trainings: Training
         curves=learning_curves(row, trainings),
         again=commands(row, trainings),
         load=load_code(row.record, folder, folder, cut=is_nested(row.record)) if row.record.model else "",
+        built=can_be_built(row.record) and not row.record.model,
+        lost=lost_neighbours(row),
         run_page=run_file(row.record.run),
     )
 

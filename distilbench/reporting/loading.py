@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
-from distilbench.records import ScoreRecord
+from distilbench.records import AS_IT_CAME, ScoreRecord
+
+FITTED = ("pca", "random_projection", "whitening")
+"""Methods whose layer after the teacher is computed at once, without training."""
 
 
 def literal(text: str) -> str:
@@ -16,6 +19,11 @@ def is_nested(record: ScoreRecord) -> bool:
     """Whether the row's vectors are the first numbers of the model's, as those of a Matryoshka student may be."""
     whole = record.hyperparameters.get("output_dim", record.dim)
     return isinstance(whole, int) and record.dim < whole
+
+
+def can_be_built(record: ScoreRecord) -> bool:
+    """Whether `export` can make the row's model from what its run was prepared from: the teacher, or a fitted layer on it."""
+    return record.start != AS_IT_CAME and bool(record.dim) and record.method in ("teacher", *FITTED)
 
 
 def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> str:

@@ -14,9 +14,12 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from distilbench.encoder import HUB_IDS
-from distilbench.records import FROZEN, Score, ScoreRecord, TrialRecord
-from distilbench.reporting.formats import value
+from distilbench.records import FROZEN, ON_DEMONSTRATION, Score, ScoreRecord, TrialRecord
+from distilbench.reporting.formats import set_name, value
+from distilbench.reporting.loading import FITTED
 from distilbench.reporting.markdown import one_line, render
+from distilbench.reporting.neighbours import kept_neighbours, lost_neighbours
+from distilbench.reporting.retrieval import retrieval_found
 from distilbench.reporting.table import (
     AVERAGE,
     DEV,
@@ -81,6 +84,8 @@ class Card(NamedTuple):
     name: str
     record: ScoreRecord
     summary: str
+    warning: str
+    """Why the row must not be used; "" where nothing is known against it."""
     facts: tuple[tuple[str, str], ...]
     load: str
     codes: str
@@ -127,14 +132,22 @@ def compute_card(
     numbers = "number" if record.dim == 1 else "numbers"
     summary = (
         f"A sentence-transformers model: a sentence becomes {record.dim:,} {numbers}, kept in "
-        f"{record.bytes_per_vector:,} bytes ({record.quantisation}). DistilBench trained it by the method "
-        f"{record.method}{made_from}."
+        f"{record.bytes_per_vector:,} bytes ({record.quantisation}). "
     )
+    if record.role == "teacher":
+        summary += f"It is {record.teacher} itself, the teacher of the students that it was scored beside."
+    elif record.method in FITTED:
+        summary += (
+            f"It is {record.teacher} with a layer after it that DistilBench fitted ({record.method}), without training."
+        )
+    else:
+        summary += f"DistilBench trained it by the method {record.method}{made_from}."
     return Card(
         name=f"{row.name}{kind}",
         record=record,
         summary=summary,
-        facts=_facts(row, record),
+        warning=lost_neighbours(row),
+        facts=_facts(board, row, teacher, record),
         load=code.load,
         codes=code.codes,
         onnx=code.onnx,
@@ -269,10 +282,11 @@ def _shown(cell: Cell) -> str:
 def _form(board: Leaderboard, row: Row, seed: SeedScores) -> Form:
     record = row.record
     dev, test = (_shown(board.cell(row, key)) for key in (DEV, AVERAGE))
-    return Form(record.quantisation, record.dim, record.bytes_per_vector, dev, test, seed.anchor)
+    kind = record.quantisation + (" (neighbours lost, not recommended)" if lost_neighbours(row) else "")
+    return Form(kind, record.dim, record.bytes_per_vector, dev, test, seed.anchor)
 
 
-def _facts(row: Row, record: ScoreRecord) -> tuple[tuple[str, str], ...]:
+def _facts(board: Leaderboard, row: Row, teacher: Row | None, record: ScoreRecord) -> tuple[tuple[str, str], ...]:
     facts = [
         ("Method", f"{record.method} ({record.label})"),
         ("Teacher", record.teacher or "none"),
@@ -283,6 +297,19 @@ def _facts(row: Row, record: ScoreRecord) -> tuple[tuple[str, str], ...]:
     facts += [("Parameters", f"{record.parameters:,}")] if record.parameters else []
     if record.latency_ms is not None:
         facts.append(("Latency", f"{record.latency_ms:.3g} ms per sentence, one thread, in batches"))
+    scored = f", {ON_DEMONSTRATION}" if record.demonstration else ""
+    dev = board.cell(row, DEV)
+    if dev.value is not None:
+        beside = board.cell(teacher, DEV).value if teacher is not None and teacher is not row else None
+        facts.append(("Dev score", _shown(dev) + ("" if beside is None else f"; teacher {beside:.2f}") + scored))
+    facts += [("Retrieval", found.text() + scored) for found in retrieval_found(row, teacher)]
+    if (kept := kept_neighbours(row)) is not None:
+        facts.append(
+            (
+                "First 10 neighbours kept",
+                f"{kept.overlap:.1f} % of those of its float32 vectors ({set_name(kept.cost)})",
+            )
+        )
     facts.append(("Corpus", record.corpus + (" (generated, for demonstration)" if record.demonstration else "")))
     return tuple(facts)
 
@@ -311,6 +338,10 @@ def _made(record: ScoreRecord) -> str:
         if record.trial is not None
         else f"part of the run {record.run}"
     )
+    if record.role == "teacher":
+        return f"As it came; scored as {how}."
+    if record.method in FITTED:
+        return f"Fitted to {record.corpus} with seed {record.seed}, as {how}."
     return f"Trained on {record.corpus} with seed {record.seed}, as {how}."
 
 
@@ -332,6 +363,8 @@ def _limitations(row: Row, record: ScoreRecord) -> tuple[str, ...]:
     tested = {s.task for s in record.scores if s.split == "test"}
     missing = [name for name, tasks in _MEASURABLE if not tested & set(tasks)]
     found = []
+    if lost := lost_neighbours(row):
+        found.append(lost)
     if record.demonstration:
         found.append("The corpus is generated: nothing is known of the model on real text.")
     if missing:

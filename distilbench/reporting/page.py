@@ -9,12 +9,14 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from distilbench.records import ScoreRecord, TrialRecord, append_records
-from distilbench.reporting import budget, encoder_page, run_facts, table
+from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, append_records
+from distilbench.reporting import budget, encoder_page, neighbours, run_facts, table
+from distilbench.reporting.apart import DevResamples, dev_resamples
 from distilbench.reporting.differences import Differences, differences
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports.write import Export, write_exports
 from distilbench.reporting.formats import set_name
+from distilbench.reporting.highlights import highlights
 from distilbench.reporting.pages import render, write_assets, write_page
 from distilbench.reporting.plots import board_plots
 from distilbench.reporting.published import Published, board_rows, board_values
@@ -59,7 +61,17 @@ def write_report(
         append_records(path, records)
     exports = () if live else write_exports(board, ties, folder)
     found = () if live else differences(board, folders)
-    index = render_page(records, board, title=title, notes=notes, ties=ties, paired=found, runs=runs, exports=exports)
+    resamples = {} if live else dev_resamples(board, folders)
+    index = render_page(
+        *(records, board),
+        title=title,
+        notes=notes,
+        ties=ties,
+        paired=found,
+        runs=runs,
+        exports=exports,
+        resamples=resamples,
+    )
     write_assets(folder)
     _write_pages(records, board, folder, title, ties, runs, live)
     write_page(folder / "index.html", index)
@@ -113,8 +125,12 @@ def render_page(
     paired: Sequence[Differences] = (),
     runs: Sequence[RunFacts] = (),
     exports: Sequence[Export] = (),
+    resamples: DevResamples = budget.NOTHING_KEPT,
 ) -> str:
-    """The HTML of the leaderboard. It names no other host and no other file than its neighbours in the folder."""
+    """The HTML of the leaderboard. It names no other host and no other file than its neighbours in the folder.
+
+    `resamples` are those of `apart.dev_resamples`, by which rows are told apart where one is chosen.
+    """
     indexes, clusters = table.index_rows(board), table.cluster_rows(board)
     return render(
         "index.html.j2",
@@ -130,14 +146,17 @@ def render_page(
         paired=paired,
         costs=[row for row in board.rows if row.record.cost],
         spaces=[row for row in board.rows if row.record.space],
-        highlights=table.highlights(board),
-        notices=(*table.notices(board), *tie_notices(ties)),
+        highlights=highlights(board),
+        notices=tuple(filter(None, (*table.notices(board), *tie_notices(ties), neighbours.notice(board)))),
+        lost={row.anchor: neighbours.lost_neighbours(row) for row in board.rows},
+        kept={row.anchor: own.overlap for row in board.rows if (own := neighbours.kept_neighbours(row))},
+        on_demonstration=ON_DEMONSTRATION,
         demonstrations=table.demonstration_rows(board),
         indexes=indexes,
         index_sets=sorted({set_name(row.cost) for row in indexes}),
         index_threads=sorted({row.cost.threads for row in indexes}),
         index_batches=sorted({row.cost.batch for row in indexes}, key=str),
-        budgets=budget.budget_rows(board),
+        budgets=budget.budget_rows(board, resamples),
         clusters=clusters,
         cluster_sets=sorted({set_name(row.cost) for row in clusters}),
         cluster_threads=sorted({row.cost.threads for row in clusters}),

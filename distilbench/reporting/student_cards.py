@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.best import model_folder, record_owners, teacher_row
+from distilbench.reporting.best import model_folder, record_owners
 from distilbench.reporting.loading import is_nested, load_code
 from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
-from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard
+from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings
 from distilbench.store import atomic_path
 

@@ -142,14 +142,6 @@ class Leaderboard(NamedTuple):
         return MISSING
 
 
-class Highlight(NamedTuple):
-    """One of the few figures at the head of the page."""
-
-    title: str
-    row: Row
-    cell: Cell
-
-
 class IndexRow(NamedTuple):
     """One FAISS index of one row. `cost` is the first seed's, `measured` has the means over seeds by field name."""
 
@@ -275,23 +267,6 @@ def interval(values: Sequence[float]) -> float | None:
     if n < 2:
         return None
     return float(student_t.ppf((1 + CONFIDENCE) / 2, n - 1)) * statistics.stdev(values) / math.sqrt(n)
-
-
-def highlights(board: Leaderboard) -> tuple[Highlight, ...]:
-    """Up to three rows to read first, by test average ("all"): teacher, best compressed, smallest that keeps 95 %."""
-    scored = [(row, cell) for row in board.rows if (cell := board.cell(row, AVERAGE)).value is not None]
-    teachers = [pair for pair in scored if pair[0].record.role == "teacher"]
-    others = [pair for pair in scored if pair[0].record.role != "teacher"]
-    close = [pair for pair in others if (pair[1].retention or 0) >= 95]
-    found = []
-    if teachers:
-        found.append(Highlight("Teacher", *max(teachers, key=lambda pair: pair[1].value or 0)))
-    if others:
-        found.append(Highlight("Highest test average", *max(others, key=lambda pair: pair[1].value or 0)))
-    if close:
-        smallest = min(close, key=lambda pair: (pair[0].record.bytes_per_vector, -(pair[1].value or 0)))
-        found.append(Highlight("Fewest bytes that keep 95 %", *smallest))
-    return tuple(found)
 
 
 def notices(board: Leaderboard) -> tuple[str, ...]:
@@ -583,6 +558,12 @@ def teacher_of(record: ScoreRecord, records: Iterable[ScoreRecord]) -> ScoreReco
         and (r.teacher, r.compared_on) == (record.teacher, record.compared_on)
     ]
     return max(candidates, key=lambda r: (r.run == record.run, r.provenance.created_at), default=None)
+
+
+def teacher_row(board: Leaderboard, row: Row) -> Row | None:
+    """The float32 row of the row's teacher, on the same corpus."""
+    found = teacher_of(row.record, [other.record for other in board.rows])
+    return next((other for other in board.rows if other.record is found), None)
 
 
 def _pareto(records: Sequence[ScoreRecord], averages: Mapping[int, float | None]) -> set[int]:

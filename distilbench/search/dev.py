@@ -52,7 +52,9 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     if not np.isfinite(vectors).all():
         return float("nan"), {}, "an embedding is not finite"
     widths, shape = method.judged_widths(method.params.model_dump()), geometry(vectors)
-    dev_W = [dev_spearman(from_rows(rows, np.ascontiguousarray(vectors[:, :w])), prepared) for w in widths]
+    # One width is taken whole: before its projection is there (IBKD's first stage), a student may be wider.
+    parts = [vectors] if len(widths) == 1 else [np.ascontiguousarray(vectors[:, :w]) for w in widths]
+    dev_W = [dev_spearman(from_rows(rows, part), prepared) for part in parts]
     pca_W = [dev_pca_spearman(prepared_folder, w) for w in widths]
     dev, pca = float(np.mean(dev_W)), float(np.mean(pca_W))
     metrics = {"dev_spearman": dev, "dev_pca_spearman": pca, **shape._asdict()}

@@ -31,7 +31,19 @@ from distilbench.store import bound_config, config_differences, write_json
 
 FILE = "earlier.json"
 SEARCH_KEYS = frozenset(
-    {"parameters", "fixed", "searcher", "budget.stopping", "lag", "enqueue", "earlier", "trials", "confirm", "seed"}
+    {
+        "parameters",
+        "fixed",
+        "searcher",
+        "budget.stopping",
+        "lag",
+        "enqueue",
+        "paper_steps",
+        "earlier",
+        "trials",
+        "confirm",
+        "seed",
+    }
 )
 """Settings that leave the meaning of a trial's objective as it is."""
 

@@ -5,12 +5,13 @@ searcher: tpe
 budget: {trials: 24, steps: 600, rungs: 3, eta: 3}
 parameters:
   output_dim: {choices: [32, 64, 128]}
-  lambda: {low: 10, high: 5000, log: true, paper: 2000}
+  lambda: {low: 10, high: 5000, log: true, paper: {50: 2000, 100: 2000, else: 4000}}
   pairs: {choices: [duplicates, noise], paper: duplicates}
   noise: {low: 0.001, high: 0.1, log: true, when: {pairs: noise}}
 fixed: {batch_size: 256}
 enqueue:
   - {lambda: 100, pairs: noise}
+paper_steps: 3000
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import itertools
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import yaml
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -32,6 +33,12 @@ from distilbench.search.budget import Budget
 from distilbench.search.samplers import Searcher
 
 Value = bool | int | float | str
+ByDimension = dict[int | Literal["else"], Value]
+"""A value for each output dimension that is named, and one for all others."""
+
+
+PAPER_SHARE = 10
+"""A published setting is tried where the budget has at least one in so many of its steps."""
 
 
 class Range(BaseModel):
@@ -43,17 +50,34 @@ class Range(BaseModel):
     low: float | None = Field(default=None, strict=True, allow_inf_nan=False)
     high: float | None = Field(default=None, strict=True, allow_inf_nan=False)
     log: bool = False
-    paper: Value | None = None
-    """The published setting: the first trial of every output dimension uses it."""
+    paper: Value | ByDimension | None = None
+    """The published setting, which may depend on the output dimension."""
     points: int | None = Field(default=None, ge=2, strict=True)
     """How many values of low to high a grid has; None: 3."""
     when: dict[str, Value | tuple[Value, ...]] | None = None
     """Searched only where these other parameters have one of these values; elsewhere it is the method's default."""
 
+    def paper_at(self, dim: int) -> Value | None:
+        """The published value at an output dimension; None where none is known."""
+        return self.paper.get(dim, self.paper.get("else")) if isinstance(self.paper, dict) else self.paper
+
+    @property
+    def paper_values(self) -> list[Value]:
+        """Every published value."""
+        values = self.paper.values() if isinstance(self.paper, dict) else [self.paper]
+        return [value for value in values if value is not None]
+
     def active(self, drawn: Mapping[str, Any]) -> bool:
         """Whether `when` holds among parameters that are already drawn."""
         wanted = (self.when or {}).items()
         return all(drawn.get(name) in (value if isinstance(value, tuple) else (value,)) for name, value in wanted)
+
+    def when_without(self, name: str, left_out: Sequence[Value]) -> dict[str, Value | tuple[Value, ...]] | None:
+        """`when` without these values of another parameter; None where it can hold no longer."""
+        wanted = dict(self.when or {})
+        given = wanted[name]
+        values = tuple(v for v in (given if isinstance(given, tuple) else (given,)) if v not in left_out)
+        return {**wanted, name: values} if values else None
 
 
 class _File(BaseModel):
@@ -65,6 +89,7 @@ class _File(BaseModel):
     parameters: dict[str, Range]
     fixed: dict[str, Any] = Field(default_factory=dict)
     enqueue: tuple[dict[str, Any], ...] = ()
+    paper_steps: int | None = Field(default=None, ge=1, strict=True)
 
 
 class SearchSpace(BaseModel):
@@ -83,7 +108,13 @@ class SearchSpace(BaseModel):
     defaults: dict[str, Any] = {}
     """The method's own defaults of the parameters that are searched under a condition."""
     enqueue: tuple[dict[str, Any], ...] = ()
-    """Settings (of any of the searched parameters) that are tried first, after the published one."""
+    """Settings (of any of the searched parameters) that are tried first."""
+    paper_steps: int | None = None
+    """Optimiser steps of the published training; None: the published setting is tried whatever the budget."""
+    asked: dict[str, Range] = {}
+    """The searched parameters as the file has them, where choices were left out (`search.fit`)."""
+    notes: tuple[str, ...] = ()
+    """What was left out, and why, for the reader."""
 
     @property
     def dimensions(self) -> list[int]:
@@ -108,10 +139,23 @@ class SearchSpace(BaseModel):
         elsewhere = self.defaults.get(name)
         return values if elsewhere is None or elsewhere in values else [*values, elsewhere]
 
-    def paper_setting(self) -> dict[str, Value]:
-        """The published values of the searched parameters, without the output dimension."""
-        named = {n: r.paper for n, r in self.parameters.items() if n != "output_dim"}
+    def paper_setting(self, dim: int) -> dict[str, Value]:
+        """The published values of the searched parameters at an output dimension, which is not among them."""
+        named = {n: r.paper_at(dim) for n, r in self.parameters.items() if n != "output_dim"}
         return {name: value for name, value in named.items() if value is not None}
+
+    @property
+    def paper_dimensions(self) -> list[int]:
+        """The output dimensions at which the published setting is tried.
+
+        A setting made for a long training is no good start of a short one. So it is tried at every dimension where the
+        budget has the published steps (or `paper_steps` is not given), at the largest dimension alone where it has at least
+        a tenth of them, and not at all below that.
+        """
+        steps, published = self.budget.steps, self.paper_steps or 0
+        if steps >= published:
+            return self.dimensions
+        return self.dimensions[-1:] if PAPER_SHARE * steps >= published else []
 
     def distribution(self, name: str) -> BaseDistribution:
         """What Optuna draws the searched parameter `name` from."""
@@ -233,6 +277,7 @@ def load_space(path: Path, method: str, params: type[Params], native: int) -> Se
         integers=integers,
         defaults=as_json.dump_python(conditional, mode="json"),
         enqueue=file.enqueue,
+        paper_steps=file.paper_steps,
     )
 
 
@@ -288,14 +333,14 @@ def _with_native(file: _File, native: int) -> _File:
         return file.model_copy(update={"fixed": {**file.fixed, "output_dim": native}})
     if searched is None or NATIVE not in (searched.choices or ()):
         return file
-    choices = tuple(native if c == NATIVE else c for c in searched.choices or ())
+    choices = tuple(native if c == NATIVE else c for c in searched.choices or () if c == NATIVE or c != native)
     parameters = {**file.parameters, "output_dim": searched.model_copy(update={"choices": choices})}
     return file.model_copy(update={"parameters": parameters})
 
 
 def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
-    if r.paper is not None:
-        check_value(path, name, "paper", r.paper, field)
+    for paper in r.paper_values:
+        check_value(path, name, "paper", paper, field)
     if r.choices is not None:
         if r.low is not None or r.high is not None or r.log:
             raise InputError(f"{path}: {name}: both choices and low/high/log; expected one of the two")
@@ -305,8 +350,9 @@ def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
             raise InputError(f"{path}: {name}: choices is {list(r.choices)}; expected each value once")
         for value in r.choices:
             check_value(path, name, "choices", value, field)
-        if r.paper is not None and name != "output_dim" and r.paper not in r.choices:
-            raise InputError(f"{path}: {name}: paper is {r.paper!r}; expected one of the choices {list(r.choices)}")
+        for paper in r.paper_values:
+            if name != "output_dim" and paper not in r.choices:
+                raise InputError(f"{path}: {name}: paper is {paper!r}; expected one of the choices {list(r.choices)}")
         return False
     if r.low is None or r.high is None:
         raise InputError(f"{path}: {name}: neither choices nor both of low and high are given")
@@ -323,8 +369,9 @@ def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
         raise InputError(f"{path}: {name}: low/high on a parameter that is not a number; expected choices")
     for key, value in (("low", r.low), ("high", r.high)):
         check_value(path, name, key, int(value) if integer and value == int(value) else value, field)
-    if r.paper is not None and not r.low <= float(r.paper) <= r.high:
-        raise InputError(f"{path}: {name}: paper is {r.paper!r}; expected from {r.low:g} to {r.high:g}")
+    for paper in r.paper_values:
+        if not r.low <= float(paper) <= r.high:
+            raise InputError(f"{path}: {name}: paper is {paper!r}; expected from {r.low:g} to {r.high:g}")
     return integer
 
 

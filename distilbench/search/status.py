@@ -14,8 +14,9 @@ from pydantic import ValidationError
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from distilbench.data.builtin import is_builtin
 from distilbench.errors import InputError
-from distilbench.records import TrialRecord, read_records
+from distilbench.records import ON_DEMONSTRATION, TrialRecord, read_records
 from distilbench.reporting.runs import latest_scores
 from distilbench.search.progress_file import PROGRESS
 from distilbench.search.tables import best_table, counts_line, duration, finished_line, running_table, time_line
@@ -41,6 +42,8 @@ class RunStatus:
     confirmations: tuple[TrialRecord, ...]
     rows: dict[str, int]
     """Leaderboard rows scored so far by role."""
+    demonstration: bool = False
+    """Whether its scores are of the demonstration corpus."""
 
     @property
     def at_work(self) -> bool | None:
@@ -60,6 +63,7 @@ class RunStatus:
         return {
             "folder": str(self.folder),
             "method": self.method,
+            "demonstration": self.demonstration,
             "stage": self.progress.stage if self.progress else None,
             "at_work": self.at_work,
             "wanted": self.wanted,
@@ -112,7 +116,8 @@ def _status(folder: Path) -> RunStatus:
     files = (folder / "trials.jsonl", folder / "confirmations.jsonl")
     records = [r for file in files for r in read_records(file) if isinstance(r, TrialRecord)]
     rows: dict[str, int] = {}
-    for score in latest_scores(folder):
+    scores = latest_scores(folder)
+    for score in scores:
         rows[score.role] = rows.get(score.role, 0) + 1
     return RunStatus(
         folder,
@@ -122,6 +127,7 @@ def _status(folder: Path) -> RunStatus:
         tuple({r.number: r for r in records if not r.confirms}.values()),
         tuple(r for r in records if r.confirms),
         rows,
+        is_builtin(str(config.get("corpus", ""))) or any(score.demonstration for score in scores),
     )
 
 
@@ -143,6 +149,8 @@ def status_lines(status: RunStatus, now: float) -> Iterator[RenderableType]:
     """What a reader is told of a run."""
     progress, ended = status.progress, count_states(status.trials)
     yield Text(f"{status.folder}: {status.method}, {_driver(status, now)}", style="bold")
+    if status.demonstration:
+        yield Text(f"Scores are {ON_DEMONSTRATION}.")
     live = progress.running if progress and status.at_work is not False else []
     if status.wanted is not None:
         yield Text(counts_line(ended, status.wanted, len(live)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,13 +56,17 @@ def first_settings(
 ) -> list[dict[str, Any]]:
     """What is given to the first trials instead of drawn, {} where nothing is; a grid is given as a whole.
 
-    For every output dimension: the published setting, then the user's (those of the space, then `given`).
+    For every output dimension the settings of the command (`given`), then those of the space; then the published setting,
+    at the dimensions where the budget can carry it (`SearchSpace.paper_dimensions`).
     """
-    dims = [{"output_dim": d} for d in space.dimensions] if "output_dim" in space.parameters else [{}]
-    paper = space.paper_setting()
-    starts = [{**dim, **paper} for dim in dims] if paper else []
-    for setting in (*space.enqueue, *given):
-        starts += [setting] if "output_dim" in setting else [{**dim, **setting} for dim in dims]
+    several = "output_dim" in space.parameters
+    starts: list[dict[str, Any]] = []
+    for setting in (*given, *space.enqueue):
+        every = several and "output_dim" not in setting
+        starts += [{"output_dim": d, **setting} for d in space.dimensions] if every else [setting]
+    for d in space.paper_dimensions:
+        if paper := space.paper_setting(d):
+            starts.append({"output_dim": d, **paper} if several else dict(paper))
     if space.searcher == "grid":
         starts += [point for point in grid(space, seed) if point not in starts]
     return starts[:trials]
@@ -70,15 +75,20 @@ def first_settings(
 def starts_for(
     space: SearchSpace, trials: int, seed: int, given: Sequence[dict[str, Any]] = (), *, share_dimensions: bool = True
 ) -> list[dict[str, Any]]:
-    """The values that every trial is given: first settings, then the output dimensions in turn, so that each has its share.
+    """The values that every trial is given: first settings, then the output dimensions, so that each has its share.
 
     With `share_dimensions` False (several objectives, of which the size is one) the sampler chooses the dimension.
     """
     starts = first_settings(space, trials, seed, given)
     if space.searcher == "grid" or not share_dimensions or "output_dim" not in space.parameters:
         return starts
-    dims = space.dimensions
-    return starts + [{"output_dim": dims[n % len(dims)]} for n in range(len(starts), trials)]
+    share = Counter({d: 0 for d in space.dimensions})
+    share.update(int(s["output_dim"]) for s in starts)
+    while len(starts) < trials:
+        fewest = min(share, key=lambda d: (share[d], d))
+        starts.append({"output_dim": fewest})
+        share[fewest] += 1
+    return starts
 
 
 def starts_after(starts: Sequence[dict[str, Any]], taken: Sequence[FrozenTrial]) -> list[dict[str, Any]]:

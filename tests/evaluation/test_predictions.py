@@ -52,6 +52,9 @@ def test_test_sets_by_group_with_their_subsets_and_retrieval_by_query() -> None:
     assert spearman(found.similarity["STSB"], found.gold["STSB"]) == pytest.approx(
         values["STSB", "test", "spearman", "all"]
     )
+    assert list(found.dev_similarity) == list(found.dev_gold) == ["STSB"]
+    assert found.dev_gold["STSB"].tolist() == list(corpus.sts[1].score_P)
+    assert spearman(found.dev_similarity["STSB"], found.dev_gold["STSB"]) == values["STSB", "dev", "spearman", "all"]
     part = found.subset["STS12"] == 1
     assert spearman(found.similarity["STS12"][part], found.gold["STS12"][part]) == pytest.approx(
         values["STS12", "test", "spearman", "b/c"]
@@ -80,7 +83,7 @@ def test_what_is_saved_comes_back(made: Predictions, tmp_path: Path) -> None:
     assert path == tmp_path / "predictions" / "0123456789abcdef01234567.npz"
     made.save(path)
     found = Predictions.load(path)
-    for kind in ("similarity", "gold", "subset", "reciprocal_rank"):
+    for kind in ("similarity", "gold", "subset", "reciprocal_rank", "dev_similarity", "dev_gold"):
         before, after = getattr(made, kind), getattr(found, kind)
         assert before.keys() == after.keys()
         assert all(np.array_equal(before[name], after[name]) for name in before)
@@ -114,6 +117,8 @@ ROW = {"similarity/S": [0.1, 0.2], "gold/S": [1.0, 2.0], "subset/S": [0, 0]}
         {**ROW, "other/S": [1.0]},
         {"similarity/S": [], "gold/S": [], "subset/S": []},
         {"similarity/S": [0.1], "gold/S": [0.1]},
+        {**ROW, "dev_similarity/S": [0.1, 0.2], "dev_gold/S": [0.1]},
+        {**ROW, "dev_gold/S": [0.1]},
     ],
 )
 def test_arrays_that_are_no_predictions(tmp_path: Path, arrays: dict[str, object]) -> None:

@@ -70,6 +70,12 @@ def index_costs(dim: int, quality: float) -> list[IndexCost]:
     return [flat, ivf]
 
 
+def coded_cost(kind: str, overlap: float, **changes: Any) -> IndexCost:
+    """The index of codes, of which `overlap` % of the first 10 are those of the float32 vectors."""
+    fields = index_costs(64, 75.0)[0].model_dump() | {"kind": kind, "overlap10_with_flat": overlap} | changes
+    return IndexCost(**fields)
+
+
 def cluster_cost(accuracy: float = 64.5, searched: float = 4.0, **changes: Any) -> ClusterCost:
     fields: dict[str, Any] = {
         "set": "quora",
@@ -274,3 +280,9 @@ def make_pairs():
 def make_cluster():
     """`cluster_cost(accuracy, searched, **changes)`."""
     return cluster_cost
+
+
+@pytest.fixture
+def make_cost():
+    """`coded_cost(kind, overlap, **changes)`: the index of a quantised row."""
+    return coded_cost

@@ -7,15 +7,23 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.records import append_records
+from distilbench.errors import InputError
+from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.evaluation.sts import spearman
+from distilbench.export import choose
+from distilbench.records import AS_IT_CAME, append_records, read_records
 from distilbench.reporting import page
+from distilbench.reporting.apart import dev_resamples
 from distilbench.reporting.budget import ServingBudget, best_under, budget_rows
+from distilbench.reporting.highlights import highlights
+from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.table import leaderboard
 
 
@@ -27,14 +35,14 @@ def with_dev(record, value):
 
 @pytest.fixture
 def records(make_score):
-    """Students of 8 to 300 bytes; "lucky" and the baseline are better on test than any that dev prefers."""
+    """Rows of 8 to 1,536 bytes; "lucky" is better on test than any that dev prefers."""
     return [
-        make_score("teacher", 82.0, role="teacher", dim=384, model=""),
+        with_dev(make_score("teacher", 82.0, role="teacher", dim=384, model=""), 86.0),
         with_dev(make_score("bits", 60.0, dim=64, bytes_per_vector=8, quantisation="binary"), 60.0),
         with_dev(make_score("lucky", 90.0, dim=32, bytes_per_vector=32, quantisation="int8"), 65.0),
         with_dev(make_score("sound", 70.0, dim=24, bytes_per_vector=24, quantisation="int8", latency_ms=0.5), 70.0),
         with_dev(make_score("large", 75.0, dim=75, bytes_per_vector=300, latency_ms=0.25), 75.0),
-        with_dev(make_score("baseline", 99.0, dim=8, bytes_per_vector=8, role="baseline"), 99.0),
+        with_dev(make_score("baseline", 50.0, dim=1, bytes_per_vector=4, role="baseline"), 50.0),
     ]
 
 
@@ -45,10 +53,11 @@ def test_dev_chooses_within_every_limit(records):
         row = best_under(board, ServingBudget(**limits))
         return row and row.name
 
-    assert chosen() == "large"
+    assert chosen() == "teacher" and chosen(bytes_per_vector=1535) == "large"
     assert chosen(bytes_per_vector=300) == "large" and chosen(bytes_per_vector=299) == "sound"
-    assert chosen(bytes_per_vector=23) == "bits" and chosen(bytes_per_vector=7) is None
-    assert chosen(dim=32) == "sound" and chosen(dim=23) is None
+    assert chosen(bytes_per_vector=23) == "bits" and chosen(bytes_per_vector=7) == "baseline"
+    assert chosen(bytes_per_vector=3) is None
+    assert chosen(dim=32) == "sound" and chosen(dim=23) == "baseline"
     assert chosen(latency_ms=0.25) == "large" and chosen(latency_ms=0.2) is None
     assert chosen(latency_ms=0.5, bytes_per_vector=64) == "sound"  # those that were not timed are over every limit
 
@@ -57,34 +66,47 @@ def test_of_equal_dev_scores_the_smaller_is_taken(make_score):
     rows = [with_dev(make_score(name, dim=dim), 70.0) for name, dim in (("b", 64), ("a", 64), ("small", 32))]
     assert best_under(leaderboard(rows), ServingBudget()).name == "small"
     assert best_under(leaderboard(rows[:2]), ServingBudget()).name == "a"
+    unkept = with_dev(make_score("A", model="", role="baseline"), 70.0)
+    assert best_under(leaderboard([*rows[:2], unkept]), ServingBudget()).name == "a"  # its model is kept
 
 
 def test_dev_is_the_mean_over_seeds(make_score):
     steady = [with_dev(make_score("steady", seed=s, record_id=f"s{s}"), 70.0) for s in (0, 1)]
-    wild = [with_dev(make_score("wild", seed=s, record_id=f"w{s}"), dev) for s, dev in ((0, 90.0), (1, 40.0))]
+    wild = [with_dev(make_score("wild", seed=s, record_id=f"w{s}"), dev) for s, dev in ((0, 65.1), (1, 64.9))]
+    wild.append(with_dev(make_score("wild", seed=2, record_id="w2"), 65.0))
     assert best_under(leaderboard([*steady, *wild]), ServingBudget()).name == "steady"
 
 
-def test_budgets_are_powers_of_two_and_a_choice_is_named_once(records):
+def test_budgets_are_powers_of_two_and_a_choice_is_named_once(records, make_score):
     board = leaderboard(records)
     rows = budget_rows(board)
-    assert [(found.bytes, found.row.name) for found in rows] == [(8, "bits"), (32, "sound"), (512, "large")]
-    assert rows[1].dev.value == 70.0 and rows[1].test.value == pytest.approx(68.5)
-    assert rows[1].test.retention == pytest.approx(100 * 68.5 / 80.5) and rows[1].latency_ms == 0.5
+    assert [(found.bytes, found.row.name) for found in rows] == [
+        (4, "baseline"),
+        (8, "bits"),
+        (32, "sound"),
+        (512, "large"),
+        (2048, "teacher"),
+    ]
+    assert rows[2].dev.value == 70.0 and rows[2].test.value == pytest.approx(68.5)
+    assert rows[2].test.retention == pytest.approx(100 * 68.5 / 80.5) and rows[2].latency_ms == 0.5
+    assert rows[2].found[0].text() == "MRR@10 50.00, recall@100 80.00 (quora, test); teacher 62.00, 92.00"
     assert [(row.bytes, best_under(board, ServingBudget(row.bytes)).name) for row in rows] == [
         (row.bytes, row.row.name) for row in rows
     ]
-    assert budget_rows(leaderboard([r for r in records if r.role != "student"])) == ()
+    evaluated = make_score("encoder", role="encoder", start=AS_IT_CAME)
+    assert budget_rows(leaderboard([evaluated])) == ()
 
 
 def test_budgets_are_within_each_corpus(records, make_score):
     other = make_score("elsewhere", 99.0, dim=4, corpus_fingerprint="e" * 64, corpus="another")
     rows = budget_rows(leaderboard([*records, other]))
     assert sorted((row.bytes, row.row.name) for row in rows) == [
+        (4, "baseline"),
         (8, "bits"),
         (16, "elsewhere"),
         (32, "sound"),
         (512, "large"),
+        (2048, "teacher"),
     ]
 
 
@@ -93,20 +115,24 @@ def test_the_page_has_the_table(records):
     (table,) = re.findall(r'<table id="budgets".*?</table>', text, re.S)
     rows = [
         " ".join(re.sub("<[^>]+>", " ", row).split())
-        for row in re.findall(r'<tr class="student">.*?</tr>', table, re.S)
+        for row in re.findall(r'<tr class="(?:student|baseline|teacher)">.*?</tr>', table, re.S)
     ]
+    taught = "quora, teacher 62.00 {} quora, teacher 92.00"
     assert rows == [
-        "bits 8 8 64 binary — 60.00 58.50 72.7",
-        "sound 32 24 24 int8 0.5 70.00 68.50 85.1",
-        "large 512 300 75 float32 0.25 75.00 73.50 91.3",
+        f"baseline 4 4 1 float32 — 50.00 30.00 {taught.format('60.00')} 48.50 60.2",
+        f"bits 8 8 64 binary — 60.00 40.00 {taught.format('70.00')} 58.50 72.7",
+        f"sound 32 24 24 int8 0.5 70.00 50.00 {taught.format('80.00')} 68.50 85.1",
+        f"large 512 300 75 float32 0.25 75.00 55.00 {taught.format('85.00')} 73.50 91.3",
+        "teacher 2,048 1,536 384 float32 — 86.00 62.00 quora 92.00 quora 80.50 100.0",
     ]
-    assert "Best student under a budget" not in page.render_page([], leaderboard([]), title="Empty")
+    assert "Best row under a budget" not in page.render_page([], leaderboard([]), title="Empty")
 
 
 @pytest.fixture
 def run(make_seeded, tmp_path):
     """A run of three seeds; students of 4 to 512 bytes, and a record of each seed's model."""
-    append_records(tmp_path / "run" / "scores.jsonl", make_seeded()[:-3])
+    rows = [r for r in make_seeded()[:-3] if (r.dim, r.quantisation) != (128, "binary")]  # 16 bytes as good as 32
+    append_records(tmp_path / "run" / "scores.jsonl", rows)
     return tmp_path / "run"
 
 
@@ -120,6 +146,7 @@ def test_the_command_names_the_student_its_models_and_the_teacher(run, tmp_path)
     text = result.output
     assert text.startswith("MCR2-32-int8, int8 (chosen on dev)\n")
     assert "bytes per vector  32\n" in text and "dimensions        32\n" in text
+    assert "retrieval         MRR@10 49.00, recall@100 79.00 (quora, test); teacher 61.00, 91.00\n" in text
     # quality 69, minus 1.5 in the mean of the test sets, plus 4 in dev; seeds are one apart
     assert "dev               73.00\n" in text
     assert "test average      67.50 ± 2.48 (3 seeds), 84.9 % of the teacher's: STS12, STS13, STS14, STSB\n" in text
@@ -162,12 +189,12 @@ def test_what_it_says_of_loading_works(make_score, tmp_path, encoder_folder):
     [
         (
             ("--bytes", 3),
-            "at most 3 bytes per vector: no student is within it; the smallest has 4 bytes (MCR2-32-binary, binary)",
+            "at most 3 bytes per vector: no row is within it; the smallest has 4 bytes (MCR2-32-binary, binary)",
         ),
-        (("--dim", 16), "at most 16 dimensions: no student is within it; "),
+        (("--dim", 16), "at most 16 dimensions: no row is within it; "),
         (
             ("--bytes", 4, "--latency", 0.5),
-            "at most 4 bytes per vector and 0.5 ms per sentence: no student is within it; ",
+            "at most 4 bytes per vector and 0.5 ms per sentence: no row is within it; ",
         ),
     ],
 )
@@ -196,10 +223,10 @@ def test_runs_of_several_corpora_or_without_students_are_refused(make_score, tmp
     append_records(tmp_path / "a" / "scores.jsonl", [make_score("s")])
     other = make_score("s", record_id="other", corpus_fingerprint="e" * 64, corpus="another")
     append_records(tmp_path / "b" / "scores.jsonl", [other])
-    append_records(tmp_path / "c" / "scores.jsonl", [make_score("t", role="teacher")])
+    append_records(tmp_path / "c" / "scores.jsonl", [make_score("t", role="encoder", start=AS_IT_CAME)])
     mixed = best(tmp_path / "a", tmp_path / "b")
     assert mixed.exit_code == 2 and "are of 2 corpora" in mixed.stderr and "another of synthetic" in mixed.stderr
-    assert "no student with a dev score" in best(tmp_path / "c").stderr
+    assert "no row with a dev score" in best(tmp_path / "c").stderr
     assert "no scores.jsonl" in best(tmp_path / "d").stderr
 
 
@@ -215,3 +242,128 @@ def test_choosing_needs_no_torch(run):
     code += "sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "best", str(run)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def kept_dev(run, record, similarity, gold):
+    """The record with the dev score of these cosines, which are kept beside it."""
+    value = spearman(similarity, gold)
+    Predictions({}, {}, {}, dev_similarity={"STSB": similarity}, dev_gold={"STSB": gold}).save(
+        predictions_path(run, record.record_id)
+    )
+    return with_dev(record, value)
+
+
+def test_of_rows_that_cannot_be_told_apart_the_smaller_is_taken(make_score):
+    """From the records alone: near 84, 1,500 pairs tell a difference of 2.1."""
+
+    def chosen(small, n=1500):
+        rows = [with_dev(make_score("large", dim=64), 84.9), with_dev(make_score("small", dim=48), small)]
+        rows = [r.model_copy(update={"scores": [s.model_copy(update={"n": n}) for s in r.scores]}) for r in rows]
+        return best_under(leaderboard(rows), ServingBudget()).name
+
+    assert chosen(84.4) == chosen(83.0) == "small" and chosen(82.5) == "large"
+    assert chosen(82.5, n=400) == "small" and chosen(20.0, n=3) == "small"
+
+
+def test_seeds_that_differ_widen_the_interval(make_score):
+    large = [with_dev(make_score("large", seed=k, record_id=f"l{k}"), 84.0 + d) for k, d in enumerate((-3.0, 0.0, 3.0))]
+    small = with_dev(make_score("small", dim=48), 81.0)
+    assert best_under(leaderboard([large[1], small]), ServingBudget()).name == "large"
+    assert best_under(leaderboard([*large, small]), ServingBudget()).name == "small"
+
+
+def test_kept_dev_cosines_tell_more_and_test_scores_nothing(make_score, tmp_path):
+    rng = np.random.default_rng(0)
+    gold = rng.uniform(0, 5, 1500)
+    cosines = gold + rng.normal(size=1500)
+    worse = cosines + 0.2 * rng.normal(size=1500)  # the same errors, and some more
+    run = tmp_path / "run"
+
+    def chosen(small):
+        records = [
+            kept_dev(run, make_score("large", 50.0, dim=64), cosines, gold),
+            kept_dev(run, make_score("small", 90.0, dim=48), small, gold),
+        ]
+        board = leaderboard(records)
+        apart = best_under(board, ServingBudget(), dev_resamples(board, [run])).name
+        return apart, best_under(board, ServingBudget()).name
+
+    assert chosen(worse) == ("large", "small")
+    assert chosen(cosines + 0.01 * rng.normal(size=1500)) == ("small", "small")
+    # What is kept of another training is not taken.
+    records = [with_dev(make_score("small", 90.0, dim=48), 12.0)]
+    assert dev_resamples(leaderboard(records), [run]) == {}
+
+
+def test_the_command_the_page_and_the_export_choose_alike(make_score, tmp_path):
+    rng = np.random.default_rng(0)
+    gold = rng.uniform(0, 5, 1500)
+    cosines = gold + rng.normal(size=1500)
+    run = tmp_path / "run"
+    records = [
+        kept_dev(run, make_score("large", 50.0, dim=64), cosines, gold),
+        kept_dev(run, make_score("small", 90.0, dim=32, trial=4), cosines + 0.2 * rng.normal(size=1500), gold),
+    ]
+    append_records(run / "scores.jsonl", records)
+    assert best(run).output.startswith("large (chosen on dev)")
+    with pytest.raises(InputError, match="the model of large, seed 0, is not there"):
+        choose([run], ServingBudget(), None, None)
+    written = page.write_report(records, tmp_path / "report", title="x", folders=[run])
+    (table,) = re.findall(r'<table id="budgets".*?</table>', written.read_text(), re.S)
+    assert re.findall(r'title="(large|small)">', table) == ["small", "large"]
+
+
+@pytest.mark.parametrize("overlap", [49.9, 50.0])
+def test_codes_that_lost_their_neighbours_are_marked_and_never_recommended(make_score, make_cost, tmp_path, overlap):
+    """Crowded students: 85 in STS, and nothing found in retrieval."""
+    coded = {"dim": 64, "bytes_per_vector": 64, "quantisation": "int8"}
+    costs = [make_cost("int8", 99.0), make_cost("int8", overlap, set="other"), make_cost("flat", 1.0)]
+    crowded = [
+        make_score("crowded", 85.0, record_id=f"c{seed}", seed=seed, **coded, indexes=costs if seed else costs[:1])
+        for seed in (0, 1)
+    ]
+    sound = make_score("sound", 60.0, trial=1, **coded, indexes=[make_cost("int8", 98.5)])
+    unsearched = make_score("unsearched", 50.0, trial=2, **coded, indexes=[])
+    records = [*crowded, sound, unsearched]
+    board = leaderboard(records)
+    marked = [row.name for row in board.rows if lost_neighbours(row)]
+    append_records(tmp_path / "scores.jsonl", records)
+    text = page.render_page(records, board, title="Synthetic")
+    first = best(tmp_path, "--bytes", 64).output
+    if overlap == 50.0:
+        assert marked == [] and first.startswith("crowded, int8") and "neighbours lost" not in text
+        return
+    assert marked == ["crowded"] and first.startswith("sound, int8")
+    reason = "of the first 10 documents that its own float32 vectors find they find 49.9 % (other), less than 50 %"
+    assert reason in text and "1 row is marked" in text and "neighbours lost: 50&nbsp;% of 10 kept" in text
+    assert [row.row.name for row in budget_rows(board)] == ["sound"]
+    assert [h.row.name for h in highlights(board)] == ["sound"]
+    # Where nothing else is left, the error says why.
+    append_records(tmp_path / "alone" / "scores.jsonl", crowded)
+    refused = best(tmp_path / "alone")
+    assert (
+        refused.exit_code == 2 and "no row can be recommended: 1 row whose codes keep less than 50 %" in refused.stderr
+    )
+
+
+def test_the_demonstration_corpus_is_named(make_score, tmp_path):
+    append_records(tmp_path / "scores.jsonl", [make_score("s", demonstration=True)])
+    result = best(tmp_path, "--json", tmp_path / "best.json")
+    assert "Scores are on the demonstration corpus, no benchmark.\n" in result.output
+    assert json.loads((tmp_path / "best.json").read_text())["demonstration"] is True
+    text = page.render_page(
+        [make_score("s", demonstration=True)], leaderboard([make_score("s", demonstration=True)]), title=""
+    )
+    assert text.count("on the demonstration corpus, no benchmark") >= 2  # the card and the table
+
+
+def test_the_committed_leaderboards_recommend_no_coarse_code_and_mark_no_sound_one():
+    """Rebuilt from records of earlier versions: of one bit for each of 32 dimensions too little is left."""
+    root = Path(__file__).resolve().parents[2] / "reports"
+    files = sorted(root.glob("*/records.jsonl"))
+    assert files
+    for file in files:
+        board = leaderboard(read_records(file))
+        marked = [row for row in board.rows if lost_neighbours(row)]
+        assert all(row.record.quantisation == "binary" and row.record.role != "teacher" for row in marked), file
+        assert not {row.anchor for row in marked} & {found.row.anchor for found in budget_rows(board)}

@@ -182,7 +182,7 @@ def test_a_student_is_named_by_row_record_or_anchor(run, tmp_path):
         (("--student", "gone", "--dim", "8"), "--student: expected no --best-under, --latency or --dim with it"),
         (
             ("--best-under", "8B", "--dim", "4"),
-            "at most 8 bytes per vector and 4 dimensions: no student is within it; ",
+            "at most 8 bytes per vector and 4 dimensions: no row is within it; ",
         ),
     ],
 )

@@ -11,12 +11,11 @@ from markdown_it import MarkdownIt
 
 from distilbench.encoder import EncoderSpec
 from distilbench.records import FROZEN, Score, append_records
-from distilbench.reporting.best import teacher_row
 from distilbench.reporting.markdown import escaped, fenced
 from distilbench.reporting.model_card import Code, compute_card, hub_base, render_card
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.student_cards import write_student_cards
-from distilbench.reporting.table import leaderboard
+from distilbench.reporting.table import leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings, reproduce_command
 from distilbench.store import write_json
 

@@ -396,3 +396,48 @@ def test_a_full_disk_is_said_at_once(
     assert json.loads((spec.folder / RUNGS).read_text())["failed"] == ""
     assert not list(spec.folder.glob(".*"))
     assert_same(train(spec), whole("mcr2", "steps"))
+
+
+def falling(monkeypatch: pytest.MonkeyPatch, objectives: list[float]) -> None:
+    """Dev objectives as if they were these, one rung after the other."""
+    left = iter(objectives)
+    monkeypatch.setattr(module, "dev_report", lambda *_: (next(left), {"dev_spearman": 1.0}, ""))
+
+
+def test_the_student_is_taken_from_its_best_rung(
+    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    falling(monkeypatch, [1.0, 5.0, 2.0])
+    spec = spec_of(tmp_path, prepared_folder)
+    training = RungTraining(spec, "cpu")
+    training.advance()
+    training.advance()
+    at_best = weights(training)
+    training.advance()
+    assert training.done and [r.eligible for r in training.rungs] == [True, True, True]
+    assert any(not torch.equal(p, at_best[name]) for name, p in weights(training).items())
+    again = RungTraining(spec, "cpu")  # a job of another process finishes it
+    again.take_best()
+    assert all(torch.equal(p, at_best[name]) for name, p in weights(again).items())
+
+
+def test_a_training_whose_best_is_gone_is_trained_again(
+    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    falling(monkeypatch, [5.0, 1.0, 2.0])
+    spec = spec_of(tmp_path, prepared_folder)
+    train(spec)
+    (spec.folder / module.BEST).unlink()
+    again = RungTraining(spec, "cpu")
+    assert again.rungs == [] and not again.done
+
+
+def test_a_head_that_is_still_trained_is_no_result(
+    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    falling(monkeypatch, [50.0, 5.0, 4.0])  # first the compression head, which is no student
+    params = {"steps": 6, "distil_epochs": 1.0, "distil_batch_size": 16, "distil_lr": 0.01}
+    training = train(spec_of(tmp_path, prepared_folder, "mcr2_distil", **params))
+    assert [r.eligible for r in training.rungs] == [False, True, True]
+    result = module.result_rung(training.rungs)
+    assert result is not None and result.objective == 5.0

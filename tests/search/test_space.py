@@ -15,7 +15,8 @@ from distilbench.methods import get_method, method_names
 from distilbench.methods.hpd import Params as HpdParams
 from distilbench.methods.mcr2 import Params
 from distilbench.search.budget import Budget
-from distilbench.search.space import SearchSpace, load_space
+from distilbench.search.space import SearchSpace, load_space, read_yaml
+from distilbench.search.space_files import BUDGETS
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,7 +60,7 @@ def changed(**sections: Any) -> str:
 def test_a_space_knows_its_dimensions_defaults_and_published_setting(tmp_path: Path) -> None:
     space = load(tmp_path)
     assert space.dimensions == [4, 8]
-    assert space.paper_setting() == {"lr": 0.001, "clusters": 4, "head": "elu"}
+    assert space.paper_setting(8) == {"lr": 0.001, "clusters": 4, "head": "elu"}
     assert space.fixed["batch_size"] == 16 and space.fixed["lambda"] == 1
     assert space.fixed["temperature"] == Params.model_fields["temperature"].default
     assert not space.fixed.keys() & space.parameters.keys()
@@ -85,7 +86,7 @@ def test_draws_are_of_the_right_types_and_in_range(tmp_path: Path) -> None:
 
 def test_values_that_a_trial_already_has_are_kept(tmp_path: Path) -> None:
     space, study = load(tmp_path), optuna.create_study()
-    study.enqueue_trial({"output_dim": 8, **space.paper_setting()})
+    study.enqueue_trial({"output_dim": 8, **space.paper_setting(8)})
     drawn = space.suggest(study.ask())
     assert {k: drawn[k] for k in ("output_dim", "lr", "clusters", "head")} == {
         "output_dim": 8,
@@ -103,7 +104,7 @@ def test_numbers_may_be_written_as_everywhere_else(tmp_path: Path) -> None:
         .replace("lambda: 1", "lambda: 2E3")
     )
     space = load(tmp_path, text)
-    assert (space.parameters["lr"].low, space.paper_setting()["lr"], space.fixed["lambda"]) == (0.0001, 0.001, 2000)
+    assert (space.parameters["lr"].low, space.paper_setting(8)["lr"], space.fixed["lambda"]) == (0.0001, 0.001, 2000)
 
 
 def test_a_dimension_may_be_fixed(tmp_path: Path) -> None:
@@ -116,6 +117,7 @@ def test_a_dimension_may_be_fixed(tmp_path: Path) -> None:
     [
         ({"parameters": {"output_dim": {"choices": [8, "native", 4]}}}, [4, 8, 32]),
         ({"parameters": {"output_dim": {"choices": ["native"]}}}, [32]),
+        ({"parameters": {"output_dim": {"choices": [32, 4, "native"]}}}, [4, 32]),  # the same width counts once
         ({"parameters": {"output_dim": None}, "fixed": {"output_dim": "native"}}, [32]),
     ],
 )
@@ -131,10 +133,15 @@ def test_nothing_need_be_searched(tmp_path: Path) -> None:
         parameters={n: None for n in ("lr", "clusters", "eps2", "head", "decay")}, fixed={"lr": 0.1, "clusters": 2}
     )
     space = load(tmp_path, text)
-    assert list(space.parameters) == ["output_dim"] and space.paper_setting() == {}
+    assert list(space.parameters) == ["output_dim"] and space.paper_setting(8) == {}
 
 
-SHIPPED = sorted(path for folder in (".", "real") for path in (ROOT / "search_spaces" / folder).glob("*.yaml"))
+SHIPPED = sorted(
+    path
+    for folder in (*BUDGETS, "studies")
+    for path in (ROOT / "search_spaces" / folder).glob("*.yaml")
+    if "method" in read_yaml(path)  # the other studies are configurations
+)
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: f"{p.parent.name}/{p.name}")
@@ -143,13 +150,14 @@ def test_every_shipped_space_loads_for_its_method_and_its_published_setting_is_v
     params = get_method(method).params_type
     space = load_space(path, method, params, native=384)
     assert space.dimensions and space.budget.trials >= len(space.dimensions)
-    setting = {name: space.possible(name)[0] for name in space.parameters} | space.paper_setting()
+    setting = {name: space.possible(name)[0] for name in space.parameters} | space.paper_setting(8)
     params.model_validate({**space.fixed, **setting})
 
 
 def test_every_method_ships_a_space() -> None:
-    for name in method_names():
-        assert (ROOT / "search_spaces" / f"{name}.yaml").exists()
+    for budget in BUDGETS:
+        found = {path.stem for path in (ROOT / "search_spaces" / budget).glob("*.yaml")}
+        assert found == set(method_names()), budget
 
 
 @pytest.mark.parametrize(
@@ -314,7 +322,7 @@ BAD = [
     ({"parameters": {"clusters": {"low": 0, "high": 5}}}, r"clusters: low is 0: .*greater than or equal to 1"),
     ({"parameters": {"output_dim": {"choices": [0, 4]}}}, r"output_dim: choices is 0"),
     # `native` is 32 here
-    ({"parameters": {"output_dim": {"choices": [32, "native"]}}}, r"output_dim: choices is \[32, 32\]; expected each"),
+    ({"parameters": {"output_dim": {"choices": [4, 4]}}}, r"output_dim: choices is \[4, 4\]; expected each"),
     ({"parameters": {"output_dim": {"choices": ["Native"]}}}, r"output_dim: choices is 'Native': .*integer"),
     ({"parameters": {"clusters": {"choices": ["native"]}}}, r"clusters: choices is 'native': .*integer"),
     (

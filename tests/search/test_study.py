@@ -82,10 +82,42 @@ def test_a_larger_search_begins_as_a_smaller_one(space: SearchSpace) -> None:
 def test_settings_of_the_space_and_of_the_command_follow_for_every_dimension(space: SearchSpace) -> None:
     space = space.model_copy(update={"enqueue": ({"lr": 0.002},)})
     starts = first_settings(space, 99, 0, [{"lr": 0.003}, {"output_dim": 8, "lr": 0.004}])
-    assert [(s["output_dim"], s["lr"]) for s in starts[3:]] == [
-        *((d, lr) for lr in (0.002, 0.003) for d in (4, 8, 16)),
+    assert [(s["output_dim"], s["lr"]) for s in starts] == [
+        *((d, 0.003) for d in (4, 8, 16)),
         (8, 0.004),
+        *((d, 0.002) for d in (4, 8, 16)),
+        *((d, 0.001) for d in (4, 8, 16)),  # the published setting
     ]
+
+
+@pytest.mark.parametrize(
+    ("published", "tried"),
+    [
+        (None, [4, 8, 16]),  # not told: whatever the budget
+        (90, [4, 8, 16]),
+        (91, [16]),  # from all to a tenth of its steps: at one dimension
+        (900, [16]),
+        (901, []),
+    ],
+)
+def test_the_published_setting_is_tried_where_the_budget_can_carry_it(
+    space: SearchSpace, published: int | None, tried: list[int]
+) -> None:
+    space = space.model_copy(update={"paper_steps": published})
+    assert first_settings(space, 99, 0) == [{"output_dim": d, "lr": 0.001, "head": "residual"} for d in tried]
+    starts = starts_for(space, 9, 0)
+    assert starts[: len(tried)] == first_settings(space, 99, 0)
+    assert Counter(s["output_dim"] for s in starts) == {4: 3, 8: 3, 16: 3}  # each still has its share
+
+
+def test_the_published_setting_may_depend_on_the_dimension(tmp_path: Path) -> None:
+    (tmp_path / "space.yaml").write_text(
+        YAML.replace("lambda: 1", "gamma: 1").replace(
+            "  eps2:", "  lambda: {low: 1, high: 5000, paper: {4: 2000, else: 4000}}\n  eps2:"
+        )
+    )
+    space = load_space(tmp_path / "space.yaml", "mcr2", Params, native=32)
+    assert [(s["output_dim"], s["lambda"]) for s in first_settings(space, 99, 0)] == [(4, 2000), (8, 4000), (16, 4000)]
 
 
 def test_with_the_size_as_an_objective_the_searcher_chooses_the_dimension(space: SearchSpace) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from distilbench.records import ScoreRecord
 from distilbench.reporting import table
 from distilbench.reporting.exports.grid import csv_of
+from distilbench.reporting.neighbours import kept_neighbours, lost_neighbours
 from distilbench.reporting.ties import NO_TIES, Ties
 
 Kind = Literal["text", "integer", "number", "flag"]
@@ -36,7 +37,8 @@ def flat_columns(board: table.Leaderboard, ties: Ties = NO_TIES) -> tuple[FlatCo
 
     Scores are means over `NAME:seeds` seeds, `NAME:interval95` is half the width of their 95 % interval; of one seed,
     `NAME:low95` and `NAME:high95` end the bootstrap interval over the set's items. `tie_difference` is the difference in
-    test average to the first row of the tie group, `tie_low` and `tie_high` end its interval.
+    test average to the first row of the tie group, `tie_low` and `tie_high` end its interval. `neighbours_lost` says why a
+    coded row is not recommended, and is empty where nothing is known against it.
     """
 
     def of(name: str, kind: Kind = "text", path: tuple[str, ...] = ()) -> FlatColumn:
@@ -66,6 +68,8 @@ def flat_columns(board: table.Leaderboard, ties: Ties = NO_TIES) -> tuple[FlatCo
         FlatColumn("pareto", "flag", ("pareto",), lambda row: row.pareto["all"]),
         FlatColumn("best_in_dim", "flag", ("best_in_dim",), lambda row: row.best_in_dim["all"]),
         FlatColumn("chosen_on_dev", "flag", ("chosen_on_dev",), lambda row: row.chosen),
+        FlatColumn("kept_neighbours_percent", "number", ("neighbours", "kept_percent"), _kept),
+        FlatColumn("neighbours_lost", "text", ("neighbours", "lost"), lost_neighbours),
         *(tie("group", "text"), tie("difference", "number"), tie("low", "number"), tie("high", "number")),
         *(of("teacher"), of("start"), of("corpus", path=("corpus", "name"))),
         of("corpus_fingerprint", path=("corpus", "fingerprint")),
@@ -151,6 +155,11 @@ def _score_columns(board: table.Leaderboard) -> list[FlatColumn]:
                 value = _cell_field(place, variant, field)
                 found.append(FlatColumn(f"{name}:{what}" if what else name, kind, path, value))
     return found
+
+
+def _kept(row: table.Row) -> float | None:
+    kept = kept_neighbours(row)
+    return None if kept is None else kept.overlap
 
 
 def _cell_field(place: int, variant: table.Variant, field: str) -> Callable[[table.Row], Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from distilbench.records import ON_DEMONSTRATION
 from distilbench.reporting import table
 from distilbench.reporting.exports.grid import MISSING, Grid, Head, Line, Section
+from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.ties import NO_TIES, Ties
 
 SHOWN_SETS = 7
@@ -37,6 +39,12 @@ def leaderboard_grid(board: table.Leaderboard, ties: Ties = NO_TIES) -> Grid:
     notes = [f"Scores are x 100. The average is over {', '.join(board.sts_sets)} (test)."] if board.sts_sets else []
     if dev:
         notes.append("Dev chose the students: it is not a result.")
+    demonstration = sum(row.record.demonstration for row in board.rows)
+    if demonstration:
+        rows = "All rows" if demonstration == len(board.rows) else f"{demonstration} of {len(board.rows)} rows"
+        notes.append(f"{rows} are scored {ON_DEMONSTRATION}.")
+    if lost := [f"{row.name} ({row.record.quantisation})" for row in board.rows if lost_neighbours(row)]:
+        notes.append(f"Neighbours lost, not recommended: {', '.join(lost)}.")
     return Grid(
         "Leaderboard",
         tuple(head[i] for i in kept),

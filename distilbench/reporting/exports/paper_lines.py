@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from distilbench.records import EncoderCost, IndexCost
+from distilbench.records import ON_DEMONSTRATION, EncoderCost, IndexCost
 from distilbench.reporting import table
 from distilbench.reporting.budget import latency_of
 from distilbench.reporting.exports.grid import MISSING, Grid, Head, Line, Section
@@ -80,7 +80,9 @@ def paper_grid(paper_table: PaperTable, measured: Measured, published: Sequence[
     sections = [
         Section(block.title, tuple(_line(paper_table, entry) for entry in own)) for block, own in blocks.items() if own
     ]
-    return Grid(paper_table.title, head, tuple(sections), paper_table.notes)
+    demonstration = any(row.record.demonstration for row in measured.rows)
+    notes = (*paper_table.notes, *([f"Measured rows are scored {ON_DEMONSTRATION}."] if demonstration else []))
+    return Grid(paper_table.title, head, tuple(sections), notes)
 
 
 def _values(row: table.Row, board: table.Leaderboard, indexes: Iterable[table.IndexRow]) -> dict[ScoreKey, Cell]:

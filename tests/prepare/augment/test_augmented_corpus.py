@@ -23,7 +23,7 @@ from distilbench.prepare.augment import AugmentSettings, operations
 from distilbench.prepare.augment import wordnet as module
 from distilbench.prepare.augment.random_words import Swap
 from distilbench.prepare.augment.synonym import Synonym, synonym_augmenter
-from distilbench.prepare.augment.wordnet import DEBIAN_WORDNET, INSTALL, wordnet_checksums
+from distilbench.prepare.augment.wordnet import DEBIAN_WORDNET, FILES, INSTALL, wordnet_checksums
 from distilbench.store import ArtifactStore
 
 
@@ -179,13 +179,6 @@ def test_unknown_operation_is_told_before_anything_is_made(monkeypatch: pytest.M
         augmented_corpus(make_corpus(), ["swap", "shuffle"], 0)
 
 
-def test_tagger_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "textblob", None)
-    with pytest.raises(InputError, match=r"^augmentation synonym: textblob .* not installed") as told:
-        augmented_corpus(make_corpus(), ["swap", "synonym"], 0)
-    assert INSTALL in str(told.value)
-
-
 @pytest.fixture
 def bare_nltk(monkeypatch: pytest.MonkeyPatch) -> None:
     """NLTK as in a new process, with no data folder."""
@@ -195,6 +188,18 @@ def bare_nltk(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(nltk.data, "path", [])
     monkeypatch.setattr(nltk.corpus, "wordnet", LazyCorpusLoader("wordnet", WordNetCorpusReader, None))
+
+
+@pytest.mark.usefixtures("bare_nltk")
+def test_tagger_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With a WordNet of empty files: only its checksums are asked for before the tagger is looked for."""
+    for name in FILES:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(module, "DEBIAN_WORDNET", tmp_path)
+    monkeypatch.setitem(sys.modules, "textblob", None)
+    with pytest.raises(InputError, match=r"^augmentation synonym: textblob .* not installed") as told:
+        augmented_corpus(make_corpus(), ["swap", "synonym"], 0)
+    assert INSTALL in str(told.value)
 
 
 @pytest.mark.usefixtures("bare_nltk")

@@ -1,0 +1,250 @@
+"""What a good start is worth: each method as it was first tried at commit be7c367, and as it is now, at equal steps.
+
+    python benchmarks/starts.py --data DIR [--teacher all-MiniLM-L6-v2] [--runs runs] [--store STORE] [--methods hpd,mse]
+        [--sides before,after] [--seeds 3] [--steps 160] [--batch 32] [--out results/starts]
+
+Trains the rows of search_spaces/studies/starts-{before,after}.yaml by `distilbench compare`: one comparison for each
+student, two where some of its methods read triplets. The same command again goes on, also with other `--methods`.
+`--steps` of `--batch` sentences are a student's; a head on the frozen teacher (MCR2) has the steps of its row. Of DIR
+only STS-B dev and test and the training text are read, through links in RUNS/starts-data, so that scoring takes
+seconds. `--out` gets a table (.md) of STS-B dev Spearman x 100, and all its figures with the curves (.json).
+
+Beside a method stand, of the same student and width: its start (the parameters before the first step, seed 0), the
+ridge regression of the untrained student's states on 3,000 sentences to the teacher's PCA (below the teacher's width)
+or to the teacher itself; the teacher's PCA; the teacher.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from distilbench.data.folder import Limits, folder_corpus
+from distilbench.data.needs import Needs
+from distilbench.evaluation.sts import from_rows
+from distilbench.methods import get_method
+from distilbench.methods.parts.length import Examples
+from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.records import TrialRecord, read_records
+from distilbench.search.dev import dev_pca_spearman, dev_rows, dev_spearman
+from distilbench.search.rung_training import build_method
+from distilbench.store import write_json
+
+STUDIES = Path(__file__).parents[1] / "search_spaces" / "studies"
+READ = ("sts/STSB.dev.tsv", "sts/STSB.test.tsv", "quora/pairs.tsv.gz", "unlabeled", "nli")
+HEADS = ("mcr2",)
+"""Methods without a student of their own."""
+SENTENCES, RIDGE = 3000, 1e-3
+Row = dict[str, Any]
+
+
+def linked(data: Path, folder: Path) -> Path:
+    """A data folder with links to the parts of `data` in `READ`."""
+    for name in READ:
+        link = folder / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.exists():
+            link.symlink_to((data / name).resolve(strict=True))
+    return folder
+
+
+def at_equal_steps(row: Row, examples: Examples, steps: int, batch: int) -> Row:
+    """The row with batches of `batch` sentences, and epochs that come to `steps` of them.
+
+    A method with two stages on the student takes half of them for each.
+    """
+    method, params = get_method(row["method"]), dict(row["params"])
+
+    def epochs(count: int, share: float = 1.0) -> float:
+        return share * steps / (count // batch)
+
+    if row["method"] == "mcr2_distil":
+        params |= {"distil_batch_size": batch, "distil_epochs": epochs(examples.sentences)}
+    elif row["method"] not in HEADS:
+        stages = 2 if params.get("ft_epochs") else 1
+        only_triplets = stages == 1 and reads_triplets(row)
+        count = examples.triplets if only_triplets else examples.unlabelled(params)
+        params |= {"batch_size": batch, "epochs": epochs(count, 1 / stages)}
+        if stages == 2:
+            params |= {"ft_batch_size": batch, "ft_epochs": epochs(examples.triplets, 1 / stages)}
+    whole = method.params_type.model_validate({**params, "output_dim": 1}).model_dump(mode="json", by_alias=True)
+    planned = {phase.name: phase.steps for phase in method.planned(whole, examples) or ()}
+    of_student = sum(taken for name, taken in planned.items() if name != "compress")
+    assert of_student == (0 if row["method"] in HEADS else steps), f"{row['name']}: {planned}"
+    return {**row, "params": params}
+
+
+def train(side: str, rows: list[Row], data: Path, given: argparse.Namespace) -> None:
+    """The comparisons of a side: one for each student, and for each of the corpora that its methods need."""
+    runs = [folder_of(given.runs, side, row) for row in rows]
+    for run in dict.fromkeys(runs):
+        of_run = [row for row, its in zip(rows, runs, strict=True) if its == run]
+        file = given.runs / f"{run.name}.yaml"
+        file.write_text(yaml.safe_dump({"rows": of_run}, sort_keys=False))
+        options = [
+            "--data",
+            data,
+            "--teacher",
+            given.teacher,
+            "--student",
+            of_run[0]["student"],
+            "--seeds",
+            given.seeds,
+        ]
+        options += ["--name", run.name, "--runs", given.runs, "--reports", given.runs / "reports", "--quantise", "none"]
+        options += ["--cpus", 1, "--no-dashboard", *(["--store", given.store] if given.store else [])]
+        command = [sys.executable, "-m", "distilbench", "compare", file, *options]
+        subprocess.run(list(map(str, command)), check=True)
+
+
+def reads_triplets(row: Row) -> bool:
+    """Whether it trains on triplets, which are sentences of the corpus only where they are needed."""
+    return row["method"] in ("contrastive", "matryoshka") or bool(row["params"].get("ft_epochs"))
+
+
+def folder_of(runs: Path, side: str, row: Row) -> Path:
+    """The run that a row of a side is in."""
+    student = str(row["student"]).replace(":", "-").replace(",", "-").replace("/", "-")
+    return runs / "-".join(["starts", side, student, *(["triplets"] if reads_triplets(row) else [])])
+
+
+def curves(run: Path, row: Row) -> dict[int, dict[str, Any]]:
+    """The recorded rungs of a row, by seed: steps, dev Spearman and mean loss; `dev`: of the rung that its result is from."""
+    found = {}
+    for record in read_records(run / "trials.jsonl"):
+        if not isinstance(record, TrialRecord) or record.method != row["method"]:
+            continue
+        if any(record.params.get(k) != v for k, v in row["params"].items() if k != "output_dim"):
+            continue
+        if record.dim != row["params"]["output_dim"] and row["params"]["output_dim"] != "native":
+            continue
+        chosen = [rung for rung in record.rungs if rung.objective == record.objective]
+        found[record.seed] = {
+            "dev": chosen[-1].metrics["dev_spearman"] if chosen else None,
+            "failed": record.reason,
+            "steps": [rung.step for rung in record.rungs],
+            "dev_curve": [rung.metrics["dev_spearman"] for rung in record.rungs],
+            "loss_curve": [rung.metrics["loss"] for rung in record.rungs],
+            "params": record.params,
+        }
+    return dict(sorted(found.items()))
+
+
+def start(run: Path, row: Row, params: dict[str, Any]) -> float | None:
+    """Dev Spearman of a row before its first step; None where another phase makes its targets first."""
+    if row["method"] == "mcr2_distil":
+        return None
+    prepared = load_prepared((run / "prepared").resolve())
+    return dev_spearman(_embed(build_method(row["method"], params, prepared, 0, "cpu"), prepared), prepared)
+
+
+def regression(run: Path, dim: int) -> float:
+    """Dev Spearman of the untrained student after a ridge regression to the teacher's PCA at `dim`, or to the teacher."""
+    prepared = load_prepared((run / "prepared").resolve())
+    bare = {"output_dim": prepared.vectors.width, "lr": 1e-4, "batch_size": 32}
+    student = build_method("mse", bare, prepared, 0, "cpu")
+    train = prepared.train[np.linspace(0, len(prepared.train) - 1, SENTENCES).astype(np.int64)]
+    rows = dev_rows(prepared)
+    vectors = prepared.vectors.take(train)
+    target_Nd = vectors if dim == prepared.vectors.width else prepared.pca.project(vectors, dim)
+    x_ND, dev_ND = (np.hstack([x, np.ones((len(x), 1))]).astype(np.float64) for x in map(student.embed, (train, rows)))
+    weight_Dd = np.linalg.solve(x_ND.T @ x_ND + RIDGE * np.eye(x_ND.shape[1]), x_ND.T @ target_Nd)
+    return dev_spearman(from_rows(rows, (dev_ND @ weight_Dd).astype(np.float32)), prepared)
+
+
+def _embed(method: Any, prepared: Prepared) -> Any:
+    rows = dev_rows(prepared)
+    return from_rows(rows, method.embed(rows))
+
+
+def measured(side: str, row: Row, runs: Path) -> dict[str, Any] | None:
+    """All figures of a row; None where nothing of it is trained."""
+    run = folder_of(runs, side, row)
+    if not (trained := curves(run, row)):
+        return None
+    params = next(iter(trained.values()))["params"]
+    prepared, dim = load_prepared((run / "prepared").resolve()), int(params["output_dim"])
+    values = [seed["dev"] for seed in trained.values() if seed["dev"] is not None and not seed["failed"]]
+    return {
+        "student": row["student"],
+        "dim": dim,
+        "mean": float(np.mean(values)) if values else None,
+        "seeds": trained,
+        "start": start(run, row, params),
+        "regression": None if row["method"] in HEADS else regression(run, dim),
+        "pca": dev_pca_spearman((run / "prepared").resolve(), dim),
+        "teacher": dev_spearman(prepared.vectors.take, prepared),
+    }
+
+
+def table(found: dict[str, dict[str, Any]], steps: int, batch: int) -> str:
+    """A Markdown table: a line for each row and side."""
+    columns = ("", "", "student", "mean", "seeds", "before a step", "regression", "PCA at d", "teacher")
+    lines = [
+        f"STS-B dev, Spearman x 100, after {steps} steps of {batch}.",
+        "",
+        _line(columns),
+        _line(["---"] * len(columns)),
+    ]
+    for name, sides in found.items():
+        for side, m in sides.items():
+            seeds = [_shown(seed["dev"]) if not seed["failed"] else "failed" for seed in m["seeds"].values()]
+            figures = [_shown(m[key]) for key in ("start", "regression", "pca", "teacher")]
+            student = "" if m["regression"] is None else m["student"]
+            lines.append(_line([name, side, student, _shown(m["mean"]), " ".join(seeds), *figures]))
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Any) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def main() -> None:
+    """Train what is not there, then write the table."""
+    options = argparse.ArgumentParser(description="Each method before and now, at equal steps.")
+    options.add_argument("--data", type=Path, required=True)
+    options.add_argument("--teacher", default="all-MiniLM-L6-v2")
+    options.add_argument("--runs", type=Path, default=Path("runs"))
+    options.add_argument("--store", type=Path)
+    options.add_argument("--methods", default="", help="with commas; default: all of the rows'")
+    options.add_argument("--sides", default="before,after")
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--steps", type=int, default=160)
+    options.add_argument("--batch", type=int, default=32)
+    options.add_argument("--out", type=Path, default=Path("results/starts"))
+    options.add_argument("--no-training", action="store_true", help="only the table, of what is trained")
+    given = options.parse_args()
+    data = linked(given.data, given.runs / "starts-data")
+    corpus = folder_corpus(data, Limits(), Needs(triplets=True))
+    examples = Examples.of(corpus)
+    found: dict[str, dict[str, Any]] = {}
+    for side in given.sides.split(","):
+        rows = yaml.safe_load((STUDIES / f"starts-{side}.yaml").read_text())["rows"]
+        rows = [at_equal_steps(row, examples, given.steps, given.batch) for row in rows]
+        rows = [
+            row for row in rows if row["method"] in (given.methods.split(",") if given.methods else [row["method"]])
+        ]
+        if not given.no_training:
+            train(side, rows, data, given)
+        for row in rows:
+            if (figures := measured(side, row, given.runs)) is not None:
+                found.setdefault(row["name"], {})[side] = figures
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    write_json(given.out.with_suffix(".json"), found)
+    told = table(found, given.steps, given.batch)
+    given.out.with_suffix(".md").write_text(told)
+    print(told)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Whether two rows can be told apart on the dev sets that students are chosen by. No test item has a part in it.
+
+Where the dev pairs' cosines of both rows are kept (`RUN/predictions`), by a paired bootstrap. Of records without them (those
+of earlier versions, or away from their run), by the large-sample variance of the difference of two correlations with the same
+gold scores.
+
+Axes in names: B resamples.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.errors import InputError
+from distilbench.evaluation.bootstrap import paired_bootstrap, percentiles
+from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.evaluation.sts import spearman
+from distilbench.records import ScoreRecord
+from distilbench.reporting.table import DEV, Leaderboard, Row, finite, mean_cell
+
+TOLERANCE = 1e-6
+"""How far (x 100) a Spearman of kept cosines may be from its record's."""
+TWO_SIDED = 1.96
+"""Standard deviations that hold 95 % of a normal distribution."""
+
+
+class Resampled(NamedTuple):
+    """A row's dev score in each resample; `pairs` names the pairs that were drawn: equal numbers, equal draws."""
+
+    pairs: int
+    dev_B: NDArray[np.float64]
+
+
+DevResamples = Mapping[str, Resampled]
+"""By a row's anchor; without the rows of which a seed's dev cosines are not kept."""
+
+
+def dev_resamples(board: Leaderboard, run_folders: Sequence[Path]) -> DevResamples:
+    """The paired bootstrap of the rows' dev scores (`bootstrap.paired_bootstrap`), rows with the same dev pairs together."""
+    groups: list[tuple[dict[str, NDArray[np.float64]], list[tuple[Row, list[Predictions]]]]] = []
+    for row in board.rows:
+        kept = [_kept(seed.record, run_folders, board.dev_sets) for seed in row.seeds]
+        known = [found for found in kept if found is not None]
+        if not board.dev_sets or len(known) < len(kept):
+            continue
+        gold = {name: known[0].dev_gold[name] for name in board.dev_sets}
+        if not all(_same(gold, found.dev_gold) for found in known):
+            continue
+        members = next((rows for other, rows in groups if _same(gold, other)), None)
+        if members is None:
+            groups.append((gold, members := []))
+        members.append((row, known))
+    found: dict[str, Resampled] = {}
+    for number, (gold, members) in enumerate(groups):
+        averages = paired_bootstrap(gold, [[p.dev_similarity for p in seeds] for _, seeds in members])
+        for place, (row, _) in enumerate(members):
+            found[row.anchor] = Resampled(number, averages.resampled_BR[:, place])
+    return found
+
+
+def told_apart(board: Leaderboard, one: Row, other: Row, resamples: DevResamples) -> bool:
+    """Whether the 95 % interval of the difference of the rows' dev scores (means over seeds) leaves 0 out."""
+    first, second = resamples.get(one.anchor), resamples.get(other.anchor)
+    if first is not None and second is not None and first.pairs == second.pairs:
+        low, high = percentiles(first.dev_B - second.dev_B)
+        return not low <= 0 <= high
+    difference = (board.cell(one, DEV).value or 0.0) - (board.cell(other, DEV).value or 0.0)
+    return abs(difference) > TWO_SIDED * _deviation(board, one, other)
+
+
+def _deviation(board: Leaderboard, one: Row, other: Row) -> float:
+    """Standard deviation (x 100) of the difference of two rows' dev scores, from the records alone.
+
+    Of the pairs: a Spearman correlation r of n pairs has the variance (1 - r^2)^2 (1 + r^2 / 2) / (n - 3) (Bonett and
+    Wright, Psychometrika 65, 2000). Two of them with the same gold scores are correlated; how much depends on the correlation
+    of the two rows' cosines, which no record has. It is taken to be r1 r2, as if nothing but the gold scores were common to
+    the two, in the covariance of Pearson and Filon (1898). Encoders that were made from one teacher have more in common, so
+    this is rather too wide. With 1,500 pairs and scores near 84 the interval is ± 2.1. Of the seeds: the variance of their
+    mean.
+    """
+    variance = 0.0
+    for name in board.dev_sets:
+        (r1, n1), (r2, n2) = _dev(one, name), _dev(other, name)
+        if min(n1, n2) <= 3:
+            return math.inf
+        variance += _variance(r1) / (n1 - 3) + _variance(r2) / (n2 - 3)
+        if n1 == n2 and _digest(one, name) == _digest(other, name):
+            covariance = r1 * r2 * (1 - r1**2) * (1 - r2**2) / 2 * (1 + r1 * r2 / 2)
+            variance -= 2 * covariance / (n1 - 3)
+    pairs = 100**2 * variance / len(board.dev_sets) ** 2
+    return math.sqrt(max(0.0, pairs) + sum(map(_of_seeds, _devs(board, (one, other)))))
+
+
+def _variance(r: float) -> float:
+    return (1 - r**2) ** 2 * (1 + r**2 / 2)
+
+
+def _of_seeds(values: Sequence[float]) -> float:
+    """The variance of the mean of the seeds' scores; of one seed nothing is known."""
+    return statistics.variance(values) / len(values) if len(values) > 1 else 0.0
+
+
+def _devs(board: Leaderboard, rows: Iterable[Row]) -> list[list[float]]:
+    place = [column.key for column in board.columns].index(DEV)
+    return [[v for seed in row.seeds if (v := seed.values["all"][place]) is not None] for row in rows]
+
+
+def _dev(row: Row, name: str) -> tuple[float, int]:
+    """The row's correlation on a dev set (at most 1, the mean over its seeds), and of how many pairs."""
+    own = [
+        s
+        for seed in row.seeds
+        for s in seed.record.scores
+        if _is_dev(name, s.task, s.set, s.split, s.metric, s.variant)
+    ]
+    mean = mean_cell([finite(s.value) for s in own]).value
+    return max(-1.0, min(1.0, (mean or 0.0) / 100)), min((s.n for s in own), default=0)
+
+
+def _is_dev(name: str, *of: str) -> bool:
+    return of == ("sts", name, "dev", "spearman", "all")
+
+
+def _digest(row: Row, name: str) -> str:
+    return row.record.sets.get(f"{name}/dev", "")
+
+
+def _kept(record: ScoreRecord, folders: Sequence[Path], sets: Sequence[str]) -> Predictions | None:
+    """The first kept cosines that give the record's own dev scores."""
+    values = {s.set: s.value for s in record.scores if _is_dev(s.set, s.task, s.set, s.split, s.metric, s.variant)}
+    for folder in folders:
+        try:
+            found = Predictions.load(predictions_path(folder, record.record_id))
+        except InputError:
+            continue
+        if all(_gives(found, name, values.get(name)) for name in sets):
+            return found
+    return None
+
+
+def _gives(found: Predictions, name: str, value: float | None) -> bool:
+    if value is None or name not in found.dev_similarity:
+        return False
+    return abs(spearman(found.dev_similarity[name], found.dev_gold[name]) - value) < TOLERANCE
+
+
+def _same(one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]) -> bool:
+    return all(name in other and np.array_equal(gold, other[name]) for name, gold in one.items())

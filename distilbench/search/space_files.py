@@ -1,0 +1,56 @@
+"""Where a method's search space is found: the user's own, or one of those that come with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from distilbench.errors import InputError
+
+SpaceBudget = Literal["small", "real", "cluster"]
+BUDGETS: tuple[SpaceBudget, ...] = ("small", "real", "cluster")
+"""For the demonstration, for real data on a few cores, and for GPUs: a folder of METHOD.yaml each."""
+
+FOLDER = Path("search_spaces")
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+class SpaceFile(NamedTuple):
+    """A search space's file; `shipped`: it comes with the package, and is chosen by a budget."""
+
+    path: Path
+    shipped: bool
+
+
+def shipped_folder() -> Path:
+    """`search_spaces` of this checkout, or what an installed package has of it."""
+    top = _PACKAGE.parent / FOLDER
+    return top if (top / BUDGETS[0]).is_dir() else _PACKAGE / FOLDER
+
+
+def space_file(method: str, given: Path | None, budget: SpaceBudget | None, *, data: bool) -> SpaceFile:
+    """The search space of a method.
+
+    `given` (`--space`) is a file, or a folder with METHOD.yaml in it, and wins. Without it `search_spaces/METHOD.yaml` of the
+    working folder is the user's own; it comes after the package's where `budget` (`--budget`) asks for one of those. The
+    package's is that of `budget`; None is small for the built-in corpus and real where there are `data`.
+
+    Raises:
+        InputError: there is none.
+    """
+    if given is not None and given.is_dir():
+        if not (given / f"{method}.yaml").exists():
+            raise InputError(f"--space {given}: expected {method}.yaml in this folder")
+        return SpaceFile(given / f"{method}.yaml", shipped=False)
+    if given is not None:
+        return SpaceFile(given, shipped=False)
+    own = SpaceFile(FOLDER / f"{method}.yaml", shipped=False)
+    came = SpaceFile(shipped_folder() / (budget or ("real" if data else "small")) / f"{method}.yaml", shipped=True)
+    places = [own, came] if budget is None else [came, own]
+    for place in places:
+        if place.path.exists():
+            return place
+    raise InputError(
+        f"no search space: looked for {' and '.join(str(place.path) for place in places)}; expected one there or "
+        "--space FILE"
+    )

@@ -1,0 +1,52 @@
+"""Weight decay of matrices alone, the shapes of the learning rate's fall, no clipping."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from toy_learner import Toy
+
+from distilbench.training.loop import Trainer, decay_groups
+
+
+def test_decay_spares_vectors_unless_it_is_for_all() -> None:
+    toy = Toy(decay_all=False, weight_decay=0.5)
+    groups = decay_groups(list(toy.parameters()), toy.params)
+    assert [g["weight_decay"] for g in groups] == [0.5, 0.0]
+    assert {q.ndim for q in groups[0]["params"]} == {2} and {q.ndim for q in groups[1]["params"]} == {1}
+    (alone,) = decay_groups(list(toy.parameters()), Toy(weight_decay=0.5).params)
+    assert alone["weight_decay"] == 0.5 and len(alone["params"]) == 4
+
+
+@pytest.mark.parametrize("decay_all", [True, False])
+def test_a_resumed_training_with_groups_is_the_same(tmp_path: object, decay_all: bool) -> None:
+    from pathlib import Path
+
+    folder = Path(str(tmp_path))
+    whole = Trainer(Toy(decay_all=decay_all, weight_decay=0.3), 0, 12)
+    whole.train_until(12)
+    part = Trainer(Toy(decay_all=decay_all, weight_decay=0.3), 0, 12)
+    part.train_until(9)
+    part.save(folder, 1)
+    again = Trainer(Toy(decay_all=decay_all, weight_decay=0.3), 0, 12)
+    again.resume(folder)
+    again.train_until(12)
+    for one, two in zip(whole.method.parameters(), again.method.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_a_cosine_falls_from_the_rate_to_0() -> None:
+    trainer = Trainer(Toy(schedule="cosine", warmup=0.0, first=10, second=1), 0, 100)
+    found = [trainer.learning_rate(step) for step in range(10)]
+    assert found == pytest.approx([0.01 * (1 + math.cos(math.pi * step / 10)) / 2 for step in range(10)])
+
+
+def test_clip_0_leaves_gradients_as_they_are() -> None:
+    def moved(clip: float) -> float:
+        toy = Toy(clip=clip, factor=50.0)
+        Trainer(toy, 0, 12).train_until(1)
+        return math.sqrt(sum(q.grad.square().sum().item() for q in toy.first.parameters() if q.grad is not None))
+
+    assert moved(1.0) == pytest.approx(1.0, rel=1e-3) and moved(0.0) > 10
