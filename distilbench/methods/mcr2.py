@@ -6,7 +6,7 @@ Mode `distil` is the method `mcr2_distil`. Axes: B batch, D teacher width, d out
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from distilbench.methods.parts import head_method
 from distilbench.methods.parts.cluster_head import save_cluster_head
 from distilbench.methods.parts.coding_rate import mcr2_loss
 from distilbench.methods.parts.head_method import HeadMethod
-from distilbench.methods.parts.heads import elu_layer, pca_head, without
+from distilbench.methods.parts.heads import Layer, elu_layer, export_with_head, moved, pca_head
 from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.prepare.prepared import Prepared
 
@@ -49,8 +49,8 @@ class Params(TrainedParams):
     """What makes a copy noisy: one normal factor for the whole embedding, 1 + noise * N(0, 1) (the released code), or a
     normal vector of that relative norm added to it. A factor hardly turns an embedding, so that lambda does nothing."""
     centre: bool = sweep_field(False, sweep=True)
-    """Whether the mean of the head's output over the training sentences is taken away before it is brought to unit norm.
-    Without it a large lambda crowds all vectors around that mean: their cosines are above 0.99, and int8 codes alike."""
+    """Whether the mean of the unit vectors over the training sentences is taken away from each, which then is brought to
+    unit norm again. Without it MCR2 crowds all vectors around that mean: their cosines near 1, and int8 codes alike."""
     head: Literal["elu", "residual"] = "elu"
     """The paper's two ELU layers from a random start, or the same layers as residuals around the teacher's PCA."""
     steps: int = Field(default=3000, ge=1)
@@ -121,24 +121,23 @@ class CompressionHead(nn.Module):
         hidden_BD = self.trunk(x_BD)
         return functional.normalize(self.features(hidden_BD), dim=-1), self.logits(hidden_BD)
 
-    def layers(self) -> nn.ModuleList:
-        """The trunk and the feature layer, from which the mean over a sample of the training sentences is taken away
-        where `centre` is set."""
-        if not self.params.centre:
-            return nn.ModuleList([*self.trunk, self.features])
+    def mean(self) -> Tensor:
+        """The mean of the head's unit vectors over a sample of the training sentences, in double precision."""
         with torch.inference_mode():
             x_SD = torch.from_numpy(self.vectors.take(self.sample)).to(self.device)
-            mean_d = self.features(self.trunk(x_SD)).double().mean(dim=0)
-        return nn.ModuleList([*self.trunk, without(self.features, mean_d)])
+            return functional.normalize(self.features(self.trunk(x_SD)), dim=-1).double().mean(dim=0)
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Vectors of unit norm, as an export gives them, of corpus rows from the teacher's cached embeddings."""
         out = [np.empty((0, self.params.output_dim), dtype=np.float32)]
-        layers = nn.Sequential(*self.layers())
+        centre = moved(self.mean()).to(self.device) if self.params.centre else None
         with torch.inference_mode():
             for i in range(0, len(rows), head_method.ROWS):
                 x_BD = torch.from_numpy(self.vectors.take(rows[i : i + head_method.ROWS])).to(self.device)
-                out.append(functional.normalize(layers(x_BD), dim=-1).float().cpu().numpy())
+                z_Bd = functional.normalize(self.features(self.trunk(x_BD)), dim=-1)
+                if centre is not None:
+                    z_Bd = functional.normalize(centre(z_Bd), dim=-1)
+                out.append(z_Bd.float().cpu().numpy())
         return np.concatenate(out)
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
@@ -167,7 +166,7 @@ class Trainable(HeadMethod):
     @property
     def head(self) -> nn.ModuleList:  # type: ignore[override]
         """Two dense ELU layers, the feature layer."""
-        return self.compression.layers()
+        return nn.ModuleList([*self.compression.trunk, self.compression.features])
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
@@ -204,6 +203,8 @@ class Trainable(HeadMethod):
         return clusters
 
     def export(self, folder: Path) -> None:
-        """Teacher, head, unit norm; beside them the cluster head."""
-        super().export(folder)
+        """Teacher, head, unit norm, what centres it; beside them the cluster head."""
+        layers = cast(list[Layer], list(self.head))
+        centre = moved(self.compression.mean()) if self.params.centre else None
+        export_with_head(self.prepared.teacher, layers, folder, unit_norm=True, centre=centre)
         save_cluster_head(folder, self.compression.logits)

@@ -95,7 +95,10 @@ def test_the_methods_loss_is_the_formula_on_its_critic(build: Callable[..., Trai
     wanted = slow_crd(s, t, negative, same, 0.3, len(train))
     assert method.loss(index).item() == pytest.approx(wanted, rel=1e-4)
 
-def slow_normalised(s: np.ndarray, t: np.ndarray, other: np.ndarray, same: np.ndarray, tau: float, m: int, z: float) -> float:
+
+def slow_normalised(
+    s: np.ndarray, t: np.ndarray, other: np.ndarray, same: np.ndarray, tau: float, m: int, z: float
+) -> float:
     """The same with h = (e^g / Z) / (e^g / Z + N / M), as the released code's ContrastMemory and ContrastLoss together."""
     pn, total = 1 / m, 0.0
     for i in range(len(s)):
@@ -118,7 +121,10 @@ def test_the_normalised_loss_is_the_released_codes() -> None:
 def critics(method: Trainable, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Student's and teacher's rows of unit norm in the critic's space, in double precision from the weights."""
     found = []
-    for layer, x in ((method.student_map, method.embed(rows)), (method.teacher_map, method.prepared.vectors.take(rows))):
+    for layer, x in (
+        (method.student_map, method.embed(rows)),
+        (method.teacher_map, method.prepared.vectors.take(rows)),
+    ):
         weight, bias = layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()
         found.append(unit(x.astype(np.float64) @ weight.T + bias))
     return found[0], found[1]
