@@ -138,7 +138,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (row(params=changed(MCR2, lr=1.5)), r"row 'A': lr: the value is 1\.5: .*less than or equal to 1"),
     (row(params=changed(MCR2, batch_size=1)), r"row 'A': batch_size: the value is 1: .*greater than or equal to 2"),
     (row(params=changed(MCR2, warmup=1)), r"row 'A': warmup: the value is 1: .*less than 1"),
-    (row(params=changed(MCR2, clip=0)), r"row 'A': clip: the value is 0: .*greater than 0"),
+    (row(params=changed(MCR2, clip=-1)), r"row 'A': clip: the value is -1: .*greater than or equal to 0"),
     (row(params=changed(MCR2, output_dim=0)), r"row 'A': output_dim: the value is 0: .*greater than or equal to 1"),
     (row(params=changed(MCR2, eps2=float("inf"))), r"row 'A': eps2: the value is inf: .*finite"),
     (row(params=changed(MCR2, eps2=float("nan"))), r"row 'A': eps2: the value is nan: .*finite"),

@@ -11,6 +11,9 @@ from distilbench.evaluation.retrieval import unit
 
 LEAST_RANK = 1.5
 LEAST_VARIANCE = 1e-6
+"""The absolute rule of records that do not say `collapse: relative`: it passes students whose cosines are all above 0.99."""
+LEAST_SHARE = 0.01
+"""Of the teacher's variance: below it int8 codes, whose range is that of all vectors, no longer tell sentences apart."""
 
 
 class Geometry(NamedTuple):
@@ -24,6 +27,21 @@ class Geometry(NamedTuple):
         """Why these embeddings of width `d` are of no use; "" when they are not collapsed."""
         if self.variance < LEAST_VARIANCE:
             return f"collapsed: the variance of the unit vectors is {self.variance:.2g}, below {LEAST_VARIANCE:g}"
+        if d > 2 and self.effective_rank < LEAST_RANK:
+            return f"collapsed: effective rank {self.effective_rank:.2f} of {d} dimensions, below {LEAST_RANK}"
+        return ""
+
+    def crowded(self, d: int, teacher_variance: float) -> str:
+        """Why these embeddings of width `d` are of no use beside a teacher of that variance; "" when they are of use.
+
+        A student is judged as it is exported: one whose mean is taken away cannot be crowded, but still lie on one line.
+        """
+        share = self.variance / teacher_variance if teacher_variance > 0 else 1.0
+        if share < LEAST_SHARE:
+            return (
+                f"collapsed: the unit vectors have {share:.2g} of the teacher's variance, below {LEAST_SHARE:g}: "
+                "all cosines are nearly 1"
+            )
         if d > 2 and self.effective_rank < LEAST_RANK:
             return f"collapsed: effective rank {self.effective_rank:.2f} of {d} dimensions, below {LEAST_RANK}"
         return ""

@@ -1,14 +1,16 @@
 """CRD: contrastive representation distillation (Tian et al. 2020), a baseline of the IBKD paper.
 
 A critic tells the teacher's embedding of the same sentence from those of other sentences. The teacher's embeddings of the
-whole training set are at hand, so negatives are drawn from them directly instead of from a memory of past batches.
+whole training set are at hand, so negatives are drawn from them directly instead of from a memory of past batches. In the
+other direction, from the teacher's embedding to the student's, the negatives are the students of the batch: they are as new
+as the student is, and unlike those of the released code's memory they pass gradients on.
 
 Axes: B batch, N negatives, C the critic's width, D student width.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -19,10 +21,13 @@ from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.methods.method import Phase, Possible
+from distilbench.errors import InputError
+from distilbench.methods.method import Phase, Possible, sweep_field
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import full_precision
+from distilbench.methods.parts.projected import spread
+from distilbench.methods.parts.starts import Linear, regression
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
     check_unlabelled,
@@ -32,6 +37,9 @@ from distilbench.methods.parts.unlabelled import (
     unlabelled_steps,
 )
 from distilbench.prepare.prepared import Prepared
+
+START_SENTENCES = 2000
+"""Training sentences that the maps' start and the normaliser are taken from."""
 
 
 class Params(UnlabelledParams):
@@ -43,22 +51,36 @@ class Params(UnlabelledParams):
     """Teacher embeddings of other sentences, drawn for each batch."""
     critic_dim: int = Field(default=128, ge=1)
     """Width of the space in which the critic compares."""
+    normaliser: bool = sweep_field(False, sweep=True)
+    """Whether e^g is divided by Z = M * (its mean over pairs of different sentences before training), as in the released
+    code. Without it, every pair is judged to be of one sentence at the start, and the negatives' gradient drowns the rest."""
+    directions: Literal["teacher", "both"] = sweep_field("teacher", sweep="both")
+    """Whether students are told from the teacher's negatives only, or the teacher's embeddings also from other students."""
+    map_start: Literal["random", "pca", "shared"] = sweep_field("random", sweep="pca")
+    """The critic's maps at random (the released code); the teacher's PCA, and the regression of the student's states to it;
+    or that PCA for both, where student and teacher are of one width."""
 
 
 def crd_loss(
-    student_BC: Tensor, positive_BC: Tensor, negative_NC: Tensor, same_BN: Tensor, tau: float, m: int
+    anchor_BC: Tensor,
+    positive_BC: Tensor,
+    negative_NC: Tensor,
+    same_BN: Tensor,
+    tau: float,
+    m: int,
+    log_z: float | Tensor = 0.0,
 ) -> Tensor:
-    """Binary noise-contrastive loss of the critic h = e^g / (e^g + N/M), g = s.t / tau (CRD, equations 18 and 19).
+    """Binary noise-contrastive loss of the critic h = e^g / Z / (e^g / Z + N/M), g = a.p / tau (CRD, equations 18 and 19).
 
     All rows of unit norm; `m` is the number of sentences that negatives are drawn from. `same_BN` marks the negatives that
-    are the sentence itself: they do not count.
+    are the sentence itself: they do not count. The paper has no Z (1); its released code has.
     """
     count = len(negative_NC)
-    prior = np.log(count / m)
-    positive_B = (student_BC * positive_BC).sum(dim=-1) / tau - prior
-    with full_precision(student_BC):
-        negative_BN = student_BC @ negative_NC.T / tau - prior
-    # log h = logsigmoid(g - log(N/M)), log(1 - h) = logsigmoid(-(g - log(N/M)))
+    prior = np.log(count / m) + log_z
+    positive_B = (anchor_BC * positive_BC).sum(dim=-1) / tau - prior
+    with full_precision(anchor_BC):
+        negative_BN = anchor_BC @ negative_NC.T / tau - prior
+    # log h = logsigmoid(g - log(Z N/M)), log(1 - h) = logsigmoid(-(g - log(Z N/M)))
     pushed_B = functional.logsigmoid(-negative_BN).masked_fill(same_BN, 0.0).sum(dim=-1)
     return -(functional.logsigmoid(positive_B) + pushed_B).mean()
 
@@ -75,7 +97,22 @@ class Trainable(EncoderMethod):
         self.rows = unlabelled_rows(params, prepared)
         self.student_map = nn.Linear(self.width, params.critic_dim)
         self.teacher_map = nn.Linear(prepared.vectors.width, params.critic_dim)
+        if params.normaliser:
+            # A parameter that no gradient reaches: it is set once, and a checkpoint keeps it.
+            self.log_z = nn.Parameter(torch.zeros(()))
+        self._check_start()
         self.to(device)
+
+    def _check_start(self) -> None:
+        p, teacher = self.params, self.prepared.vectors.width
+        if p.map_start != "random" and p.critic_dim > teacher:
+            raise InputError(
+                f"critic_dim is {p.critic_dim}; with map_start {p.map_start} expected at most the teacher's {teacher}"
+            )
+        if p.map_start == "shared" and self.width != teacher:
+            raise InputError(
+                f"map_start is shared, but the student is {self.width} wide and the teacher {teacher}; expected pca or random"
+            )
 
     @classmethod
     def needs(cls, possible: Possible) -> Needs:
@@ -91,7 +128,34 @@ class Trainable(EncoderMethod):
     def phases(self) -> list[Phase]:
         """One, over the training sentences."""
         p, steps = self.params, unlabelled_steps(self.params, self.rows)
-        return [Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss)]
+        return [Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss, start=self._start)]
+
+    def _start(self) -> None:
+        """Set the maps and the normaliser from the student as it is before training."""
+        p, pca = self.params, self.prepared.pca
+        if p.map_start == "random" and not p.normaliser:
+            return
+        rows = self.rows[spread(len(self.rows), START_SENTENCES)]
+        states_SD = self.start_states(rows)
+        if p.map_start != "random":
+            axes_DC = pca.axes_DD[:, : p.critic_dim].astype(np.float64)
+            projection = Linear(axes_DC, -pca.mean_D @ axes_DC)
+            projection.copy_to(self.teacher_map)
+            targets_SC = pca.project(self.prepared.vectors.take(rows), p.critic_dim)
+            (projection if p.map_start == "shared" else regression(states_SD, targets_SC)).copy_to(self.student_map)
+        if p.normaliser:
+            with torch.no_grad():
+                states = torch.from_numpy(states_SD).to(self.device)
+                self.log_z.copy_(self._normaliser(self._student(states), self._teacher(rows)))
+
+    def _normaliser(self, student_SC: Tensor, teacher_SC: Tensor) -> Tensor:
+        """log Z, Z = M times the mean of e^g over the pairs of a student and the teacher's embedding of another sentence."""
+        g_SS = (student_SC.double() @ teacher_SC.double().T / self.params.tau).fill_diagonal_(-torch.inf)
+        pairs = len(g_SS) * (len(g_SS) - 1)
+        return torch.logsumexp(g_SS.flatten(), dim=0) - np.log(pairs) + np.log(len(self.rows))
+
+    def _student(self, states_BD: Tensor) -> Tensor:
+        return functional.normalize(self.student_map(states_BD), dim=-1).float()
 
     def _teacher(self, rows: NDArray[np.int64]) -> Tensor:
         vectors = torch.from_numpy(self.prepared.vectors.take(rows)).to(self.device)
@@ -103,9 +167,14 @@ class Trainable(EncoderMethod):
         return [unlabelled_planned(params, examples)]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """The critic's loss with negatives drawn from all training sentences."""
-        train, count = self.rows, self.params.negatives
+        """The critic's loss with negatives drawn from all training sentences; in the other direction, from the batch."""
+        p, train, count = self.params, self.rows, self.params.negatives
+        log_z = self.log_z.detach() if p.normaliser else 0.0
         rows, others = train[index_B], train[torch.randint(len(train), (count,)).numpy()]
-        student = functional.normalize(self.student_map(self.outputs(rows)), dim=-1).float()
+        student, teacher = self._student(self.outputs(rows)), self._teacher(rows)
         same = torch.from_numpy(rows[:, None] == others[None, :]).to(self.device)
-        return crd_loss(student, self._teacher(rows), self._teacher(others), same, self.params.tau, len(train))
+        value = crd_loss(student, teacher, self._teacher(others), same, p.tau, len(train), log_z)
+        if p.directions == "teacher":
+            return value
+        itself = torch.eye(len(rows), dtype=torch.bool, device=student.device)
+        return value + crd_loss(teacher, student, student, itself, p.tau, len(train), log_z)

@@ -8,22 +8,26 @@ Axes: B batch, D student width, Dt teacher width, d output dimension.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
+from sentence_transformers.base.modules.dense import Dense
 from torch import Tensor, nn
 from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.errors import InputError
-from distilbench.methods.method import Phase, Possible
+from distilbench.methods.method import Phase, Possible, sweep_field
 from distilbench.methods.parts.encoder_method import TRAINING_TOKENS, EncoderMethod
 from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import full_precision, info_nce
+from distilbench.methods.parts.projected import spread
+from distilbench.methods.parts.starts import Linear, principal_axes, regression
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
@@ -35,7 +39,9 @@ from distilbench.methods.parts.unlabelled import (
 )
 from distilbench.prepare.prepared import Prepared
 
-Kernel = Literal["rbf", "imq", "linear"]
+Kernel = Literal["rbf", "imq", "imq_released", "linear"]
+START_SENTENCES = 2000
+"""Training sentences that W and the projection start from."""
 
 
 class Params(UnlabelledParams, FineTuningParams):
@@ -49,25 +55,40 @@ class Params(UnlabelledParams, FineTuningParams):
     beta2: float = Field(default=0.5, ge=0)
     """Weight of HSIC in stage 2."""
     kernel: Kernel = "rbf"
+    """imq is (1 + gamma r^2)^(-1/2), imq_released what the released code has, (gamma + r^2)^(-1/2)."""
     gamma: float = Field(default=0.5, gt=0)
     """Of the RBF and IMQ kernels."""
     kernel_input: Literal["unit", "raw"] = "unit"
     """Whether X and S are brought to unit norm before the kernel. The paper does not say; with raw vectors, whose squared
     distances are far above 1 / gamma, the RBF matrices are near the identity and HSIC has no gradient."""
     negatives_of: Literal["batch", "anchor"] = "anchor"
-    input_layer: int = Field(default=0, ge=0)
-    """Whose mean-pooled output X is: 0 the embedding layer (the released code), i the student's i-th layer."""
+    input_layer: int = 0
+    """Whose mean-pooled output X is: 0 the embedding layer (the released code in stage 1), i the student's i-th layer, -2
+    the layer before the last (the released code in stage 2)."""
+    map_start: Literal["random", "regression", "identity", "auto"] = sweep_field("random", sweep="auto")
+    """W at random (the paper), as the ridge regression of the untrained student's states to the teacher's embeddings, or as
+    the identity, where the two are of one width; auto is the identity there and the regression elsewhere."""
+    export_map: bool = False
+    """Whether W, with a bias, stays in the student, whose own width then is the teacher's (the released code)."""
+    projection_start: Literal["random", "pca"] = sweep_field("random", sweep="pca")
+    """The projection of stage 2 at random, or as the first principal axes of what the student gives after stage 1."""
+    stage2_rows: Literal["anchors", "all"] = "anchors"
+    """Whose HSIC counts in stage 2: that of the anchors, or also that of positives and negatives (the released code)."""
+    stage2_states: Literal["projected", "pooled"] = "projected"
+    """S of stage 2: the student's vectors (the paper's S'), or its pooled states (the released code)."""
 
 
 def gram(x_BD: Tensor, kernel: Kernel, gamma: float) -> Tensor:
-    """Kernel matrix, B x B: exp(-gamma r^2), (1 + gamma r^2)^(-1/2) or the inner product; r the distance of two rows."""
+    """Kernel matrix, B x B, by the distance r of two rows, or their inner product: `Params.kernel` has the formulas."""
     with full_precision(x_BD):
         products = x_BD @ x_BD.T
     if kernel == "linear":
         return products
     norms_B = x_BD.square().sum(dim=-1)
     squared = (norms_B[:, None] + norms_B[None, :] - 2 * products).clamp_min(0)
-    return torch.exp(-gamma * squared) if kernel == "rbf" else torch.rsqrt(1 + gamma * squared)
+    if kernel == "rbf":
+        return torch.exp(-gamma * squared)
+    return torch.rsqrt(gamma + squared) if kernel == "imq_released" else torch.rsqrt(1 + gamma * squared)
 
 
 def hsic(x_BD: Tensor, s_BD: Tensor, kernel: Kernel, gamma: float) -> Tensor:
@@ -91,13 +112,41 @@ class Trainable(EncoderMethod):
     def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.rows = unlabelled_rows(params, prepared)
-        layers = self.student[0].model.config.num_hidden_layers
-        if params.input_layer >= layers:
-            raise InputError(f"input_layer is {params.input_layer}; expected below the student's {layers} layers")
-        self.map = nn.Linear(self.width, prepared.vectors.width, bias=False)
-        self.down = None if params.output_dim == self.width else self.linear(params.output_dim)
+        self._check_layer()
+        teacher = prepared.vectors.width
+        self.map = nn.Linear(self.width, teacher, bias=False) if not params.export_map else self.linear(teacher)
+        own = teacher if params.export_map else self.width
+        self._check_widths(own)
+        self.down = (
+            None if params.output_dim == own else Dense(own, params.output_dim, activation_function=nn.Identity())
+        )
+        if params.export_map:
+            self.projection = self.map
         self.fine_tuning = FineTuning(params, prepared, self.outputs) if params.ft_epochs else None
         self.to(device)
+
+    def _check_layer(self) -> None:
+        layer, layers = self.params.input_layer, self.student[0].model.config.num_hidden_layers
+        if layer >= layers:
+            raise InputError(f"input_layer is {layer}; expected below the student's {layers} layers")
+        if layer < 0 and not -layers - 1 <= layer <= -2:
+            raise InputError(
+                f"input_layer is {layer}; expected from {-layers - 1} (the embeddings) to -2 (the layer before the last)"
+            )
+
+    def _check_widths(self, own: int) -> None:
+        """The start of W fits the two widths, and a student whose `own` width is that after W has one to d in stage 2."""
+        p, teacher = self.params, self.prepared.vectors.width
+        if p.map_start == "identity" and self.width != teacher:
+            raise InputError(
+                f"map_start is identity, but the student is {self.width} wide and the teacher {teacher}; "
+                "expected regression, auto or random"
+            )
+        if p.export_map and (p.output_dim > own or (p.output_dim < own and not p.ft_epochs)):
+            raise InputError(
+                f"output_dim is {p.output_dim}; with export_map expected the teacher's {own}"
+                + (" or below" if p.ft_epochs else ", or ft_epochs above 0, where stage 2 trains a projection")
+            )
 
     @classmethod
     def needs(cls, possible: Possible) -> Needs:
@@ -107,11 +156,13 @@ class Trainable(EncoderMethod):
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         """Enough sentences and labelled examples for one batch; a projection only where stage 2 trains it."""
-        super().check_corpus(possible, corpus, native)
+        mapped = all(possible("export_map"))  # then the widest is the teacher's width: `_check_widths`
+        if not mapped:
+            super().check_corpus(possible, corpus, native)
         check_unlabelled(possible, corpus)
         if max(possible("ft_epochs")):
             FineTuning.check_corpus(possible, corpus)
-        if min(possible("ft_epochs")) == 0 and min(possible("output_dim")) < native:
+        if not mapped and min(possible("ft_epochs")) == 0 and min(possible("output_dim")) < native:
             raise InputError(
                 f"output_dim: {min(possible('output_dim'))}: below the student's width of {native} a projection is trained "
                 f"in stage 2, but ft_epochs can be 0; expected output_dim {native} (`native`) or ft_epochs above 0"
@@ -119,19 +170,46 @@ class Trainable(EncoderMethod):
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        """CKD where no HSIC takes part; fine-tuned where there is a stage 2."""
+        """CKD where no HSIC takes part; fine-tuned where there is a stage 2; mapped where W stays."""
         fine_tuned = bool(params.get("ft_epochs"))
         weights = [params.get("beta1", 1.0), params.get("beta2", 0.5) if fine_tuned else 0]
-        return ", ".join(["CKD"] * (not any(weights)) + ["fine-tuned"] * fine_tuned)
+        told = ["CKD"] * (not any(weights)) + ["fine-tuned"] * fine_tuned
+        return ", ".join(told + ["mapped"] * bool(params.get("export_map")))
 
     def phases(self) -> list[Phase]:
         """Stage 1 over the training sentences, stage 2 over the labelled examples."""
         p, steps = self.params, unlabelled_steps(self.params, self.rows)
         trained = [self.student, self.map]
-        stage1 = Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss, trained=trained)
+        stage1 = Phase(
+            "distil", len(self.rows), steps, p.batch_size, p.lr, self.loss, start=self._start_map, trained=trained
+        )
         if self.fine_tuning is None:
             return [stage1]
-        return [stage1, self.fine_tuning.phase(self.stage2_loss, begin=self._add_projection)]
+        stage2 = self.fine_tuning.phase(self.stage2_loss, begin=self._add_projection, start=self._start_projection)
+        return [stage1, stage2]
+
+    @property
+    def _start_rows(self) -> NDArray[np.int64]:
+        return self.rows[spread(len(self.rows), START_SENTENCES)]
+
+    def _start_map(self) -> None:
+        p = self.params
+        if p.map_start == "random":
+            return
+        layer, teacher = self.map.linear if isinstance(self.map, Dense) else self.map, self.prepared.vectors
+        if p.map_start == "identity" or (p.map_start == "auto" and self.width == teacher.width):
+            Linear(np.eye(self.width), np.zeros(self.width)).copy_to(layer)
+            return
+        states_SD, targets_ST = self.start_states(self._start_rows), teacher.take(self._start_rows)
+        regression(states_SD, targets_ST, bias=layer.bias is not None).copy_to(layer)
+
+    def _start_projection(self) -> None:
+        if self.down is None or self.params.projection_start == "random":
+            return
+        self.projection = self.map if isinstance(self.map, Dense) else None
+        vectors_SD = self.encode(self._start_rows)
+        self._add_projection()
+        principal_axes(vectors_SD, self.params.output_dim).copy_to(self.down.linear)
 
     @classmethod
     def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
@@ -139,7 +217,18 @@ class Trainable(EncoderMethod):
         return [unlabelled_planned(params, examples), *FineTuning.planned(params, examples)]
 
     def _add_projection(self) -> None:
-        self.projection = self.down
+        if self.down is not None:
+            self.projection = nn.Sequential(self.map, self.down) if isinstance(self.map, Dense) else self.down
+
+    def layers_after_pooling(self) -> Sequence[nn.Module]:
+        """W and the projection, where the student has them."""
+        return list(self.projection) if isinstance(self.projection, nn.Sequential) else super().layers_after_pooling()
+
+    def _mapped(self, s_BD: Tensor) -> Tensor:
+        """W s, in the teacher's space."""
+        if isinstance(self.map, Dense):
+            return self.map({"sentence_embedding": s_BD})["sentence_embedding"].float()
+        return self.map(s_BD).float()
 
     def _input_and_output(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """X and the pooled S of rows, both B x D, in one forward pass."""
@@ -166,16 +255,21 @@ class Trainable(EncoderMethod):
         rows = self.rows[index_B]
         t_BT = torch.from_numpy(self.prepared.vectors.take(rows)).to(self.device)
         if not self.params.beta1:
-            return info_nce(self.map(self.pooled(rows)).float(), t_BT, self.params.tau)
+            return info_nce(self._mapped(self.pooled(rows)), t_BT, self.params.tau)
         x_BD, s_BD = self._input_and_output(rows)
-        return info_nce(self.map(s_BD).float(), t_BT, self.params.tau) + self.params.beta1 * self._hsic(x_BD, s_BD)
+        return info_nce(self._mapped(s_BD), t_BT, self.params.tau) + self.params.beta1 * self._hsic(x_BD, s_BD)
 
     def stage2_loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """Stage 2: supervised InfoNCE with hard negatives + beta2 HSIC(X, S') of the anchors (equations 9 to 11)."""
+        """Stage 2: supervised InfoNCE with hard negatives + beta2 HSIC(X, S') (equations 9 to 11).
+
+        HSIC is that of the anchors or of all rows, by `stage2_rows`.
+        """
         assert self.fine_tuning is not None
         if not self.params.beta2:
             return self.fine_tuning.loss(index_B)
         x_BD, s_BD = self._input_and_output(self.fine_tuning.examples.rows(index_B))
         out_Bd, anchors = self.project(s_BD).float(), len(index_B)
         nce = self.fine_tuning.contrast(out_Bd, anchors)
-        return nce + self.params.beta2 * self._hsic(x_BD[:anchors], out_Bd[:anchors])
+        counted = slice(None) if self.params.stage2_rows == "all" else slice(anchors)
+        s_of_stage2 = s_BD if self.params.stage2_states == "pooled" else out_Bd
+        return nce + self.params.beta2 * self._hsic(x_BD[counted], s_of_stage2[counted])

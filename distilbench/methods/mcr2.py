@@ -6,7 +6,7 @@ Mode `distil` is the method `mcr2_distil`. Axes: B batch, D teacher width, d out
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -16,13 +16,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
-from distilbench.methods.method import Assign, Phase, Possible, TrainedParams, check_enough
+from distilbench.methods.method import Assign, Phase, Possible, TrainedParams, check_enough, sweep_field
+from distilbench.methods.parts import head_method
 from distilbench.methods.parts.cluster_head import save_cluster_head
 from distilbench.methods.parts.coding_rate import mcr2_loss
 from distilbench.methods.parts.head_method import HeadMethod
-from distilbench.methods.parts.heads import elu_layer, pca_head
+from distilbench.methods.parts.heads import Layer, elu_layer, export_with_head, moved, pca_head
 from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.prepare.prepared import Prepared
+
+CENTRED_ON = 4096
+"""Training sentences over which the head's mean is taken: it is known to 1.6 % of the vectors' spread."""
 
 
 class Params(TrainedParams):
@@ -40,7 +44,13 @@ class Params(TrainedParams):
     pairs: Literal["duplicates", "noise"] = "duplicates"
     """Similar pairs: the corpus's duplicates (the paper), or two noisy copies of one embedding (the released code)."""
     noise: float = Field(default=0.005, ge=0)
-    """Standard deviation of the factor of a noisy copy."""
+    """Size of the noise of a copy, relative to the embedding: 0.1 is a tenth of its norm."""
+    noise_kind: Literal["factor", "isotropic"] = sweep_field("factor", sweep="isotropic")
+    """What makes a copy noisy: one normal factor for the whole embedding, 1 + noise * N(0, 1) (the released code), or a
+    normal vector of that relative norm added to it. A factor hardly turns an embedding, so that lambda does nothing."""
+    centre: bool = sweep_field(False, sweep=True)
+    """Whether the mean of the unit vectors over the training sentences is taken away from each, which then is brought to
+    unit norm again. Without it MCR2 crowds all vectors around that mean: their cosines near 1, and int8 codes alike."""
     head: Literal["elu", "residual"] = "elu"
     """The paper's two ELU layers from a random start, or the same layers as residuals around the teacher's PCA."""
     steps: int = Field(default=3000, ge=1)
@@ -66,6 +76,8 @@ class CompressionHead(nn.Module):
         else:
             sides = [prepared.vectors.take(prepared.train)]
         self.sides = [torch.from_numpy(side).to(device) for side in sides]
+        spread = np.linspace(0, len(prepared.train) - 1, min(CENTRED_ON, len(prepared.train))).astype(np.int64)
+        self.vectors, self.sample = prepared.vectors, prepared.train[spread]
         self.to(device)
 
     @staticmethod
@@ -95,15 +107,38 @@ class CompressionHead(nn.Module):
             return self.sides[0][chosen], self.sides[1][chosen]
         x_BD = self.sides[0][chosen]
 
-        def noisy() -> Tensor:
-            return x_BD * (1 + self.params.noise * torch.randn(len(x_BD), 1, device=x_BD.device))
+        return self._noisy(x_BD), self._noisy(x_BD)
 
-        return noisy(), noisy()
+    def _noisy(self, x_BD: Tensor) -> Tensor:
+        if self.params.noise_kind == "factor":
+            return x_BD * (1 + self.params.noise * torch.randn(len(x_BD), 1, device=x_BD.device))
+        # A standard normal vector of D numbers has the norm sqrt(D).
+        scale_B1 = self.params.noise * x_BD.norm(dim=-1, keepdim=True) / x_BD.shape[-1] ** 0.5
+        return x_BD + scale_B1 * torch.randn_like(x_BD)
 
     def forward(self, x_BD: Tensor) -> tuple[Tensor, Tensor]:
         """Features, B x d of unit norm, and cluster logits, B x K."""
         hidden_BD = self.trunk(x_BD)
         return functional.normalize(self.features(hidden_BD), dim=-1), self.logits(hidden_BD)
+
+    def mean(self) -> Tensor:
+        """The mean of the head's unit vectors over a sample of the training sentences, in double precision."""
+        with torch.inference_mode():
+            x_SD = torch.from_numpy(self.vectors.take(self.sample)).to(self.device)
+            return functional.normalize(self.features(self.trunk(x_SD)), dim=-1).double().mean(dim=0)
+
+    def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Vectors of unit norm, as an export gives them, of corpus rows from the teacher's cached embeddings."""
+        out = [np.empty((0, self.params.output_dim), dtype=np.float32)]
+        centre = moved(self.mean()).to(self.device) if self.params.centre else None
+        with torch.inference_mode():
+            for i in range(0, len(rows), head_method.ROWS):
+                x_BD = torch.from_numpy(self.vectors.take(rows[i : i + head_method.ROWS])).to(self.device)
+                z_Bd = functional.normalize(self.features(self.trunk(x_BD)), dim=-1)
+                if centre is not None:
+                    z_Bd = functional.normalize(centre(z_Bd), dim=-1)
+                out.append(z_Bd.float().cpu().numpy())
+        return np.concatenate(out)
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """The MCR2 loss of a batch of pairs; memberships are the mean of the two views' Gumbel-softmax."""
@@ -153,6 +188,10 @@ class Trainable(HeadMethod):
         """As `phases`."""
         return [CompressionHead.planned(params)]
 
+    def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Vectors of corpus rows from the teacher's cached embeddings."""
+        return self.compression.embed(rows)
+
     def assign(self) -> Assign:
         """Each sentence's most likely cluster, by the logits head."""
 
@@ -164,6 +203,8 @@ class Trainable(HeadMethod):
         return clusters
 
     def export(self, folder: Path) -> None:
-        """Teacher, head, unit norm; beside them the cluster head."""
-        super().export(folder)
+        """Teacher, head, unit norm, what centres it; beside them the cluster head."""
+        layers = cast(list[Layer], list(self.head))
+        centre = moved(self.compression.mean()) if self.params.centre else None
+        export_with_head(self.prepared.teacher, layers, folder, unit_norm=True, centre=centre)
         save_cluster_head(folder, self.compression.logits)

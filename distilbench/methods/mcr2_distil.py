@@ -19,7 +19,6 @@ from distilbench.methods import mcr2
 from distilbench.methods.method import Phase, Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.encoder_params import DistilledParams
-from distilbench.methods.parts.head_method import ROWS
 from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.methods.parts.losses import Distance, target_distance
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
@@ -106,12 +105,7 @@ class Trainable(EncoderMethod):
 
     def _features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The head's output for the teacher's cached embeddings of corpus rows, N x d."""
-        out = [np.empty((0, self.params.output_dim), dtype=np.float32)]
-        with torch.inference_mode():
-            for i in range(0, len(rows), ROWS):
-                x_BD = torch.from_numpy(self.prepared.vectors.take(rows[i : i + ROWS])).to(self.device)
-                out.append(self.compression(x_BD)[0].float().cpu().numpy())
-        return np.concatenate(out)
+        return self.compression.embed(rows)
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The student's vectors of corpus rows; while the head is trained, what the student is to learn."""

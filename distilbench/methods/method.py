@@ -51,6 +51,9 @@ class Params(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     output_dim: int = Field(ge=1)
+    collapse: Literal["absolute", "relative"] = sweep_field("absolute", sweep="relative")
+    """What a student fails by as collapsed: its variance alone (records from before this parameter), or beside the
+    teacher's."""
 
 
 class TrainedParams(Params):

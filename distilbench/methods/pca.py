@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from distilbench.methods.method import Params
+import numpy as np
+
+from distilbench.methods import method
 from distilbench.methods.parts.head_method import HeadMethod
-from distilbench.methods.parts.heads import pca_head
+from distilbench.methods.parts.heads import linear_head, pca_head
 from distilbench.prepare.prepared import Prepared
 
 
+class Params(method.Params):
+    """Its one choice beside the dimension."""
+
+    centre: bool = True
+    """Whether the mean of the training sentences is taken away before the projection."""
+
+
 class Trainable(HeadMethod):
-    """W_t^T (e - mean), fitted on the training sentences."""
+    """W_t^T (e - mean), or W_t^T e, fitted on the training sentences."""
 
     params_type = Params
     title: ClassVar[str] = "PCA"
 
     def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
-        self.set_head(pca_head(prepared.pca, params.output_dim))
+        d = params.output_dim
+        axes = linear_head(prepared.pca.axes_DD[:, :d], np.zeros(d, dtype=np.float32))
+        self.set_head(pca_head(prepared.pca, d) if params.centre else axes)

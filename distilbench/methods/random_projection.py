@@ -7,10 +7,17 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from distilbench.methods.method import Params
+from distilbench.methods import method
 from distilbench.methods.parts.head_method import HeadMethod
 from distilbench.methods.parts.heads import linear_head
 from distilbench.prepare.prepared import Prepared
+
+
+class Params(method.Params):
+    """Its one choice beside the dimension."""
+
+    centre: bool = False
+    """Whether the mean of the training sentences is taken away before the projection."""
 
 
 class Trainable(HeadMethod):
@@ -23,4 +30,6 @@ class Trainable(HeadMethod):
         super().__init__(params, prepared, device)
         d = params.output_dim
         basis_Dd, _ = torch.linalg.qr(torch.randn(prepared.vectors.width, d, dtype=torch.float64))
-        self.set_head(linear_head(basis_Dd.float().numpy(), np.zeros(d, dtype=np.float32)))
+        basis = basis_Dd.float().numpy()
+        bias_d = -(prepared.pca.mean_D @ basis) if params.centre else np.zeros(d, dtype=np.float32)
+        self.set_head(linear_head(basis, bias_d))

@@ -32,6 +32,13 @@ def dev_pca_spearman(prepared_folder: Path, dim: int) -> float:
     return dev_spearman(lambda rows: prepared.pca.project(prepared.vectors.take(rows), dim), prepared)
 
 
+@functools.lru_cache(maxsize=16)
+def dev_teacher_variance(prepared_folder: Path) -> float:
+    """The variance of the teacher's own unit vectors of the dev sentences."""
+    prepared = load_prepared(prepared_folder)
+    return geometry(prepared.vectors.take(dev_rows(prepared))).variance
+
+
 def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
     """Objective, dev metrics and why the embeddings are collapsed ("" when they are not), of the method as it is now.
 
@@ -57,4 +64,10 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     task = method.task_scores("dev")
     metrics |= {f"dev_{score.set}_{score.metric}": score.value for score in task}
     metrics["dev_quality"] = task[0].value if task else dev
-    return task[0].value if task else dev - pca, metrics, shape.collapsed(vectors.shape[1])
+    if method.params.collapse == "absolute":
+        reason = shape.collapsed(vectors.shape[1])
+    else:
+        teacher = dev_teacher_variance(prepared_folder)
+        reason = shape.crowded(vectors.shape[1], teacher)
+        metrics["relative_variance"] = shape.variance / teacher if teacher > 0 else 1.0
+    return task[0].value if task else dev - pca, metrics, reason

@@ -93,3 +93,21 @@ def test_what_is_collapsed(rank: float, variance: float, d: int, wanted: str) ->
 def test_collapsed_embeddings_are_seen(x_ND: np.ndarray, wanted: str) -> None:
     found = geometry(x_ND).collapsed(x_ND.shape[1])
     assert (wanted in found) if wanted else found == ""
+
+
+@pytest.mark.parametrize(
+    ("rank", "variance", "d", "wanted"),
+    [
+        (7.5, 0.9, 8, ""),
+        (7.5, 0.005, 8, ""),  # the limits themselves, of a teacher of variance 0.5
+        (1.5, 0.9, 8, ""),
+        (7.5, 0.0049, 8, "collapsed: the unit vectors have 0.0098 of the teacher's variance, below 0.01: all cosines"),
+        (1.0, 0.0, 1, "collapsed: the unit vectors have 0 of the teacher's variance, below 0.01: all cosines"),
+        (1.49, 0.9, 8, "collapsed: effective rank 1.49 of 8 dimensions, below 1.5"),
+        (1.0, 0.9, 2, ""),
+    ],
+)
+def test_what_is_crowded_beside_the_teacher(rank: float, variance: float, d: int, wanted: str) -> None:
+    found = Geometry(rank, variance).crowded(d, 0.5)
+    assert found.startswith(wanted) and bool(found) == bool(wanted)
+    assert Geometry(7.5, 0.001).crowded(8, 0.05) == ""  # a teacher that is crowded itself

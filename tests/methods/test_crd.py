@@ -12,7 +12,8 @@ import torch
 
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.methods.crd import Trainable, crd_loss
+from distilbench.methods.crd import START_SENTENCES, Trainable, crd_loss
+from distilbench.methods.parts.projected import spread
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
 
@@ -93,6 +94,95 @@ def test_the_methods_loss_is_the_formula_on_its_critic(build: Callable[..., Trai
     torch.manual_seed(5)
     wanted = slow_crd(s, t, negative, same, 0.3, len(train))
     assert method.loss(index).item() == pytest.approx(wanted, rel=1e-4)
+
+
+def slow_normalised(
+    s: np.ndarray, t: np.ndarray, other: np.ndarray, same: np.ndarray, tau: float, m: int, z: float
+) -> float:
+    """The same with h = (e^g / Z) / (e^g / Z + N / M), as the released code's ContrastMemory and ContrastLoss together."""
+    pn, total = 1 / m, 0.0
+    for i in range(len(s)):
+        positive = math.exp(float(s[i] @ t[i]) / tau) / z
+        total += math.log(positive / (positive + len(other) * pn))
+        for j in np.flatnonzero(~same[i]):
+            negative = math.exp(float(s[i] @ other[j]) / tau) / z
+            total += math.log(len(other) * pn / (negative + len(other) * pn))
+    return -total / len(s)
+
+
+def test_the_normalised_loss_is_the_released_codes() -> None:
+    s, t, other = draw(4, 0), draw(4, 1), draw(9, 2)
+    same = np.zeros((4, 9), dtype=bool)
+    same[1, 3] = True
+    ours = crd_loss(*(torch.tensor(v) for v in (s, t, other, same)), 0.2, 40, math.log(321.0))
+    assert ours.item() == pytest.approx(slow_normalised(s, t, other, same, 0.2, 40, 321.0), rel=1e-9)
+
+
+def critics(method: Trainable, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Student's and teacher's rows of unit norm in the critic's space, in double precision from the weights."""
+    found = []
+    for layer, x in (
+        (method.student_map, method.embed(rows)),
+        (method.teacher_map, method.prepared.vectors.take(rows)),
+    ):
+        weight, bias = layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()
+        found.append(unit(x.astype(np.float64) @ weight.T + bias))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("map_start", ["random", "pca", "shared"])
+def test_the_normaliser_is_the_mean_over_pairs_of_different_sentences(
+    build: Callable[..., Trainable], map_start: str
+) -> None:
+    method = build("crd", normaliser=True, map_start=map_start, tau=0.5).eval()
+    method.phases()[0].start()
+    rows = method.rows[spread(len(method.rows), START_SENTENCES)]
+    s, t = critics(method, rows)
+    g = np.exp(s @ t.T / 0.5)
+    np.fill_diagonal(g, 0)
+    z = len(method.rows) * g.sum() / (len(g) * (len(g) - 1))
+    assert method.log_z.item() == pytest.approx(math.log(z), rel=1e-5)
+
+
+def test_both_directions_are_the_formula(build: Callable[..., Trainable]) -> None:
+    one, both = (build("crd", normaliser=True, directions=d, negatives=50).eval() for d in ("teacher", "both"))
+    index, values = np.arange(10, 22), []
+    for method in (one, both):
+        method.phases()[0].start()
+        torch.manual_seed(5)
+        values.append(method.loss(index).item())
+    s, t = critics(both, both.rows[index])
+    m, z = len(both.rows), math.exp(both.log_z.item())
+    other_way = slow_normalised(t, s, s, np.eye(12, dtype=bool), both.params.tau, m, z)
+    assert values[1] - values[0] == pytest.approx(other_way, rel=1e-3)
+
+
+def test_maps_from_the_pca(build: Callable[..., Trainable], narrow: Prepared) -> None:
+    """The teacher's map is its PCA; the student's is the least-squares fit to it, or the same map."""
+    for map_start, on in (("pca", narrow), ("shared", None)):
+        method = build("crd", output_dim=16 if on else 32, map_start=map_start, **({"on": on} if on else {})).eval()
+        method.phases()[0].start()
+        rows = method.rows[spread(len(method.rows), START_SENTENCES)]
+        vectors = method.prepared.vectors.take(rows)
+        wanted = method.prepared.pca.project(vectors, 6)
+        teacher = method.teacher_map(torch.from_numpy(vectors)).detach().numpy()
+        assert teacher == pytest.approx(wanted, abs=1e-4)
+        states = method.embed(rows).astype(np.float64)
+        student = method.student_map(torch.from_numpy(states).float()).detach().numpy()
+        if map_start == "shared":
+            assert torch.equal(method.student_map.weight, method.teacher_map.weight)
+        else:
+            from sklearn.linear_model import LinearRegression
+
+            fitted = LinearRegression().fit(states, wanted).predict(states)
+            assert np.abs(student - fitted).max() < 0.05 * np.abs(fitted).max()
+
+
+def test_a_start_that_cannot_be_had_is_said(build: Callable[..., Trainable], narrow: Prepared) -> None:
+    with pytest.raises(InputError, match="map_start is shared, but the student is 16 wide and the teacher 32"):
+        build("crd", on=narrow, output_dim=16, map_start="shared")
+    with pytest.raises(InputError, match="critic_dim is 33; with map_start pca expected at most the teacher's 32"):
+        build("crd", map_start="pca", critic_dim=33)
 
 
 def test_training_lowers_the_loss_and_the_critic_is_left_out(build: Callable[..., Trainable], tmp_path: Any) -> None:

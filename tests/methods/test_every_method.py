@@ -25,14 +25,35 @@ TRAINED: dict[str, tuple[str, dict[str, Any], list[set[str]]]] = {
     "contrastive, whitened": ("contrastive", {"whiten_from": 16}, [{"student", "projection"}]),
     "contrastive, pairs": ("contrastive", {"labelled": "pairs", "hard_negatives": 2}, [{"student", "projection"}]),
     "crd": ("crd", {}, [{"student", "student_map", "teacher_map"}]),
+    "crd, both directions": (
+        "crd",
+        {"normaliser": True, "directions": "both", "map_start": "pca"},
+        [{"student", "student_map", "teacher_map", "log_z"}],  # log Z is set once, before the first step
+    ),
     "hpd": ("hpd", {}, [{"student", "projection"}]),
     "hpd, fine-tuned": ("hpd", {"ft_epochs": 3.0, "ft_batch_size": 8}, [{"student", "projection"}] * 2),
     "hpd, whitened": ("hpd", {"whiten_from": 16, "activation": "tanh"}, [{"student", "projection"}]),
     "ibkd": ("ibkd", {}, [{"student", "map"}, {"student", "down"}]),
     "ibkd, native": ("ibkd", {"output_dim": 32, "kernel": "imq"}, [{"student", "map"}, {"student"}]),
+    "ibkd, started": (
+        "ibkd",
+        {"map_start": "auto", "projection_start": "pca", "stage2_rows": "all", "stage2_states": "pooled"},
+        [{"student", "map"}, {"student", "down"}],
+    ),
+    "ibkd, mapped": (
+        "ibkd",
+        {"export_map": True, "map_start": "regression", "projection_start": "pca", "input_layer": -2},
+        [{"student", "map"}, {"student", "map", "down"}],
+    ),
+    "ckd, mapped": (
+        "ibkd",
+        {"output_dim": 32, "beta1": 0.0, "ft_epochs": 0, "export_map": True},
+        [{"student", "map"}],
+    ),
     "ckd": ("ibkd", {"output_dim": 32, "beta1": 0.0, "ft_epochs": 0}, [{"student", "map"}]),
     "matryoshka": ("matryoshka", {}, [{"student", "projection"}]),
     "mcr2": ("mcr2", {}, [{"compression"}]),
+    "mcr2, centred": ("mcr2", {"centre": True, "pairs": "noise", "noise_kind": "isotropic"}, [{"compression"}]),
     "mcr2, residual": ("mcr2", {"head": "residual", "pairs": "noise"}, [{"compression"}]),
     "mcr2_distil": ("mcr2_distil", {}, [{"compression"}, {"student", "down"}]),
     "mse": ("mse", {}, [{"student"}]),
@@ -179,7 +200,7 @@ def test_the_loss_does_not_depend_on_the_parts(build: Build, monkeypatch: pytest
         assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-@pytest.mark.parametrize("case", ["hpd, fine-tuned", "ibkd", "mcr2_distil"])
+@pytest.mark.parametrize("case", ["hpd, fine-tuned", "ibkd", "ibkd, started", "ibkd, mapped", "mcr2_distil"])
 def test_a_training_resumed_around_the_phase_boundary_is_bit_for_bit_the_uninterrupted_one(
     build: Build, tmp_path: Path, case: str
 ) -> None:

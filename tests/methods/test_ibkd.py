@@ -13,11 +13,12 @@ import torch
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.methods.ibkd import Kernel, Trainable, gram, hsic
+from distilbench.methods.ibkd import START_SENTENCES, Kernel, Trainable, gram, hsic
+from distilbench.methods.parts.projected import spread
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
 
-KERNELS: tuple[Kernel, ...] = ("rbf", "imq", "linear")
+KERNELS: tuple[Kernel, ...] = ("rbf", "imq", "imq_released", "linear")
 GAMMA = 0.7
 
 
@@ -27,9 +28,12 @@ def slow_gram(x: np.ndarray, kernel: Kernel, gamma: float) -> np.ndarray:
     for i, a in enumerate(x):
         for j, b in enumerate(x):
             r2 = float(((a - b) ** 2).sum())
-            out[i, j] = {"rbf": math.exp(-gamma * r2), "imq": 1 / math.sqrt(1 + gamma * r2), "linear": float(a @ b)}[
-                kernel
-            ]
+            out[i, j] = {
+                "rbf": math.exp(-gamma * r2),
+                "imq": 1 / math.sqrt(1 + gamma * r2),
+                "imq_released": 1 / math.sqrt(gamma + r2),
+                "linear": float(a @ b),
+            }[kernel]
     return out
 
 
@@ -322,3 +326,76 @@ def test_triplets_are_needed_only_for_stage_2() -> None:
 )
 def test_a_table_tells_ckd_and_fine_tuning(params: dict[str, Any], told: str) -> None:
     assert Trainable.variant(params) == told
+
+
+def start(method: Trainable) -> None:
+    for phase in method.phases():
+        phase.begin()
+        phase.start()
+
+
+def test_w_starts_as_the_identity_or_the_regression(build: Callable[..., Trainable], narrow: Prepared) -> None:
+    for map_start in ("identity", "auto"):
+        method = build("ibkd", map_start=map_start)
+        start(method)
+        assert torch.equal(method.map.weight, torch.eye(32))
+    fitted = {}
+    for map_start, export_map in (("regression", False), ("auto", False), ("regression", True)):
+        method = build("ibkd", on=narrow, map_start=map_start, export_map=export_map)
+        rows = method.rows[spread(len(method.rows), START_SENTENCES)]
+        s = build("ibkd", on=narrow).embed(rows).astype(np.float64)
+        method.phases()[0].start()
+        t = method.prepared.vectors.take(rows).astype(np.float64)
+        if export_map:
+            s = np.hstack([s, np.ones((len(s), 1))])
+        wanted = np.linalg.solve(s.T @ s + 1e-3 * np.eye(s.shape[1]), s.T @ t)
+        layer = method.map.linear if export_map else method.map
+        assert layer.weight.detach().numpy() == pytest.approx(wanted[:16].T, abs=1e-3)
+        fitted[map_start, export_map] = layer
+    assert fitted["regression", True].bias is not None and fitted["regression", False].bias is None
+
+
+def test_the_projection_starts_as_the_pca_of_what_the_student_gives(build: Callable[..., Trainable]) -> None:
+    from sklearn.decomposition import PCA
+
+    for export_map in (False, True):
+        method = build("ibkd", projection_start="pca", export_map=export_map)
+        rows = method.rows[spread(len(method.rows), START_SENTENCES)]
+        states = method.embed(rows).astype(np.float64)
+        assert states.shape[1] == 32
+        start(method)
+        wanted = PCA(8, svd_solver="full").fit_transform(states)
+        ours = method.embed(rows)
+        assert ours == pytest.approx(wanted * np.sign((ours * wanted).sum(axis=0)), abs=1e-3)
+
+
+def test_the_released_stage_2(build: Callable[..., Trainable], encoder_folder: Path, sentences: list[str]) -> None:
+    """HSIC of all rows, of the pooled states and of the layer before the last."""
+    released = {"stage2_rows": "all", "stage2_states": "pooled", "input_layer": -2, "kernel": "imq_released"}
+    method = build("ibkd", beta2=30.0, gamma=0.1, **released).eval()
+    bare = build("ibkd", beta2=0.0, **released).eval()
+    for m in (method, bare):
+        m.phases()[1].begin()
+    index = np.array([4, 0, 9])
+    rows = method.fine_tuning.examples.rows(index)
+    x = x_of(encoder_folder, [sentences[r] for r in rows], 1)
+    s = method.states(rows).astype(np.float64)
+    assert s.shape == (9, 32)
+    information = method.phases()[1].loss(index).item() - bare.phases()[1].loss(index).item()
+    assert information == pytest.approx(30 * slow_hsic(unit(x), unit(s), "imq_released", 0.1), rel=1e-2)
+
+
+def test_w_stays_in_the_student(build: Callable[..., Trainable], narrow: Prepared, tmp_path: Path) -> None:
+    method = build("ibkd", on=narrow, output_dim=32, ft_epochs=0, export_map=True)
+    assert method.embed(np.arange(3)).shape == (3, 32)
+    assert method.variant({"export_map": True, "ft_epochs": 0}) == "mapped"
+    with pytest.raises(InputError, match="output_dim is 16; with export_map expected the teacher's 32, or ft_epochs"):
+        build("ibkd", on=narrow, output_dim=16, ft_epochs=0, export_map=True)
+    with pytest.raises(InputError, match="output_dim is 40; with export_map expected the teacher's 32 or below"):
+        build("ibkd", on=narrow, output_dim=40, export_map=True)
+    with pytest.raises(InputError, match="map_start is identity, but the student is 16 wide and the teacher 32"):
+        build("ibkd", on=narrow, map_start="identity")
+    for layer in (-1, -4):
+        with pytest.raises(InputError, match=f"input_layer is {layer}; expected from -3 .* to -2"):
+            build("ibkd", input_layer=layer)
+    check(corpus(), output_dim=64, export_map=True)  # the teacher may be wider than the student's 32

@@ -12,6 +12,7 @@ import torch
 
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
+from distilbench.evaluation.geometry import geometry
 from distilbench.methods.mcr2 import Trainable
 from distilbench.methods.parts.cluster_head import assign_sentences
 from distilbench.training.loop import Trainer
@@ -140,3 +141,33 @@ def test_what_the_corpus_cannot_give_is_said(params: dict[str, Any], message: st
 
 def test_a_table_tells_the_kind_of_pairs() -> None:
     assert Trainable.variant({"pairs": "noise"}) == "noise"
+
+
+def test_isotropic_noise_has_the_relative_norm_and_turns_the_vector(build: Callable[..., Any]) -> None:
+    """x + sigma ||x|| n / sqrt(D): on average sigma^2 ||x||^2 is added to the squared norm, in every direction alike."""
+    compression = build("mcr2", pairs="noise", noise_kind="isotropic", noise=0.3).compression
+    x = 5 * torch.randn(1, 32, generator=torch.Generator().manual_seed(0)).expand(20000, 32)
+    torch.manual_seed(1)
+    added = (compression._noisy(x) - x) / x.norm(dim=-1, keepdim=True)
+    assert added.square().sum(dim=-1).mean().item() == pytest.approx(0.09, rel=0.02)
+    assert added.var(dim=0).numpy() == pytest.approx(np.full(32, 0.09 / 32), rel=0.1)
+
+
+@pytest.mark.parametrize("head", ["elu", "residual"])
+def test_a_centred_head_gives_unit_vectors_around_zero(build: Callable[..., Any], head: str) -> None:
+    """(u - mean u) / ||u - mean u||, u the unit vectors of the same head without a centre."""
+    plain, centred = (build("mcr2", head=head, centre=centre) for centre in (False, True))
+    rows = plain.prepared.train
+    u = plain.embed(rows).astype(np.float64)
+    wanted = u - u.mean(axis=0)
+    assert np.linalg.norm(u.mean(axis=0)) > 0.01
+    assert centred.embed(rows) == pytest.approx(wanted / np.linalg.norm(wanted, axis=1, keepdims=True), abs=1e-4)
+
+
+def test_a_crowded_head_is_spread_out_by_its_centre(build: Callable[..., Any]) -> None:
+    plain, centred = (build("mcr2", head="residual", centre=centre) for centre in (False, True))
+    for method in (plain, centred):
+        with torch.no_grad():
+            method.compression.features.linear.bias += 100.0
+    rows = plain.prepared.train
+    assert geometry(plain.embed(rows)).variance < 1e-3 < 0.5 < geometry(centred.embed(rows)).variance

@@ -143,3 +143,30 @@ def test_a_sufficient_corpus_passes(pairs: int, triplets: int, given: dict[str, 
 def test_triplets_are_needed_where_they_may_be_asked_for() -> None:
     assert labelled_needs(possible(labelled=["pairs", "triplets"])).triplets
     assert not labelled_needs(possible(labelled=["pairs"])).triplets
+
+
+@pytest.mark.parametrize("share", [0.5, 0.95, 1.0])
+def test_false_negatives_are_left_out(prepared: Prepared, share: float) -> None:
+    """Candidates above that share of the positive's cosine go; where too few remain, the least similar of them fill."""
+    params = LabelledParams(labelled="pairs", hard_negatives=3, max_negative_share=share)
+    examples = LabelledExamples(params, prepared)
+    vectors = prepared.vectors.take(np.arange(prepared.vectors.rows)).astype(np.float64)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    filled = 0
+    for (anchor, positive), negatives in zip(prepared.pairs_P2.tolist(), examples.negative_TK.tolist(), strict=True):
+        near = nearest(prepared, anchor, {anchor}, supervised.MINED_FROM - 1)
+        near = [row for row in near if row != positive]
+        limit = share * vectors[anchor] @ vectors[positive]
+        true = [row for row in near if vectors[row] @ vectors[anchor] <= limit]
+        false = [row for row in near if vectors[row] @ vectors[anchor] > limit]
+        assert negatives == [*true, *reversed(false)][:3]
+        filled += len(true) < 3
+    assert share != 1.0 or 0 < filled < len(prepared.pairs_P2)  # both cases are seen
+
+
+def test_a_share_of_zero_keeps_all(prepared: Prepared) -> None:
+    kept, given = (
+        LabelledExamples(LabelledParams(labelled="pairs", hard_negatives=3, max_negative_share=share), prepared)
+        for share in (0.0, 100.0)
+    )
+    assert np.array_equal(kept.negative_TK, given.negative_TK)

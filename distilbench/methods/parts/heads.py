@@ -75,6 +75,14 @@ def whitening_head(vectors_ND: NDArray[np.float32], d: int) -> Layer:
     return linear_head(kernel.astype(np.float32), (-mean @ kernel).astype(np.float32))
 
 
+def moved(mean_d: Tensor) -> Layer:
+    """The layer x - mean: the identity and a bias."""
+    layer = Layer(len(mean_d), len(mean_d)).requires_grad_(False)
+    layer.linear.weight.copy_(torch.eye(len(mean_d)))
+    layer.linear.bias.copy_(-mean_d)
+    return layer
+
+
 def elu_layer(width: int, residual: bool) -> Layer:
     """ELU(W x + b), D to D. With `residual` the input is added and W, b start at 0, so the layer starts as the identity."""
     layer = Layer(width, width, nn.ELU(), residual=residual)
@@ -84,13 +92,16 @@ def elu_layer(width: int, residual: bool) -> Layer:
     return layer
 
 
-def export_with_head(teacher: EncoderSpec, head: Iterable[Layer], folder: Path, *, unit_norm: bool) -> None:
-    """Save teacher + head (+ unit norm) as one sentence-transformers folder."""
+def export_with_head(
+    teacher: EncoderSpec, head: Iterable[Layer], folder: Path, *, unit_norm: bool, centre: Layer | None = None
+) -> None:
+    """Save teacher + head (+ unit norm, + `centre` and unit norm again) as one sentence-transformers folder."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules.normalize import Normalize
 
     model = teacher.load()
     modules = [*model, *(layer.dense() for layer in head), *([Normalize()] if unit_norm else [])]
+    modules += [] if centre is None else [centre.dense(), Normalize()]
     student = SentenceTransformer(modules=modules, prompts=model.prompts, device="cpu")
     student.max_seq_length = model.max_seq_length
     if teacher.prompt:

@@ -1,6 +1,6 @@
 """Labelled examples (an anchor, its positive, hard negatives) and the supervised contrastive phase over them.
 
-Axes: B batch, T examples, K hard negatives, D width.
+Axes: B batch, T examples, K hard negatives, M candidates of an anchor, D width.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.methods.method import Phase, Possible, check_enough
+from distilbench.methods.method import Phase, Possible, check_enough, sweep_field
 from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.methods.parts.losses import info_nce, supervised_info_nce
 from distilbench.prepare.prepared import Prepared
@@ -34,6 +34,9 @@ class LabelledParams(BaseModel):
     """K of each anchor: first the triplet's contradiction, then mined ones (IBKD for retrieval: 8)."""
     negatives_of: Literal["batch", "anchor"] = "batch"
     """Whose hard negatives an anchor is told from: those of the whole batch (SimCSE), or its own (IBKD, equation 10)."""
+    max_negative_share: float = sweep_field(0.0, sweep=0.95, ge=0)
+    """A mined negative whose cosine to the anchor is above this share of the positive's, by the teacher, is taken to be a
+    positive that nobody has labelled, and dropped (0.95: NV-Retriever, Moreira et al. 2024, section 3.2). 0 keeps all."""
 
 
 class FineTuningParams(LabelledParams):
@@ -56,7 +59,7 @@ class LabelledExamples:
         own = prepared.triplets_T3[:, 2:] if triplets else np.empty((len(self.anchor_T), 0), dtype=np.int64)
         missing = max(0, params.hard_negatives - own.shape[1])
         known_TE = np.column_stack([self.anchor_T, self.positive_T, own])
-        mined = mine(prepared, known_TE, missing) if missing else own[:, :0]
+        mined = mine(prepared, known_TE, missing, params.max_negative_share) if missing else own[:, :0]
         self.negative_TK = np.hstack([own, mined])[:, : params.hard_negatives]
 
     def __len__(self) -> int:
@@ -67,10 +70,13 @@ class LabelledExamples:
         return np.concatenate([self.anchor_T[index_B], self.positive_T[index_B], self.negative_TK[index_B].ravel()])
 
 
-def mine(prepared: Prepared, known_TE: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def mine(prepared: Prepared, known_TE: NDArray[np.int64], count: int, max_share: float = 0.0) -> NDArray[np.int64]:
     """The `count` training sentences nearest to each anchor by the teacher's cosine, those that it comes with left out.
 
     `known_TE` are the rows of each example that are there already: the anchor, its positive, and its own negative if any.
+    With a `max_share` above 0, candidates above that share of the positive's cosine are left out too. Where fewer than
+    `count` of the nearest `MINED_FROM` remain, the least similar of those left out fill the places: every anchor has
+    `count` negatives.
     """
     train = prepared.vectors.take(prepared.train)
     faiss.normalize_L2(train)
@@ -79,11 +85,19 @@ def mine(prepared: Prepared, known_TE: NDArray[np.int64], count: int) -> NDArray
     distinct, back = np.unique(known_TE[:, 0], return_inverse=True)
     asked = prepared.vectors.take(distinct)
     faiss.normalize_L2(asked)
-    _, found = index.search(asked, min(MINED_FROM, len(train)))
-    near = prepared.train[found][back]
-    known = (near[:, :, None] == known_TE[:, None, :]).any(axis=2)
-    first = np.argsort(known, axis=1, kind="stable")[:, :count]
-    return np.take_along_axis(near, first, axis=1)
+    cosine, found = index.search(asked, min(MINED_FROM, len(train)))
+    near_TM = prepared.train[found][back]
+    places = near_TM.shape[1]
+    # Places in the order of choice: the nearest first, then what was left out from its far end, then what is known.
+    order_TM = np.broadcast_to(np.arange(places), near_TM.shape)
+    if max_share:
+        positive = prepared.vectors.take(known_TE[:, 1])
+        faiss.normalize_L2(positive)
+        limit_T = max_share * np.vecdot(asked[back], positive)
+        order_TM = np.where(cosine[back] > limit_T[:, None], 2 * places - order_TM, order_TM)
+    known_TM = (near_TM[:, :, None] == known_TE[:, None, :]).any(axis=2)
+    order_TM = np.where(known_TM, 3 * places + order_TM, order_TM)
+    return np.take_along_axis(near_TM, np.argsort(order_TM, axis=1, kind="stable")[:, :count], axis=1)
 
 
 def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
@@ -139,12 +153,15 @@ class FineTuning:
         return [PhaseSteps.over("fine-tune", params["ft_epochs"], available, batch)]
 
     def phase(
-        self, loss: Callable[[NDArray[np.int64]], Tensor] | None = None, begin: Callable[[], None] = lambda: None
+        self,
+        loss: Callable[[NDArray[np.int64]], Tensor] | None = None,
+        begin: Callable[[], None] = lambda: None,
+        start: Callable[[], None] = lambda: None,
     ) -> Phase:
         """Supervised InfoNCE over the labelled examples, or another `loss` of them."""
         p = self.params
         steps = epoch_steps(p.ft_epochs, len(self.examples), p.ft_batch_size)
-        return Phase("fine-tune", len(self.examples), steps, p.ft_batch_size, p.ft_lr, loss or self.loss, begin)
+        return Phase("fine-tune", len(self.examples), steps, p.ft_batch_size, p.ft_lr, loss or self.loss, begin, start)
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Supervised InfoNCE."""
