@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -373,7 +374,8 @@ def _student_config(settings: RunSettings) -> dict[str, Any]:
     student, teacher = settings.student, settings.teacher
     rule = layer_rule(student)
     if rule is not None and rule.rule == HALF:
-        student = resolved(student, teacher)
+        with contextlib.suppress(InputError):  # of a teacher without layers, which a run of heads alone may have
+            student = resolved(student, teacher)
     shown = with_encoder(student, lambda name: fingerprint(EncoderSpec(name).identity()))
     pooling = settings.pooling or student_pooling(student, teacher)
     return {"student": shown, **({"pooling": pooling} if pooling != MEAN else {})}

@@ -147,20 +147,33 @@ class Source:
         dev = tuple(sample_pairs(self.dev, FIRST_PAIRS))
         return replace(self, train=self.train[kept], target_NE=self.target_NE[kept], dev=dev)
 
-    def judge(self, choices: Sequence[Choice], told: Callable[[int], None]) -> list[RankedChoice]:
-        """The choices, each with its scores; `told` hears of every run of a layer."""
+    @property
+    def dev_rows(self) -> Rows:
+        """The distinct rows of the dev sets, rising."""
+        pairs = [side for s in self.dev for side in (s.left_P, s.right_P)]
+        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *pairs]))
+
+    def judge(self, choices: Sequence[Choice], label: str) -> list[RankedChoice]:
+        """The choices, the best first; a progress bar with this `label` counts the sentences that each layer has read."""
         from distilbench.prepare.layer_walk import evaluations
 
-        pairs = [side for s in self.dev for side in (s.left_P, s.right_P)]
-        dev_rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *pairs]))
+        dev_rows = self.dev_rows
         rows = np.concatenate([self.train, dev_rows])
+        with progress(label, evaluations(choices) * len(rows), "sentences") as told:
+            return best_first(self._judged(choices, rows, dev_rows, told))
+
+    def _judged(
+        self, choices: Sequence[Choice], rows: Rows, dev_rows: Rows, told: Callable[[int], None]
+    ) -> list[RankedChoice]:
+        from distilbench.prepare.layer_walk import evaluations
+
         found = []
         # One after the other, the parts of the tree that begin with the same layer: their states are in memory together.
         for _, part in groupby(sorted(choices), key=lambda choice: choice[0]):
             own = list(part)
             states = self._states(rows, own)
             found += [self._scored(choice, states[choice], dev_rows) for choice in own]
-            told(evaluations(own))
+            told(evaluations(own) * len(rows))
         return found
 
     def _states(self, rows: Rows, choices: Sequence[Choice]) -> Mapping[Choice, NDArray[np.float32]]:
@@ -234,8 +247,6 @@ def search_layers(source: Source, depth: int) -> Found:
 
     Where they are too many: the best layer, then the best one to add, and so on.
     """
-    from distilbench.prepare.layer_walk import evaluations
-
     count, small = source.walk.count, source.small()
     path: list[RankedChoice] = []
     screened: list[RankedChoice] = []
@@ -243,18 +254,15 @@ def search_layers(source: Source, depth: int) -> Found:
     if sum(comb(count - depth + j, j) for j in range(1, depth + 1)) <= EXHAUSTIVE:
         tried = list(combinations(range(count), depth))
         if len(tried) > FINALISTS:
-            with progress("Layers, first round", evaluations(tried), "layers") as told:
-                screened = best_first(small.judge(tried, told))
+            screened = small.judge(tried, "Layers, first round")
     else:
         for size in range(1, depth + 1):
             known = path[-1].layers if path else ()
             tried = [tuple(sorted((*known, i))) for i in range(count) if i not in known]
-            with progress(f"Layers, {size} of {depth}", evaluations(tried), "layers") as told:
-                screened = best_first(small.judge(tried, told))
+            screened = small.judge(tried, f"Layers, {size} of {depth}")
             path.append(screened[0])
     finalists = [choice.layers for choice in screened[:FINALISTS]] or tried
-    with progress("Layers, last round", evaluations(finalists), "layers") as told:
-        return Found(best_first(source.judge(finalists, told)), screened, path)
+    return Found(source.judge(finalists, "Layers, last round"), screened, path)
 
 
 def best_first(choices: Sequence[RankedChoice]) -> list[RankedChoice]:

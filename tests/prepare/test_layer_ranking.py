@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from architectures import make_architecture
+from architectures import make_architecture, make_static
 from rich.console import Console
 from samples import make_encoder
 
@@ -219,6 +219,8 @@ def test_a_run_is_bound_to_its_student(corpus: Corpus, encoder_folder: Path, tmp
         config(student="half") == config(student="layers:0,3") == {"student": "layers:0,3"}
     )  # not what "half" once was
     assert config(student="layers:0", pooling="cls") == {"student": "layers:0", "pooling": "cls"}
+    static = EncoderSpec(str(make_static(encoder_folder, tmp_path / "static")))
+    assert config(teacher=static, student="half") == {"student": "half"}  # heads alone need no layers
     before = config(student=f"auto:2@{other}")
     assert str(before["student"]).startswith("auto:2@") and str(other) not in str(before["student"])
     assert config(student=f"layers:0,2@{other}") != before != config(student=f"auto:2@{encoder_folder}")
