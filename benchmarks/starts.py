@@ -230,10 +230,8 @@ def main() -> None:
     found: dict[str, dict[str, Any]] = {}
     for side in given.sides.split(","):
         rows = yaml.safe_load((STUDIES / f"starts-{side}.yaml").read_text())["rows"]
-        rows = [at_equal_steps(row, examples, given.steps, given.batch) for row in rows]
-        rows = [
-            row for row in rows if row["method"] in (given.methods.split(",") if given.methods else [row["method"]])
-        ]
+        chosen = given.methods.split(",") if given.methods else [row["method"] for row in rows]
+        rows = [at_equal_steps(row, examples, given.steps, given.batch) for row in rows if row["method"] in chosen]
         if not given.no_training:
             train(side, rows, data, given)
         for row in rows:

@@ -30,7 +30,7 @@ app = typer.Typer(
 RowTeacher = Annotated[
     str | None, typer.Option(help="As for sweep; default: the one that the rows name, else all-MiniLM-L6-v2.")
 ]
-RowStudent = Annotated[str | None, typer.Option(help="As for sweep; default: the one that the rows name, else half.")]
+RowStudent = Annotated[str | None, typer.Option(help="As for sweep; default: the one that the rows name, else auto.")]
 Runs = Annotated[
     list[str],
     typer.Argument(help="Run folders, such as runs/mcr2-builtin-all-MiniLM-L6-v2, or URIs: s3://bucket/runs/NAME."),
@@ -107,7 +107,7 @@ def compare(
 
         written = read_configurations(file, row or ())
         teacher = chosen_encoder(written, "teacher", teacher, "all-MiniLM-L6-v2")
-        student = chosen_encoder(written, "student", student, "half")
+        student = chosen_encoder(written, "student", student, "auto")
         given = run_settings({**options, "teacher": teacher, "student": student})
         from distilbench.config import CompareSettings
         from distilbench.pipeline import compare as run_compare

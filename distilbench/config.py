@@ -20,6 +20,7 @@ from distilbench.search.samplers import Searcher
 from distilbench.search.space_files import SpaceBudget
 from distilbench.storage.remote import Remote
 from distilbench.store import ArtifactStore
+from distilbench.student import AUTO
 
 
 class PlaceSettings(BaseModel):
@@ -79,7 +80,10 @@ class RunSettings(PlaceSettings):
     """Of that fine-tuning."""
     vectors: Stored = "float16"
     """Precision in which the teacher's embeddings are stored."""
-    student: str = "half"
+    student: str = AUTO
+    """Where an encoder student starts, as `distilbench.student` reads it."""
+    pooling: str | None = None
+    """How an encoder student pools; None is as the encoder that it is made of."""
     quantisations: tuple[Quantisation, ...] = ("int8", "binary")
     """Every row is scored also in these."""
     seed: int = Field(default=0, ge=0)

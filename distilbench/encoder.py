@@ -99,12 +99,23 @@ class EncoderSpec:
         return {"source": source, "prompt": self.prompt, "max_tokens": self.max_tokens}
 
     def _hub_commit(self) -> str:
+        # The folder of a snapshot is named after its commit, also in the cache of a machine that is offline.
+        return self._hub_files("config.json").name
+
+    def described(self) -> Path:
+        """A folder with the encoder's JSON files: its own, or of the hub's snapshot, which may have no more than them.
+
+        Raises:
+            InputError: as of `folder` and `identity`.
+        """
+        return self.folder() or self._hub_files("*.json")
+
+    def _hub_files(self, pattern: str) -> Path:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
         try:
-            # The folder of a snapshot is named after its commit, also in the cache of a machine that is offline.
-            return Path(snapshot_download(self.name, revision=self.revision, allow_patterns=["config.json"])).name
+            return Path(snapshot_download(self.name, revision=self.revision, allow_patterns=[pattern]))
         except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
             raise InputError(
                 f"encoder {self.name!r}: no such folder, and not to be had from the hub ({type(error).__name__}); "
@@ -118,7 +129,7 @@ class EncoderSpec:
             InputError: the folder is unusable.
         """
         folder = self.folder()
-        config = transformer_config(folder) if folder and not _other_modules(folder) else {}
+        config = transformer_config(folder) if folder and not other_modules(folder) else {}
         if folder is None or "hidden_size" not in config:  # DistilBERT says "dim", T5 "d_model"
             return int(self.load().get_embedding_dimension() or 0)
         width = int(config["hidden_size"])
@@ -135,7 +146,7 @@ class EncoderSpec:
         folder = self.folder()
         if folder is None:
             return
-        if not _other_modules(folder):
+        if not other_modules(folder):
             readable_tokenizer(str(transformer_folder(folder)), f"{role} {self.name!r}")
 
     @property
@@ -197,8 +208,8 @@ def transformer_config(path: Path) -> dict[str, Any]:
         raise InputError(f"encoder {str(path)!r}: {config}: not a JSON object ({error})") from None
 
 
-def _other_modules(path: Path) -> bool:
-    """Whether the folder's first module is one of sentence-transformers' own that is no transformer."""
+def other_modules(path: Path) -> bool:
+    """Whether an encoder folder's first module is one of sentence-transformers' own that is no transformer."""
     modules = path / "modules.json"
     transformer_folder(path)  # says what is wrong with the file
     first = str(json.loads(modules.read_text())[0].get("type", "")) if modules.exists() else ""
@@ -207,7 +218,7 @@ def _other_modules(path: Path) -> bool:
 
 def _check_folder(path: Path) -> None:
     inner = transformer_folder(path)
-    if _other_modules(path):
+    if other_modules(path):
         return
     if not (inner / "config.json").exists():
         raise InputError(f"encoder {str(path)!r}: no config.json in it; expected a Hugging Face encoder folder")

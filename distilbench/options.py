@@ -67,10 +67,20 @@ OPTIONS: dict[str, Shared] = {
         Annotated[
             str,
             typer.Option(
-                help="Where an encoder student starts: half, layers:0,2,4 (of the teacher), folder or hub id."
+                help="Where an encoder student starts: auto:N (the best N of the teacher's layers, ranked; auto: half of "
+                "them), half, layers:0,2,4, a folder or hub id; auto:N@FOLDER and the like: layers of another encoder."
             ),
         ],
-        "half",
+        "auto",
+    ),
+    "pooling": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help="How an encoder student pools: mean, cls or lasttoken; default: as the encoder that it is made of."
+            ),
+        ],
+        None,
     ),
     "cross_encoder": (
         Annotated[
@@ -247,6 +257,7 @@ def run_settings(given: dict[str, Any]) -> dict[str, Any]:
     from distilbench.storage.remote import check_uri
     from distilbench.storage.scratch import local_folder, local_text
     from distilbench.store import default_store
+    from distilbench.student import POOLINGS
 
     storage = check_uri(given["storage"]) if given.get("storage") else None
     quantise = parts(given.get("quantise", ""))
@@ -273,6 +284,7 @@ def run_settings(given: dict[str, Any]) -> dict[str, Any]:
         ),
         "limits": Limits(*limits),
         "teacher": EncoderSpec(given["teacher"], given["revision"], given["prompt"], given["max_tokens"]),
+        "pooling": one_of("--pooling", given["pooling"], POOLINGS) if given["pooling"] else None,
         "backend": one_of("--backend", given["backend"], ("torch", "onnx")),
         "vectors": "float32" if given["float32"] else "float16",
         "quantisations": tuple(dict.fromkeys(part for part in quantise if part != "none")),

@@ -33,7 +33,16 @@ from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.space_files import SpaceFile, space_file
 from distilbench.storage.run_copy import RunCopy, run_copy
 from distilbench.store import claim_folder, fingerprint
-from distilbench.student import check_student, is_layers
+from distilbench.student import (
+    HALF,
+    MEAN,
+    check_student,
+    layer_rule,
+    named_encoder,
+    resolved,
+    student_pooling,
+    with_encoder,
+)
 
 NO_LIMIT = 10**9
 """Steps, where only a configuration's epochs count."""
@@ -315,8 +324,8 @@ def check_encoders(settings: RunSettings, *, trains_encoder: bool) -> None:
         )
     if trains_encoder:
         check_student(settings.student, settings.teacher)
-        if not is_layers(settings.student):
-            EncoderSpec(settings.student).check_tokenizer("student")
+        if named := named_encoder(settings.student):
+            EncoderSpec(named).check_tokenizer("student")
 
 
 def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:
@@ -340,7 +349,6 @@ def plain_name(name: str) -> str:
 
 def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
     """What the numbers of any run depend on, JSON-able."""
-    student = settings.student if is_layers(settings.student) else fingerprint(EncoderSpec(settings.student).identity())
     cross = settings.cross_encoder or [settings.cross_encoder_lr, settings.cross_encoder_epochs]
     augment = {
         "operations": [{"name": o.name, **o.identity()} for o in operations(settings.augment)],
@@ -354,10 +362,21 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         "corpus_fingerprint": corpus.fingerprint,
         "teacher": settings.teacher.title,
         "teacher_fingerprint": fingerprint(settings.teacher.identity()),
-        "student": student,
+        **_student_config(settings),
         "vectors": settings.vectors,
         "seed": settings.seed,
     }
+
+
+def _student_config(settings: RunSettings) -> dict[str, Any]:
+    """The student as the user wrote it, its own encoder by its content. `half` is written out: it was another rule once."""
+    student, teacher = settings.student, settings.teacher
+    rule = layer_rule(student)
+    if rule is not None and rule.rule == HALF:
+        student = resolved(student, teacher)
+    shown = with_encoder(student, lambda name: fingerprint(EncoderSpec(name).identity()))
+    pooling = settings.pooling or student_pooling(student, teacher)
+    return {"student": shown, **({"pooling": pooling} if pooling != MEAN else {})}
 
 
 def compare_config(settings: CompareSettings, rows: Sequence[Configuration], corpus: Corpus) -> dict[str, Any]:

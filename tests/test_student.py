@@ -13,7 +13,19 @@ from sentence_transformers import SentenceTransformer
 
 from distilbench.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
-from distilbench.student import check_student, describe_student, load_student, student_source
+from distilbench.student import (
+    absolute_student,
+    check_student,
+    describe_student,
+    load_student,
+    named_encoder,
+    resolved,
+    spread_layers,
+    student_layers,
+    student_pooling,
+    student_source,
+    student_width,
+)
 
 SENTENCES = ["the dog runs in the park", "a cat", "how do i open the red door quickly today"]
 
@@ -114,29 +126,79 @@ def test_an_encoder_that_is_not_there(teacher: EncoderSpec, student: str) -> Non
         check_student(student, teacher)
 
 
-def test_half_of_one_layer_is_none(teacher: EncoderSpec, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(teacher.name, tmp_path / "one"))
-    (path,) = (p for p in folder.rglob("config.json") if p.with_name("model.safetensors").exists())
-    path.write_text(json.dumps({**json.loads(path.read_text()), "num_hidden_layers": 1}))
-    with pytest.raises(InputError, match="--student half"):
-        check_student("half", EncoderSpec(str(folder)))
+def test_half_keeps_the_first_and_the_last_layer(teacher: EncoderSpec) -> None:
+    assert [spread_layers(n, max(1, n // 2)) for n in (1, 2, 4, 6)] == [(0,), (1,), (0, 3), (0, 3, 5)]
+    assert spread_layers(12, 6) == (0, 2, 4, 7, 9, 11) and spread_layers(5, 5) == (0, 1, 2, 3, 4)
+    assert resolved("half", teacher) == "layers:0,3"
+    # A `prepared.json` from before says "half": every second layer, as `test_the_layers_asked_for_are_kept` has it.
+    assert not same(
+        layers(load_student("half", teacher, "cpu"))[0], layers(load_student("layers:0,3", teacher, "cpu"))[0]
+    )
 
 
-def test_a_teacher_whose_layers_cannot_be_told_apart(encoder_folder: Path, tmp_path: Path) -> None:
-    from sentence_transformers.base.modules import Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-    from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
+def test_auto_is_what_a_ranking_chooses(teacher: EncoderSpec, narrow_encoder_folder: Path) -> None:
+    assert resolved("auto:3", teacher, (0, 1, 3)) == "layers:0,1,3"
+    assert resolved("auto:3", teacher) == "layers:0,2,3"  # to measure how long it takes
+    assert [student_layers(s, teacher) for s in ("auto", "auto:1", "auto:4", "half", "layers:0,1,2")] == [2, 1, 4, 2, 3]
+    other = f"auto:1@{narrow_encoder_folder}"
+    assert resolved(other, teacher, (0,)) == f"layers:0@{narrow_encoder_folder}"
+    assert resolved("layers:1", teacher) == "layers:1" and resolved("/some/where", teacher) == "/some/where"
+    with pytest.raises(InputError):
+        load_student("auto:2", teacher, "cpu")
 
-    tokenizer = AutoTokenizer.from_pretrained(str(encoder_folder))
-    tokenizer.save_pretrained(tmp_path / "raw")
-    config = DistilBertConfig(vocab_size=len(tokenizer), dim=16, n_layers=2, n_heads=2, hidden_dim=32)
-    DistilBertModel(config).save_pretrained(tmp_path / "raw")
-    model = SentenceTransformer(modules=[Transformer(str(tmp_path / "raw")), Pooling(16)], device="cpu")
-    model.save(str(tmp_path / "distilbert"), create_model_card=False)
-    teacher = EncoderSpec(str(tmp_path / "distilbert"))
-    for check in (lambda: check_student("half", teacher), lambda: load_student("half", teacher, "cpu")):
-        with pytest.raises(InputError, match=r"--student half: .*no encoder\.layer list"):
-            check()
+
+@pytest.mark.parametrize("depth", ["0", "5", "-1", "a", "1.5", ""])
+def test_a_depth_that_the_teacher_does_not_have(teacher: EncoderSpec, depth: str) -> None:
+    with pytest.raises(InputError, match=rf"--student auto:{depth}: expected auto, or auto:N with N from 1 to 4"):
+        check_student(f"auto:{depth}", teacher)
+
+
+def test_layers_of_another_encoder(teacher: EncoderSpec, encoder_folder: Path, tmp_path: Path, monkeypatch) -> None:
+    folder = Path(shutil.copytree(encoder_folder, tmp_path / "at@home" / "other"))
+    student = f"layers:0,2@{folder}"
+    check_student(student, teacher)
+    model = load_student(student, teacher, "cpu")
+    assert [same(own, layer) for own, layer in zip(layers(model), layers(teacher.load())[::2], strict=True)] == [
+        True
+    ] * 2
+    source = student_source(student, teacher)
+    assert (source.name, source.prompt, source.max_tokens) == (str(folder), "", 20)
+    assert describe_student(student, teacher) == "other layers:0,2" and student_width(student, teacher) == 32
+    monkeypatch.chdir(folder.parent)
+    assert absolute_student("auto:2@other") == f"auto:2@{folder}"
+    assert absolute_student("auto:2") == "auto:2" and absolute_student("half@owner/name") == "half@owner/name"
+    assert named_encoder(student) == str(folder) and named_encoder("half") is None and named_encoder("x/y") == "x/y"
+
+
+@pytest.mark.parametrize("rule", ["auto", "auto:2", "half", "layers:0"])
+def test_layers_of_an_encoder_that_is_not_there(teacher: EncoderSpec, rule: str) -> None:
+    for name in ("/no/such/place", ""):
+        with pytest.raises(InputError, match=rf"encoder '{name}': no such folder"):
+            check_student(f"{rule}@{name}", teacher)
+
+
+@pytest.mark.parametrize("mode", ["mean", "cls", "lasttoken", "max"])
+def test_a_student_pools_as_its_source(encoder_folder: Path, tmp_path: Path, mode: str) -> None:
+    folder = Path(shutil.copytree(encoder_folder, tmp_path / mode))
+    [file] = folder.glob("*Pooling/config.json")
+    old = {f"pooling_mode_{name}": False for name in ("cls_token", "mean_tokens", "max_tokens", "lasttoken")}
+    flag = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens", "lasttoken": "lasttoken"}[mode]
+    for written in ({"pooling_mode": mode}, {**old, f"pooling_mode_{flag}": True}):  # the second before version 6
+        file.write_text(json.dumps({"embedding_dimension": 32, **written}))
+        source = EncoderSpec(str(folder))
+        assert student_pooling("half", source) == student_pooling(str(folder), EncoderSpec("x/y")) == mode
+        student = load_student("layers:0,1,2,3", source, "cpu", mode)
+        pooled = encode(SentenceTransformer(modules=list(source.load())[:2], device="cpu"), SENTENCES)
+        np.testing.assert_allclose(encode(student, SENTENCES), pooled, atol=1e-5)
+
+
+def test_joined_poolings_and_none_are_means(encoder_folder: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(encoder_folder, tmp_path / "joined"))
+    [file] = folder.glob("*Pooling/config.json")
+    file.write_text(json.dumps({"embedding_dimension": 32, "pooling_mode": ["mean", "cls"]}))
+    assert student_pooling("half", EncoderSpec(str(folder))) == "mean"
+    plain = EncoderSpec(str(encoder_folder.with_name("tiny-raw")))
+    assert student_pooling("half", plain) == "mean"
 
 
 @pytest.mark.parametrize(

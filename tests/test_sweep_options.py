@@ -10,7 +10,7 @@ import pytest
 from distilbench.config import SweepSettings
 from distilbench.errors import InputError
 from distilbench.search.samplers import SEARCHERS
-from distilbench.sweep_options import SEARCHER_NAMES, STOPPING_NAMES, SWEEP_OPTIONS, sweep_settings
+from distilbench.sweep_options import SEARCHER_NAMES, STOPPING_NAMES, SWEEP_OPTIONS, space_settings, sweep_settings
 
 
 def settings(method: str = "mcr2", **given: Any) -> SweepSettings:
@@ -69,3 +69,10 @@ def test_the_names_are_those_that_there_are() -> None:
     from distilbench.search.budget import Stopping
 
     assert set(SEARCHER_NAMES) == SEARCHERS.keys() and set(STOPPING_NAMES) == set(get_args(Stopping))
+
+
+def test_a_budget_is_one_of_three_and_may_be_left_open() -> None:
+    for budget in (None, "small", "real", "cluster"):
+        assert space_settings({"space": None, "budget": budget}) == {"space": None, "budget": budget}
+    with pytest.raises(InputError, match=r"^--budget huge: expected one of small, real, cluster$"):
+        space_settings({"space": None, "budget": "huge"})

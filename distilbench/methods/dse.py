@@ -19,7 +19,7 @@ from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec, transformer_config
+from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec
 from distilbench.errors import InputError
 from distilbench.evaluation.pairs import pair_scores
 from distilbench.methods.method import Phase, Possible, TrainedParams, check_enough, sweep_field
@@ -40,7 +40,7 @@ from distilbench.methods.parts.pair_head import (
 from distilbench.methods.parts.projected import UntargetedParams, linear_of, start_projection
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import Score
-from distilbench.student import HALF, is_layers, student_source, student_width
+from distilbench.student import student_layers, student_width
 
 PAPER_LAYERS = 4
 
@@ -206,21 +206,6 @@ class Trainable(EncoderMethod):
         """A sentence-transformers folder, and the pair head beside it (`load_pair_scorer` reads both)."""
         super().export(folder)
         save_pair_head(folder, self.head, self.task)
-
-
-def student_layers(student: str, teacher: EncoderSpec) -> int:
-    """Layers of the student's encoder.
-
-    Raises:
-        InputError: the encoder is not there.
-    """
-    if is_layers(student) and student != HALF:
-        return len(student.split(","))
-    source = student_source(student, teacher)
-    folder = source.folder()
-    config = transformer_config(folder) if folder else {}
-    layers = int(config.get("num_hidden_layers") or source.load()[0].model.config.num_hidden_layers)
-    return layers // 2 if student == HALF else layers
 
 
 class _FrozenFeatures:

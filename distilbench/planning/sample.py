@@ -13,7 +13,7 @@ from distilbench.data.corpus import Corpus, PairSplit, Rows
 from distilbench.prepare.prepared import LOGITS, save_prepared
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name
-from distilbench.student import student_source
+from distilbench.student import resolved, student_source
 
 TRAIN = 2048
 """Training sentences, pairs, triplets and labelled pairs at most, of each."""
@@ -82,7 +82,8 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, *, tok
         save_array(folder / "logits" / LOGITS, rng.standard_normal((pairs, outputs), dtype=np.float32))
     known = folder / "logits" if task is not None and logits else None
     ready = folder / "prepared"
-    save_prepared(ready, corpus, settings.teacher, settings.student, vectors, folder / "pca", ids, task, known)
+    student = resolved(settings.student, settings.teacher) if tokens else settings.student
+    save_prepared(ready, corpus, settings.teacher, student, vectors, folder / "pca", ids, task, known)
     return ready
 
 

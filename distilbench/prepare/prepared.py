@@ -17,7 +17,7 @@ from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.records import selection_groups
 from distilbench.store import ShardedArray, save_array, write_json
-from distilbench.student import absolute_student
+from distilbench.student import MEAN, absolute_student
 
 LOGITS = "logits.npy"
 """In the artifact of a cross-encoder's logits: pairs x outputs, float32."""
@@ -51,6 +51,8 @@ class Prepared:
     """The labelled pair task of a method that learns one."""
     logits_PC: NDArray[np.float32] | None = None
     """The cross-encoder teacher's logits for the task's training pairs."""
+    pooling: str = MEAN
+    """How the student's last states become one vector."""
 
 
 def selection_sets(corpus: Corpus) -> list[DevSet]:
@@ -70,6 +72,7 @@ def save_prepared(
     tokens: Path | None,
     pair_task: PairTask | None = None,
     logits: Path | None = None,
+    pooling: str = MEAN,
 ) -> None:
     """Write the row numbers of the training and dev sets, and where the artifacts are, into `folder`.
 
@@ -93,6 +96,7 @@ def save_prepared(
         {
             "teacher": vars(teacher.absolute()),
             "student": absolute_student(student),
+            "pooling": pooling,
             "vectors": {**vars(vectors), "folder": str(vectors.folder)},
             "pca": str(pca),
             "tokens": None if tokens is None else str(tokens),
@@ -129,6 +133,7 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         triplets_T3=np.load(folder / "triplets.npy", allow_pickle=False),
         augmented=np.load(folder / "augmented.npy", allow_pickle=False),
         pair_task=_load_task(folder, kept["task"]),
+        pooling=kept.get("pooling", MEAN),  # runs from before it was written
         logits_PC=None if kept["logits"] is None else np.load(Path(kept["logits"]) / LOGITS, allow_pickle=False),
     )
 

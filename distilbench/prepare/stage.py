@@ -22,12 +22,15 @@ from distilbench.prepare.cross_encoder import (
     logits_artifact,
 )
 from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.layer_ranking import ranking_artifact
 from distilbench.prepare.pca import pca_artifact
-from distilbench.prepare.prepared import save_prepared
+from distilbench.prepare.prepared import save_prepared, selection_sets
+from distilbench.prepare.ranked_layers import FILE as RANKING
+from distilbench.prepare.ranked_layers import read_ranking
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.records import Score
-from distilbench.store import ArtifactStore, ShardedArray
-from distilbench.student import student_source
+from distilbench.store import ArtifactStore, ShardedArray, write_json
+from distilbench.student import MEAN, layer_rule, resolved, student_pooling, student_source
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,11 @@ class Made:
     task: PairTask | None = None
     logits: Path | None = None
     scores: tuple[Score, ...] = ()
+    student: str | None = None
+    """The student with its layers written out; None where no method trains one."""
+    pooling: str = MEAN
+    ranking: Path | None = None
+    """The ranking that chose its layers."""
 
     def save(self, folder: Path, settings: RunSettings) -> None:
         """Write what a trial needs to find all of it."""
@@ -66,13 +74,19 @@ class Made:
             folder,
             self.corpus,
             settings.teacher,
-            settings.student,
+            settings.student if self.student is None else self.student,
             self.vectors,
             self.pca,
             self.tokens,
             self.task,
             self.logits,
+            self.pooling,
         )
+        ranking = read_ranking(self.ranking) if self.ranking else None
+        if ranking is None:
+            (folder / RANKING).unlink(missing_ok=True)
+        else:
+            write_json(folder / RANKING, ranking.model_dump(mode="json"))
 
     def described(self) -> dict[str, Any]:
         """What was prepared, JSON-able: sizes of the corpus, and where each artifact is."""
@@ -83,6 +97,7 @@ class Made:
             "PCA": [self.pca],
             "tokens": [self.tokens] if self.tokens else [],
             "logits": [self.logits] if self.logits else [],
+            "layers": [self.ranking] if self.ranking else [],
         }
         return {
             "corpus": corpus.name,
@@ -133,12 +148,28 @@ def prepare_corpus(settings: RunSettings, corpus: Corpus, wanted: Wanted, consol
     for line in corpus.found[known:]:
         console.print(f"  {line}", markup=False)
     pca = pca_artifact(vectors, corpus.train, store)
-    tokens = None
+    made = Made(corpus, vectors, pca, task=corpus.pair_tasks[0] if corpus.pair_tasks else None)
     if wanted.tokens:
         source = student_source(settings.student, settings.teacher)
-        tokens = tokens_artifact(corpus.sentences, key, source, store, size)
-    made = Made(corpus, vectors, pca, tokens, corpus.pair_tasks[0] if corpus.pair_tasks else None)
+        made = replace(made, tokens=tokens_artifact(corpus.sentences, key, source, store, size))
+        made = _with_student(settings, made, store, console)
     return _with_logits(settings, made, store, console) if wanted.logits and made.task else made
+
+
+def _with_student(settings: RunSettings, made: Made, store: ArtifactStore, console: Console) -> Made:
+    """With the student's layers chosen, and how it pools."""
+    student, teacher, corpus = settings.student, settings.teacher, made.corpus
+    pooling = settings.pooling or student_pooling(student, teacher)
+    rule = layer_rule(student)
+    if rule is None or not rule.ranked:
+        return replace(made, student=resolved(student, teacher), pooling=pooling)
+    assert made.tokens is not None
+    dev = selection_sets(corpus)
+    folder = ranking_artifact(student, teacher, pooling, made.vectors, made.tokens, corpus.train, dev, store)
+    ranking = read_ranking(folder)
+    assert ranking is not None
+    ranking.show(console)
+    return replace(made, student=resolved(student, teacher, ranking.chosen), pooling=pooling, ranking=folder)
 
 
 def _with_logits(settings: RunSettings, made: Made, store: ArtifactStore, console: Console) -> Made:

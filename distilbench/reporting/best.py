@@ -81,7 +81,7 @@ class Best:
         for seed, folder in zip(self.row.seeds, self.folders, strict=True):
             scores = f"{_two(self._dev(seed)):<8}{_two(seed.values['all'][self._column(AVERAGE)]):<8}"
             lines.append(f"{seed.record.seed:<6}{scores}{seed.record.record_id}")
-            lines.append(f"{'':<22}{'no model is kept' if folder is None else folder}")
+            lines.append(f"{'':<22}{self._no_model() if folder is None else folder}")
         if model is not None:
             best = " (the seed with the highest dev score)" if len(self.row.seeds) > 1 else ""
             lines += ["", f"To load it{best}:", "", *(f"    {line}" for line in self._load(model).splitlines())]

@@ -33,7 +33,7 @@ from distilbench.reporting.table import (
     percent,
 )
 from distilbench.reporting.trainings import reproduce_command
-from distilbench.student import is_layers
+from distilbench.student import named_encoder
 
 CARD = "README.md"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -214,7 +214,7 @@ def hub_base(run: Path, record: ScoreRecord) -> str:
         teacher, student = str(kept["teacher"]["name"]), str(kept["student"])
     except (OSError, ValueError, LookupError, TypeError):
         return ""
-    name = teacher if record.start == FROZEN or is_layers(student) else student
+    name = teacher if record.start == FROZEN else named_encoder(student) or teacher
     name = HUB_IDS.get(name, name)
     return name if _HUB_ID.fullmatch(name) and ".." not in name else ""
 

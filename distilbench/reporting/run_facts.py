@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from distilbench.prepare.ranked_layers import LayerRanking, read_ranking
 from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.figures import steps_of
 from distilbench.reporting.runs import SCORES, TRIAL_FILES
@@ -18,6 +19,7 @@ from distilbench.search.tally import Progress
 from distilbench.store import bound_config, flat
 
 FOLDER = "runs"
+PREPARED = "prepared"
 ABSENT = "—"
 
 
@@ -41,6 +43,8 @@ class RunFacts(NamedTuple):
     provenances: tuple[Provenance, ...]
     stage: str
     wanted: int | None
+    ranking: LayerRanking | None = None
+    """That chose the layers of its students."""
 
 
 class Changed(NamedTuple):
@@ -66,7 +70,7 @@ def run_facts(
     records: Sequence[TrialRecord | ScoreRecord], board: Leaderboard, folders: Sequence[Path] = ()
 ) -> tuple[RunFacts, ...]:
     """Of every run in the records, in order of appearance; `folders` are the runs' own."""
-    configs = _configs(folders)
+    configs, rankings = _configs(folders), _rankings(folders)
     trials: dict[str, list[TrialRecord]] = {}
     for trial in unique_trials(records):
         trials.setdefault(trial.run, []).append(trial)
@@ -101,6 +105,7 @@ def run_facts(
                 provenances=tuple(provenances[run].values()),
                 stage=stage,
                 wanted=wanted,
+                ranking=rankings.get(run),
             )
         )
     return tuple(found)
@@ -152,11 +157,24 @@ def _configs(folders: Iterable[Path]) -> dict[str, tuple[dict[str, Any], str, in
     """Configuration by dotted keys, stage and wanted trials, by the run's name in its records."""
     found = {}
     for folder in folders:
-        name = next((r.run for file in (SCORES, *TRIAL_FILES) for r in read_records(folder / file)), None)
+        name = _run_name(folder)
         if name is not None:
             config = {".".join(path): leaf for path, leaf in flat(bound_config(folder) or {}).items()}
             found[name] = config, *_progress(folder)
     return found
+
+
+def _rankings(folders: Iterable[Path]) -> dict[str, LayerRanking]:
+    """By the run's name in its records."""
+    return {
+        name: ranking
+        for folder in folders
+        if (ranking := read_ranking(folder / PREPARED)) is not None and (name := _run_name(folder)) is not None
+    }
+
+
+def _run_name(folder: Path) -> str | None:
+    return next((r.run for file in (SCORES, *TRIAL_FILES) for r in read_records(folder / file)), None)
 
 
 def _progress(folder: Path) -> tuple[str, int | None]:

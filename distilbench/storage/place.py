@@ -23,6 +23,7 @@ from distilbench.storage.prepared_paths import artifacts_of, with_paths
 from distilbench.storage.remote import Absent, Remote
 from distilbench.storage.scratch import scratch
 from distilbench.store import ArtifactStore, file_sha256, fingerprint, remove_folder, write_json
+from distilbench.student import MEAN, named_encoder, with_encoder
 
 PREPARED = "prepared"
 PARTIAL = ".partial"
@@ -174,7 +175,7 @@ def make_place(store: ArtifactStore, *values: Any) -> Place | None:
 def of_run(place: Place, run: Path, remote_run: Remote, prepared: Path) -> Place:
     """The place for the trials of a run: its prepared inputs go to the storage."""
     described = json.loads((prepared / "prepared.json").read_text())
-    named = [described["teacher"]["name"], described["student"]]
+    named = [described["teacher"]["name"], named_encoder(described["student"]) or ""]
     more = make_place(ArtifactStore(place.store, place.remote_store), *(Path(n) for n in named))
     assert more is not None
     files = sorted(p.name for p in prepared.iterdir() if p.is_file() and not p.name.startswith("."))
@@ -200,7 +201,8 @@ def prepared_keys(folder: Path) -> PreparedKeys:
     content = {
         "arrays": {name: digest for name, digest in files.items() if name.endswith(".npy")},
         "artifacts": [name and Path(name).name for name in artifacts_of(described)],
-        "student": Path(described["student"]).name,
+        "student": with_encoder(described["student"], lambda name: Path(name).name),
+        **({"pooling": pooling} if (pooling := described.get("pooling", MEAN)) != MEAN else {}),
         "dev": described["dev"],
     }
     return PreparedKeys(fingerprint(files)[:32], fingerprint(content)[:32])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from distilbench.student import with_encoder
+
 ARTIFACTS = ("pca", "tokens", "logits")
 """Beside the embeddings; None where the methods do not need one."""
 
@@ -21,7 +23,7 @@ def with_paths(
     return {
         **described,
         "teacher": {**described["teacher"], "name": encoder(described["teacher"]["name"])},
-        "student": encoder(described["student"]),
+        "student": with_encoder(described["student"], encoder),
         "vectors": {**described["vectors"], "folder": artifact(described["vectors"]["folder"])},
         **{name: described[name] and artifact(described[name]) for name in ARTIFACTS},
     }

@@ -16,7 +16,7 @@ from distilbench.storage.scratch import local_folder, scratch
 from distilbench.store import ArtifactStore, write_json
 
 NO_TRAININGS = r"(^|/)(trials|confirm)/"
-WITHOUT_STUDENTS = rf"{NO_TRAININGS}|(^|/)(students|prepared)/"
+WITHOUT_STUDENTS = rf"{NO_TRAININGS}|(^|/)(students/|prepared/(?!layer-ranking))"
 ONLY_RECORDS = rf"{WITHOUT_STUDENTS}|(^|/)(predictions|logs|before-\d+)/|\.db$"
 
 

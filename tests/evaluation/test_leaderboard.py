@@ -309,3 +309,12 @@ def test_rows_of_trials_are_told_apart_on_the_console(run: Run) -> None:
     run.students(run.job("A", trial=3), run.job("B", trial=4, lr=0.001), quantisations=())
     printed = run.console.getvalue()
     assert "MCR2 (duplicates) d=8, trial 3, seed 0" in printed and "MCR2 (duplicates) d=8, trial 4, seed 0" in printed
+
+
+def test_the_demonstration_corpus_is_named_in_every_line_of_scores(run: Run) -> None:
+    told = "(on the demonstration corpus, no benchmark)"
+    run.board().references([4], seed=5)
+    assert told not in run.console.getvalue()
+    run.corpus = replace(run.corpus, demonstration=True)
+    run.board().references([4], seed=5)
+    assert run.console.getvalue().count(told) == 6

@@ -8,6 +8,7 @@ import pytest
 
 from distilbench.records import append_records
 from distilbench.reporting.run_facts import by_dimension, changed, run_facts, run_file
+from distilbench.reporting.run_page import render_run
 from distilbench.reporting.table import leaderboard
 from distilbench.store import write_json
 
@@ -47,6 +48,43 @@ def test_the_facts_of_a_run(two_runs):
     assert a.config["parameters.lr.low"] == 1e-4 and a.stage == "" and a.wanted is None
     assert a.file == run_file("a") != b.file and re.fullmatch(r"runs/s-[0-9a-f]{12}\.html", a.file)
     assert run_facts(records, board)[0].config == {}
+
+
+def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
+    records, folders = two_runs()
+    shared = {
+        "student": "auto:2",
+        "encoder": "<b>tiny",
+        "count": 4,
+        "depth": 2,
+        "sentences": 900,
+        "tried": 6,
+        "seconds": 2.5,
+    }
+    by_dev = [{"layers": [0, 3], "dev": 70.25, "regressed": 81.5}, {"layers": [1, 3], "dev": 71.0, "regressed": 80.0}]
+    by_residual = [{"layers": [0, 2], "residual": 0.125}]
+    other = {"search": "greedy", "by": "residual", "dev": [], "pairs": 0, "choices": by_residual}
+    ranked = {"search": "every choice", "by": "dev", "dev": ["STSB"], "pairs": 40, "choices": by_dev}
+    for folder, of in zip(folders, (ranked, other), strict=True):
+        write_json(folder / "prepared" / "layer-ranking.json", shared | of)
+    board = leaderboard(records)
+    a, b = run_facts(records, board, folders)
+    assert a.ranking is not None and a.ranking.chosen == (0, 3) and b.ranking is not None and b.ranking.chosen == (0, 2)
+
+    def page_of(run):
+        return render_run(run, [r for r in records if r.run == run.run], board, "Synthetic")
+
+    page = page_of(a)
+    assert "2 of the 4 layers of &lt;b&gt;tiny: all 6 choices on 900 sentences" in page and "Taken: 0,3." in page
+    assert re.search(
+        r'0,3 <span class="badge complete">taken</span></th>\s*<td data-v="70.25">70.25</td>\s*<td data-v="81.5">', page
+    )
+    assert "Dev after regression" in page and page.count("taken</span>") == 1
+    page = page_of(b)
+    assert '<td data-v="0.125">0.1250</td>' in page and "the best layer, then the best to add" in page
+    (folders[0] / "prepared" / "layer-ranking.json").write_text("half")
+    a = run_facts(records, board, folders)[0]
+    assert a.ranking is None and "Layers of the students" not in page_of(a)
 
 
 def test_only_what_differs_is_listed(two_runs):

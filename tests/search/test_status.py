@@ -265,3 +265,13 @@ def test_the_door(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "platform.status", str(tmp_path / "r")]
     done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True)
     assert "mcr2, stage search" in done.stdout
+
+
+def test_the_demonstration_corpus_is_named_beside_its_scores(tmp_path: Path) -> None:
+    searching(tmp_path / "run")
+    told = "Scores are on the demonstration corpus, no benchmark."
+    assert told not in invoke(tmp_path / "run").output
+    for corpus in ("built-in demonstration", "built-in demonstration, own text"):
+        begin(tmp_path / "run", corpus=corpus)
+        assert told in invoke(tmp_path / "run").output
+    assert json.loads(invoke(tmp_path / "run", "--json").output)[0]["demonstration"] is True

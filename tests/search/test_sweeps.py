@@ -86,8 +86,9 @@ def test_all_leaves_out_what_the_data_cannot_serve_and_says_why(
     assert not {name for name, _ in left_out} & set(swept)
     assert {"mcr2", "pca", "random_projection"} <= set(swept)
     reasons = dict(left_out)
-    assert "dse" in reasons and "DEMO-DUP" in reasons["dse"]  # a task of the built-in corpus
-    assert "64" in reasons["whitening"]  # dimensions, more than the teacher's 32
+    assert "dse" in reasons and "STSB" in reasons["dse"]  # its space for real data has that task
+    dimensions = {member.space.method: member.space.dimensions for member in members}
+    assert dimensions["whitening"] == [32] and dimensions["pca"] == [4, 8]  # the teacher has no more; the user's own
     assert all(reason.strip() for reason in reasons.values())
     assert {member.run for member in members} == {run / name for name in swept}
     # One corpus for all: rows of one leaderboard can be compared.
@@ -98,7 +99,7 @@ def test_several_methods_that_are_asked_for_have_to_fit(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
 ) -> None:
     quiet = Console(quiet=True)
-    with pytest.raises(InputError, match="DEMO-DUP"):
+    with pytest.raises(InputError, match="STSB"):
         sweep_members(settings(data_folder, encoder_folder, tmp_path, methods=("pca", "dse")), quiet)
     space = tmp_path / "space.yaml"
     for option in ("space", "enqueue"):

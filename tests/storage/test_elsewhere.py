@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,11 @@ from distilbench.search.budget import Budget
 from distilbench.search.jobs import Job, _collect, finish
 from distilbench.search.rung_training import RungTraining, TrainingSpec, known_rungs
 from distilbench.storage import place as place_module
-from distilbench.storage.place import Place, make_place, of_run
+from distilbench.storage.place import Place, make_place, of_run, prepared_keys
+from distilbench.storage.prepared_paths import with_paths
 from distilbench.storage.remote import Remote, files_in
 from distilbench.storage.training_copy import training_copy
-from distilbench.store import MANIFEST, ArtifactStore
+from distilbench.store import MANIFEST, ArtifactStore, write_json
 
 PARAMS = {"output_dim": 8, "lr": 0.003, "batch_size": 16, "epochs": 200.0}
 BUDGET = Budget(trials=1, steps=18, rungs=3, eta=3)
@@ -119,6 +121,33 @@ def test_a_training_goes_on_on_another_node(sites: Sites, prepared_folder: Path,
     assert used["teacher"]["name"].startswith(str(sites.root / "two"))  # the driver's own folder is not read
     back = training(sites.node("one"), folder, prepared_folder)  # where an older state lies
     assert back.done and told(back.rungs) == whole
+
+
+@pytest.mark.parametrize("rule", ["layers:0", "layers:0,2"])
+def test_layers_of_another_encoder_travel(
+    tmp_path: Path, prepared_folder: Path, encoder_folder: Path, s3: Remote, rule: str
+) -> None:
+    """The folder in layers:0,2@FOLDER goes to the storage, a node reads its own copy, and the layers are in the key."""
+    folder = Path(shutil.copytree(prepared_folder, tmp_path / "run" / "prepared"))
+    other = Path(shutil.copytree(encoder_folder, tmp_path / "other"))
+    kept = json.loads((folder / "prepared.json").read_text())
+    (folder / "prepared.json").write_text(json.dumps({**kept, "student": f"{rule}@{other}"}))
+    described = json.loads((folder / "prepared.json").read_text())
+    assert with_paths(described, str, lambda name: f"/node{name}")["student"] == f"{rule}@/node{other}"
+    assert with_paths({**described, "student": rule}, str, lambda name: "/node")["student"] == rule
+    own = Place(tmp_path / "store", s3 / "store", "driver")
+    place = of_run(own, tmp_path / "run", s3 / "runs" / "r", folder)
+    assert str(other) in place.folders and place.keys is not None
+    keys = {place.keys.content}
+    for changed in (
+        {"student": "layers:1@/elsewhere/other"},
+        {"student": f"{rule}@/elsewhere/other", "pooling": "cls"},
+    ):
+        write_json(folder / "prepared.json", described | changed)
+        keys.add(prepared_keys(folder).content)
+    assert len(keys) == 3
+    write_json(folder / "prepared.json", described | {"student": f"{rule}@/elsewhere/other"})
+    assert prepared_keys(folder).content == place.keys.content  # another machine's path, the same training
 
 
 def test_a_node_that_dies_between_checkpoint_and_report(

@@ -67,7 +67,7 @@ class EncoderMethod(method.Method):
         if prepared.tokens is None:
             raise ValueError(f"{self.title} needs the student's token arrays in `prepared`")
         self.tokens = prepared.tokens
-        self.student = load_student(prepared.student, prepared.teacher, device)
+        self.student = load_student(prepared.student, prepared.teacher, device, prepared.pooling)
         if getattr(params, "freeze_embeddings", False):
             freeze_embeddings(self.student)
         self.pad = self.student.tokenizer.pad_token_id or 0

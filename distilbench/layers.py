@@ -1,0 +1,109 @@
+"""The layers of any transformer that is a chain of alike layers: finding them, and keeping some.
+
+BERT, RoBERTa, ELECTRA and MPNet keep them as `encoder.layer`, DistilBERT as `transformer.layer`, ModernBERT and decoders
+such as Qwen3 as `layers`; all of them are a `ModuleList` as long as the configuration says.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModel
+
+from distilbench.errors import InputError
+
+
+class LayerList:
+    """Where a model keeps its layers; `own` are all of them, in their order.
+
+    Raises:
+        InputError: the model has no such list, or several; the message begins with `what`.
+    """
+
+    def __init__(self, model: nn.Module, what: str) -> None:
+        count = int(getattr(model.config, "num_hidden_layers", None) or 0)
+        name = _list_name(model, count)
+        if name is None:
+            raise InputError(
+                f"{what}: the encoder is a {type(model).__name__}, whose layers cannot be told apart; expected one list of "
+                f"layers with the same parameters, as BERT, MPNet, DistilBERT, ModernBERT and Qwen3 have"
+            )
+        parent, _, self._attribute = name.rpartition(".")
+        self._parent = model.get_submodule(parent)
+        self.model = model
+        self.own: list[nn.Module] = list(getattr(self._parent, self._attribute))
+
+    def put(self, layers: Sequence[nn.Module]) -> None:
+        """Let the model run these layers in the place of its own."""
+        setattr(self._parent, self._attribute, nn.ModuleList(layers))
+
+    def first(self, index: int) -> nn.Module:
+        """Layer `index` as the first one of a chain, with the same parameters.
+
+        ModernBERT normalises the input of each layer but the first, whose input is normalised by the embeddings. A first
+        layer with that norm would lose it when the model is saved and loaded.
+        """
+        layer, model = self.own[index], self.own[0]
+        absent = [name for name, part in model.named_children() if isinstance(part, nn.Identity)]
+        if not absent or all(isinstance(getattr(layer, name), nn.Identity) for name in absent):
+            return layer
+        layer = copy.copy(layer)
+        layer._modules = dict(layer._modules)
+        for name in absent:
+            setattr(layer, name, nn.Identity())
+        return layer
+
+    def keep(self, kept: Sequence[int]) -> None:
+        """Drop all layers but the `kept`, also from the configuration, so that the saved model loads as it was."""
+        layers = [self.first(kept[0]), *(self.own[i] for i in kept[1:])]
+        config: Any = self.model.config
+        for name, value in config.to_dict().items():
+            if "layer" in name and isinstance(value, list | tuple) and len(value) == len(self.own):  # `layer_types`
+                setattr(config, name, [value[i] for i in kept])
+        for new, layer in enumerate(layers):
+            for part in layer.modules():
+                if isinstance(getattr(part, "layer_idx", None), int):
+                    part.layer_idx = new  # type: ignore[assignment]
+        config.num_hidden_layers = len(kept)
+        self.put(layers)
+
+
+def _list_name(model: nn.Module, count: int) -> str | None:
+    """The outermost list of `count` layers with the same parameters; None where there is none, or more than one."""
+    found: list[tuple[int, str, nn.ModuleList]] = []
+    for name, part in model.named_modules():
+        if isinstance(part, nn.ModuleList) and len(part) == count and len({type(layer) for layer in part}) == 1:
+            found.append((name.count("."), name, part))
+    outermost = [(name, part) for depth, name, part in found if depth == min(depth for depth, _, _ in found)]
+    if len(outermost) != 1:
+        return None
+    [(name, layers)] = outermost
+    return name if all(_alike(layers[0], layer) for layer in layers) else None
+
+
+def _alike(first: nn.Module, layer: nn.Module) -> bool:
+    """Whether two layers have parameters of the same names and shapes, but for a part that the first one goes without."""
+    absent = tuple(f"{name}." for name, part in first.named_children() if isinstance(part, nn.Identity))
+    shapes = [{n: p.shape for n, p in one.state_dict().items()} for one in (first, layer)]
+    return shapes[0] == {n: s for n, s in shapes[1].items() if not (absent and n.startswith(absent))}
+
+
+def count_in_model(folder: Path, what: str) -> int:
+    """How many layers the transformer of a folder has: its model is made without weights.
+
+    Raises:
+        InputError: its layers cannot be told apart, or its configuration is not one of transformers'.
+    """
+    try:
+        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+        with torch.device("meta"):
+            model = AutoModel.from_config(config, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{what}: the layers of {str(folder)!r} cannot be read: {reason:.200}") from None
+    return len(LayerList(model, what).own)

@@ -1,0 +1,262 @@
+"""Which layers of an encoder make the best start of a student: every choice of that many, ranked before any training.
+
+The pooled states of each choice are regressed on the teacher's embeddings (ridge, closed form), and the Spearman of the
+regressed vectors on the dev sets ranks. Without a labelled dev set the residual on held-out sentences does.
+Axes: N sentences, D width of the student, E of the teacher.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import combinations, groupby
+from math import comb
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from distilbench.data.corpus import Rows
+from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec, default_device, padded, token_budget_batches
+from distilbench.evaluation.sts import cosine, spearman
+from distilbench.prepare.prepared import DevSet
+from distilbench.prepare.progress import progress
+from distilbench.prepare.ranked_layers import FILE, LayerRanking, RankedChoice, named
+from distilbench.prepare.tokens import Tokens, load_tokens
+from distilbench.store import ArtifactStore, ShardedArray, array_sha256, write_json
+from distilbench.student import count_layers, load_student, student_layers, student_source, with_encoder, with_rule
+
+if TYPE_CHECKING:
+    from distilbench.prepare.layer_walk import Choice, LayerWalk
+
+SENTENCES = 3000
+"""Training sentences of the regression at most."""
+ENOUGH_SENTENCES = 1000
+TOKENS = 120_000
+"""Of these sentences at most, where there are more than `ENOUGH_SENTENCES`: long documents take as long as short ones."""
+PAIRS = 1500
+"""Dev pairs at most, of all sets together."""
+EXHAUSTIVE = 100
+"""Runs of a layer up to which every choice is tried; beyond them layers are added one by one."""
+FIRST_SENTENCES, FIRST_PAIRS = 500, 300
+"""Of the first round. On STS-B dev the best two and the best three layers of all-MiniLM-L6-v2 came out first there in 5 of 6
+draws, and second in the other."""
+FINALISTS = 6
+"""Choices that the second round compares on everything."""
+RIDGE = 1e-3
+"""Of the mean variance of a state's numbers."""
+HELD_OUT = 5
+"""One sentence in so many is held out, where the residual ranks."""
+STEP_VERSION = 1
+
+
+def ranking_artifact(
+    student: str,
+    teacher: EncoderSpec,
+    pooling: str,
+    vectors: ShardedArray,
+    tokens: Path,
+    train: Rows,
+    dev: Sequence[DevSet],
+    store: ArtifactStore,
+) -> Path:
+    """The folder with the ranking for a student such as auto:2, made if not there.
+
+    `vectors` are the teacher's of all sentences, `tokens` the artifact of the student's tokens.
+
+    Raises:
+        InputError: the encoder does not have as many layers, or they cannot be told apart.
+    """
+    ids = load_tokens(tokens)
+    depth, count = student_layers(student, teacher), count_layers(student, teacher)
+    sampled, sets = sample_sentences(train, ids), sample_pairs(dev, PAIRS)
+    parts = {
+        "encoder": student_source(student, teacher).identity(),
+        "pooling": pooling,
+        "vectors": vectors.folder.name,
+        "tokens": tokens.name,
+        "train": array_sha256(sampled),
+        "dev": [[s.name, *(array_sha256(part) for part in (s.left_P, s.right_P, s.score_P))] for s in sets],
+        "depth": depth,
+        "step_version": STEP_VERSION,
+    }
+
+    def make(folder: Path, missing: list[str]) -> None:
+        from distilbench.prepare.layer_walk import LayerWalk
+
+        every = with_rule(student, f"layers:{named(range(count))}")
+        walk = LayerWalk(load_student(every, teacher, default_device(), pooling), f"--student {student}")
+        began = time.perf_counter()
+        source = Source(walk, ids, sampled, vectors.take(sampled), tuple(sets))
+        search = search_layers(source, depth)
+        found = LayerRanking(
+            student=with_encoder(student, lambda name: EncoderSpec(name).title),
+            encoder=student_source(student, teacher).title,
+            count=count,
+            depth=depth,
+            search="greedy" if search.path else "every choice",
+            tried=len(search.screened) or len(search.choices),
+            by="dev" if sets else "residual",
+            sentences=len(sampled),
+            dev=tuple(s.name for s in sets),
+            pairs=sum(len(s.score_P) for s in sets),
+            first_sentences=len(source.small().train) if search.screened else 0,
+            seconds=round(time.perf_counter() - began, 1),
+            choices=tuple(search.choices),
+            screened=tuple(search.screened),
+            path=tuple(search.path),
+        )
+        write_json(folder / FILE, found.model_dump(mode="json"))
+
+    return store.build("layers", parts, [FILE], make)
+
+
+def sample_sentences(train: Rows, tokens: Tokens) -> Rows:
+    """A fixed sample of the training sentences, rising rows."""
+    drawn = np.random.default_rng(0).permutation(train)[:SENTENCES]
+    within = int(np.searchsorted(np.cumsum(tokens.lengths_of(drawn)), TOKENS, side="right"))
+    return np.sort(drawn[: max(within, ENOUGH_SENTENCES)])
+
+
+def sample_pairs(dev: Sequence[DevSet], pairs: int) -> list[DevSet]:
+    """A fixed sample of about `pairs` pairs, as many of each dev set."""
+    found = []
+    for s in dev:
+        kept = np.sort(np.random.default_rng(0).permutation(len(s.score_P))[: max(2, pairs // len(dev))])
+        found.append(DevSet(s.name, s.left_P[kept], s.right_P[kept], s.score_P[kept]))
+    return found
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a choice of layers is judged on: training rows with the teacher's vectors of them, and dev sets."""
+
+    walk: LayerWalk
+    tokens: Tokens
+    train: Rows
+    target_NE: NDArray[np.float32]
+    dev: tuple[DevSet, ...]
+
+    def small(self) -> Source:
+        """A fixed part of it, for the first round."""
+        kept = np.unique(np.linspace(0, len(self.train) - 1, FIRST_SENTENCES).astype(np.int64))
+        dev = tuple(sample_pairs(self.dev, FIRST_PAIRS))
+        return replace(self, train=self.train[kept], target_NE=self.target_NE[kept], dev=dev)
+
+    def judge(self, choices: Sequence[Choice], told: Callable[[int], None]) -> list[RankedChoice]:
+        """The choices, each with its scores; `told` hears of every run of a layer."""
+        from distilbench.prepare.layer_walk import evaluations
+
+        pairs = [side for s in self.dev for side in (s.left_P, s.right_P)]
+        dev_rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *pairs]))
+        rows = np.concatenate([self.train, dev_rows])
+        found = []
+        # One after the other, the parts of the tree that begin with the same layer: their states are in memory together.
+        for _, part in groupby(sorted(choices), key=lambda choice: choice[0]):
+            own = list(part)
+            states = self._states(rows, own)
+            found += [self._scored(choice, states[choice], dev_rows) for choice in own]
+            told(evaluations(own))
+        return found
+
+    def _states(self, rows: Rows, choices: Sequence[Choice]) -> Mapping[Choice, NDArray[np.float32]]:
+        import torch
+
+        device = self.walk.device
+        # Two threads with a batch each read more than two on one batch (prepare.here).
+        threads = 1 if device == "cuda" else torch.get_num_threads()
+        batches = token_budget_batches(self.tokens.lengths_of(rows), TOKENS_PER_BATCH[device])
+        found = {choice: np.empty((len(rows), self.walk.width), dtype=np.float32) for choice in choices}
+
+        def read(batch: NDArray[np.int64]) -> None:
+            if device != "cuda":
+                torch.set_num_threads(1)
+            features = padded([self.tokens[int(row)] for row in rows[batch]], self.walk.pad, device)
+            for choice, states_BD in self.walk.pooled(features, choices).items():
+                found[choice][batch] = states_BD
+
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(read, batches))
+        return found
+
+    def _scored(self, choice: Choice, states_ND: NDArray[np.float32], dev_rows: Rows) -> RankedChoice:
+        train_ND, dev_ND = states_ND[: len(self.train)], states_ND[len(self.train) :]
+        if not self.dev:
+            held = np.arange(len(train_ND)) % HELD_OUT == HELD_OUT - 1
+            regress = ridge(train_ND[~held], self.target_NE[~held])
+            left = ((self.target_NE[held] - regress(train_ND[held])) ** 2).sum()
+            whole = ((self.target_NE[held] - self.target_NE[~held].mean(axis=0)) ** 2).sum()
+            return RankedChoice(layers=choice, residual=float(left / max(whole, 1e-12)))
+        regressed_NE = ridge(train_ND, self.target_NE)(dev_ND)
+        return RankedChoice(
+            layers=choice, dev=self._spearman(dev_ND, dev_rows), regressed=self._spearman(regressed_NE, dev_rows)
+        )
+
+    def _spearman(self, vectors: NDArray[np.float32], dev_rows: Rows) -> float:
+        at = [(np.searchsorted(dev_rows, s.left_P), np.searchsorted(dev_rows, s.right_P)) for s in self.dev]
+        found = [
+            spearman(cosine(vectors[one], vectors[two]), s.score_P) for (one, two), s in zip(at, self.dev, strict=True)
+        ]
+        return float(
+            np.mean(np.nan_to_num(found))
+        )  # of one pair, or of gold scores that are all the same, there is none
+
+
+def ridge(
+    states_ND: NDArray[np.float32], target_NE: NDArray[np.float32]
+) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    """The linear regression of targets on states, with a bias and a small ridge, fitted in float64."""
+    states, target = states_ND.astype(np.float64), target_NE.astype(np.float64)
+    mean_D, mean_E = states.mean(axis=0), target.mean(axis=0)
+    states -= mean_D
+    moment_DD = states.T @ states
+    strength = RIDGE * float(np.trace(moment_DD)) / len(moment_DD) or 1.0
+    moment_DD[np.diag_indices_from(moment_DD)] += strength
+    weight_DE = cho_solve(cho_factor(moment_DD, overwrite_a=True), states.T @ (target - mean_E))
+    bias_E = mean_E - mean_D @ weight_DE
+    return lambda states: np.asarray(states @ weight_DE.astype(np.float32) + bias_E.astype(np.float32))
+
+
+class Found(NamedTuple):
+    """What a search came to: the finalists, the best first; what was screened last, if anything; and the greedy path."""
+
+    choices: list[RankedChoice]
+    screened: list[RankedChoice]
+    path: list[RankedChoice]
+
+
+def search_layers(source: Source, depth: int) -> Found:
+    """Every choice of `depth` layers on a small part of the source, and the best of them on all of it.
+
+    Where they are too many: the best layer, then the best one to add, and so on.
+    """
+    from distilbench.prepare.layer_walk import evaluations
+
+    count, small = source.walk.count, source.small()
+    path: list[RankedChoice] = []
+    screened: list[RankedChoice] = []
+    # Prefixes of j layers, after which there are still enough for the others.
+    if sum(comb(count - depth + j, j) for j in range(1, depth + 1)) <= EXHAUSTIVE:
+        tried = list(combinations(range(count), depth))
+        if len(tried) > FINALISTS:
+            with progress("Layers, first round", evaluations(tried), "layers") as told:
+                screened = best_first(small.judge(tried, told))
+    else:
+        for size in range(1, depth + 1):
+            known = path[-1].layers if path else ()
+            tried = [tuple(sorted((*known, i))) for i in range(count) if i not in known]
+            with progress(f"Layers, {size} of {depth}", evaluations(tried), "layers") as told:
+                screened = best_first(small.judge(tried, told))
+            path.append(screened[0])
+    finalists = [choice.layers for choice in screened[:FINALISTS]] or tried
+    with progress("Layers, last round", evaluations(finalists), "layers") as told:
+        return Found(best_first(source.judge(finalists, told)), screened, path)
+
+
+def best_first(choices: Sequence[RankedChoice]) -> list[RankedChoice]:
+    """By falling score; the same score by rising layers."""
+    return sorted(choices, key=lambda choice: (-choice.score, choice.layers))

@@ -1,0 +1,237 @@
+"""The ranking finds the layers that the targets were made of, and everything after it works from them."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from architectures import make_architecture
+from rich.console import Console
+from samples import make_encoder
+
+from distilbench.config import RunSettings
+from distilbench.data.corpus import Corpus
+from distilbench.data.folder import Limits, folder_corpus
+from distilbench.data.needs import Needs
+from distilbench.encoder import EncoderSpec, encode
+from distilbench.errors import InputError
+from distilbench.evaluation.sts import cosine, spearman
+from distilbench.pipeline import run_config
+from distilbench.prepare import layer_ranking
+from distilbench.prepare.layer_ranking import ranking_artifact, ridge
+from distilbench.prepare.prepared import DevSet, load_prepared
+from distilbench.prepare.ranked_layers import FILE, LayerRanking, read_ranking
+from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.prepare.tokens import tokens_artifact
+from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name
+from distilbench.student import load_student, student_source
+
+
+@pytest.fixture(scope="module")
+def corpus(data_folder: Path) -> Corpus:
+    return folder_corpus(data_folder, Limits(), Needs())
+
+
+class Planted:
+    """An encoder, and a teacher whose vectors are a linear map of the pooled states of some of its layers.
+
+    A dev set's gold scores are the cosines of the teacher's vectors.
+    """
+
+    def __init__(self, root: Path, corpus: Corpus, encoder: Path, layers: str, width: int, *, labelled: bool) -> None:
+        self.teacher, self.store, self.corpus = EncoderSpec(str(encoder)), ArtifactStore(root / "store"), corpus
+        states = encode(load_student(layers, self.teacher, "cpu"), list(corpus.sentences))
+        self.targets = states @ np.random.default_rng(3).normal(size=(states.shape[1], width)).astype(np.float32) + 1
+        folder = self.store.path("embeddings", {"of": layers, "width": width})
+        save_array(folder / shard_name(0), self.targets)
+        self.vectors = ShardedArray(folder, len(self.targets), width, len(self.targets))
+        dev = [s for s in corpus.sts if s.split == "dev"]
+        gold = [cosine(self.targets[s.left_P], self.targets[s.right_P]) for s in dev]
+        sets = [DevSet(s.name, s.left_P, s.right_P, score) for s, score in zip(dev, gold, strict=True)]
+        self.dev = sets if labelled else []
+
+    def artifact(self, student: str, pooling: str = "mean") -> Path:
+        source = student_source(student, self.teacher)
+        tokens = tokens_artifact(self.corpus.sentences, self.corpus.sentences_fingerprint, source, self.store)
+        train = self.corpus.train
+        return ranking_artifact(student, self.teacher, pooling, self.vectors, tokens, train, self.dev, self.store)
+
+    def rank(self, student: str) -> LayerRanking:
+        found = read_ranking(self.artifact(student))
+        assert found is not None
+        return found
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("planted", ["layers:0,2", "layers:1,3"])
+def test_the_layers_that_the_teacher_was_made_of_win(
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path, planted: str, labelled: bool
+) -> None:
+    made = Planted(tmp_path, corpus, encoder_folder, planted, 48, labelled=labelled)
+    found = made.rank("auto:2")
+    assert f"layers:{','.join(map(str, found.chosen))}" == planted
+    assert (found.count, found.depth, found.search, found.tried, found.first_sentences) == (4, 2, "every choice", 6, 0)
+    assert sorted(c.layers for c in found.choices) == list(combinations(range(4), 2))
+    best, second = found.choices[:2]
+    if labelled:
+        assert found.by == "dev" and found.dev == ("STSB",) and found.pairs == 40
+        assert best.regressed is not None and second.regressed is not None and best.residual is None
+        assert best.regressed > 99.5 > second.regressed
+    else:
+        assert found.by == "residual" and found.dev == () and best.dev is None
+        assert best.residual is not None and second.residual is not None
+        assert best.residual < 0.01 < second.residual
+
+
+def test_the_scores_are_those_of_the_students(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,2", 48, labelled=True)
+    [dev] = made.dev
+    for choice in made.rank("auto:2").choices:
+        student = load_student(f"layers:{','.join(map(str, choice.layers))}", made.teacher, "cpu")
+        states = encode(student, list(corpus.sentences))
+        assert choice.dev == pytest.approx(
+            spearman(cosine(states[dev.left_P], states[dev.right_P]), dev.score_P), abs=0.05
+        )
+        regressed = ridge(states[corpus.train], made.targets[corpus.train])(states)
+        again = spearman(cosine(regressed[dev.left_P], regressed[dev.right_P]), dev.score_P)
+        assert choice.regressed == pytest.approx(again, abs=0.05)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_too_many_choices_are_searched_greedily_and_in_two_rounds(
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labelled: bool
+) -> None:
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,1,3", 48, labelled=labelled)
+    monkeypatch.setattr(layer_ranking, "EXHAUSTIVE", 3)
+    monkeypatch.setattr(layer_ranking, "FINALISTS", 1)
+    found = made.rank("auto:3")
+    assert found.search == "greedy" and [len(step.layers) for step in found.path] == [1, 2, 3]
+    for smaller, larger in zip(found.path, found.path[1:], strict=False):
+        assert set(smaller.layers) < set(larger.layers)
+    assert found.tried == len(found.screened) == 2 and len(found.choices) == 1
+    assert found.chosen == found.screened[0].layers and found.first_sentences > 0
+    assert "the best layer, then the best to add" in found.told
+
+
+def test_many_choices_are_read_twice(
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:1,2", 48, labelled=True)
+    monkeypatch.setattr(layer_ranking, "FINALISTS", 2)
+    monkeypatch.setattr(layer_ranking, "FIRST_SENTENCES", 60)
+    found = made.rank("auto:2")
+    assert found.chosen == (1, 2) and len(found.choices) == 2 and len(found.screened) == found.tried == 6
+    assert [c.layers for c in found.screened[:2]] == [(1, 2), found.choices[1].layers]
+    assert found.first_sentences == 60 and "all 6 choices on 60 sentences, the best 2 again on" in found.told
+
+
+def test_layers_of_a_narrower_encoder_for_a_wider_teacher(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:
+    other = make_encoder(tmp_path / "other", width=16, layers=3, seed=7)
+    made = Planted(tmp_path, corpus, other, "layers:0,2", 40, labelled=True)
+    made.teacher = EncoderSpec(str(encoder_folder))  # the other one's states made the targets: 40 numbers of 16
+    found = made.rank(f"auto:2@{other}")
+    assert (found.chosen, found.count, found.encoder, found.student) == ((0, 2), 3, "other", "auto:2@other")
+
+
+def test_it_is_made_once_and_again_for_anything_else(
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,2", 48, labelled=True)
+    first = made.artifact("auto:2")
+    monkeypatch.setattr(layer_ranking, "search_layers", lambda *_: pytest.fail("it was made before"))
+    assert made.artifact("auto:2") == made.artifact("auto") == first  # half of four is two
+    monkeypatch.undo()
+    others = {made.artifact("auto:1"), made.artifact("auto:2", "cls")}
+    made.dev = [replace(made.dev[0], score_P=made.dev[0].score_P[::-1].copy())]
+    others.add(made.artifact("auto:2"))
+    made.corpus = replace(corpus, train=corpus.train[:-3])
+    others.add(made.artifact("auto:2"))
+    assert len(others | {first}) == 5
+
+
+def test_long_sentences_are_fewer(corpus: Corpus, encoder_folder: Path, tmp_path: Path, monkeypatch) -> None:
+    made = Planted(tmp_path, corpus, encoder_folder, "layers:0,2", 48, labelled=True)
+    monkeypatch.setattr(layer_ranking, "TOKENS", 300)
+    monkeypatch.setattr(layer_ranking, "ENOUGH_SENTENCES", 10)
+    found = made.rank("auto:2")
+    assert 10 <= found.sentences < 80 < len(corpus.train)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b'{"student": "auto"}'])
+def test_a_ranking_that_cannot_be_read_is_none(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / FILE).write_bytes(content)
+    assert read_ranking(tmp_path) is None
+
+
+def prepare(tmp_path: Path, corpus: Corpus, **given: object) -> tuple[Path, str]:
+    settings = RunSettings.model_validate({"store": tmp_path / "store", **given})
+    said = io.StringIO()
+    made = prepare_corpus(settings, corpus, Wanted(False, True, False), Console(file=said, width=120))
+    made.save(tmp_path / "prepared", settings)
+    return tmp_path / "prepared", said.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["bert", "qwen3"])
+def test_a_run_is_prepared_with_the_layers_written_out(
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path, cluster: None, kind: str
+) -> None:
+    teacher = EncoderSpec(str(make_architecture(kind, encoder_folder, tmp_path / kind)))
+    folder, said = prepare(tmp_path, corpus, teacher=teacher, student="auto:2")
+    ready, ranking = load_prepared(folder), read_ranking(folder)
+    assert ranking is not None and ready.student == f"layers:{','.join(map(str, ranking.chosen))}"
+    assert ready.pooling == ("lasttoken" if kind == "qwen3" else "mean")
+    assert "Student auto:2: 2 of the 4 layers" in said and "(taken)" in said and "dev after regression" in said
+    student = load_student(ready.student, ready.teacher, "cpu", ready.pooling)
+    assert student[1].pooling_mode == ready.pooling and student[0].model.config.num_hidden_layers == 2
+    folder, said = prepare(tmp_path, corpus, teacher=teacher, student="half")  # a ranking of before does not stay
+    assert load_prepared(folder).student == "layers:0,3" and read_ranking(folder) is None and "Student" not in said
+    folder, _ = prepare(tmp_path, corpus, teacher=teacher, student="half", pooling="cls")
+    assert load_prepared(folder).pooling == "cls"
+
+
+def test_a_run_from_before_pools_by_the_mean(prepared_folder: Path) -> None:
+    written = json.loads((prepared_folder / "prepared.json").read_text())
+    assert written.pop("pooling") == "mean"
+    file = prepared_folder.parent / "old" / "prepared.json"
+    file.parent.mkdir(exist_ok=True)
+    for array in prepared_folder.glob("*.npy"):
+        (file.parent / array.name).write_bytes(array.read_bytes())
+    file.write_text(json.dumps(written))
+    assert load_prepared(file.parent).pooling == "mean"
+
+
+def test_a_run_is_bound_to_its_student(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:
+    teacher, other = EncoderSpec(str(encoder_folder)), make_encoder(tmp_path / "other", width=16, layers=3, seed=7)
+
+    def config(**given: object) -> dict[str, object]:
+        settings = RunSettings.model_validate({"store": tmp_path, "teacher": teacher, **given})
+        return {k: v for k, v in run_config(settings, corpus).items() if k in ("student", "pooling")}
+
+    assert config() == {"student": "auto"}
+    assert config(student="auto:2") == {"student": "auto:2"}
+    assert (
+        config(student="half") == config(student="layers:0,3") == {"student": "layers:0,3"}
+    )  # not what "half" once was
+    assert config(student="layers:0", pooling="cls") == {"student": "layers:0", "pooling": "cls"}
+    before = config(student=f"auto:2@{other}")
+    assert str(before["student"]).startswith("auto:2@") and str(other) not in str(before["student"])
+    assert config(student=f"layers:0,2@{other}") != before != config(student=f"auto:2@{encoder_folder}")
+    [weights] = other.glob("**/model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert config(student=f"auto:2@{other}") != before
+
+
+def test_an_encoder_that_cannot_be_walked_is_refused(
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path, cluster: None
+) -> None:
+    teacher = EncoderSpec(str(make_architecture("deberta", encoder_folder, tmp_path / "deberta")))
+    with pytest.raises(
+        InputError, match=r"--student auto:2: a DebertaV2Model does not run its layers one after the other"
+    ):
+        prepare(tmp_path, corpus, teacher=teacher, student="auto:2")
