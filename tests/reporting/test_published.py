@@ -22,6 +22,7 @@ from distilbench.reporting.published import (
     read_published,
 )
 from distilbench.reporting.table import SEVEN, leaderboard
+from distilbench.search.space_files import BUDGETS
 
 ROOT = Path(__file__).parents[2]
 
@@ -182,7 +183,9 @@ def test_the_files_are_part_of_an_installed_package():
     assert link.is_symlink() and os.readlink(link) == "../search_spaces"
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     [pattern] = data["distilbench"]
-    assert sorted(p.name for p in (ROOT / "distilbench").glob(pattern)) == [
+    files = list((ROOT / "distilbench").glob(pattern))
+    assert {p.parent.name for p in files} == {"papers", "studies", *BUDGETS}
+    assert sorted(p.name for p in files if p.parent.name == "papers") == [
         "dse.yaml",
         "hpd.yaml",
         "ibkd.yaml",
