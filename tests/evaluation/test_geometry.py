@@ -99,10 +99,15 @@ def test_collapsed_embeddings_are_seen(x_ND: np.ndarray, wanted: str) -> None:
     ("rank", "variance", "d", "wanted"),
     [
         (7.5, 0.9, 8, ""),
-        (7.5, 0.005, 8, ""),  # the limits themselves, of a teacher of variance 0.5
+        (7.5, 0.0025, 8, ""),  # the limits themselves, of a teacher of variance 0.5
         (1.5, 0.9, 8, ""),
-        (7.5, 0.0049, 8, "collapsed: the unit vectors have 0.0098 of the teacher's variance, below 0.01: all cosines"),
-        (1.0, 0.0, 1, "collapsed: the unit vectors have 0 of the teacher's variance, below 0.01: all cosines"),
+        (
+            7.5,
+            0.00245,
+            8,
+            "collapsed: the unit vectors have 0.0049 of the teacher's variance, below 0.005: all cosines",
+        ),
+        (1.0, 0.0, 1, "collapsed: the unit vectors have 0 of the teacher's variance, below 0.005: all cosines"),
         (1.49, 0.9, 8, "collapsed: effective rank 1.49 of 8 dimensions, below 1.5"),
         (1.0, 0.9, 2, ""),
     ],
