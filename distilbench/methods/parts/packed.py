@@ -97,7 +97,7 @@ def _attention(model: nn.Module) -> Iterator[None]:
 def _by_length(all_T: Tensor, groups: list[tuple[int, int]]) -> list[Tensor]:
     """Views n x L x ... of T x ..."""
     parts = torch.split(all_T, [n * length for n, length in groups])
-    return [part.unflatten(0, group) for part, group in zip(parts, groups, strict=True)]
+    return [torch.unflatten(part, 0, group) for part, group in zip(parts, groups, strict=True)]
 
 
 def _packed_attention(
