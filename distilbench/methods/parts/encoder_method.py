@@ -23,11 +23,13 @@ from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec, padded, token_bud
 from distilbench.errors import InputError
 from distilbench.methods import method
 from distilbench.methods.method import Possible
+from distilbench.methods.parts.packed import PACKED_TOKENS, can_pack, filled_parts, packed, packed_means
 from distilbench.prepare.prepared import Prepared
 from distilbench.student import load_student, student_width
 
 TRAINING_TOKENS = {"cpu": 512, "cuda": 65536}
-"""Padded tokens of one forward pass in training. A batch is drawn at random and cut into parts of similar length."""
+"""Padded tokens of one forward pass in training. A batch is drawn at random and cut into parts of similar length.
+Where `can_pack` says so it is read without padding instead."""
 
 
 def freeze_embeddings(student: SentenceTransformer) -> None:
@@ -131,26 +133,32 @@ class EncoderMethod(method.Method):
                     f"output_dim: {d}: {cls.title} has no projection; expected {native}, the student's width (`native`)"
                 )
 
-    def over_parts(self, rows: NDArray[np.int64], budget: int, run: Callable[[dict[str, Tensor]], Tensor]) -> Tensor:
-        """`run` on padded parts of `rows` of similar length, joined in the order of `rows`."""
+    def over_parts(
+        self, rows: NDArray[np.int64], budget: int, run: Callable[[dict[str, Tensor]], Tensor], pack: bool = False
+    ) -> Tensor:
+        """`run` on parts of `rows` of similar length, padded or packed, joined in the order of `rows`."""
         lengths = self.tokens.lengths_of(rows)
         again = self.micro_batches > 1 and torch.is_grad_enabled()
         if self.micro_batches > 1:
-            budget = max(1, min(budget, len(rows) * int(lengths.max(initial=1))) // self.micro_batches)
-        parts = token_budget_batches(lengths, budget)
+            at_once = int(lengths.sum()) if pack else len(rows) * int(lengths.max(initial=1))
+            budget = max(1, min(budget, at_once) // self.micro_batches)
+        parts = (filled_parts if pack else token_budget_batches)(lengths, budget)
 
         def fresh(part: dict[str, Tensor]) -> Tensor:
             # Modules leave their outputs, and DSE's another mask, in what they are given: kept, and read the second time.
             return run(dict(part))
 
         read = partial(checkpoint, fresh, use_reentrant=False) if again else run
-        outs = [read(padded([self.tokens[int(rows[i])] for i in part], self.pad, self.device)) for part in parts]
+        ids = ([self.tokens[int(rows[i])] for i in part] for part in parts)
+        outs = [read(packed(part) if pack else padded(part, self.pad, self.device)) for part in ids]
         back = np.empty(len(rows), dtype=np.int64)
         back[np.concatenate(parts)] = np.arange(len(rows))
         return torch.cat(outs)[torch.from_numpy(back).to(outs[0].device)]
 
     def pooled(self, rows: NDArray[np.int64]) -> Tensor:
         """Mean-pooled student states with gradients, B x D, in float32."""
+        if can_pack(self.student):
+            return self.over_parts(rows, PACKED_TOKENS, partial(packed_means, self.student), pack=True).float()
         budget = TRAINING_TOKENS[torch.device(self.device).type]
         return self.over_parts(rows, budget, lambda part: self.student(part)["sentence_embedding"]).float()
 
