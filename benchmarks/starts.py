@@ -98,7 +98,8 @@ def train(side: str, rows: list[Row], data: Path, given: argparse.Namespace) -> 
             given.seeds,
         ]
         options += ["--name", run.name, "--runs", given.runs, "--reports", given.runs / "reports", "--quantise", "none"]
-        options += ["--cpus", 1, "--no-dashboard", *(["--store", given.store] if given.store else [])]
+        options += ["--max-pairs", given.max_pairs, "--max-sentences", given.max_sentences]
+    options += ["--cpus", given.cpus, "--no-dashboard", *(["--store", given.store] if given.store else [])]
         command = [sys.executable, "-m", "distilbench", "compare", file, *options]
         subprocess.run(list(map(str, command)), check=True)
 
@@ -221,11 +222,14 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--steps", type=int, default=160)
     options.add_argument("--batch", type=int, default=32)
+    options.add_argument("--max-pairs", type=int, default=4000, help="duplicate questions, and triplets")
+    options.add_argument("--max-sentences", type=int, default=20_000)
+    options.add_argument("--cpus", type=int, default=1)
     options.add_argument("--out", type=Path, default=Path("results/starts"))
     options.add_argument("--no-training", action="store_true", help="only the table, of what is trained")
     given = options.parse_args()
     data = linked(given.data, given.runs / "starts-data")
-    corpus = folder_corpus(data, Limits(), Needs(triplets=True))
+    corpus = folder_corpus(data, Limits(given.max_pairs, given.max_sentences), Needs(triplets=True))
     examples = Examples.of(corpus)
     found: dict[str, dict[str, Any]] = {}
     for side in given.sides.split(","):
