@@ -37,7 +37,7 @@ from distilbench.search.rung_training import build_method
 from distilbench.store import write_json
 
 STUDIES = Path(__file__).parents[1] / "search_spaces" / "studies"
-READ = ("sts/STSB.dev.tsv", "sts/STSB.test.tsv", "quora/pairs.tsv.gz", "unlabeled", "nli")
+READ = ("sts/STSB.dev.tsv", "sts/STSB.test.tsv", "quora/pairs.tsv", "quora/pairs.tsv.gz", "unlabeled", "nli")
 HEADS = ("mcr2",)
 """Methods without a student of their own."""
 SENTENCES, RIDGE = 3000, 1e-3
@@ -49,8 +49,8 @@ def linked(data: Path, folder: Path) -> Path:
     for name in READ:
         link = folder / name
         link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.exists():
-            link.symlink_to((data / name).resolve(strict=True))
+        if (data / name).exists() and not link.exists():
+            link.symlink_to((data / name).resolve())
     return folder
 
 
@@ -225,13 +225,14 @@ def main() -> None:
     options.add_argument("--no-training", action="store_true", help="only the table, of what is trained")
     given = options.parse_args()
     data = linked(given.data, given.runs / "starts-data")
-    corpus = folder_corpus(data, Limits(), Needs(triplets=True))
-    examples = Examples.of(corpus)
+    # Triplets are sentences to distil from too, in the comparison that reads them.
+    examples = [Examples.of(folder_corpus(data, Limits(), Needs(triplets=which))) for which in (False, True)]
     found: dict[str, dict[str, Any]] = {}
     for side in given.sides.split(","):
         rows = yaml.safe_load((STUDIES / f"starts-{side}.yaml").read_text())["rows"]
         chosen = given.methods.split(",") if given.methods else [row["method"] for row in rows]
-        rows = [at_equal_steps(row, examples, given.steps, given.batch) for row in rows if row["method"] in chosen]
+        rows = [row for row in rows if row["method"] in chosen]
+        rows = [at_equal_steps(row, examples[reads_triplets(row)], given.steps, given.batch) for row in rows]
         if not given.no_training:
             train(side, rows, data, given)
         for row in rows:
