@@ -37,7 +37,7 @@ from distilbench.search.rung_training import build_method
 from distilbench.store import write_json
 
 STUDIES = Path(__file__).parents[1] / "search_spaces" / "studies"
-READ = ("sts/STSB.dev.tsv", "sts/STSB.test.tsv", "quora/pairs.tsv.gz", "unlabeled", "nli")
+READ = ("sts/STSB.dev.tsv", "sts/STSB.test.tsv", "quora/pairs.tsv", "quora/pairs.tsv.gz", "unlabeled", "nli")
 HEADS = ("mcr2",)
 """Methods without a student of their own."""
 SENTENCES, RIDGE = 3000, 1e-3
@@ -49,8 +49,8 @@ def linked(data: Path, folder: Path) -> Path:
     for name in READ:
         link = folder / name
         link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.exists():
-            link.symlink_to((data / name).resolve(strict=True))
+        if (data / name).exists() and not link.exists():
+            link.symlink_to((data / name).resolve())
     return folder
 
 
@@ -86,7 +86,10 @@ def train(side: str, rows: list[Row], data: Path, given: argparse.Namespace) -> 
     for run in dict.fromkeys(runs):
         of_run = [row for row, its in zip(rows, runs, strict=True) if its == run]
         file = given.runs / f"{run.name}.yaml"
-        file.write_text(yaml.safe_dump({"rows": of_run}, sort_keys=False))
+        # Rows that are widths of one nested training are one row of the comparison.
+        distinct = {str([row["method"], row["params"]]): row for row in reversed(of_run)}.values()
+        given_rows = [{key: value for key, value in row.items() if key != "width"} for row in distinct]
+        file.write_text(yaml.safe_dump({"rows": given_rows}, sort_keys=False))
         options = [
             "--data",
             data,
@@ -99,7 +102,8 @@ def train(side: str, rows: list[Row], data: Path, given: argparse.Namespace) -> 
         ]
         options += ["--name", run.name, "--runs", given.runs, "--reports", given.runs / "reports", "--quantise", "none"]
         options += ["--max-pairs", given.max_pairs, "--max-sentences", given.max_sentences]
-    options += ["--cpus", given.cpus, "--no-dashboard", *(["--store", given.store] if given.store else [])]
+        options += ["--max-triplets", given.max_triplets]
+        options += ["--cpus", given.cpus, "--no-dashboard", *(["--store", given.store] if given.store else [])]
         command = [sys.executable, "-m", "distilbench", "compare", file, *options]
         subprocess.run(list(map(str, command)), check=True)
 
@@ -116,7 +120,10 @@ def folder_of(runs: Path, side: str, row: Row) -> Path:
 
 
 def curves(run: Path, row: Row) -> dict[int, dict[str, Any]]:
-    """The recorded rungs of a row, by seed: steps, dev Spearman and mean loss; `dev`: of the rung that its result is from."""
+    """The recorded rungs of a row, by seed: steps, dev Spearman and mean loss; `dev`: of the rung that its result is from.
+
+    A row with a `width` is those first numbers of a nested training.
+    """
     found = {}
     for record in read_records(run / "trials.jsonl"):
         if not isinstance(record, TrialRecord) or record.method != row["method"]:
@@ -126,11 +133,12 @@ def curves(run: Path, row: Row) -> dict[int, dict[str, Any]]:
         if record.dim != row["params"]["output_dim"] and row["params"]["output_dim"] != "native":
             continue
         chosen = [rung for rung in record.rungs if rung.objective == record.objective]
+        key = f"dev_spearman_{row['width']}" if "width" in row else "dev_spearman"
         found[record.seed] = {
-            "dev": chosen[-1].metrics["dev_spearman"] if chosen else None,
+            "dev": chosen[-1].metrics[key] if chosen else None,
             "failed": record.reason,
             "steps": [rung.step for rung in record.rungs],
-            "dev_curve": [rung.metrics["dev_spearman"] for rung in record.rungs],
+            "dev_curve": [rung.metrics[key] for rung in record.rungs],
             "loss_curve": [rung.metrics["loss"] for rung in record.rungs],
             "params": record.params,
         }
@@ -142,7 +150,8 @@ def start(run: Path, row: Row, params: dict[str, Any]) -> float | None:
     if row["method"] == "mcr2_distil":
         return None
     prepared = load_prepared((run / "prepared").resolve())
-    return dev_spearman(_embed(build_method(row["method"], params, prepared, 0, "cpu"), prepared), prepared)
+    made = build_method(row["method"], params, prepared, 0, "cpu")
+    return dev_spearman(_embed(made, prepared, row.get("width")), prepared)
 
 
 def regression(run: Path, dim: int) -> float:
@@ -159,9 +168,9 @@ def regression(run: Path, dim: int) -> float:
     return dev_spearman(from_rows(rows, (dev_ND @ weight_Dd).astype(np.float32)), prepared)
 
 
-def _embed(method: Any, prepared: Prepared) -> Any:
+def _embed(method: Any, prepared: Prepared, width: int | None = None) -> Any:
     rows = dev_rows(prepared)
-    return from_rows(rows, method.embed(rows))
+    return from_rows(rows, np.ascontiguousarray(method.embed(rows)[:, :width]))
 
 
 def measured(side: str, row: Row, runs: Path) -> dict[str, Any] | None:
@@ -170,7 +179,7 @@ def measured(side: str, row: Row, runs: Path) -> dict[str, Any] | None:
     if not (trained := curves(run, row)):
         return None
     params = next(iter(trained.values()))["params"]
-    prepared, dim = load_prepared((run / "prepared").resolve()), int(params["output_dim"])
+    prepared, dim = load_prepared((run / "prepared").resolve()), int(row.get("width", params["output_dim"]))
     values = [seed["dev"] for seed in trained.values() if seed["dev"] is not None and not seed["failed"]]
     return {
         "student": row["student"],
@@ -222,20 +231,23 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--steps", type=int, default=160)
     options.add_argument("--batch", type=int, default=32)
-    options.add_argument("--max-pairs", type=int, default=4000, help="duplicate questions, and triplets")
+    options.add_argument("--max-pairs", type=int, default=500, help="duplicate questions")
+    options.add_argument("--max-triplets", type=int, default=6000)
     options.add_argument("--max-sentences", type=int, default=20_000)
     options.add_argument("--cpus", type=int, default=1)
     options.add_argument("--out", type=Path, default=Path("results/starts"))
     options.add_argument("--no-training", action="store_true", help="only the table, of what is trained")
     given = options.parse_args()
     data = linked(given.data, given.runs / "starts-data")
-    corpus = folder_corpus(data, Limits(given.max_pairs, given.max_sentences), Needs(triplets=True))
-    examples = Examples.of(corpus)
+    limits = Limits(pairs=given.max_pairs, sentences=given.max_sentences, triplets=given.max_triplets)
+    # Triplets are sentences to distil from too, in the comparison that reads them.
+    examples = [Examples.of(folder_corpus(data, limits, Needs(triplets=which))) for which in (False, True)]
     found: dict[str, dict[str, Any]] = {}
     for side in given.sides.split(","):
         rows = yaml.safe_load((STUDIES / f"starts-{side}.yaml").read_text())["rows"]
         chosen = given.methods.split(",") if given.methods else [row["method"] for row in rows]
-        rows = [at_equal_steps(row, examples, given.steps, given.batch) for row in rows if row["method"] in chosen]
+        rows = [row for row in rows if row["method"] in chosen]
+        rows = [at_equal_steps(row, examples[reads_triplets(row)], given.steps, given.batch) for row in rows]
         if not given.no_training:
             train(side, rows, data, given)
         for row in rows:
