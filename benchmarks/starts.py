@@ -17,6 +17,7 @@ or to the teacher itself; the teacher's PCA; the teacher.
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -88,8 +89,7 @@ def train(side: str, rows: list[Row], data: Path, given: argparse.Namespace) -> 
         file = given.runs / f"{run.name}.yaml"
         # Rows that are widths of one nested training are one row of the comparison.
         distinct = {str([row["method"], row["params"]]): row for row in reversed(of_run)}.values()
-        given_rows = [{key: value for key, value in row.items() if key != "width"} for row in distinct]
-        file.write_text(yaml.safe_dump({"rows": given_rows}, sort_keys=False))
+        file.write_text(yaml.safe_dump({"rows": list(distinct)}, sort_keys=False))
         options = [
             "--data",
             data,
@@ -113,6 +113,12 @@ def reads_triplets(row: Row) -> bool:
     return row["method"] in ("contrastive", "matryoshka") or bool(row["params"].get("ft_epochs"))
 
 
+def width_of(row: Row) -> int | None:
+    """How many of a nested training's numbers a row is, which its name says (d=64); None of any other training."""
+    named = re.search(r"d=(\d+)", row["name"])
+    return int(named[1]) if row["params"].get("nested") and named else None
+
+
 def folder_of(runs: Path, side: str, row: Row) -> Path:
     """The run that a row of a side is in."""
     student = str(row["student"]).replace(":", "-").replace(",", "-").replace("/", "-")
@@ -122,7 +128,7 @@ def folder_of(runs: Path, side: str, row: Row) -> Path:
 def curves(run: Path, row: Row) -> dict[int, dict[str, Any]]:
     """The recorded rungs of a row, by seed: steps, dev Spearman and mean loss; `dev`: of the rung that its result is from.
 
-    A row with a `width` is those first numbers of a nested training.
+    A row of a nested training is its first numbers.
     """
     found = {}
     for record in read_records(run / "trials.jsonl"):
@@ -133,7 +139,8 @@ def curves(run: Path, row: Row) -> dict[int, dict[str, Any]]:
         if record.dim != row["params"]["output_dim"] and row["params"]["output_dim"] != "native":
             continue
         chosen = [rung for rung in record.rungs if rung.objective == record.objective]
-        key = f"dev_spearman_{row['width']}" if "width" in row else "dev_spearman"
+        width = width_of(row)
+        key = "dev_spearman" if width is None else f"dev_spearman_{width}"
         found[record.seed] = {
             "dev": chosen[-1].metrics[key] if chosen else None,
             "failed": record.reason,
@@ -151,7 +158,7 @@ def start(run: Path, row: Row, params: dict[str, Any]) -> float | None:
         return None
     prepared = load_prepared((run / "prepared").resolve())
     made = build_method(row["method"], params, prepared, 0, "cpu")
-    return dev_spearman(_embed(made, prepared, row.get("width")), prepared)
+    return dev_spearman(_embed(made, prepared, width_of(row)), prepared)
 
 
 def regression(run: Path, dim: int) -> float:
@@ -179,7 +186,7 @@ def measured(side: str, row: Row, runs: Path) -> dict[str, Any] | None:
     if not (trained := curves(run, row)):
         return None
     params = next(iter(trained.values()))["params"]
-    prepared, dim = load_prepared((run / "prepared").resolve()), int(row.get("width", params["output_dim"]))
+    prepared, dim = load_prepared((run / "prepared").resolve()), width_of(row) or int(params["output_dim"])
     values = [seed["dev"] for seed in trained.values() if seed["dev"] is not None and not seed["failed"]]
     return {
         "student": row["student"],
