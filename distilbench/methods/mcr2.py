@@ -23,6 +23,7 @@ from distilbench.methods.parts.coding_rate import mcr2_loss
 from distilbench.methods.parts.head_method import HeadMethod
 from distilbench.methods.parts.heads import Layer, elu_layer, export_with_head, moved, pca_head
 from distilbench.methods.parts.length import Examples, PhaseSteps
+from distilbench.methods.parts.nested import widths_of
 from distilbench.prepare.prepared import Prepared
 
 CENTRED_ON = 4096
@@ -77,6 +78,7 @@ class CompressionHead(nn.Module):
             sides = [prepared.vectors.take(prepared.train)]
         self.sides = [torch.from_numpy(side).to(device) for side in sides]
         spread = np.linspace(0, len(prepared.train) - 1, min(CENTRED_ON, len(prepared.train))).astype(np.int64)
+        self.widths = widths_of(params.model_dump())
         self.vectors, self.sample = prepared.vectors, prepared.train[spread]
         self.to(device)
 
@@ -141,14 +143,27 @@ class CompressionHead(nn.Module):
         return np.concatenate(out)
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """The MCR2 loss of a batch of pairs; memberships are the mean of the two views' Gumbel-softmax."""
+        """The MCR2 loss of a batch of pairs; memberships are the mean of the two views' Gumbel-softmax.
+
+        Of nested widths it is the mean over them.
+        """
         p = self.params
         (z1_Bd, l1_BK), (z2_Bd, l2_BK) = (self(view) for view in self._views(index_B))
         p1_BK, p2_BK = (functional.gumbel_softmax(logits.float(), tau=p.temperature) for logits in (l1_BK, l2_BK))
         # Determinants need float32 also where autocast has made the features bfloat16.
         with torch.autocast(z1_Bd.device.type, enabled=False):
-            views = (z1_Bd.float(), z2_Bd.float(), (p1_BK + p2_BK) / 2)
-            return mcr2_loss(*views, lam=p.lam, eps2=p.eps2, gamma=p.gamma)
+            p_BK = (p1_BK + p2_BK) / 2
+            losses = [
+                mcr2_loss(*views, p_BK, lam=p.lam, eps2=p.eps2, gamma=p.gamma)
+                for views in (self._cut(z1_Bd.float(), z2_Bd.float(), w) for w in self.widths)
+            ]
+            return torch.stack(losses).mean()
+
+    def _cut(self, z1_Bd: Tensor, z2_Bd: Tensor, width: int) -> tuple[Tensor, Tensor]:
+        """The first `width` numbers of both views, of unit norm."""
+        if width == z1_Bd.shape[-1]:
+            return z1_Bd, z2_Bd
+        return functional.normalize(z1_Bd[:, :width], dim=-1), functional.normalize(z2_Bd[:, :width], dim=-1)
 
 
 class Trainable(HeadMethod):

@@ -21,13 +21,14 @@ from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.encoder_params import DistilledParams
 from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.methods.parts.losses import Distance, target_distance
+from distilbench.methods.parts.nested import NestedParams, check_widths, widths_of
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
 from distilbench.prepare.prepared import Prepared
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 
 
-class Params(mcr2.Params, DistilledParams, ProjectedParams):
+class Params(mcr2.Params, DistilledParams, ProjectedParams, NestedParams):
     """Those of the compression head (`lr`, `batch_size`, `steps`, ...), and the distillation's."""
 
     distil_epochs: float = Field(default=100, gt=0)
@@ -64,7 +65,18 @@ class Trainable(EncoderMethod):
         """Enough pairs and sentences for one batch."""
         super().check_corpus(possible, corpus, native)
         cls.check_batches(possible, corpus, "distil_batch_size")
+        check_widths(possible)
         mcr2.CompressionHead.check_corpus(possible, corpus)
+
+    @classmethod
+    def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
+        """The nested widths, largest first."""
+        return widths_of(params)
+
+    @classmethod
+    def judged_widths(cls, params: dict[str, Any]) -> tuple[int, ...]:
+        """All of them."""
+        return widths_of(params)
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
@@ -112,7 +124,10 @@ class Trainable(EncoderMethod):
         return self._features(rows) if self.projection is None else super().embed(rows)
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """Mean over the batch of ||student - target||^2, or of 1 - cos(student, target)."""
+        """Mean over the batch of ||student - target||^2, or of 1 - cos(student, target).
+
+        Nested: the mean over the widths, of which the head was trained at each.
+        """
         vectors_Bd = self.outputs(self.prepared.train[index_B]).float()
         target_Bd = torch.from_numpy(self.targets_Nd[index_B]).to(self.device)
-        return target_distance(self.params.loss, vectors_Bd, target_Bd, [self.params.output_dim])
+        return target_distance(self.params.loss, vectors_Bd, target_Bd, self.compression.widths)

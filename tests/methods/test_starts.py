@@ -137,6 +137,24 @@ def test_a_nested_loss_is_the_mean_over_the_widths(build: Build) -> None:
     assert Hpd.widths_of(nested.params.model_dump()) == (8, 4, 2)
 
 
+def test_mcr2s_head_is_trained_at_every_nested_width(build: Build) -> None:
+    """The mean over the widths of the loss on the first numbers, brought to unit norm."""
+    from torch.nn.functional import gumbel_softmax, normalize
+
+    from distilbench.methods.parts.coding_rate import mcr2_loss
+
+    made, index = build("mcr2_distil", nested=True, widths=(4,), pairs="duplicates"), np.arange(12)
+    head, p = made.compression, made.params
+    torch.manual_seed(3)
+    found = head.loss(index).item()
+    torch.manual_seed(3)
+    (z1, l1), (z2, l2) = (head(view) for view in head._views(index))
+    members = (gumbel_softmax(l1, tau=p.temperature) + gumbel_softmax(l2, tau=p.temperature)) / 2
+    cut = [[normalize(z[:, :w], dim=-1) for z in (z1, z2)] for w in (8, 4)]
+    wanted = [mcr2_loss(*views, members, lam=p.lam, eps2=p.eps2, gamma=p.gamma).item() for views in cut]
+    assert found == pytest.approx(np.mean(wanted), rel=1e-5)
+
+
 def test_widths_are_halves_unless_they_are_named() -> None:
     assert Hpd.widths_of({"output_dim": 100, "nested": True}) == (100, 50, 25)
     assert Hpd.widths_of({"output_dim": 100}) == (100,)
