@@ -46,16 +46,19 @@ def prepared(prepared_folder: Path) -> Prepared:
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Padded tokens of each pass through the student's transformer."""
+    """Tokens, padding included, of each pass through the student's transformer."""
     seen: list[int] = []
-    real = encoder_method.padded
 
-    def counted(*arguments: Any) -> dict[str, torch.Tensor]:
-        part = real(*arguments)
-        seen.append(int(part["input_ids"].numel()))
-        return part
+    def counted(real: Callable[..., dict[str, torch.Tensor]]) -> Callable[..., dict[str, torch.Tensor]]:
+        def make(*arguments: Any) -> dict[str, torch.Tensor]:
+            part = real(*arguments)
+            seen.append(int(part["input_ids"].numel()))
+            return part
 
-    monkeypatch.setattr(encoder_method, "padded", counted)
+        return make
+
+    for name in ("padded", "packed"):
+        monkeypatch.setattr(encoder_method, name, counted(getattr(encoder_method, name)))
     yield seen
 
 
