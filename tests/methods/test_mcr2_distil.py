@@ -94,6 +94,7 @@ def test_what_the_corpus_cannot_give_is_said(params: dict[str, Any], message: st
     builder = CorpusBuilder("test")
     builder.train_pairs([f"left {i}" for i in range(10)], [f"right {i}" for i in range(10)])
     given = {"output_dim": 8, "batch_size": 8, "distil_batch_size": 8, "clusters": 4, "pairs": "duplicates"}
+    given |= {"nested": False, "widths": ()}
     Trainable.check_corpus(lambda name: [given[name]], builder.build(), 32)
     with pytest.raises(InputError, match=message):
         Trainable.check_corpus(lambda name: [{**given, **params}[name]], builder.build(), 32)
