@@ -134,9 +134,12 @@ def curves(run: Path, row: Row) -> dict[int, dict[str, Any]]:
     for record in read_records(run / "trials.jsonl"):
         if not isinstance(record, TrialRecord) or record.method != row["method"]:
             continue
-        if any(record.params.get(k) != v for k, v in row["params"].items() if k != "output_dim"):
+        # What a row does not name has the default: a row without `nested` is not the nested training of the same width.
+        whole = get_method(row["method"]).params_type.model_validate({**row["params"], "output_dim": record.dim})
+        wanted = whole.model_dump(mode="json", by_alias=True)
+        if any(wanted.get(name, value) != value for name, value in record.params.items()):
             continue
-        if record.dim != row["params"]["output_dim"] and row["params"]["output_dim"] != "native":
+        if row["params"]["output_dim"] not in (record.dim, "native"):
             continue
         chosen = [rung for rung in record.rungs if rung.objective == record.objective]
         width = width_of(row)
