@@ -43,8 +43,8 @@ PAIRS = 1500
 EXHAUSTIVE = 100
 """Runs of a layer up to which every choice is tried; beyond them layers are added one by one."""
 FIRST_SENTENCES, FIRST_PAIRS = 500, 300
-"""Of the first round. On STS-B dev the best two layers of all-MiniLM-L6-v2 came out first there in 8 of 9 draws, and second in
-the other."""
+"""Of the first round. On STS-B dev the best two layers of all-MiniLM-L6-v2 came out first there in 8 of 9 draws, and
+second in the other."""
 FINALISTS = 6
 """Choices that the second round compares on everything."""
 RIDGE = 1e-3
