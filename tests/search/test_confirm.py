@@ -150,3 +150,51 @@ def test_confirmed_are_ranked_by_their_mean(tmp_path: Path, search: Search) -> N
         8: [{"trial": 1, "configuration": "", "seeds": [5], "dev": [2.0], "mean": 2.0}],
     }
     assert json.loads((tmp_path / "confirmed.json").read_text()) == {str(d): own for d, own in ranked.items()}
+
+
+# Best rungs
+
+
+def of_rungs(number: int, *objectives: float, state: TrialState = TrialState.COMPLETE, **more: Any) -> Any:
+    """A trial whose rungs are all eligible, with these objectives."""
+    found = trial(number, 4, objectives[-1], state)
+    found.user_attrs |= {
+        f"rung-{i}": {"step": 10 * i, "objective": value, "eligible": True, **more}
+        for i, value in enumerate(objectives, start=1)
+    }
+    return found
+
+
+def test_the_best_rung_of_a_trial_counts_and_a_stopped_trial_takes_part() -> None:
+    fell = of_rungs(0, 7.0, 2.0)
+    rose = of_rungs(1, 1.0, 5.0)
+    stopped = of_rungs(2, 6.0, state=TrialState.PRUNED)
+    assert numbers(chosen_trials([fell, rose, stopped], [4], 3)) == {4: [0, 2, 1]}
+
+
+def test_a_stopped_trial_is_trained_to_its_end_with_a_record_of_its_own(tmp_path: Path, search: Search) -> None:
+    stopped = of_rungs(2, 6.0, state=TrialState.PRUNED)
+    first, second, third = confirmation_jobs(tmp_path, search, {4: [stopped]})
+    assert not first.as_it_is and first.best and first.recorded_in == CONFIRMATIONS
+    assert first.folder == tmp_path / "trials" / "00002" and first.candidate.seed == 5 and shown_as(stopped) == ""
+    assert {second.recorded_in, third.recorded_in} == {CONFIRMATIONS}
+    append_records(tmp_path / CONFIRMATIONS, [record(2, 5, 8.0), record(2, 6, 4.0)])
+    ((found,),) = write_confirmed(tmp_path, search, {4: [stopped]}).values()
+    assert found["dev"] == [8.0, 4.0]  # of the finished training, not of the rung at which it was stopped
+
+
+def at_widths(number: int, wide: float, narrow: float) -> Any:
+    """A trial of the nested widths 4 and 2, as far above the PCA there."""
+    scores = {"dev_spearman_4": 50 + wide, "dev_spearman_2": 40 + narrow}
+    return of_rungs(number, (wide + narrow) / 2, dev_pca_spearman_4=50.0, dev_pca_spearman_2=40.0, **scores)
+
+
+def test_of_nested_widths_each_has_its_best_trial_and_a_training_comes_once(tmp_path: Path, search: Search) -> None:
+    wide, narrow = at_widths(0, 3.0, 1.0), at_widths(1, 2.0, 9.0)
+    chosen = chosen_trials([wide, narrow], [2, 4], 1)
+    assert numbers(chosen) == {2: [1], 4: [0]}
+    assert numbers(chosen_trials([wide], [2, 4], 1)) == {2: [0], 4: [0]}
+    jobs = confirmation_jobs(tmp_path, search, chosen_trials([wide], [2, 4], 1))
+    assert [(j.candidate.trial, j.candidate.seed, j.candidate.dim) for j in jobs] == [(0, 5, 4), (0, 6, 4), (0, 7, 4)]
+    ranked = write_confirmed(tmp_path, search, chosen)
+    assert ranked[2][0]["dev"] == [9.0] and ranked[4][0]["dev"] == [3.0]

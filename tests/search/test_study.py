@@ -199,3 +199,18 @@ def test_finished_trials_are_those_with_an_end(study: optuna.Study) -> None:
     finish(study, 8, None, TrialState.FAIL)
     study.ask()  # running
     assert [t.number for t in finished_trials(study)] == [0, 2, 4]
+
+
+def test_a_result_is_the_best_eligible_rung_and_without_any_the_last(study: optuna.Study) -> None:
+    """As in studies of before, whose rungs do not say whether they are eligible."""
+    finish(study, 8, 1.0, TrialState.COMPLETE, r1=5.0, r2=1.0)
+    assert result_objective(study.trials[0]) == 1.0
+    trial = study.trials[0]
+    trial.user_attrs |= {
+        rung_key(1): {"step": 1, "objective": 9.0, "eligible": False},  # another phase was to come
+        rung_key(2): {"step": 2, "objective": 5.0, "eligible": True},
+        rung_key(3): {"step": 3, "objective": 4.0, "eligible": True},
+    }
+    assert result_objective(trial) == 5.0
+    trial.user_attrs[rung_key(2)]["collapsed"] = True
+    assert result_objective(trial) == 4.0
