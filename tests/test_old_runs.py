@@ -46,7 +46,10 @@ OLD: dict[str, Any] = {
     "directions": "teacher",
     "map_start": "random",
     "stage2_rows": "anchors",
+    "stage2_states": "projected",
     "export_map": False,
+    "collapse": "absolute",
+    "max_negative_share": 0.0,
 }
 """What be7c367 did where a later version has a parameter: name to value."""
 OLD_OF = {"hpd": {"start_sentences": 2000}}
