@@ -49,7 +49,7 @@ def test_a_plan_of_the_built_in_corpus(tmp_path: Path, rates_file: Path) -> None
     assert seconds[0] > seconds[1] >= seconds[2] > 0
     assert found["clusters"][2]["dollars"] == pytest.approx(64 * 2.5 * seconds[2] / 3600)
     assert found["clusters"][3]["dollars"] is None
-    assert [m["trials"] for m in found["methods"]] == [24, 8]
+    assert [m["trials"] for m in found["methods"]] == [24, 6]
     assert not (tmp_path / "runs").exists(), "a plan writes nothing into runs"
 
 

@@ -211,6 +211,7 @@ def test_only_the_newest_checkpoints_are_kept_there(sites: Sites, prepared_folde
         own.advance()
     there = sites.driver.remote_of(folder).list()
     assert [n for n in there if not n.startswith("training-")] == [
+        "best.safetensors",
         "rung-2.safetensors",
         "rung-3.safetensors",
         "rungs.json",
