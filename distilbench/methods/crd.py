@@ -26,8 +26,7 @@ from distilbench.methods.method import Phase, Possible, sweep_field
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import full_precision
-from distilbench.methods.parts.projected import spread
-from distilbench.methods.parts.starts import Linear, regression
+from distilbench.methods.parts.starts import Linear, regression, spread
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
     check_unlabelled,

@@ -20,7 +20,7 @@ from distilbench.errors import InputError
 from distilbench.methods.method import Phase, Possible
 from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import Distance, target_distance
-from distilbench.methods.parts.nested import NestedParams, check_widths, widths_of
+from distilbench.methods.parts.nested import Nested, NestedParams, check_widths, widths_of
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
 from distilbench.methods.parts.unlabelled import (
@@ -48,7 +48,7 @@ class Params(UnlabelledParams, WhitenedParams, FineTuningParams, ProjectedParams
     """Above 0, the student is fine-tuned afterwards on labelled examples (HPD_ft of the IBKD paper)."""
 
 
-class Trainable(Whitened):
+class Trainable(Nested, Whitened):
     """Student encoder, mean pooling, linear layer to d; targets W_t^T (e_t - mean)."""
 
     params_type = Params
@@ -68,16 +68,6 @@ class Trainable(Whitened):
     def _targets(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The first principal components of the teacher's embeddings of corpus rows."""
         return self.prepared.pca.project(self.prepared.vectors.take(rows), self.trained_dim)
-
-    @classmethod
-    def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
-        """The nested widths, largest first."""
-        return widths_of(params)
-
-    @classmethod
-    def judged_widths(cls, params: dict[str, Any]) -> tuple[int, ...]:
-        """All of them."""
-        return widths_of(params)
 
     @classmethod
     def native_dim(cls, teacher: EncoderSpec, student: str) -> int:

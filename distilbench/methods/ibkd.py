@@ -26,8 +26,7 @@ from distilbench.methods.method import Phase, Possible, sweep_field
 from distilbench.methods.parts.encoder_method import TRAINING_TOKENS, EncoderMethod
 from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import full_precision, info_nce
-from distilbench.methods.parts.projected import spread
-from distilbench.methods.parts.starts import Linear, principal_axes, regression
+from distilbench.methods.parts.starts import Linear, principal_axes, regression, spread
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,

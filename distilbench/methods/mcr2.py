@@ -24,6 +24,7 @@ from distilbench.methods.parts.head_method import HeadMethod
 from distilbench.methods.parts.heads import Layer, elu_layer, export_with_head, moved, pca_head
 from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.nested import widths_of
+from distilbench.methods.parts.starts import spread
 from distilbench.prepare.prepared import Prepared
 
 CENTRED_ON = 4096
@@ -77,9 +78,8 @@ class CompressionHead(nn.Module):
         else:
             sides = [prepared.vectors.take(prepared.train)]
         self.sides = [torch.from_numpy(side).to(device) for side in sides]
-        spread = np.linspace(0, len(prepared.train) - 1, min(CENTRED_ON, len(prepared.train))).astype(np.int64)
         self.widths = widths_of(params.model_dump())
-        self.vectors, self.sample = prepared.vectors, prepared.train[spread]
+        self.vectors, self.sample = prepared.vectors, prepared.train[spread(len(prepared.train), CENTRED_ON)]
         self.to(device)
 
     @staticmethod

@@ -21,7 +21,7 @@ from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.encoder_params import DistilledParams
 from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.methods.parts.losses import Distance, target_distance
-from distilbench.methods.parts.nested import NestedParams, check_widths, widths_of
+from distilbench.methods.parts.nested import Nested, NestedParams, check_widths
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
 from distilbench.prepare.prepared import Prepared
 
@@ -41,7 +41,7 @@ class Params(mcr2.Params, DistilledParams, ProjectedParams, NestedParams):
     """Squared distance to the head's features, or one minus the cosine."""
 
 
-class Trainable(EncoderMethod):
+class Trainable(Nested, EncoderMethod):
     """Student encoder, mean pooling, linear layer to d, tanh; targets are the trained head's features."""
 
     params_type = Params
@@ -67,16 +67,6 @@ class Trainable(EncoderMethod):
         cls.check_batches(possible, corpus, "distil_batch_size")
         check_widths(possible)
         mcr2.CompressionHead.check_corpus(possible, corpus)
-
-    @classmethod
-    def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
-        """The nested widths, largest first."""
-        return widths_of(params)
-
-    @classmethod
-    def judged_widths(cls, params: dict[str, Any]) -> tuple[int, ...]:
-        """All of them."""
-        return widths_of(params)
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:

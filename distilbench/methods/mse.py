@@ -19,8 +19,7 @@ from distilbench.methods.method import Phase, Possible, sweep_field
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import squared_distance
-from distilbench.methods.parts.projected import spread
-from distilbench.methods.parts.starts import regression
+from distilbench.methods.parts.starts import regression, spread
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
     check_unlabelled,

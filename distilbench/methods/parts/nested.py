@@ -35,6 +35,20 @@ def widths_of(params: dict[str, Any]) -> tuple[int, ...]:
     return tuple(halves)
 
 
+class Nested:
+    """What a method of nested widths says of them; it stands before the method's other bases."""
+
+    @classmethod
+    def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
+        """The nested widths, largest first."""
+        return widths_of(params)
+
+    @classmethod
+    def judged_widths(cls, params: dict[str, Any]) -> tuple[int, ...]:
+        """All of them."""
+        return widths_of(params)
+
+
 def check_widths(possible: Possible) -> None:
     """Check the nested widths that a search space or a row can ask for.
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from distilbench.methods.method import sweep_field
 from distilbench.methods.parts.encoder_method import EncoderMethod
-from distilbench.methods.parts.starts import ProjectionStart, principal_axes, regression
+from distilbench.methods.parts.starts import ProjectionStart, principal_axes, regression, spread
 
 Targets = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Corpus rows -> the vectors that the student is to give them, N x d."""
@@ -38,11 +38,6 @@ class UntargetedParams(BaseModel):
     """W, b at random, or the principal axes of the untrained student's own states."""
     start_sentences: int = Field(default=4000, ge=2)
     """Training sentences that the axes are fitted on at most."""
-
-
-def spread(examples: int, count: int) -> NDArray[np.int64]:
-    """At most `count` of the numbers below `examples`, evenly spread."""
-    return np.linspace(0, examples - 1, min(count, examples)).astype(np.int64)
 
 
 def start_projection(

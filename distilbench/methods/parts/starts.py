@@ -39,6 +39,11 @@ class Linear(NamedTuple):
                 layer.bias.copy_(torch.from_numpy(self.bias_d))
 
 
+def spread(examples: int, count: int) -> NDArray[np.int64]:
+    """At most `count` of the numbers below `examples`, evenly spread."""
+    return np.linspace(0, examples - 1, min(count, examples)).astype(np.int64)
+
+
 def regression(
     states_ND: NDArray[np.float32], targets_Nd: NDArray[np.float32], *, bias: bool = True, ridge: float = RIDGE
 ) -> Linear:

@@ -16,7 +16,7 @@ from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.heads import Layer, whitening_head
-from distilbench.methods.parts.projected import spread
+from distilbench.methods.parts.starts import spread
 
 SENTENCES = 8000
 """Training sentences that the whitening is fitted on."""
