@@ -7,9 +7,11 @@ Trains the rows of search_spaces/studies/starts-{before,after}.yaml by `distilbe
 student, two where some of its methods read triplets. The same command again goes on, also with other `--methods`.
 `--steps` of `--batch` sentences are a student's; a head on the frozen teacher (MCR2) has the steps of its row. Of DIR
 only STS-B dev and test and the training text are read, through links in RUNS/starts-data, so that scoring takes
-seconds. `--out` gets a table (.md) of STS-B dev Spearman x 100, and all its figures with the curves (.json).
+seconds. `--out` gets a table (.md) of STS-B dev Spearman x 100 (DSE: Pearson x 100 of its head's scores), and all its figures
+with the curves (.json).
 
-Beside a method stand, of the same student and width: its start (the parameters before the first step, seed 0), the
+A side's values are of the last rung. Beside them stand the best of the start and the rungs, which is what a sweep takes
+and what commit be7c367 did not; and, of the same student and width, its start (the parameters before the first step), the
 ridge regression of the untrained student's states on 3,000 sentences to the teacher's PCA (below the teacher's width)
 or to the teacher itself; the teacher's PCA; the teacher.
 """
@@ -31,17 +33,20 @@ from distilbench.data.needs import Needs
 from distilbench.evaluation.sts import from_rows
 from distilbench.methods import get_method
 from distilbench.methods.parts.length import Examples
-from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.prepare.prepared import load_prepared
 from distilbench.records import TrialRecord, read_records
-from distilbench.search.dev import dev_pca_spearman, dev_rows, dev_spearman
+from distilbench.search.dev import dev_pca_spearman, dev_report, dev_rows, dev_spearman
 from distilbench.search.rung_training import build_method
 from distilbench.store import write_json
+from distilbench.training.loop import Trainer
 
 STUDIES = Path(__file__).parents[1] / "search_spaces" / "studies"
-READ = ("sts/STSB.dev.tsv", "sts/STSB.test.tsv", "quora/pairs.tsv", "quora/pairs.tsv.gz", "unlabeled", "nli")
+STSB = tuple(f"sts/STSB.{split}.tsv" for split in ("train", "dev", "test"))
+READ = (*STSB, "quora/pairs.tsv", "quora/pairs.tsv.gz", "unlabeled", "nli")
 HEADS = ("mcr2",)
 """Methods without a student of their own."""
 SENTENCES, RIDGE = 3000, 1e-3
+NO_LIMIT = 10**9
 Row = dict[str, Any]
 
 
@@ -67,6 +72,8 @@ def at_equal_steps(row: Row, examples: Examples, steps: int, batch: int) -> Row:
 
     if row["method"] == "mcr2_distil":
         params |= {"distil_batch_size": batch, "distil_epochs": epochs(examples.sentences)}
+    elif row["method"] == "dse":
+        params |= {"batch_size": batch, "epochs": epochs(examples.task)}
     elif row["method"] not in HEADS:
         stages = 2 if params.get("ft_epochs") else 1
         only_triplets = stages == 1 and reads_triplets(row)
@@ -100,6 +107,8 @@ def train(side: str, rows: list[Row], data: Path, given: argparse.Namespace) -> 
             "--seeds",
             given.seeds,
         ]
+        if of_run[0]["method"] == "dse":
+            options += ["--cross-encoder-epochs", 1]
         options += ["--name", run.name, "--runs", given.runs, "--reports", given.runs / "reports", "--quantise", "none"]
         options += ["--max-pairs", given.max_pairs, "--max-sentences", given.max_sentences]
         options += ["--max-triplets", given.max_triplets]
@@ -122,11 +131,16 @@ def width_of(row: Row) -> int | None:
 def folder_of(runs: Path, side: str, row: Row) -> Path:
     """The run that a row of a side is in."""
     student = str(row["student"]).replace(":", "-").replace(",", "-").replace("/", "-")
-    return runs / "-".join(["starts", side, student, *(["triplets"] if reads_triplets(row) else [])])
+    return runs / "-".join(filter(None, ["starts", side, student, corpus_of(row)]))
+
+
+def corpus_of(row: Row) -> str:
+    """What a row reads beside the text: triplets, the pairs of a task, or nothing ("")."""
+    return "triplets" if reads_triplets(row) else "pairs" if row["method"] == "dse" else ""
 
 
 def curves(run: Path, row: Row) -> dict[int, dict[str, Any]]:
-    """The recorded rungs of a row, by seed: steps, dev Spearman and mean loss; `dev`: of the rung that its result is from.
+    """The recorded rungs of a row, by seed: steps, dev metric and mean loss; `dev`: of the last rung.
 
     A row of a nested training is its first numbers.
     """
@@ -142,8 +156,7 @@ def curves(run: Path, row: Row) -> dict[int, dict[str, Any]]:
         if row["params"]["output_dim"] not in (record.dim, "native"):
             continue
         chosen = [rung for rung in record.rungs if rung.objective == record.objective]
-        width = width_of(row)
-        key = "dev_spearman" if width is None else f"dev_spearman_{width}"
+        key = metric_of(row)
         found[record.seed] = {
             "dev": chosen[-1].metrics[key] if chosen else None,
             "failed": record.reason,
@@ -155,13 +168,23 @@ def curves(run: Path, row: Row) -> dict[int, dict[str, Any]]:
     return dict(sorted(found.items()))
 
 
-def start(run: Path, row: Row, params: dict[str, Any]) -> float | None:
-    """Dev Spearman of a row before its first step; None where another phase makes its targets first."""
-    if row["method"] == "mcr2_distil":
+def metric_of(row: Row) -> str:
+    """The dev metric of a rung that a row shows."""
+    if row["method"] == "dse":
+        return "dev_STSB_pearson"
+    width = width_of(row)
+    return "dev_spearman" if width is None else f"dev_spearman_{width}"
+
+
+def start(run: Path, row: Row, params: dict[str, Any], seed: int) -> float | None:
+    """What a row has on dev before its first step; None where another phase makes its targets first."""
+    folder = (run / "prepared").resolve()
+    prepared = load_prepared(folder)
+    made = build_method(row["method"], params, prepared, seed, "cpu")
+    if not Trainer(made, seed, NO_LIMIT).at_start():
         return None
-    prepared = load_prepared((run / "prepared").resolve())
-    made = build_method(row["method"], params, prepared, 0, "cpu")
-    return dev_spearman(_embed(made, prepared, width_of(row)), prepared)
+    made.eval()
+    return dev_report(made, folder, prepared)[1][metric_of(row)]
 
 
 def regression(run: Path, dim: int) -> float:
@@ -178,9 +201,9 @@ def regression(run: Path, dim: int) -> float:
     return dev_spearman(from_rows(rows, (dev_ND @ weight_Dd).astype(np.float32)), prepared)
 
 
-def _embed(method: Any, prepared: Prepared, width: int | None = None) -> Any:
-    rows = dev_rows(prepared)
-    return from_rows(rows, np.ascontiguousarray(method.embed(rows)[:, :width]))
+def _mean(seeds: dict[int, dict[str, Any]], key: str) -> float | None:
+    values = [seed[key] for seed in seeds.values() if seed[key] is not None]
+    return float(np.mean(values)) if values else None
 
 
 def measured(side: str, row: Row, runs: Path) -> dict[str, Any] | None:
@@ -190,22 +213,28 @@ def measured(side: str, row: Row, runs: Path) -> dict[str, Any] | None:
         return None
     params = next(iter(trained.values()))["params"]
     prepared, dim = load_prepared((run / "prepared").resolve()), width_of(row) or int(params["output_dim"])
-    values = [seed["dev"] for seed in trained.values() if seed["dev"] is not None and not seed["failed"]]
+    usable = {number: one for number, one in trained.items() if one["dev"] is not None and not one["failed"]}
+    for number, one in usable.items():
+        one["start"] = start(run, row, params, number)
+        # The first phases of a method with several make no student of its width.
+        final = one["dev_curve"] if one["start"] is not None else one["dev_curve"][-1:]
+        one["best"] = max(value for value in (one["start"], *final) if value is not None)
     return {
         "student": row["student"],
         "dim": dim,
-        "mean": float(np.mean(values)) if values else None,
+        "mean": _mean(usable, "dev"),
+        "best": _mean(usable, "best"),
         "seeds": trained,
-        "start": start(run, row, params),
-        "regression": None if row["method"] in HEADS else regression(run, dim),
-        "pca": dev_pca_spearman((run / "prepared").resolve(), dim),
-        "teacher": dev_spearman(prepared.vectors.take, prepared),
+        "start": _mean(usable, "start"),
+        "regression": None if row["method"] in (*HEADS, "dse") else regression(run, dim),
+        "pca": None if row["method"] == "dse" else dev_pca_spearman((run / "prepared").resolve(), dim),
+        "teacher": None if row["method"] == "dse" else dev_spearman(prepared.vectors.take, prepared),
     }
 
 
 def table(found: dict[str, dict[str, Any]], steps: int, batch: int) -> str:
     """A Markdown table: a line for each row and side."""
-    columns = ("", "", "student", "mean", "seeds", "before a step", "regression", "PCA at d", "teacher")
+    columns = ("", "", "student", "mean", "seeds", "best rung", "before a step", "regression", "PCA at d", "teacher")
     lines = [
         f"STS-B dev, Spearman x 100, after {steps} steps of {batch}.",
         "",
@@ -215,8 +244,8 @@ def table(found: dict[str, dict[str, Any]], steps: int, batch: int) -> str:
     for name, sides in found.items():
         for side, m in sides.items():
             seeds = [_shown(seed["dev"]) if not seed["failed"] else "failed" for seed in m["seeds"].values()]
-            figures = [_shown(m[key]) for key in ("start", "regression", "pca", "teacher")]
-            student = "" if m["regression"] is None else m["student"]
+            figures = [_shown(m[key]) for key in ("best", "start", "regression", "pca", "teacher")]
+            student = "" if name.startswith("MCR2 head") else m["student"]
             lines.append(_line([name, side, student, _shown(m["mean"]), " ".join(seeds), *figures]))
     return "\n".join(lines) + "\n"
 
@@ -251,13 +280,16 @@ def main() -> None:
     data = linked(given.data, given.runs / "starts-data")
     limits = Limits(pairs=given.max_pairs, sentences=given.max_sentences, triplets=given.max_triplets)
     # Triplets are sentences to distil from too, in the comparison that reads them.
-    examples = [Examples.of(folder_corpus(data, limits, Needs(triplets=which))) for which in (False, True)]
+    examples = {
+        kind: Examples.of(folder_corpus(data, limits, needs))
+        for kind, needs in (("", Needs()), ("triplets", Needs(triplets=True)), ("pairs", Needs(pair_tasks=("STSB",))))
+    }
     found: dict[str, dict[str, Any]] = {}
     for side in given.sides.split(","):
         rows = yaml.safe_load((STUDIES / f"starts-{side}.yaml").read_text())["rows"]
         chosen = given.methods.split(",") if given.methods else [row["method"] for row in rows]
         rows = [row for row in rows if row["method"] in chosen]
-        rows = [at_equal_steps(row, examples[reads_triplets(row)], given.steps, given.batch) for row in rows]
+        rows = [at_equal_steps(row, examples[corpus_of(row)], given.steps, given.batch) for row in rows]
         if not given.no_training:
             train(side, rows, data, given)
         for row in rows:

@@ -178,7 +178,7 @@ def rung_seconds(trial: TrialWork, training: Training) -> tuple[float, ...]:
         total += phase.steps
         ends.append((total, step_seconds(training, phase.name, phase.batch)))
     seconds, step = [], 0
-    for number, rung in enumerate(trial.rung_steps, start=1):
+    for number, rung in enumerate(trial.rung_steps, start=2 if trial.start else 1):
         for end, each in ends:
             here = max(0, min(rung, end) - step)
             at += here * each

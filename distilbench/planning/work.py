@@ -36,6 +36,8 @@ class TrialWork(NamedTuple):
     dim: int
     phases: tuple[PhaseSteps, ...]
     rung_steps: tuple[int, ...]
+    start: bool = False
+    """Whether it is judged before its first step too."""
 
     @property
     def steps(self) -> int:
@@ -127,7 +129,7 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
     def trial(params: dict[str, Any]) -> TrialWork:
         phases = phase_steps(space.method, params, examples, budget.steps)
         rungs = budget.rung_steps(sum(phase.steps for phase in phases))
-        return TrialWork(int(params["output_dim"]), tuple(phases), tuple(rungs))
+        return TrialWork(int(params["output_dim"]), tuple(phases), tuple(rungs), budget.start and len(phases) == 1)
 
     trials = tuple(trial(params) for params in drawn)
     groups = [t.dim for t in trials]

@@ -107,7 +107,7 @@ def take_over(source: Path, config: dict[str, Any], space: SearchSpace) -> Earli
         return Earlier([], [s for s in (fitting(trial_params(t), space) for t in best) if s])
     history = []
     for trial in trials:
-        kept = {str(rung): v["objective"] for rung, v in trial_rungs(trial).items() if not v.get("collapsed")}
+        kept = {str(rung): v["objective"] for rung, v in trial_rungs(trial).items() if rung and not v.get("collapsed")}
         params = fitting(trial_params(trial), space)
         history.append({"params": params, "state": trial.state.name, "values": trial.values, "rungs": kept})
     return Earlier(history, [])

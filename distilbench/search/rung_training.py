@@ -124,11 +124,14 @@ class RungTraining:
         return self.rungs[-1].step if self.rungs else 0
 
     @property
+    def _last(self) -> int:
+        """The number of the last rung; 0 before the first."""
+        return self.rungs[-1].rung if self.rungs else 0
+
+    @property
     def done(self) -> bool:
         """Whether there is nothing left to train."""
-        return bool(self.failed) or (
-            len(self.rungs) == len(self.steps) and self.trainer.step >= self.trainer.total_steps
-        )
+        return bool(self.failed) or (self._last == len(self.steps) and self.trainer.step >= self.trainer.total_steps)
 
     def advance(self, seconds: float = math.inf) -> None:
         """Train to the next rung and judge it there, or for `seconds` where that is less.
@@ -177,7 +180,9 @@ class RungTraining:
         if not self.loaded and (failed := self._load()):
             return failed
         began, at = time.monotonic(), self.trainer.step
-        until, number = began + seconds, min(len(self.rungs) + 1, len(self.steps))
+        if self.spec.budget.start and not self.rungs and self.trainer.at_start():
+            self._judge(0)
+        until, number = began + seconds, min(self._last + 1, len(self.steps))
         again = self.trainer.step < self._reported  # the newest checkpoint was damaged, so it is from the one before
         step = self._reported if again else min(self.steps[number - 1], self.trainer.total_steps)
 
@@ -185,7 +190,7 @@ class RungTraining:
             self.watchdog.alive()
             now = time.monotonic()
             if now - self._kept_at > KEEP_EVERY_S:
-                self._keep(len(self.rungs))
+                self._keep(self._last)
             return now > until
 
         self.trainer.train_until(step, pause)
@@ -197,7 +202,7 @@ class RungTraining:
         if again:
             self._seconds = 0.0
             self.trainer.take_loss()
-        elif len(self.rungs) < number:
+        elif self._last < number:
             self._keep(number)
             return self._judge(number)
         return ""
@@ -219,9 +224,10 @@ class RungTraining:
     def keep(self) -> None:
         """Write a checkpoint of where it is now, unless a rung's is there."""
         if not self.failed and self.trainer.step > self._reported:
-            self._keep(len(self.rungs))
+            self._keep(self._last)
 
     def _judge(self, number: int) -> str:
+        """Judge it at a rung; why it fails there (""). A start (rung 0) cannot fail: training may mend it."""
         began = time.monotonic()
         objective, found, reason = dev_report(self.method, self.spec.prepared, self.prepared)
         final = number == len(self.steps)
@@ -237,9 +243,10 @@ class RungTraining:
         shown = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         finite = objective if math.isfinite(objective) else None
         self._seconds = 0.0
-        self.failed = reason or ("" if finite is not None else f"objective is {objective}")
-        self.collapsed = bool(self.failed)
-        eligible = self.trainer.in_last_phase and not self.collapsed
+        failed = reason or ("" if finite is not None else f"objective is {objective}")
+        if number:
+            self.failed, self.collapsed = failed, bool(failed)
+        eligible = self.trainer.in_last_phase and not failed
         rung = Rung(rung=number, step=self.trainer.step, objective=finite, metrics=shown, eligible=eligible)
         self.rungs.append(rung)
         if eligible and result_rung(self.rungs) is rung:

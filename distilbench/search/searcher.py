@@ -67,8 +67,8 @@ class _Live:
     number: int
     params: dict[str, Any]
     rungs: dict[int, dict[str, Any]] = field(default_factory=dict)
-    stored: int = 0
-    """The last rung that the study has."""
+    stored: int = -1
+    """The last rung that the study has; rung 0 is the start, at which no verdict is made."""
     step: int = 0
     """The last step that was heard of, those included that were trained before a verdict came."""
     reported: set[int] = field(default_factory=set)
@@ -156,14 +156,14 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if trial.state.is_finished():
             self.finished[trial.number] = trial
             self.verdicts.restore(
-                trial.number, dim, {r: _value(kept) for r, kept in rungs.items() if not _collapsed(kept)}
+                trial.number, dim, {r: _value(kept) for r, kept in rungs.items() if r and not _collapsed(kept)}
             )
             return
-        again, stored = optuna.Trial(self.study, trial._trial_id), max(rungs, default=0)
+        again, stored = optuna.Trial(self.study, trial._trial_id), max(rungs, default=-1)
         own = _Live(again, trial.number, trial_params(trial), dict(rungs), stored)
         self.verdicts.enter(trial.number, dim)
         for rung, kept in rungs.items():
-            if not _collapsed(kept):
+            if rung and not _collapsed(kept):
                 self.verdicts.report(trial.number, rung, _value(kept))
         own.reported, own.last = set(trial.intermediate_values), trial.user_attrs.get(LAST)
         if own.last is not None:
@@ -252,7 +252,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
                 failing = bool(result["failed"]) and bool(result.get("collapsed", True))
                 collapsed = failing and rung is result["rungs"][-1]
                 own.rungs[number] = {**kept, "collapsed": True} if collapsed else kept
-                if not collapsed:
+                if number and not collapsed:
                     self.verdicts.report(own.number, number, _value(kept))
         if result["failed"]:
             own.failed = str(result["failed"])
@@ -276,7 +276,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             kept = own.rungs[rung]
 
             def write(rung: int = rung, kept: dict[str, Any] = kept) -> bool:
-                if len(self.objectives) == 1 and not _collapsed(kept) and rung not in own.reported:
+                if rung and len(self.objectives) == 1 and not _collapsed(kept) and rung not in own.reported:
                     own.trial.report(_value(kept), rung)
                     own.reported.add(rung)
                 if rung == own.last:

@@ -271,7 +271,9 @@ def load_space(path: Path, method: str, params: type[Params], native: int) -> Se
     return SearchSpace(
         method=method,
         searcher=file.searcher,
-        budget=file.budget,
+        budget=file.budget.model_copy(
+            update={"start": file.budget.start or "start" not in file.budget.model_fields_set}
+        ),
         parameters=file.parameters,
         fixed=as_json.dump_python(fixed, mode="json"),
         integers=integers,

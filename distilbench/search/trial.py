@@ -115,7 +115,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
             "failed": training.failed,
             "collapsed": training.collapsed,
             "rungs": [rung.model_dump() for rung in training.rungs],
-            "rung": len(training.rungs),
+            "rung": training.rungs[-1].rung if training.rungs else 0,
             "step": training.trainer.step if loaded else 0,
             "total_steps": training.trainer.total_steps if loaded else 0,
             "steps_per_second": training.speed,

@@ -88,6 +88,14 @@ class Trainer:
         params: TrainedParams = self.method.params
         return params
 
+    def at_start(self) -> bool:
+        """Whether it stands before the first step of the only phase, which is entered: the parameters are its start."""
+        if self.step or self.total_steps == 0 or len(self.phases) > 1:
+            return False
+        if self.phase < 0:
+            self._enter(0, first=True)
+        return True
+
     def learning_rate(self, step: int) -> float:
         """Linear warm-up from 0, then constant, or a linear or cosine decay to 0, in each phase."""
         number = self._phase_of(step)

@@ -104,6 +104,9 @@ def test_seconds_to_rungs_over_two_phases() -> None:
     trial = TrialWork(8, phases, (30, 50, 60))
     assert rung_seconds(trial, training) == (5 + 60 + 3, 5 + 80 + 100 + 6, 5 + 80 + 200 + 9)
     assert rung_seconds(TrialWork(8, (), ()), training) == (8.0,)
+    unstarted = rung_seconds(TrialWork(8, phases, (30, 50, 60)), training)
+    started = rung_seconds(TrialWork(8, phases, (30, 50, 60), start=True), training)
+    assert started == tuple(s + training.judge_s for s in unstarted)  # one judgement more, before the first step
     assert step_seconds(Training(phases={"": PhaseRate(batch=8, step_s=2.0)}), "distil", 16) == 4.0
 
 

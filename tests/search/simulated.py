@@ -109,6 +109,8 @@ class Simulation:
     trained: dict[int, int] = field(default_factory=dict)
     """Rungs that each trial has trained to, as its folder knows."""
     outcome: Callable[[dict[str, Any]], tuple[int, str, bool]] = ends
+    start: bool = False
+    """Whether trials report their start, rung 0, too."""
 
     def starts(self) -> list[dict[str, Any]]:
         share = len(self.objectives) == 1
@@ -150,7 +152,7 @@ class Simulation:
                 "objective": score(params, r),
                 "metrics": {"dev_quality": 50 + score(params, r), "latency_ms": params["lr"] * params["output_dim"]},
             }
-            for r in range(1, at + 1)
+            for r in range(0 if self.start else 1, at + 1)
         ]
         failing = failed if done else ""
         return {"rungs": rungs, "halt": "", "failed": failing, "collapsed": bool(failing) and collapsed, "done": done}

@@ -19,7 +19,7 @@ import torch
 
 from distilbench.methods.hpd import Trainable as Hpd
 from distilbench.methods.mcr2 import Trainable as Mcr2
-from distilbench.records import Rung
+from distilbench.records import Rung, result_rung
 from distilbench.search import patience
 from distilbench.search import rung_training as module
 from distilbench.search.budget import Budget
@@ -80,6 +80,60 @@ def assert_same(training: RungTraining, wanted: RungTraining) -> None:
     theirs = weights(wanted)
     assert all(torch.equal(w, theirs[name]) for name, w in weights(training).items())
     assert all(r.metrics["loss"] is not None for r in training.rungs)
+
+
+@pytest.mark.parametrize("slices", [1e9, 0.0])
+@pytest.mark.parametrize("method", ["mcr2", "hpd"])
+def test_the_start_is_judged_before_the_first_step_and_changes_no_other_rung(
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining], method: str, slices: float
+) -> None:
+    spec = spec_of(tmp_path, prepared_folder, method)
+    spec = replace(spec, budget=spec.budget.model_copy(update={"start": True}))
+    training = train(spec, slices)
+    first, *others = training.rungs
+    assert (first.rung, first.step, first.eligible, first.metrics["loss"]) == (0, 0, True, None)
+    assert comparable(others) == comparable(whole(method, "steps").rungs)
+    again = RungTraining(spec, "cpu")
+    assert again.done and comparable(again.rungs) == comparable(training.rungs)
+
+
+def test_a_training_that_only_loses_gives_its_start(tmp_path: Path, prepared_folder: Path) -> None:
+    """With a rate that destroys the PCA that the head starts from, the result is what was there before the first step."""
+    spec = spec_of(tmp_path, prepared_folder, "mcr2", lr=1.0, head="residual")
+    training = train(replace(spec, budget=spec.budget.model_copy(update={"start": True})))
+    result = result_rung(training.rungs)
+    assert training.failed == "" and len(training.rungs) > 1
+    assert result is not None and result.rung == 0
+    training.take_best()
+    fresh = RungTraining(replace(spec, folder=tmp_path / "fresh"), "cpu")
+    for (name, kept), start in zip(training.method.named_parameters(), fresh.method.parameters(), strict=True):
+        assert torch.equal(kept, start), name
+
+
+def test_a_start_that_is_collapsed_is_trained_all_the_same(
+    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, told = module.dev_report, iter(["one point", "", "", ""])
+    monkeypatch.setattr(module, "dev_report", lambda *given: (*real(*given)[:2], next(told)))
+    spec = spec_of(tmp_path, prepared_folder)
+    training = train(replace(spec, budget=spec.budget.model_copy(update={"start": True})))
+    assert training.failed == "" and [(r.rung, r.eligible) for r in training.rungs] == [
+        (0, False),
+        (1, True),
+        (2, True),
+        (3, True),
+    ]
+
+
+@pytest.mark.parametrize("method", ["pca", "mcr2_distil"])
+def test_a_student_without_its_final_form_has_no_start(tmp_path: Path, prepared_folder: Path, method: str) -> None:
+    """PCA has no step; a distilled MCR2 makes its targets in a phase of its own first."""
+    spec = spec_of(tmp_path, prepared_folder, "pca")
+    if method == "mcr2_distil":
+        params = {**MCR2, "steps": 6, "distil_epochs": 1, "distil_batch_size": 16}
+        spec = replace(spec, method=method, params=params)
+    training = train(replace(spec, budget=spec.budget.model_copy(update={"start": True})))
+    assert training.failed == "" and training.rungs[0].rung == 1
 
 
 @pytest.mark.parametrize("fidelity", ["steps", "data"])

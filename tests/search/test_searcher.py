@@ -57,6 +57,27 @@ def test_any_order_of_completion_gives_the_same_study(tmp_path: Path, stopping: 
     )
 
 
+def test_a_start_is_kept_and_decides_nothing(tmp_path: Path) -> None:
+    """Rung 0: in any order, and killed at any time, the verdicts and suggestions are those of a search without it."""
+    space = space_of(tmp_path)
+    without = Simulation(in_memory(), space, wanted=24, lag=8)
+    without.sit(1)
+    contents = set()
+    for workers in (1, 3, 8):
+        ours = Simulation(in_memory(), space, wanted=24, lag=8, start=True)
+        ours.sit(workers, speeds=workers, deaths=0.1)
+        contents.add("\n".join(content(ours.study)))
+        for one, other in zip(ours.study.trials, without.study.trials, strict=True):
+            assert {r: kept for r, kept in trial_rungs(one).items() if r} == trial_rungs(other)
+            assert trial_rungs(one)[0]["step"] == 0
+            assert (one.state, one.params, one.intermediate_values) == (
+                other.state,
+                other.params,
+                other.intermediate_values,
+            )
+    assert len(contents) == 1
+
+
 def test_a_stopped_trial_keeps_no_rung_after_its_stop(tmp_path: Path) -> None:
     ours = Simulation(in_memory(), space_of(tmp_path), wanted=24, lag=8)
     ours.sit(workers=8, speeds=3)
