@@ -27,8 +27,9 @@ from nlpaug.augmenter.word import RandomWordAug
 
 from distilbench.data.builtin import builtin_corpus
 from distilbench.errors import InputError
-from distilbench.prepare.augment import AugmentSettings, Operation, operations
+from distilbench.prepare.augment import Operation, operations
 from distilbench.prepare.augment.synonym import synonym_augmenter
+from distilbench.settings.augment import AugmentSettings
 
 Run = Callable[[Sequence[str]], object]
 WARM_UP = 10

@@ -29,9 +29,9 @@ import numpy as np
 import torch
 
 from distilbench.data.builtin import builtin_corpus
-from distilbench.encoder import EncoderSpec, default_device, encode
+from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
-from distilbench.store import ArtifactStore, default_store
+from distilbench.storage.store import ArtifactStore, default_store
 
 BATCH_SIZES = (8, 16, 32, 64, 128)
 THEIRS = "SentenceTransformer.encode"

@@ -106,15 +106,13 @@ def child(way: str, model: str, data: Path) -> dict[str, Any]:
     """One way, with its libraries imported: wall and processor seconds from loading the model on, and its scores."""
     from evaluation_peers import loop_sts, mteb_sts
 
-    from distilbench.encoder import EncoderSpec
+    from distilbench.encoders.encoder import EncoderSpec
 
     folder = EncoderSpec(model).folder()
     assert folder is not None, "a local model"
     if way == "mteb":
         import mteb  # noqa: F401
     import sentence_transformers  # noqa: F401
-
-    import distilbench.evaluations  # noqa: F401
 
     with tempfile.TemporaryDirectory() as work:
         wall, processor = time.perf_counter(), time.process_time()
@@ -132,10 +130,10 @@ def ours(model: str, data: Path, work: Path, *, every: bool) -> dict[str, float]
     """Spearman x 100 of the whole vectors, as `distilbench evaluate` has recorded it."""
     from rich.console import Console
 
-    from distilbench.encoder import EncoderSpec
-    from distilbench.evaluate_config import EvaluateSettings
-    from distilbench.evaluations import evaluate
+    from distilbench.commands.evaluate import evaluate
+    from distilbench.encoders.encoder import EncoderSpec
     from distilbench.records import ScoreRecord, read_records
+    from distilbench.settings.evaluate import EvaluateSettings
 
     settings = EvaluateSettings(
         models=(EncoderSpec(model),),
@@ -171,7 +169,7 @@ def classification(chosen: argparse.Namespace) -> dict[str, Any]:
 
     from distilbench.data.classification import read_classification
     from distilbench.data.corpus import CorpusBuilder
-    from distilbench.encoder import EncoderSpec, encode
+    from distilbench.encoders.encoder import EncoderSpec, encode
     from distilbench.evaluation.classification import classified, pair_features
 
     builder = CorpusBuilder("benchmark")

@@ -26,19 +26,21 @@ from pathlib import Path
 
 from rich.console import Console
 
-from distilbench.config import PrepareSettings
+from distilbench.cluster.resources import ray_cluster
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.data.folder import Limits
 from distilbench.data.sentences import SentenceFile, sentences_artifact
-from distilbench.encoder import EncoderSpec
-from distilbench.prepare.augment import AugmentSettings, operations
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.student import load_student
+from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.encode import SHARD_ROWS, TeacherEncoding, encode_corpus
-from distilbench.prepare.pool import PoolSize
-from distilbench.search.cluster import ray_cluster
-from distilbench.store import ArtifactStore, shard_ranges
-from distilbench.student import load_student
+from distilbench.settings.augment import AugmentSettings
+from distilbench.settings.pool import PoolSize
+from distilbench.settings.settings import PrepareSettings
+from distilbench.storage.arrays import shard_ranges
+from distilbench.storage.store import ArtifactStore
 
 BARE = """
 import pickle, sys
@@ -142,7 +144,7 @@ def many_sentences(count: int) -> tuple[str, ...]:
 
 
 def memory(sentences: int) -> dict[str, object]:
-    from distilbench.pipeline import prepare
+    from distilbench.commands.pipeline import prepare
 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

@@ -28,7 +28,7 @@ from torch import nn
 
 from distilbench.data.classification import read_classification
 from distilbench.data.corpus import CorpusBuilder, Rows
-from distilbench.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.evaluation.classification import classified, pair_features
 
 SEED = 1111

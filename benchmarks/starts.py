@@ -32,13 +32,13 @@ from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.evaluation.sts import from_rows
 from distilbench.methods import get_method
-from distilbench.methods.parts.length import Examples
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import TrialRecord, read_records
-from distilbench.search.dev import dev_pca_spearman, dev_report, dev_rows, dev_spearman
-from distilbench.search.rung_training import build_method
-from distilbench.store import write_json
+from distilbench.storage.files import write_json
+from distilbench.training.length import Examples
 from distilbench.training.loop import Trainer
+from distilbench.trials.dev import dev_pca_spearman, dev_report, dev_rows, dev_spearman
+from distilbench.trials.rung_training import build_method
 
 STUDIES = Path(__file__).parents[1] / "search_spaces" / "studies"
 STSB = tuple(f"sts/STSB.{split}.tsv" for split in ("train", "dev", "test"))

@@ -41,18 +41,19 @@ import psutil
 import torch
 from rich.console import Console
 
-from distilbench.config import SweepSettings
+from distilbench.cluster.resources import TrialShare, ray_cluster, trial_resources
 from distilbench.data.builtin import builtin_corpus
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.methods import get_method
+from distilbench.methods.wanted import wanted_by
 from distilbench.prepare.prepared import load_prepared
-from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import TrialRecord, read_records
-from distilbench.search.cluster import TrialShare, ray_cluster, trial_resources
-from distilbench.search.dev import dev_report
-from distilbench.search.rung_training import build_method
 from distilbench.search.space import SearchSpace, load_space
+from distilbench.settings.settings import SweepSettings
 from distilbench.training.loop import Trainer
+from distilbench.trials.dev import dev_report
+from distilbench.trials.rung_training import build_method
 
 CPUS = 2
 SPACES = Path(__file__).resolve().parents[1] / "search_spaces" / "small"
@@ -77,12 +78,12 @@ class Searched(NamedTuple):
 
 def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], list[float]]:
     """The search stage alone: each trial's end and seconds of training, in the order in which they ended."""
-    from distilbench.search.live import on_console
-    from distilbench.search.metrics import RayMetrics
-    from distilbench.search.progress_file import ProgressFile
+    from distilbench.progress.live import on_console
+    from distilbench.progress.progress_file import ProgressFile
+    from distilbench.progress.ray_metrics import RayMetrics
+    from distilbench.progress.watchers import SweepPlan
+    from distilbench.search.run import Search, run_trials
     from distilbench.search.study import open_study, sqlite_url, starts_for
-    from distilbench.search.sweep import Search, run_trials
-    from distilbench.search.watchers import SweepPlan
 
     study, trials = open_study(sqlite_url(run / "study.db"), run.name), task.space.budget.trials
     starts = starts_for(task.space, trials, task.seed)
@@ -331,7 +332,7 @@ def prepared_task(chosen: argparse.Namespace, folder: Path) -> Task:
     space = space.model_copy(update={"budget": budget})
     corpus = builtin_corpus(chosen.corpus_size, needs=method.needs(space.possible))
     method.check_corpus(space.possible, corpus, native)
-    made = prepare_corpus(settings, corpus, Wanted.by([(method, space.possible)]), Console(file=io.StringIO()))
+    made = prepare_corpus(settings, corpus, wanted_by([(method, space.possible)]), Console(file=io.StringIO()))
     made.save(folder / "prepared", settings)
     return Task(folder / "prepared", space, chosen.seed)
 

@@ -30,12 +30,12 @@ import torch
 
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.encoder import EncoderSpec, default_device, token_ids
+from distilbench.encoders.encoder import EncoderSpec, default_device, token_ids
 from distilbench.methods.hpd import Trainable
 from distilbench.prepare.pca import fit_pca
 from distilbench.prepare.prepared import Prepared
 from distilbench.prepare.tokens import Tokens
-from distilbench.store import ShardedArray, save_array, shard_name
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.training.loop import Trainer
 
 WARM = 5

@@ -18,7 +18,7 @@ cd "${SLURM_SUBMIT_DIR:-.}"
 export PATH="$PWD/.venv/bin:$PATH"
 
 # The token stands in the home folder, which all nodes share; made once, readable by its owner alone.
-export RAY_AUTH_MODE=token RAY_START_HOOK=distilbench.search.start_hook.no_client_server RAY_USAGE_STATS_ENABLED=0
+export RAY_AUTH_MODE=token RAY_START_HOOK=distilbench.cluster.start_hook.no_client_server RAY_USAGE_STATS_ENABLED=0
 [ -s ~/.ray/auth_token ] || (umask 077 && ray get-auth-token --generate >/dev/null)
 chmod 600 ~/.ray/auth_token
 

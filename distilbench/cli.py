@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from distilbench.commands.evaluate_options import EVALUATE_OPTIONS, evaluate_settings
+from distilbench.commands.options import OPTIONS, RUN_OPTIONS, Data, run_settings, with_options
+from distilbench.commands.sweep_options import SPACE_OPTIONS, SWEEP_OPTIONS, space_settings, sweep_settings
 from distilbench.errors import InputError
-from distilbench.evaluate_options import EVALUATE_OPTIONS, evaluate_settings
-from distilbench.options import OPTIONS, RUN_OPTIONS, Data, run_settings, with_options
 from distilbench.planning.options import PLAN_OPTIONS
-from distilbench.sweep_options import SPACE_OPTIONS, SWEEP_OPTIONS, space_settings, sweep_settings
 
 app = typer.Typer(
     help="Find the best small sentence encoder for your data and budget.",
@@ -54,8 +54,8 @@ def sweep(
     """Sweep a method's hyper-parameters and publish the leaderboard. The same command again continues a sweep."""
     with input_errors():
         given = {**run_settings(options), **space_settings(options), **sweep_settings(method, options)}
-        from distilbench.config import SweepSettings
-        from distilbench.sweeps import sweep as run_sweep
+        from distilbench.commands.sweep import sweep as run_sweep
+        from distilbench.settings.settings import SweepSettings
 
         page = run_sweep(SweepSettings(**given), Console(soft_wrap=True))
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
@@ -71,9 +71,9 @@ def plan(
     began = time.monotonic()
     with input_errors():
         given = {**run_settings(options), **space_settings(options), **sweep_settings(method, options)}
-        from distilbench.config import SweepSettings
         from distilbench.planning.command import plan as make_plan
-        from distilbench.store import write_json
+        from distilbench.settings.settings import SweepSettings
+        from distilbench.storage.files import write_json
 
         found = make_plan(
             SweepSettings(**given),
@@ -103,14 +103,14 @@ def compare(
 ) -> None:
     """Train named configurations (rows of a paper, or your own) over several seeds, and publish the leaderboard."""
     with input_errors():
-        from distilbench.configurations import chosen_encoder, read_configurations
+        from distilbench.commands.configurations import chosen_encoder, read_configurations
 
         written = read_configurations(file, row or ())
         teacher = chosen_encoder(written, "teacher", teacher, "all-MiniLM-L6-v2")
         student = chosen_encoder(written, "student", student, "auto")
         given = run_settings({**options, "teacher": teacher, "student": student})
-        from distilbench.config import CompareSettings
-        from distilbench.pipeline import compare as run_compare
+        from distilbench.commands.pipeline import compare as run_compare
+        from distilbench.settings.settings import CompareSettings
 
         settings = CompareSettings(files=tuple(file), rows=tuple(row or ()), seeds=seeds, steps=steps, **given)
         page = run_compare(settings, Console(soft_wrap=True))
@@ -129,9 +129,9 @@ def prepare(
     """Augment, encode with the teacher and tokenise, into the store where a sweep finds it. Interrupted, it goes on."""
     with input_errors():
         given = {**run_settings(options), **space_settings(options)}
-        from distilbench.config import PrepareSettings
-        from distilbench.pipeline import prepare as run_prepare
-        from distilbench.store import write_json
+        from distilbench.commands.pipeline import prepare as run_prepare
+        from distilbench.settings.settings import PrepareSettings
+        from distilbench.storage.files import write_json
 
         found = run_prepare(PrepareSettings(method=method, **given), Console(soft_wrap=True))
         if json_file:
@@ -150,8 +150,8 @@ def evaluate(
     """Score encoders, trained here or not, on every set, and publish the leaderboard. Repeated, it goes on."""
     with input_errors():
         given = evaluate_settings(model, options)
-        from distilbench.evaluate_config import EvaluateSettings
-        from distilbench.evaluations import evaluate as run_evaluation
+        from distilbench.commands.evaluate import evaluate as run_evaluation
+        from distilbench.settings.evaluate import EvaluateSettings
 
         page = run_evaluation(EvaluateSettings(**given), Console(soft_wrap=True))
     print(f"Leaderboard: {page.resolve()}")  # noqa: T201
@@ -170,11 +170,11 @@ def efficiency(
 ) -> None:
     """Time a dse student beside a cross-encoder: all pairs of some sentences, and one query against a catalogue."""
     with input_errors():
+        from distilbench.commands.efficiency import efficiency_report
         from distilbench.data.builtin import builtin_corpus
         from distilbench.data.folder import Limits, folder_corpus
-        from distilbench.evaluation.efficiency import efficiency_report
+        from distilbench.storage.files import write_json
         from distilbench.storage.scratch import local_folder
-        from distilbench.store import write_json
 
         corpus = folder_corpus(local_folder(data, "--data"), Limits()) if data else builtin_corpus()
         found = efficiency_report(
@@ -199,10 +199,10 @@ def report(
 ) -> None:
     """Write one leaderboard from the records of one or more runs."""
     with input_errors():
+        from distilbench.cluster.stored_runs import WITHOUT_STUDENTS, local_runs, written_to
         from distilbench.reporting.page import write_report
         from distilbench.reporting.runs import read_runs, run_folders
         from distilbench.reporting.ties import tie_groups
-        from distilbench.storage.runs import WITHOUT_STUDENTS, local_runs, written_to
 
         runs = local_runs(run, WITHOUT_STUDENTS)
         records = read_runs(runs)
@@ -225,10 +225,10 @@ def best(
 ) -> None:
     """Name the best student within a budget: chosen by its dev score, in any quantisation."""
     with input_errors():
+        from distilbench.cluster.stored_runs import local_runs
         from distilbench.reporting.best import best_of_runs
         from distilbench.reporting.budget import ServingBudget
-        from distilbench.storage.runs import local_runs
-        from distilbench.store import write_json
+        from distilbench.storage.files import write_json
 
         found = best_of_runs(local_runs(run), ServingBudget(size, latency, dim))
         if json_file:
@@ -259,10 +259,10 @@ def export(
     with input_errors():
         if student is not None and (best_under, latency, dim) != (None, None, None):
             raise InputError("--student: expected no --best-under, --latency or --dim with it")
-        from distilbench.export import export as write_export
-        from distilbench.export import parse_size
+        from distilbench.cluster.stored_runs import local_runs
+        from distilbench.commands.export import export as write_export
+        from distilbench.commands.export import parse_size
         from distilbench.reporting.budget import ServingBudget
-        from distilbench.storage.runs import local_runs
 
         budget = ServingBudget(None if best_under is None else parse_size(best_under), latency, dim)
         found = write_export(local_runs(run), to, budget, student=student, seed=seed, onnx=onnx)
@@ -282,8 +282,8 @@ def reproduce(
 ) -> None:
     """Train a recorded trial again, beside the run, and compare every dev metric. Exit status 1: it comes out otherwise."""
     with input_errors():
-        from distilbench.reproduce import reproduce as train_again
-        from distilbench.storage.runs import reproducible_run
+        from distilbench.cluster.stored_runs import reproducible_run
+        from distilbench.commands.reproduce import reproduce as train_again
 
         found = train_again(reproducible_run(run), trial, seed, threads=threads)
     found.show(tolerance, Console(soft_wrap=True))
@@ -299,9 +299,9 @@ def status(
 ) -> None:
     """How far a sweep is, from another terminal: its stage, trials, best students, failures, time left."""
     with input_errors():
-        from distilbench.search.status import print_status, run_statuses, watch_status
+        from distilbench.cluster.stored_runs import ONLY_RECORDS, local_runs
+        from distilbench.commands.status import print_status, run_statuses, watch_status
         from distilbench.storage.remote import is_uri
-        from distilbench.storage.runs import ONLY_RECORDS, local_runs
 
         def folder() -> Path:
             return local_runs([run], ONLY_RECORDS)[0]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from distilbench.errors import InputError
-from distilbench.store import FULL, disk_full, fingerprint
+from distilbench.storage.files import FULL, disk_full, fingerprint
 
 SCHEMA_VERSION = 1
 

@@ -36,7 +36,7 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     """The one Ray cluster of this test session, 2 CPUs."""
-    from distilbench.search.cluster import ray_cluster
+    from distilbench.cluster.resources import ray_cluster
 
     with ray_cluster(None, 2, dashboard=False):
         yield
@@ -57,12 +57,12 @@ def prepared_folder(
     """Prepared inputs of trials on the small data folder; `sentences.txt` holds the corpus rows, one a line."""
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.data.needs import Needs
-    from distilbench.encoder import EncoderSpec
+    from distilbench.encoders.encoder import EncoderSpec
     from distilbench.prepare.encode import encode_corpus
     from distilbench.prepare.pca import pca_artifact
     from distilbench.prepare.prepared import save_prepared
     from distilbench.prepare.tokens import tokens_artifact
-    from distilbench.store import ArtifactStore
+    from distilbench.storage.store import ArtifactStore
 
     root = tmp_path_factory.mktemp("prepared")
     corpus = folder_corpus(data_folder, Limits(), Needs(triplets=True))

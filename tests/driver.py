@@ -6,7 +6,7 @@ import subprocess
 
 import psutil
 
-from distilbench.storage.run_copy import RunCopy
+from distilbench.cluster.run_copy import RunCopy
 
 
 def kill_driver(driver: subprocess.Popen[str]) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from distilbench.configurations import Configuration, chosen_encoder, complete, read_configurations
-from distilbench.encoder import EncoderSpec
+from distilbench.commands.configurations import Configuration, chosen_encoder, complete, read_configurations
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.search.space import read_yaml

@@ -13,7 +13,9 @@ import subprocess, sys
 from pathlib import Path
 import numpy as np
 from distilbench.errors import InputError
-from distilbench.store import ArtifactStore, save_array, shard_name, write_json
+from distilbench.storage.arrays import save_array, shard_name
+from distilbench.storage.files import write_json
+from distilbench.storage.store import ArtifactStore
 
 disk = sys.argv[1]
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], check=True)

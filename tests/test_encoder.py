@@ -19,7 +19,7 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.base.modules.dense import Dense
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from distilbench.encoder import PACKAGED, EncoderSpec, encode, padded, token_budget_batches, token_ids
+from distilbench.encoders.encoder import PACKAGED, EncoderSpec, encode, padded, token_budget_batches, token_ids
 from distilbench.errors import InputError
 
 SENTENCES = (

@@ -15,17 +15,17 @@ from scipy.stats import pearsonr, spearmanr
 from typer.testing import CliRunner
 
 from distilbench.cli import app
+from distilbench.commands.evaluate import evaluate
 from distilbench.data.evaluation import KINDS, evaluation_data
 from distilbench.data.folder import Limits
-from distilbench.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
-from distilbench.evaluate_config import EvaluateSettings
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import cosine
-from distilbench.evaluations import evaluate
 from distilbench.records import ScoreRecord, read_records
-from distilbench.store import ArtifactStore
+from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.storage.store import ArtifactStore
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_again_nothing_is_scored_and_more_is_added(
     before = (evaluated / "runs" / "e" / "scores.jsonl").read_bytes()
     given = {"teacher": EncoderSpec(str(models[0])), "quantisations": ("int8", "binary"), "cost": True}
     with monkeypatch.context() as patch:
-        patch.setattr("distilbench.evaluations.encode_corpus", None)
+        patch.setattr("distilbench.commands.evaluate.encode_corpus", None)
         evaluate(settings(evaluated, models, data, dims=(8,), **given), Console(quiet=True))
     assert (evaluated / "runs" / "e" / "scores.jsonl").read_bytes() == before
     evaluate(settings(evaluated, models[:1], data, dims=(8, 4), **given), Console(quiet=True))
@@ -315,8 +315,8 @@ def test_heads_that_a_student_brings(tmp_path: Path, models: list[Path], data: P
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.sentence_transformer.modules import Normalize
 
+    from distilbench.encoders.pair_head import PairHead, load_pair_scorer, save_pair_head
     from distilbench.methods.parts.cluster_head import assign_sentences, save_cluster_head
-    from distilbench.methods.parts.pair_head import PairHead, load_pair_scorer, save_pair_head
 
     torch.manual_seed(0)
     folder = tmp_path / "student"

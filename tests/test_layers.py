@@ -11,10 +11,10 @@ import torch
 from architectures import CHAINS, OTHERS, make_architecture, make_static
 from sentence_transformers import SentenceTransformer
 
-from distilbench.encoder import EncoderSpec, encode, padded, token_ids
+from distilbench.encoders.encoder import EncoderSpec, encode, padded, token_ids
+from distilbench.encoders.student import check_student, count_layers, load_student, resolved, student_pooling
 from distilbench.errors import InputError
 from distilbench.prepare.layer_walk import LayerWalk, evaluations
-from distilbench.student import check_student, count_layers, load_student, resolved, student_pooling
 
 SENTENCES = ["the dog runs in the park", "a cat", "how do i open the red door quickly today and what is this"]
 EVERY = [choice for size in (1, 2, 3, 4) for choice in combinations(range(4), size)]

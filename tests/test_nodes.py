@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from distilbench import nodes as module
 from distilbench.cli import app
-from distilbench.errors import InputError
-from distilbench.nodes import (
+from distilbench.cluster import nodes as module
+from distilbench.cluster.nodes import (
     Growth,
     Node,
     autoscaling_config,
@@ -29,6 +28,7 @@ from distilbench.nodes import (
     parse_growth,
     waiting_told,
 )
+from distilbench.errors import InputError
 
 slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes minutes: set DISTILBENCH_SLOW=1")
 ROOT = Path(__file__).resolve().parents[1]
@@ -200,11 +200,11 @@ import sys
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
-from distilbench import nodes
+from distilbench.cluster import nodes
 from distilbench.errors import InputError
-from distilbench.nodes import Node, alive_nodes, gpus_elsewhere, nodes_line, on_gpu_node, possible_nodes, working_device
+from distilbench.cluster.nodes import Node, alive_nodes, gpus_elsewhere, nodes_line, on_gpu_node, possible_nodes, working_device
 from distilbench.prepare.pool import PoolSize, ShardTask, run_pool
-from distilbench.search.cluster import TrialShare, ray_cluster, trial_resources
+from distilbench.cluster.resources import TrialShare, ray_cluster, trial_resources
 
 class Where(ShardTask):
     def __init__(self, folder):

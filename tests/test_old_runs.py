@@ -17,12 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.configurations import complete, read_configurations
-from distilbench.encoder import EncoderSpec
+from distilbench.commands.configurations import complete, read_configurations
+from distilbench.commands.reproduce import reproduce
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.evaluation.sts import spearman
 from distilbench.methods import get_method
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.reproduce import reproduce
 
 FIXTURE = Path(__file__).parent / "fixtures" / "run-be7c367"
 PAPERS = sorted((Path(__file__).parents[1] / "search_spaces" / "papers").glob("*.yaml"))

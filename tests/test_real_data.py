@@ -30,7 +30,7 @@ def spearmans(scores: list[Score]) -> dict[tuple[str, str], float]:
 @pytest.mark.parametrize("name", REFERENCE)
 def test_sts_scores_equal_the_reference_to_two_decimals(name: str, tmp_path: Path) -> None:
     from distilbench.data.folder import Limits, folder_corpus
-    from distilbench.encoder import EncoderSpec, encode
+    from distilbench.encoders.encoder import EncoderSpec, encode
     from distilbench.evaluation.sts import from_rows, sts_scores
 
     folder = MODELS / name

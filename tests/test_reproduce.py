@@ -13,13 +13,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from distilbench.cli import app
+from distilbench.cluster.provenance import provenance
+from distilbench.commands.reproduce import Reproduced, reproduce
 from distilbench.methods import get_method
-from distilbench.provenance import provenance
 from distilbench.records import Rung, TrialRecord, append_records, read_records
-from distilbench.reproduce import Reproduced, reproduce
-from distilbench.search import patience
-from distilbench.search.budget import Budget
-from distilbench.search.rung_training import RungTraining, TrainingSpec
+from distilbench.storage import patience
+from distilbench.trials.budget import Budget
+from distilbench.trials.rung_training import RungTraining
+from distilbench.trials.training_spec import TrainingSpec
 
 MCR2 = {"output_dim": 8, "lambda": 1.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
 BUDGET = Budget(trials=4, steps=18, rungs=3, eta=3)
@@ -219,7 +220,7 @@ def test_the_door_works_without_ray(run: Path) -> None:
         timeout=200,
     )
     assert done.returncode == 0 and "reproduced" in done.stdout, done.stderr
-    code = "import sys; from pathlib import Path; from distilbench.reproduce import reproduce"
+    code = "import sys; from pathlib import Path; from distilbench.commands.reproduce import reproduce"
     code += f"; reproduce(Path({str(run)!r}), 1)"
     loaded = subprocess.run(
         [sys.executable, "-c", f"{code}; print('ray' in sys.modules)"],

@@ -18,23 +18,11 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from distilbench import store as store_module
 from distilbench.errors import InputError
-from distilbench.store import (
-    MANIFEST,
-    ArtifactStore,
-    ShardedArray,
-    atomic_path,
-    claim_folder,
-    default_store,
-    file_sha256,
-    fingerprint,
-    remove_folder,
-    save_array,
-    shard_name,
-    shard_ranges,
-    write_json,
-)
+from distilbench.storage import files as store_module
+from distilbench.storage.arrays import MANIFEST, ShardedArray, save_array, shard_name, shard_ranges
+from distilbench.storage.files import atomic_path, claim_folder, file_sha256, fingerprint, remove_folder, write_json
+from distilbench.storage.store import ArtifactStore, default_store
 
 PARTS = {"teacher": "t", "rows": 10}
 NAMES = [shard_name(i) for i in range(3)]
@@ -192,7 +180,7 @@ KILLED_WRITER = """
 import os, signal, sys
 from pathlib import Path
 import numpy as np
-from distilbench.store import ArtifactStore, atomic_path, save_array
+from distilbench.storage.arrays import save_array; from distilbench.storage.files import atomic_path; from distilbench.storage.store import ArtifactStore
 
 def make(folder, names):
     save_array(folder / names[0], np.full((4, 2), 0, dtype=np.float16))
@@ -318,7 +306,7 @@ SLOW_WRITER = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from distilbench.store import ArtifactStore, save_array
+from distilbench.storage.arrays import save_array; from distilbench.storage.store import ArtifactStore
 
 root, *names = sys.argv[1:]
 def make(folder, missing):

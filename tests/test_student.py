@@ -11,9 +11,8 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from distilbench.encoder import EncoderSpec, encode
-from distilbench.errors import InputError
-from distilbench.student import (
+from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.student import (
     absolute_student,
     check_student,
     describe_student,
@@ -26,6 +25,7 @@ from distilbench.student import (
     student_source,
     student_width,
 )
+from distilbench.errors import InputError
 
 SENTENCES = ["the dog runs in the park", "a cat", "how do i open the red door quickly today"]
 

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from distilbench.config import SweepSettings
+from distilbench.commands.sweep_options import (
+    SEARCHER_NAMES,
+    STOPPING_NAMES,
+    SWEEP_OPTIONS,
+    space_settings,
+    sweep_settings,
+)
 from distilbench.errors import InputError
 from distilbench.search.samplers import SEARCHERS
-from distilbench.sweep_options import SEARCHER_NAMES, STOPPING_NAMES, SWEEP_OPTIONS, space_settings, sweep_settings
+from distilbench.settings.settings import SweepSettings
 
 
 def settings(method: str = "mcr2", **given: Any) -> SweepSettings:
@@ -66,7 +72,7 @@ def test_no_settings_below_one(field: str) -> None:
 def test_the_names_are_those_that_there_are() -> None:
     from typing import get_args
 
-    from distilbench.search.budget import Stopping
+    from distilbench.settings.choices import Stopping
 
     assert set(SEARCHER_NAMES) == SEARCHERS.keys() and set(STOPPING_NAMES) == set(get_args(Stopping))
 

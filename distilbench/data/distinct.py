@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from distilbench.data.sentences import read_arrow, write_arrow
-from distilbench.store import disk_full
+from distilbench.storage.files import disk_full
 
 KEY = "key"
 MEMORY = "256MB"

@@ -32,7 +32,8 @@ from distilbench.data.senteval_classification import FOLDERS, read_senteval_clas
 from distilbench.data.tables import either
 from distilbench.data.tsv import read_tsv
 from distilbench.errors import InputError
-from distilbench.store import ArtifactStore, fingerprint
+from distilbench.storage.files import fingerprint
+from distilbench.storage.store import ArtifactStore
 
 KINDS = ("sts", "classification", "retrieval", "pairs")
 CALIBRATION = 2_000

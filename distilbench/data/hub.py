@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 from distilbench.data.columns import Rows, usable
 from distilbench.errors import InputError
-from distilbench.store import file_sha256
+from distilbench.storage.files import file_sha256
 
 PREFIX = "hf:"
 _OPTIONS = ("config", "split", "column", "revision")

@@ -36,7 +36,8 @@ from distilbench.data.sentences import FILE, TEXT, SentenceFile, in_batches, wri
 from distilbench.data.tables import columns_of, either, sample
 from distilbench.data.tsv import flag, number, read_tsv, sentence
 from distilbench.errors import InputError
-from distilbench.store import ArtifactStore, file_sha256, fingerprint
+from distilbench.storage.files import file_sha256, fingerprint
+from distilbench.storage.store import ArtifactStore
 
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = ("dev", "test")

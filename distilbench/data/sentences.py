@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distilbench.store import ArtifactStore, atomic_path
+from distilbench.storage.files import atomic_path
+from distilbench.storage.store import ArtifactStore
 
 TEXT = "text"
 FILE = "sentences.arrow"

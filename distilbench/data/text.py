@@ -14,7 +14,7 @@ from typing import Literal
 from distilbench.data.columns import FORMATS_TOLD, Rows, format_of, read_column
 from distilbench.data.hub import PREFIX, HubDataset, open_hub
 from distilbench.errors import InputError
-from distilbench.store import file_sha256
+from distilbench.storage.files import file_sha256
 
 
 @dataclass(frozen=True)

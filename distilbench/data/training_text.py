@@ -15,7 +15,9 @@ from distilbench.data.distinct import KEY, write_distinct
 from distilbench.data.sentences import TEXT, SentenceFile, in_batches, sentences_artifact, write_arrow
 from distilbench.data.text import Texts, TextStream
 from distilbench.errors import InputError
-from distilbench.store import ArtifactStore, fingerprint, save_array, write_json
+from distilbench.storage.arrays import save_array
+from distilbench.storage.files import fingerprint, write_json
+from distilbench.storage.store import ArtifactStore
 
 STEP_VERSION = 1
 NEW, KNOWN, TOLD = "text.arrow", "known.npy", "found.json"

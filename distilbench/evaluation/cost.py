@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from distilbench.encoder import EncoderSpec, encode, encode_ids, prompt_of, reads_tokens, token_ids
+from distilbench.encoders.encoder import EncoderSpec, encode, encode_ids, prompt_of, reads_tokens, token_ids
 from distilbench.errors import InputError
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from distilbench.data.corpus import Rows, StsSet
 from distilbench.data.evaluation import EvaluationData
 from distilbench.errors import InputError
 from distilbench.evaluation.classification import classification_scores
+from distilbench.evaluation.document_search import Documents, SearchResult, SearchTask, evaluate_search, search_scores
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.pair_probe import probe
 from distilbench.evaluation.predictions import Predictions, sts_predictions
 from distilbench.evaluation.quantisation import QUANTISERS, Quantiser
-from distilbench.evaluation.search import Documents, SearchResult, SearchTask, evaluate_search, search_scores
 from distilbench.evaluation.shape import shape
 from distilbench.evaluation.statistics import resampled_correlation, resampled_f1, resampled_mean
 from distilbench.evaluation.sts import cosine, scores_of_similarities
 from distilbench.records import ClusterCost, IndexCost, Quantisation, Score, Space, Task
-from distilbench.store import ShardedArray
+from distilbench.storage.arrays import ShardedArray
 
 SPACE_GROUPS = ("STSB", "DEMO-STS")
 """The STS group whose test set the geometry is of: STS-B as in the papers, or the built-in one."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from distilbench.data.corpus import StsSet
 from distilbench.errors import InputError
-from distilbench.store import atomic_path
+from distilbench.storage.files import atomic_path
 
 KINDS = ("similarity", "gold", "subset", "reciprocal_rank", "item", "dev_similarity", "dev_gold")
 UNREADABLE = (

@@ -23,19 +23,11 @@ from safetensors.numpy import load, save_file
 
 from distilbench.data.corpus import Corpus, RetrievalSet, Rows
 from distilbench.errors import InputError
-from distilbench.evaluation.retrieval import (
-    DEPTH,
-    faiss_threads,
-    index_cost,
-    reciprocal_ranks,
-    scores_of,
-    timed,
-    unit,
-)
+from distilbench.evaluation.retrieval import DEPTH, faiss_threads, index_cost, reciprocal_ranks, scores_of, timed, unit
 from distilbench.evaluation.sts import Embed
 from distilbench.evaluation.suite import Evaluation, evaluated
 from distilbench.records import IndexCost, Score
-from distilbench.store import atomic_path, file_sha256, write_json
+from distilbench.storage.files import atomic_path, file_sha256, write_json
 
 T = TypeVar("T")
 

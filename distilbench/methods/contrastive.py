@@ -14,9 +14,8 @@ from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.methods.method import Phase, Possible, TrainedParams
+from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_params import EncoderParams
-from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.methods.parts.projected import UntargetedParams, linear_of, start_projection
 from distilbench.methods.parts.supervised import (
     LabelledExamples,
@@ -27,6 +26,9 @@ from distilbench.methods.parts.supervised import (
 )
 from distilbench.methods.parts.whitened import Whitened, WhitenedParams
 from distilbench.prepare.prepared import Prepared
+from distilbench.training.length import Examples, PhaseSteps, epoch_steps
+from distilbench.training.params import TrainedParams
+from distilbench.training.phases import Phase
 
 
 class Params(TrainedParams, EncoderParams, LabelledParams, WhitenedParams, UntargetedParams):

@@ -22,9 +22,8 @@ from torch.nn import functional
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.errors import InputError
-from distilbench.methods.method import Phase, Possible, sweep_field
+from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
-from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import full_precision
 from distilbench.methods.parts.starts import Linear, regression, spread
 from distilbench.methods.parts.unlabelled import (
@@ -36,6 +35,9 @@ from distilbench.methods.parts.unlabelled import (
     unlabelled_steps,
 )
 from distilbench.prepare.prepared import Prepared
+from distilbench.training.length import Examples, PhaseSteps
+from distilbench.training.params import sweep_field
+from distilbench.training.phases import Phase
 
 START_SENTENCES = 2000
 """Training sentences that the maps' start and the normaliser are taken from."""

@@ -19,16 +19,8 @@ from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec
-from distilbench.errors import InputError
-from distilbench.evaluation.pairs import pair_scores
-from distilbench.methods.method import Phase, Possible, TrainedParams, check_enough, sweep_field
-from distilbench.methods.parts.encoder_method import EncoderMethod, freeze_embeddings
-from distilbench.methods.parts.encoder_params import EncoderParams
-from distilbench.methods.parts.last_layers import last_layers_pooling
-from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
-from distilbench.methods.parts.losses import squared_distance
-from distilbench.methods.parts.pair_head import (
+from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec
+from distilbench.encoders.pair_head import (
     OUTPUTS,
     HeadKind,
     PairHead,
@@ -37,10 +29,20 @@ from distilbench.methods.parts.pair_head import (
     score_pairs,
     unit_target,
 )
+from distilbench.encoders.student import student_layers, student_width
+from distilbench.errors import InputError
+from distilbench.evaluation.pairs import pair_scores
+from distilbench.methods.method import Possible
+from distilbench.methods.parts.encoder_method import EncoderMethod, freeze_embeddings
+from distilbench.methods.parts.encoder_params import EncoderParams
+from distilbench.methods.parts.last_layers import last_layers_pooling
+from distilbench.methods.parts.losses import squared_distance
 from distilbench.methods.parts.projected import UntargetedParams, linear_of, start_projection
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import Score
-from distilbench.student import student_layers, student_width
+from distilbench.training.length import Examples, PhaseSteps, epoch_steps
+from distilbench.training.params import TrainedParams, check_enough, sweep_field
+from distilbench.training.phases import Phase
 
 PAPER_LAYERS = 4
 

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
-from distilbench.methods.method import Phase, Possible
-from distilbench.methods.parts.length import Examples, PhaseSteps
+from distilbench.methods.method import Possible
 from distilbench.methods.parts.losses import Distance, target_distance
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths, widths_of
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
@@ -33,6 +32,8 @@ from distilbench.methods.parts.unlabelled import (
 )
 from distilbench.methods.parts.whitened import Whitened, WhitenedParams
 from distilbench.prepare.prepared import Prepared
+from distilbench.training.length import Examples, PhaseSteps
+from distilbench.training.phases import Phase
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 

@@ -22,9 +22,8 @@ from torch.nn import functional
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.errors import InputError
-from distilbench.methods.method import Phase, Possible, sweep_field
+from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import TRAINING_TOKENS, EncoderMethod
-from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import full_precision, info_nce
 from distilbench.methods.parts.starts import Linear, principal_axes, regression, spread
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
@@ -37,6 +36,9 @@ from distilbench.methods.parts.unlabelled import (
     unlabelled_steps,
 )
 from distilbench.prepare.prepared import Prepared
+from distilbench.training.length import Examples, PhaseSteps
+from distilbench.training.params import sweep_field
+from distilbench.training.phases import Phase
 
 Kernel = Literal["rbf", "imq", "imq_released", "linear"]
 START_SENTENCES = 2000

@@ -16,16 +16,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
-from distilbench.methods.method import Assign, Phase, Possible, TrainedParams, check_enough, sweep_field
+from distilbench.methods.method import Assign, Possible
 from distilbench.methods.parts import head_method
 from distilbench.methods.parts.cluster_head import save_cluster_head
 from distilbench.methods.parts.coding_rate import mcr2_loss
 from distilbench.methods.parts.head_method import HeadMethod
 from distilbench.methods.parts.heads import Layer, elu_layer, export_with_head, moved, pca_head
-from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.nested import widths_of
 from distilbench.methods.parts.starts import spread
 from distilbench.prepare.prepared import Prepared
+from distilbench.training.length import Examples, PhaseSteps
+from distilbench.training.params import TrainedParams, check_enough, sweep_field
+from distilbench.training.phases import Phase
 
 CENTRED_ON = 4096
 """Training sentences over which the head's mean is taken: it is known to 1.6 % of the vectors' spread."""

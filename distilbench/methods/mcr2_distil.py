@@ -14,16 +14,17 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.methods import mcr2
-from distilbench.methods.method import Phase, Possible
+from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.encoder_params import DistilledParams
-from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.methods.parts.losses import Distance, target_distance
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
 from distilbench.prepare.prepared import Prepared
+from distilbench.training.length import Examples, PhaseSteps, epoch_steps
+from distilbench.training.phases import Phase
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from abc import abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.fields import FieldInfo
-from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
-from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import Score
+from distilbench.training.length import Examples, PhaseSteps
+from distilbench.training.params import Params
+from distilbench.training.phases import Learner
 
 Possible = Callable[[str], list[Any]]
 """The values that a search space can give a parameter (the ends of a range)."""
@@ -28,109 +26,6 @@ Possible = Callable[[str], list[Any]]
 
 Assign = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """Cluster numbers of corpus rows."""
-
-
-def sweep_field(default: Any, *, sweep: Any, **limits: Any) -> Any:
-    """A hyper-parameter whose best value was found after records of it had been written.
-
-    `default` is what a record, a run or a published row without the parameter means; `sweep` is what a search space that
-    neither searches nor fixes it gets. `limits` are those of pydantic's `Field`.
-    """
-    return Field(default=default, json_schema_extra={"sweep": sweep}, **limits)
-
-
-def sweep_default(field: FieldInfo) -> Any:
-    """The value of a parameter that a search space does not name."""
-    extra = field.json_schema_extra
-    return extra["sweep"] if isinstance(extra, dict) and "sweep" in extra else field.default
-
-
-class Params(BaseModel):
-    """Hyper-parameters that every method has. Search spaces are checked against these types and ranges."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-    output_dim: int = Field(ge=1)
-    collapse: Literal["absolute", "relative"] = sweep_field("absolute", sweep="relative")
-    """What a student fails by as collapsed: its variance alone (records from before this parameter), or beside the
-    teacher's."""
-
-
-class TrainedParams(Params):
-    """Hyper-parameters of every method that is trained."""
-
-    lr: float = Field(gt=0, le=1)
-    batch_size: int = Field(ge=2)
-    weight_decay: float = Field(default=0.01, ge=0)
-    decay_all: bool = sweep_field(True, sweep=False)
-    """Whether weight decay also acts on biases and on the scales of LayerNorm, not only on matrices."""
-    warmup: float = Field(default=0.0, ge=0, lt=1)
-    """Share of a phase's steps in which the learning rate rises linearly from 0."""
-    decay: bool = True
-    """Whether it falls to 0 afterwards."""
-    schedule: Literal["linear", "cosine"] = "linear"
-    """The shape of that fall: a line, or half a cosine wave."""
-    betas: tuple[float, float] = (0.9, 0.999)
-    clip: float = Field(default=1.0, ge=0)
-    """Largest norm of the gradient; 0 is no limit."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Of the forward pass: auto is bf16 on a GPU and fp32 on a CPU; fp16 scales the loss (AMP)."""
-
-
-@dataclass(frozen=True)
-class Phase:
-    """A part of a method's training with its own examples, loss and learning rate; AdamW starts afresh in each.
-
-    `loss` gives the loss (a scalar) of the examples numbered index_B, each in [0, examples). `begin` is called when
-    the phase is entered, also when training is resumed within it, after the parameters have been restored. `start` is
-    called after it, and only when the phase is entered for the first time: it may set parameters. `trained` are the
-    modules whose parameters it trains; None means all of the method's that require gradients.
-    """
-
-    name: str
-    examples: int
-    steps: int
-    batch_size: int
-    lr: float
-    loss: Callable[[NDArray[np.int64]], Tensor]
-    begin: Callable[[], None] = lambda: None
-    start: Callable[[], None] = lambda: None
-    trained: Sequence[nn.Module] | None = None
-
-
-def within_budget(phases: list[Phase], budget: int) -> list[Phase]:
-    """The phases, all shortened by the same factor where together they take more than `budget` steps."""
-    total = sum(phase.steps for phase in phases)
-    if total <= budget:
-        return phases
-    return [replace(p, steps=max(1, p.steps * budget // total)) for p in phases]
-
-
-def check_enough(parameter: str, value: int, available: int, what: str) -> None:
-    """Raise InputError when `value` of a parameter needs more than is `available`."""
-    if value > available:
-        raise InputError(
-            f"{parameter} is {value}, but the corpus has only {available} {what}; expected at least as many"
-        )
-
-
-class Learner(nn.Module, ABC):
-    """What the training loop trains. Parameters that require gradients are trained and saved, the rest is frozen."""
-
-    params: Any
-    """`TrainedParams`, or `Params` where there is no phase."""
-    device: str
-
-    @abstractmethod
-    def phases(self) -> list[Phase]:
-        """The phases of a whole training, in order; none for a learner without training."""
-
-    def halve_micro_batches(self) -> bool:
-        """Read a batch in parts half as large, whose gradients are accumulated; whether this learner can.
-
-        Losses that take the whole batch at once stay what they are: it is the encoder that reads in parts.
-        """
-        return False
 
 
 class Method(Learner):

@@ -15,9 +15,8 @@ from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.methods.method import Phase, Possible, sweep_field
+from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
-from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.methods.parts.losses import squared_distance
 from distilbench.methods.parts.starts import regression, spread
 from distilbench.methods.parts.unlabelled import (
@@ -29,6 +28,9 @@ from distilbench.methods.parts.unlabelled import (
     unlabelled_steps,
 )
 from distilbench.prepare.prepared import Prepared
+from distilbench.training.length import Examples, PhaseSteps
+from distilbench.training.params import sweep_field
+from distilbench.training.phases import Phase
 
 START_SENTENCES = 4000
 """Training sentences that a map or a scale is fitted on at most."""

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from distilbench.methods import method
 from distilbench.methods.parts.head_method import HeadMethod
 from distilbench.methods.parts.heads import linear_head, pca_head
 from distilbench.prepare.prepared import Prepared
+from distilbench.training import params
 
 
-class Params(method.Params):
+class Params(params.Params):
     """Its one choice beside the dimension."""
 
     centre: bool = True

@@ -7,13 +7,13 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from distilbench.methods import method
 from distilbench.methods.parts.head_method import HeadMethod
 from distilbench.methods.parts.heads import linear_head
 from distilbench.prepare.prepared import Prepared
+from distilbench.training import params
 
 
-class Params(method.Params):
+class Params(params.Params):
     """Its one choice beside the dimension."""
 
     centre: bool = False

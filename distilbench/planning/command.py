@@ -9,16 +9,16 @@ from typing import Any
 
 from rich.console import Console
 
-from distilbench.config import SweepSettings
+from distilbench.cluster.provenance import own_cpus
+from distilbench.commands.sweep import sweep_members
 from distilbench.errors import InputError
 from distilbench.planning.machines import Cluster, Nodes, clusters_for
 from distilbench.planning.model import plan_sweep
 from distilbench.planning.rates import read_rates
 from distilbench.planning.table import plans_json, print_plans
 from distilbench.planning.work import sweep_work
-from distilbench.provenance import own_cpus
-from distilbench.store import write_json
-from distilbench.sweeps import sweep_members
+from distilbench.settings.settings import SweepSettings
+from distilbench.storage.files import write_json
 
 
 def plan(

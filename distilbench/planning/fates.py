@@ -19,8 +19,8 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from distilbench.search.budget import Budget
 from distilbench.search.stopping import stopping_rule
+from distilbench.trials.budget import Budget
 
 LEARNED = 10
 """Trials of a study after which Optuna's samplers that learn begin to (`n_startup_trials` of TPE)."""

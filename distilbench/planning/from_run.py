@@ -17,14 +17,14 @@ import numpy as np
 from scipy.optimize import nnls
 
 from distilbench.errors import InputError
-from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.planning.rates import PhaseRate, Rates, Training
 from distilbench.planning.steps import phase_steps
 from distilbench.prepare.copies import SHARD_ROWS as COPY_ROWS
 from distilbench.prepare.encode import SHARD_ROWS
 from distilbench.prepare.tokens import SHARD_ROWS as TOKEN_ROWS
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.timings import Took, read_timings
+from distilbench.stage_times import Took, read_timings
+from distilbench.training.length import Examples, PhaseSteps
 
 
 def run_rates(path: Path) -> Rates:

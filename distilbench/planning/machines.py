@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from distilbench.cluster.nodes import Node
+from distilbench.cluster.resources import GPU_SHARE, TrialShare
 from distilbench.errors import InputError
-from distilbench.nodes import Node
-from distilbench.search.cluster import GPU_SHARE, TrialShare
 
 CPUS_PER_GPU = 8
 """Of the nodes that `--gpus` stands for."""

@@ -25,13 +25,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from distilbench.config import SweepSettings
 from distilbench.planning.machines import Cluster
 from distilbench.planning.rates import Rates, Training
 from distilbench.planning.schedule import PlannedTrial, list_schedule, play
 from distilbench.planning.work import MethodWork, SweepWork, TrialWork
 from distilbench.prepare.encode import SHARD_ROWS
 from distilbench.prepare.tokens import SHARD_ROWS as TOKEN_ROWS
+from distilbench.settings.settings import SweepSettings
 
 HELPS = 0.9
 """A change that leaves no more of a search's time than this shortens it."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from distilbench.options import Shared
+from distilbench.commands.options import Shared
 from distilbench.planning.machines import CPUS_PER_GPU
 
 PLAN_OPTIONS: dict[str, Shared] = {

@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from distilbench.config import SweepSettings
+from distilbench.cluster.provenance import device_title, own_cpus
+from distilbench.cluster.resources import ray_cluster, trial_resources
+from distilbench.commands.sweep import Member
 from distilbench.data.corpus import Corpus
-from distilbench.encoder import EncoderSpec, default_device, token_ids
+from distilbench.encoders.encoder import EncoderSpec, default_device, token_ids
+from distilbench.encoders.student import student_source
 from distilbench.methods import get_method
+from distilbench.methods.wanted import wanted_by
 from distilbench.planning.probe_worker import CHUNK, ProbeJob, probe_worker
 from distilbench.planning.rates import PhaseRate, Rates, Training
 from distilbench.planning.sample import prepare_sample, sample_of, unit
@@ -24,12 +28,8 @@ from distilbench.planning.work import drawn_settings
 from distilbench.prepare.augment import operations
 from distilbench.prepare.onnx import onnx_artifact
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.prepare.stage import Wanted
-from distilbench.provenance import device_title, own_cpus
-from distilbench.search.cluster import ray_cluster, trial_resources
-from distilbench.store import ArtifactStore
-from distilbench.student import student_source
-from distilbench.sweeps import Member
+from distilbench.settings.settings import SweepSettings
+from distilbench.storage.store import ArtifactStore
 
 SETTINGS = 4
 """Hyper-parameter settings that a method's training is measured with: those of the first trials, spread over the search."""
@@ -51,7 +51,7 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
     import ray
 
     corpus = members[0].corpus
-    wanted = Wanted.by([(get_method(m.space.method), m.space.possible) for m in members])
+    wanted = wanted_by([(get_method(m.space.method), m.space.possible) for m in members])
     console.print("Measuring rates on this machine: about a minute", markup=False)
     with tempfile.TemporaryDirectory(prefix="distilbench-probe-") as name:
         folder = Path(name)
@@ -166,8 +166,8 @@ def _driver_seconds(folder: Path) -> float:
 
 def _scoring(settings: SweepSettings, members: Sequence[Member], prepared: Prepared, folder: Path) -> dict[str, float]:
     """One row of the leaderboard, of random vectors at a dimension in the middle, on every set; and a page of it."""
-    from distilbench.evaluation.scoring import CALIBRATION, Candidate, Encoded, evaluation_rows, score_candidate
     from distilbench.reporting.page import write_report
+    from distilbench.trials.scoring import CALIBRATION, Candidate, Encoded, evaluation_rows, score_candidate
 
     corpus, rng = members[0].corpus, np.random.default_rng(0)
     dims = sorted(d for m in members for d in m.space.dimensions)

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.prepare.augment import Copies, Operation
-from distilbench.search.budget import Budget
+from distilbench.trials.budget import Budget
 
 READY_S = 120.0
 """How long a worker waits for the others."""
@@ -51,7 +51,7 @@ def probe_worker(job: ProbeJob) -> dict[str, Any]:
     """Seconds and rates of one worker: `worker_s`, `encode_per_s`, `augment_per_s`, `training` by method."""
     import torch
 
-    from distilbench.encoder import default_device, encode
+    from distilbench.encoders.encoder import default_device, encode
     from distilbench.methods import get_method
     from distilbench.prepare.onnx import load_onnx
 
@@ -115,9 +115,9 @@ def _training(
     job: ProbeJob, name: str, budget: Budget, params: dict[str, Any], seconds: float, device: str
 ) -> dict[str, Any]:
     from distilbench.prepare.prepared import load_prepared
-    from distilbench.search.dev import dev_pca_spearman, dev_report, dev_rows
-    from distilbench.search.rung_training import build_method
     from distilbench.training.loop import Trainer
+    from distilbench.trials.dev import dev_pca_spearman, dev_report, dev_rows
+    from distilbench.trials.rung_training import build_method
 
     prepared = load_prepared(job.prepared)
     build_method(name, params, prepared, 0, device)  # what only the first one reads

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.config import SweepSettings
 from distilbench.data.corpus import Corpus, PairSplit, Rows
+from distilbench.encoders.student import resolved, student_source
 from distilbench.prepare.prepared import LOGITS, save_prepared
 from distilbench.prepare.tokens import tokens_artifact
-from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name
-from distilbench.student import resolved, student_source
+from distilbench.settings.settings import SweepSettings
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name
+from distilbench.storage.store import ArtifactStore
 
 TRAIN = 2048
 """Training sentences, pairs, triplets and labelled pairs at most, of each."""

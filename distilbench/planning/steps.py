@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from distilbench.methods import get_method
-from distilbench.methods.parts.length import Examples, PhaseSteps
+from distilbench.training.length import Examples, PhaseSteps
 
 
 def phase_steps(method: str, params: dict[str, Any], examples: Examples, budget: int) -> list[PhaseSteps]:

@@ -7,21 +7,21 @@ from typing import Any, NamedTuple
 
 import optuna
 
-from distilbench.config import SweepSettings
+from distilbench.commands.sweep import Member
 from distilbench.data.corpus import Corpus
-from distilbench.evaluation.scoring import CALIBRATION, evaluation_rows
 from distilbench.methods import get_method
-from distilbench.methods.parts.length import Examples, PhaseSteps
+from distilbench.methods.wanted import wanted_by
 from distilbench.planning.fates import fates
 from distilbench.planning.steps import phase_steps
 from distilbench.prepare.augment import operations
 from distilbench.prepare.encode import SHARD_ROWS
 from distilbench.prepare.pca import SAMPLE
-from distilbench.prepare.stage import Wanted
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import starts_for
 from distilbench.search.suggestions import default_lag
-from distilbench.sweeps import Member
+from distilbench.settings.settings import SweepSettings
+from distilbench.training.length import Examples, PhaseSteps
+from distilbench.trials.scoring import CALIBRATION, evaluation_rows
 
 DRAWS, DRAWN = 32, 8000
 """Searches that are played, and trials of all of them together at most: the mean of few long ones is as certain."""
@@ -106,7 +106,7 @@ def sweep_work(settings: SweepSettings, members: list[Member]) -> SweepWork:
         InputError: an augmentation is not there.
     """
     corpus = members[0].corpus
-    wanted = Wanted.by([(get_method(m.space.method), m.space.possible) for m in members])
+    wanted = wanted_by([(get_method(m.space.method), m.space.possible) for m in members])
     made = operations(settings.augment) if wanted.augmentation else []
     copies = len(made) * len(corpus.train)
     return SweepWork(

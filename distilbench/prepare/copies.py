@@ -14,8 +14,11 @@ from distilbench.data.corpus import Copies, Corpus
 from distilbench.data.distinct import KEY, write_distinct
 from distilbench.data.sentences import TEXT, SentenceFile, in_batches, read_arrow, sentences_artifact, write_arrow
 from distilbench.prepare.augment import Operation, same
-from distilbench.prepare.pool import AS_FIT, PoolSize, ShardTask, run_pool
-from distilbench.store import ArtifactStore, array_sha256, save_array, shard_ranges, write_json
+from distilbench.prepare.pool import ShardTask, run_pool
+from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.storage.arrays import array_sha256, save_array, shard_ranges
+from distilbench.storage.files import write_json
+from distilbench.storage.store import ArtifactStore
 
 SHARD_ROWS = 512
 """Sentences per shard: what a killed run loses per worker. Fixed, so that a translator's batches are the same for any

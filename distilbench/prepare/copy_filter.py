@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import Corpus
-from distilbench.store import ArtifactStore, ShardedArray, array_sha256, save_array
+from distilbench.storage.arrays import ShardedArray, array_sha256, save_array
+from distilbench.storage.store import ArtifactStore
 
 CHUNK = 8192
 STEP_VERSION = 1

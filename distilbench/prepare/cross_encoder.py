@@ -22,8 +22,9 @@ from pydantic import Field
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
+from distilbench.cluster.nodes import gpus_elsewhere, on_gpu_node
 from distilbench.data.corpus import PairTask
-from distilbench.encoder import (
+from distilbench.encoders.encoder import (
     TOKENS_PER_BATCH,
     EncoderSpec,
     default_device,
@@ -33,26 +34,20 @@ from distilbench.encoder import (
     transformer_config,
     transformer_folder,
 )
+from distilbench.encoders.pair_head import OUTPUTS, label_loss, unit_target
 from distilbench.errors import InputError
 from distilbench.evaluation.pairs import pair_metrics, pair_scores
-from distilbench.methods.method import Learner, Phase, TrainedParams, check_enough
-from distilbench.methods.parts.length import epoch_steps
-from distilbench.methods.parts.pair_head import OUTPUTS, label_loss, unit_target
-from distilbench.nodes import gpus_elsewhere, on_gpu_node
-from distilbench.prepare.pool import AS_FIT, PoolSize, ShardTask, run_pool
+from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.prepare.prepared import LOGITS
 from distilbench.records import Score
-from distilbench.store import (
-    ArtifactStore,
-    atomic_path,
-    fingerprint,
-    remove_folder,
-    save_array,
-    shard_name,
-    shard_ranges,
-    write_json,
-)
+from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.storage.arrays import save_array, shard_name, shard_ranges
+from distilbench.storage.files import atomic_path, fingerprint, remove_folder, write_json
+from distilbench.storage.store import ArtifactStore
+from distilbench.training.length import epoch_steps
 from distilbench.training.loop import Diverged, Trainer
+from distilbench.training.params import TrainedParams, check_enough
+from distilbench.training.phases import Learner, Phase
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

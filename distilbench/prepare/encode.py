@@ -5,29 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import rich
 
+from distilbench.cluster.nodes import gpus_elsewhere, working_device
 from distilbench.data.sentences import SentenceFile, sentences_artifact
-from distilbench.encoder import EncoderSpec, default_device, encode
+from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.errors import InputError
-from distilbench.nodes import gpus_elsewhere, working_device
 from distilbench.prepare.here import run_here
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
-from distilbench.prepare.pool import AS_FIT, PoolSize, ShardTask, run_pool
-from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name, shard_ranges
+from distilbench.prepare.pool import ShardTask, run_pool
+from distilbench.settings.choices import Backend, Stored
+from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
+from distilbench.storage.store import ArtifactStore
 
 SHARD_ROWS = {"cpu": 512, "cuda": 8192}
 """Sentences per shard: what a killed run loses per worker. Sorting by length inside 512 keeps padding under 10 %; a GPU
 reads some thousands of sentences at once."""
 
-Stored = Literal["float16", "float32"]
-"""Precision on disk. float16 halves the files; it moved a Spearman x 100 by 0.01 at most (STS12 of all-MiniLM-L6-v2)."""
-
-Backend = Literal["torch", "onnx"]
-"""What runs the encoder: PyTorch, or ONNX Runtime on the CPU (the same vectors to 1e-5, in less time)."""
 
 STEP_VERSION = 1
 """Part of every fingerprint: raise it when the code below changes what it computes."""

@@ -21,14 +21,23 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from distilbench.data.corpus import Rows
-from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec, default_device, padded, token_budget_batches
+from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, default_device, padded, token_budget_batches
+from distilbench.encoders.student import (
+    count_layers,
+    load_student,
+    student_layers,
+    student_source,
+    with_encoder,
+    with_rule,
+)
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.prepare.prepared import DevSet
 from distilbench.prepare.progress import progress
 from distilbench.prepare.ranked_layers import FILE, LayerRanking, RankedChoice, named
 from distilbench.prepare.tokens import Tokens, load_tokens
-from distilbench.store import ArtifactStore, ShardedArray, array_sha256, write_json
-from distilbench.student import count_layers, load_student, student_layers, student_source, with_encoder, with_rule
+from distilbench.storage.arrays import ShardedArray, array_sha256
+from distilbench.storage.files import write_json
+from distilbench.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
     from distilbench.prepare.layer_walk import Choice, LayerWalk

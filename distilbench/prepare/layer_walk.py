@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
+from distilbench.encoders.layers import LayerList
 from distilbench.errors import InputError
-from distilbench.layers import LayerList
 
 TOLERANCE = 1e-4
 """By how much the chain of all layers may differ from the encoder itself, relative to its largest number."""

@@ -1,7 +1,7 @@
 """An encoder's transformer on ONNX Runtime: exported once into the store, loaded from there by every worker.
 
 Only the transformer is replaced. Tokenising, pooling, dense layers and normalisation stay sentence-transformers' own,
-and `distilbench.encoder.encode` runs the result like any other encoder, on the CPU in float32.
+and `distilbench.encoders.encoder.encode` runs the result like any other encoder, on the CPU in float32.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distilbench.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare.onnx_attention import split_heads_in_attention
-from distilbench.store import ArtifactStore, atomic_path
+from distilbench.storage.files import atomic_path
+from distilbench.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
     import torch

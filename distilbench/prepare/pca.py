@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.store import ArtifactStore, ShardedArray, array_sha256, save_array
+from distilbench.storage.arrays import ShardedArray, array_sha256, save_array
+from distilbench.storage.store import ArtifactStore
 
 SAMPLE = 100_000
 """Training sentences that the axes are fitted on at most, as in the HPD paper."""

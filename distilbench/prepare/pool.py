@@ -9,42 +9,27 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.cluster.nodes import fitting, possible_nodes, waiting_told
 from distilbench.errors import InputError
-from distilbench.nodes import Node, fitting, possible_nodes, waiting_told
 from distilbench.prepare.progress import progress
-from distilbench.store import ArtifactStore, shard_name
-from distilbench.timings import Took, note_pool
+from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.stage_times import Took, note_pool
+from distilbench.storage.arrays import shard_name
+from distilbench.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
-    from distilbench.storage.place import Place
-
-GPU_SHARE = 0.25
-"""Of a GPU for each worker: several of them tokenise and write while one computes."""
+    from distilbench.cluster.place import Place
 
 FETCHED_AT_ONCE = 4
 
 Shard = tuple[int, int, int]
 """Number of a shard and its rows [start, stop)."""
-
-
-@dataclass(frozen=True)
-class PoolSize:
-    """How many workers at once (None: as fit), and the share of a GPU for each where they use one."""
-
-    workers: int | None = None
-    gpus: float = GPU_SHARE
-    grow_to: tuple[Node, ...] = ()
-    """Nodes that an autoscaler may have: workers wait for these too."""
-
-
-AS_FIT = PoolSize()
 
 
 class ShardTask(ABC):
@@ -135,7 +120,7 @@ def run_pool(
 
     place = None
     if store is not None and store.remote is not None:
-        from distilbench.storage.place import make_place
+        from distilbench.cluster.place import make_place
 
         place = make_place(store, task)
         assert place is not None

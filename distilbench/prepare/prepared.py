@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import Corpus, PairSplit, PairTask, Rows
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.student import MEAN, absolute_student
 from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.records import selection_groups
-from distilbench.store import ShardedArray, save_array, write_json
-from distilbench.student import MEAN, absolute_student
+from distilbench.storage.arrays import ShardedArray, save_array
+from distilbench.storage.files import write_json
 
 LOGITS = "logits.npy"
 """In the artifact of a cross-encoder's logits: pairs x outputs, float32."""

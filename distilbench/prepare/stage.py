@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from distilbench.config import RunSettings
 from distilbench.data.corpus import Corpus, PairTask
-from distilbench.methods.method import Method, Possible
+from distilbench.encoders.student import MEAN, layer_rule, resolved, student_pooling, student_source
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.copy_filter import copy_cosines, filtered
@@ -29,8 +27,10 @@ from distilbench.prepare.ranked_layers import FILE as RANKING
 from distilbench.prepare.ranked_layers import read_ranking
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.records import Score
-from distilbench.store import ArtifactStore, ShardedArray, write_json
-from distilbench.student import MEAN, layer_rule, resolved, student_pooling, student_source
+from distilbench.settings.settings import RunSettings
+from distilbench.storage.arrays import ShardedArray
+from distilbench.storage.files import write_json
+from distilbench.storage.store import ArtifactStore
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,6 @@ class Wanted:
     augmentation: bool
     tokens: bool
     logits: bool
-
-    @classmethod
-    def by(cls, methods: Sequence[tuple[type[Method], Possible]]) -> Wanted:
-        """What any of `methods` asks for, each with the values that its hyper-parameters may have."""
-        return cls(
-            augmentation=any(method.needs(possible).augmentation for method, possible in methods),
-            tokens=any(method.trains_encoder for method, _ in methods),
-            logits=any(method.needs_logits(possible) for method, possible in methods),
-        )
 
 
 @dataclass(frozen=True)

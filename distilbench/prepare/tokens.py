@@ -10,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.sentences import SentenceFile, sentences_artifact
-from distilbench.encoder import EncoderSpec, token_ids
-from distilbench.prepare.pool import AS_FIT, PoolSize, ShardTask, run_pool
-from distilbench.store import ArtifactStore, atomic_path, remove_folder, save_array, shard_name, shard_ranges
+from distilbench.encoders.encoder import EncoderSpec, token_ids
+from distilbench.prepare.pool import ShardTask, run_pool
+from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.storage.arrays import save_array, shard_name, shard_ranges
+from distilbench.storage.files import atomic_path, remove_folder
+from distilbench.storage.store import ArtifactStore
 
 SHARD_ROWS = 16_384
 """Sentences that a worker tokenises at a time."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.encoder import prompt_of, reads_tokens, token_ids
+from distilbench.encoders.encoder import prompt_of, reads_tokens, token_ids
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -9,13 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distilbench.evaluation.predictions import Predictions
-from distilbench.evaluation.statistics import (
-    Difference,
-    Resampled,
-    mean_of,
-    resampled_correlation,
-    resampled_mean,
-)
+from distilbench.evaluation.statistics import Difference, Resampled, mean_of, resampled_correlation, resampled_mean
 from distilbench.reporting import table
 from distilbench.reporting.ties import kept_predictions
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from distilbench.encoder import HUB_IDS
+from distilbench.encoders.encoder import HUB_IDS
+from distilbench.encoders.student import named_encoder
 from distilbench.records import FROZEN, ON_DEMONSTRATION, Score, ScoreRecord, TrialRecord
 from distilbench.reporting.formats import set_name, value
 from distilbench.reporting.loading import FITTED
@@ -33,7 +34,6 @@ from distilbench.reporting.table import (
     percent,
 )
 from distilbench.reporting.trainings import reproduce_command
-from distilbench.student import named_encoder
 
 CARD = "README.md"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)

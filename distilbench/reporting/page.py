@@ -26,7 +26,7 @@ from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.ties import NO_TIES, Ties
 from distilbench.reporting.ties import notices as tie_notices
 from distilbench.reporting.trainings import Trainings
-from distilbench.store import atomic_path
+from distilbench.storage.files import atomic_path
 
 LEFT_S = 10.0
 """A temporary file that is older was left by a process that was killed."""

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from distilbench.reporting.formats import FILTERS
-from distilbench.store import atomic_path
+from distilbench.storage.files import atomic_path
 
 PLOTLY_FILE, STYLE_FILE, SCRIPT_FILE = "plotly.min.js", "report.css", "report.js"
 POLICY = (

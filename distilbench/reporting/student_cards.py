@@ -12,7 +12,7 @@ from distilbench.reporting.loading import is_nested, load_code
 from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
 from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings
-from distilbench.store import atomic_path
+from distilbench.storage.files import atomic_path
 
 
 class _Kept(NamedTuple):

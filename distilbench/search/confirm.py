@@ -10,10 +10,8 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
-from distilbench.evaluation.scoring import Candidate
 from distilbench.records import Rung, TrialRecord, read_records
-from distilbench.search.budget import Confirmation
-from distilbench.search.jobs import Job
+from distilbench.search.run import Search
 from distilbench.search.study import (
     best_per_dimension,
     result_objective,
@@ -22,9 +20,11 @@ from distilbench.search.study import (
     trial_params,
     trial_rungs,
 )
-from distilbench.search.sweep import Search
 from distilbench.search.trial import trial_folder
-from distilbench.store import fingerprint, write_json
+from distilbench.storage.files import fingerprint, write_json
+from distilbench.trials.budget import Confirmation
+from distilbench.trials.jobs import Job
+from distilbench.trials.scoring import Candidate
 
 CONFIRMED = "confirmed.json"
 CONFIRMATIONS = "confirmations.jsonl"

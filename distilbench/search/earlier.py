@@ -16,18 +16,11 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.errors import InputError
-from distilbench.search.patience import patiently
 from distilbench.search.space import SearchSpace
-from distilbench.search.study import (
-    TAKEN,
-    best_per_dimension,
-    finished_trials,
-    open_study,
-    trial_params,
-    trial_rungs,
-)
+from distilbench.search.study import TAKEN, best_per_dimension, finished_trials, open_study, trial_params, trial_rungs
 from distilbench.search.study_place import StudyPlace, known_place, study_file
-from distilbench.store import bound_config, config_differences, write_json
+from distilbench.storage.files import bound_config, config_differences, write_json
+from distilbench.storage.patience import patiently
 
 FILE = "earlier.json"
 SEARCH_KEYS = frozenset(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from distilbench.errors import InputError
+from distilbench.settings.choices import QUALITY
 
 Direction = Literal["maximize", "minimize"]
 """As Optuna calls them."""
@@ -27,7 +28,6 @@ class Objective(NamedTuple):
     help: str
 
 
-QUALITY = "quality"
 OBJECTIVES = {
     objective.name: objective
     for objective in (

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Literal
 
 import optuna
 
 from distilbench.errors import InputError
-
-Searcher = Literal["tpe", "cmaes", "nsga2", "nsga3", "gp", "random", "grid"]
+from distilbench.settings.choices import Searcher
 
 SEARCHERS: dict[Searcher, str] = {
     "tpe": "Tree-structured Parzen Estimator (Bergstra et al. 2011), told of running trials (constant liar)",

@@ -19,8 +19,6 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from distilbench.records import result_rung
-from distilbench.search.objectives import QUALITY
-from distilbench.search.patience import StorageGone, patiently
 from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import Verdicts, stopping_reason, stopping_rule
 from distilbench.search.study import (
@@ -36,7 +34,9 @@ from distilbench.search.study import (
     trial_rungs,
 )
 from distilbench.search.suggestions import Suggestions
-from distilbench.store import write_json
+from distilbench.settings.choices import QUALITY
+from distilbench.storage.files import write_json
+from distilbench.storage.patience import StorageGone, patiently
 
 RETRIES, EXCUSED = 3, 60
 """Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with

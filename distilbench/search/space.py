@@ -28,9 +28,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from distilbench.errors import InputError
-from distilbench.methods.method import Params, sweep_default
-from distilbench.search.budget import Budget
-from distilbench.search.samplers import Searcher
+from distilbench.settings.choices import Searcher
+from distilbench.training.params import Params, sweep_default
+from distilbench.trials.budget import Budget
 
 Value = bool | int | float | str
 ByDimension = dict[int | Literal["else"], Value]

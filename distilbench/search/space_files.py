@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from distilbench.errors import InputError
-
-SpaceBudget = Literal["small", "real", "cluster"]
-BUDGETS: tuple[SpaceBudget, ...] = ("small", "real", "cluster")
-"""For the demonstration, for real data on a few cores, and for GPUs: a folder of METHOD.yaml each."""
+from distilbench.settings.choices import BUDGETS, SpaceBudget
 
 FOLDER = Path("search_spaces")
 _PACKAGE = Path(__file__).resolve().parents[1]

@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from distilbench.search.budget import Budget, Stopping
+from distilbench.settings.choices import Stopping
+from distilbench.trials.budget import Budget
 
 MEDIAN_STARTUP = 4
 """Trials of a group that median stopping lets pass a rung before it stops any."""

@@ -30,9 +30,9 @@ from sqlalchemy import text
 from sqlalchemy.engine import URL, make_url
 
 from distilbench.errors import InputError
-from distilbench.search.patience import patiently, reason_of
 from distilbench.search.study import TAKEN, open_study, sqlite_url
-from distilbench.store import write_json
+from distilbench.storage.files import write_json
+from distilbench.storage.patience import patiently, reason_of
 
 FILE, SQLITE = "study.json", "study.db"
 OPTION = "--study"

@@ -15,9 +15,9 @@ from typing import Any
 
 from ray.tune import Callback
 
-from distilbench.search.patience import LIMIT_S
 from distilbench.search.trial import hang_log
-from distilbench.search.watchdog import MARK
+from distilbench.storage.patience import LIMIT_S
+from distilbench.trials.watchdog import MARK
 
 LOOK_S = 1.0
 """A longer time between two looks was the driver's own: it waited for storage, or its machine was suspended."""

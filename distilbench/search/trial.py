@@ -10,14 +10,15 @@ from typing import Any
 from ray import tune
 from ray.tune import PlacementGroupFactory
 
+from distilbench.cluster.place import Place
+from distilbench.cluster.provenance import machine
 from distilbench.methods import get_method
-from distilbench.provenance import machine
-from distilbench.search.budget import Budget
-from distilbench.search.patience import StorageGone
-from distilbench.search.rung_training import RungTraining, TrainingSpec
-from distilbench.storage.place import Place
-from distilbench.storage.training_copy import on_this_node
-from distilbench.store import remove_folder
+from distilbench.storage.files import remove_folder
+from distilbench.storage.patience import StorageGone
+from distilbench.trials.budget import Budget
+from distilbench.trials.rung_training import RungTraining
+from distilbench.trials.training_copy import on_this_node
+from distilbench.trials.training_spec import TrainingSpec
 
 SLICE_S = 5.0
 """A trial reports at every rung, and at least this often."""
@@ -65,7 +66,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         return True
 
     def _begin(self, config: dict[str, Any]) -> None:
-        from distilbench.encoder import default_device
+        from distilbench.encoders.encoder import default_device
 
         self.training: RungTraining | None = None  # the last trial's memory goes before the next one's is taken
         gc.collect()

@@ -8,8 +8,9 @@ from pathlib import Path
 import rich
 
 from distilbench.errors import InputError
+from distilbench.storage.arrays import MANIFEST, damaged_shards
+from distilbench.storage.files import file_sha256, fingerprint
 from distilbench.storage.remote import Absent, Remote, local_name
-from distilbench.store import MANIFEST, damaged_shards, file_sha256, fingerprint
 
 _pushed: set[tuple[str, str]] = set()
 """What this process has found or made in the storage."""

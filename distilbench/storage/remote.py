@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from distilbench.errors import InputError
-from distilbench.search.patience import KEPT, StorageGone, patiently
-from distilbench.store import atomic_path
+from distilbench.storage.files import atomic_path
+from distilbench.storage.patience import KEPT, StorageGone, patiently
 
 LIMIT_S = 600.0
 """How long storage may be away: a server that is replaced, or a network between two providers, is back within minutes."""

@@ -13,8 +13,9 @@ from pathlib import Path
 from filelock import FileLock
 
 from distilbench.errors import InputError
+from distilbench.storage.files import atomic_path, write_json
 from distilbench.storage.remote import Remote, check_uri, is_uri, local_name, same_listing
-from distilbench.store import atomic_path, default_store, write_json
+from distilbench.storage.store import default_store
 
 LISTING = ".listing.json"
 

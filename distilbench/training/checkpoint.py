@@ -14,8 +14,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from distilbench.methods.method import Learner
-from distilbench.store import atomic_path
+from distilbench.storage.files import atomic_path
+from distilbench.training.phases import Learner
 
 KEPT = 2
 _NAME = re.compile(r"rung-(\d+)\.safetensors")

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from distilbench.methods.method import Learner, TrainedParams, within_budget
 from distilbench.training.checkpoint import load_checkpoint, save_checkpoint
+from distilbench.training.params import TrainedParams
+from distilbench.training.phases import Learner, within_budget
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 SMALLEST_SCALE = 1.0

@@ -12,7 +12,7 @@ UP = ("cluster.yaml", "clusters/gcp.yaml", "clusters/azure.yaml", "clusters/loca
 """The files of `ray up`."""
 CLOUDS = UP[:3]
 KUBERAY = ("clusters/kuberay-raycluster.yaml", "clusters/kuberay-rayjob.yaml")
-HOOK = "distilbench.search.start_hook.no_client_server"
+HOOK = "distilbench.cluster.start_hook.no_client_server"
 
 
 def read(name: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from files import ROOT, UP
 
 from distilbench.cli import app
 from distilbench.prepare.progress import GAUGES as PREPARE
-from distilbench.search.metrics import GAUGES as SWEEP
+from distilbench.progress.ray_metrics import GAUGES as SWEEP
 
 PAGES = ("clusters/README.md", "clusters/dashboard.md")
 

@@ -15,7 +15,7 @@ from distilbench.data.evaluation import KINDS, EvaluationData, evaluation_data
 from distilbench.data.folder import Limits
 from distilbench.data.pair_tasks import FORMATS
 from distilbench.errors import InputError
-from distilbench.store import ArtifactStore
+from distilbench.storage.store import ArtifactStore
 
 ALL = Limits(None, None, None, None, None)
 SCORED = ["sentence1", "sentence2", "score"]

@@ -16,7 +16,7 @@ from distilbench.data.builtin import builtin_corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.search_sets import SearchSet, of_corpus, read_search_sets
 from distilbench.errors import InputError
-from distilbench.store import ArtifactStore
+from distilbench.storage.store import ArtifactStore
 
 DOCUMENTS = {f"d{i}": f"document number {i}" for i in range(30)}
 QUERIES = {"q0": "who is it", "q1": "what is it", "q2": "where is it"}

@@ -10,7 +10,8 @@ import pytest
 
 from distilbench.data import sentences as module
 from distilbench.data.sentences import FILE, SentenceFile, sentences_artifact
-from distilbench.store import ArtifactStore, fingerprint
+from distilbench.storage.files import fingerprint
+from distilbench.storage.store import ArtifactStore
 
 TEXT = [f"sentence {i} with é, 你好 and \n a line" for i in range(25)]
 

@@ -16,7 +16,7 @@ from distilbench.data.senteval import SUBSETS
 from distilbench.data.text import Texts
 from distilbench.data.training_text import with_text
 from distilbench.errors import InputError
-from distilbench.store import ArtifactStore
+from distilbench.storage.store import ArtifactStore
 
 REAL = Path(os.environ.get("DISTILBENCH_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 STSB = "downstream/STS/STSBenchmark/sts-{}.csv"

@@ -15,7 +15,7 @@ from distilbench.data.folder import Limits
 from distilbench.data.needs import Needs
 from distilbench.data.senteval_classification import FORMATS, read_senteval_classification
 from distilbench.errors import InputError
-from distilbench.store import ArtifactStore
+from distilbench.storage.store import ArtifactStore
 
 TWO_FILES = {
     "MR": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),

@@ -22,7 +22,7 @@ from distilbench.data.needs import NO_NEEDS, Needs
 from distilbench.data.text import Texts, TextSettings
 from distilbench.data.training_text import with_text
 from distilbench.errors import InputError
-from distilbench.store import ArtifactStore
+from distilbench.storage.store import ArtifactStore
 
 ALL = Limits(None, None, None)
 OWN = [f"my own sentence {i}" for i in range(50)]

@@ -12,13 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import RetrievalSet, Rows
-from distilbench.evaluation.clusters import (
-    accuracy,
-    cluster_costs,
-    cluster_lists,
-    search_lists,
-    spherical_kmeans,
-)
+from distilbench.evaluation.clusters import accuracy, cluster_costs, cluster_lists, search_lists, spherical_kmeans
 from distilbench.evaluation.retrieval import unit
 from distilbench.evaluation.sts import Embed
 

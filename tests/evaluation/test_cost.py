@@ -17,11 +17,11 @@ import torch
 from samples import random_sentences
 from sentence_transformers import SentenceTransformer
 
-from distilbench.encoder import EncoderSpec, encode, token_ids
+from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
 from distilbench.errors import InputError
 from distilbench.evaluation import cost as module
 from distilbench.evaluation.cost import Cost, embedding_parameters, encoder_cost, needed_files
-from distilbench.evaluation.scoring import count_parameters
+from distilbench.trials.scoring import count_parameters
 
 TEXT = random_sentences(60, seed=11)
 

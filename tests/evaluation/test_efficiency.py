@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 
+from distilbench.commands import efficiency as module
+from distilbench.commands.efficiency import Efficiency, Timing, efficiency_report
 from distilbench.data.corpus import PairSplit, PairTask
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.pair_head import PairHead, PairScorer, save_pair_head
 from distilbench.errors import InputError
-from distilbench.evaluation import efficiency as module
-from distilbench.evaluation.efficiency import Efficiency, Timing, efficiency_report
-from distilbench.methods.parts.pair_head import PairHead, PairScorer, save_pair_head
 from distilbench.prepare.cross_encoder import CrossEncoder, start_cross_encoder
 
 WORDS = "the a dog cat man woman child runs walks eats sees plays in on under park house river red blue small".split()

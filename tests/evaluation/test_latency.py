@@ -13,17 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from distilbench.evaluation import latency as module
-from distilbench.evaluation.latency import (
-    encoder_latency,
-    encoding_latency,
-    head_latency,
-    latency_rows,
-    teacher_latency,
-)
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.search.rung_training import build_method
+from distilbench.trials import latency as module
+from distilbench.trials.latency import encoder_latency, encoding_latency, head_latency, latency_rows, teacher_latency
+from distilbench.trials.rung_training import build_method
 
 MSE: dict[str, Any] = {"output_dim": 32, "lr": 0.003, "batch_size": 16}
 

@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from distilbench.cluster.resources import TrialResources
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
-from distilbench.evaluation import leaderboard as module
-from distilbench.evaluation.leaderboard import Leaderboard
 from distilbench.evaluation.predictions import Predictions, predictions_path
-from distilbench.evaluation.scoring import Candidate, Encoded
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.ties import tie_groups
-from distilbench.search.budget import Budget
-from distilbench.search.cluster import TrialResources
-from distilbench.search.jobs import Job, Outcome, finish
-from distilbench.search.rung_training import known_rungs
+from distilbench.trials import rows as module
+from distilbench.trials.budget import Budget
+from distilbench.trials.jobs import Job, Outcome, finish
+from distilbench.trials.rows import Leaderboard
+from distilbench.trials.rung_training import known_rungs
+from distilbench.trials.scoring import Candidate, Encoded
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
 RESOURCES = TrialResources(1, 0, 2, "")

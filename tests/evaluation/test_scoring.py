@@ -13,10 +13,16 @@ import pytest
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
-from distilbench.encoder import EncoderSpec
-from distilbench.evaluation import scoring
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.evaluation.quantisation import Binary, Int8, evaluate_quantised
-from distilbench.evaluation.scoring import (
+from distilbench.evaluation.sts import from_rows, spearman
+from distilbench.evaluation.suite import evaluate
+from distilbench.methods import get_method
+from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.records import ClusterCost, Score
+from distilbench.trials import scoring
+from distilbench.trials.rung_training import build_method
+from distilbench.trials.scoring import (
     Candidate,
     Encoded,
     calibration_rows,
@@ -28,12 +34,6 @@ from distilbench.evaluation.scoring import (
     remove_encoded,
     score_candidate,
 )
-from distilbench.evaluation.sts import from_rows, spearman
-from distilbench.evaluation.suite import evaluate
-from distilbench.methods import get_method
-from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.records import ClusterCost, Score
-from distilbench.search.rung_training import build_method
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
 

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from distilbench.data.corpus import RetrievalSet
 from distilbench.errors import InputError
+from distilbench.evaluation.document_search import RUN, InMemory, SearchTask, evaluate_search, search_scores
 from distilbench.evaluation.indexes import FAISS_KINDS, IndexSpec
 from distilbench.evaluation.quantisation import Binary, Int8, quantised_cost
 from distilbench.evaluation.ranking import ranking_metrics
 from distilbench.evaluation.retrieval import retrieval_scores, unit
-from distilbench.evaluation.search import RUN, InMemory, SearchTask, evaluate_search, search_scores
-from distilbench.store import ShardedArray, save_array, shard_name
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 
 WIDTH = 16
 
@@ -330,8 +330,8 @@ import sys
 from pathlib import Path
 import numpy as np
 from distilbench.evaluation.indexes import IndexSpec
-from distilbench.evaluation.search import SearchTask, evaluate_search
-from distilbench.store import ShardedArray
+from distilbench.evaluation.document_search import SearchTask, evaluate_search
+from distilbench.storage.arrays import ShardedArray
 
 def peak():  # of this process: `ru_maxrss` starts from the parent's
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) * 1024

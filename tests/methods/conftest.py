@@ -13,7 +13,7 @@ import torch
 
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.search.rung_training import build_method
+from distilbench.trials.rung_training import build_method
 
 TRAINED = {"lr": 0.003, "batch_size": 16}
 FINE_TUNED = {"ft_batch_size": 8, "ft_epochs": 1.0, "ft_lr": 0.003}

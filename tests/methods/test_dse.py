@@ -15,13 +15,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from distilbench.data.corpus import CorpusBuilder, PairSplit, PairTask
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.pair_head import PairHead, label_loss, load_pair_scorer, unit_target
 from distilbench.errors import InputError
 from distilbench.methods.dse import Trainable, student_layers
-from distilbench.methods.parts.pair_head import PairHead, label_loss, load_pair_scorer, unit_target
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.search.rung_training import build_method
 from distilbench.training.loop import Trainer
+from distilbench.trials.rung_training import build_method
 
 KINDS = ["regression", "binary", "three-class"]
 CLASSES = {"regression": (), "binary": ("no", "yes"), "three-class": ("a", "b", "c")}

@@ -13,11 +13,12 @@ import pytest
 import distilbench.methods
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
-from distilbench.methods.method import Method, Params
+from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared
-from distilbench.search.rung_training import build_method
 from distilbench.search.space import load_space
 from distilbench.training.loop import Trainer
+from distilbench.training.params import Params
+from distilbench.trials.rung_training import build_method
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = re.compile(r"<!-- method example -->\n(.*?)<!-- /method example -->", re.DOTALL)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from distilbench.config import SweepSettings
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.settings.settings import SweepSettings
 
 
 @pytest.fixture

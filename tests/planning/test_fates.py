@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from distilbench.planning.fates import fates
-from distilbench.search.budget import Budget
 from distilbench.search.stopping import Verdicts, stopping_rule
+from distilbench.trials.budget import Budget
 
 STUDIES = Path(__file__).parents[2] / "reports" / "early-stopping" / "records.jsonl"
 

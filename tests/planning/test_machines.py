@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from distilbench.cluster.resources import TrialShare
 from distilbench.errors import InputError
 from distilbench.planning.machines import Cluster, Nodes, clusters_for, parse_gpus, parse_nodes
-from distilbench.search.cluster import TrialShare
 
 OWN = Cluster("this machine", (Nodes(1, 2),))
 
@@ -59,7 +59,7 @@ def test_trials_at_once(nodes: str, share: TrialShare, trials: int) -> None:
 
 
 def test_as_the_search_shares_a_cluster(cluster: None) -> None:
-    from distilbench.search.cluster import trial_resources
+    from distilbench.cluster.resources import trial_resources
 
     for share in (TrialShare(), TrialShare(cpus=2), TrialShare(at_once=1)):
         assert parse_nodes("1x2").trials_at_once(share) == trial_resources(share).concurrency

@@ -10,15 +10,15 @@ import pytest
 from planning_samples import given_rates
 from rich.console import Console
 
-from distilbench.config import SweepSettings
-from distilbench.methods.parts.length import PhaseSteps
+from distilbench.commands.sweep import sweep_members
 from distilbench.planning.machines import parse_gpus, parse_nodes
 from distilbench.planning.model import Plan, plan_sweep, rung_seconds, step_seconds
 from distilbench.planning.rates import PhaseRate, Rates, Training
 from distilbench.planning.table import print_plans, shown
 from distilbench.planning.work import SweepWork, TrialWork, sweep_work
-from distilbench.prepare.pool import PoolSize
-from distilbench.sweeps import sweep_members
+from distilbench.settings.pool import PoolSize
+from distilbench.settings.settings import SweepSettings
+from distilbench.training.length import PhaseSteps
 
 
 def work_of(settings: SweepSettings) -> SweepWork:

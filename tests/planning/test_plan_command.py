@@ -12,7 +12,7 @@ from planning_samples import given_rates
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.store import write_json
+from distilbench.storage.files import write_json
 
 slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes a minute: set DISTILBENCH_SLOW=1")
 

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from test_steps import COMMON, PARAMS
 
-from distilbench.config import SweepSettings
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.methods import get_method
-from distilbench.methods.method import within_budget
 from distilbench.planning.probe import _driver_seconds, _pca, _spread
 from distilbench.planning.probe_worker import ProbeJob, _training, per_second
 from distilbench.planning.sample import TRAIN, prepare_sample, sample_of
 from distilbench.prepare.prepared import load_prepared
-from distilbench.search.budget import Budget
-from distilbench.search.rung_training import build_method
+from distilbench.settings.settings import SweepSettings
+from distilbench.training.phases import within_budget
+from distilbench.trials.budget import Budget
+from distilbench.trials.rung_training import build_method
 
 EVERY: dict[str, dict[str, Any]] = {
     **PARAMS,

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from planning_samples import given_rates
 
+from distilbench.cluster.provenance import provenance
 from distilbench.errors import InputError
 from distilbench.planning.rates import read_rates
-from distilbench.provenance import provenance
 from distilbench.records import Rung, TrialRecord, append_records
-from distilbench.store import save_array, write_json
-from distilbench.timings import Took, keep, note_pool, read_timings
+from distilbench.stage_times import Took, keep, note_pool, read_timings
+from distilbench.storage.arrays import save_array
+from distilbench.storage.files import write_json
 
 PARAMS = {
     "output_dim": 4,
@@ -80,7 +81,7 @@ def record(number: int, rungs: list[tuple[int, float]], method: str = "mcr2_dist
 @pytest.fixture(autouse=True)
 def no_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests of this process had pools for which no run was there."""
-    monkeypatch.setattr("distilbench.timings._pools", [])
+    monkeypatch.setattr("distilbench.stage_times._pools", [])
 
 
 def made_run(folder: Path) -> Path:

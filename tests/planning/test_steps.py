@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from distilbench.methods import get_method, method_names
-from distilbench.methods.method import within_budget
-from distilbench.methods.parts.length import Examples, PhaseSteps
 from distilbench.planning.steps import phase_steps
 from distilbench.prepare.prepared import load_prepared
-from distilbench.search.rung_training import build_method
+from distilbench.training.length import Examples, PhaseSteps
+from distilbench.training.phases import within_budget
+from distilbench.trials.rung_training import build_method
 
 COMMON: dict[str, Any] = {"batch_size": 8, "lr": 1e-3}
 UNTRAINED = ("pca", "whitening", "random_projection")

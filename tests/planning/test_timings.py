@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from distilbench.provenance import provenance
+from distilbench.cluster.provenance import provenance
 from distilbench.records import TrialRecord
-from distilbench.timings import StageTimes, Took, note_pool, read_timings, timed
+from distilbench.stage_times import StageTimes, Took, note_pool, read_timings, timed
 
 
 def trial(number: int) -> TrialRecord:
@@ -30,12 +30,12 @@ def trial(number: int) -> TrialRecord:
 @pytest.fixture(autouse=True)
 def no_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests of this process had pools for which no run was there."""
-    monkeypatch.setattr("distilbench.timings._pools", [])
+    monkeypatch.setattr("distilbench.stage_times._pools", [])
 
 
 def test_stages_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("distilbench.timings.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("distilbench.stage_times.time.monotonic", lambda: now[0])
     times = StageTimes(tmp_path, workers=3)
     now[0] = 110.0
     times.stage("search")

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
-from distilbench.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import copies as module
-from distilbench.prepare.augment import AugmentSettings, Operation, operations
+from distilbench.prepare.augment import Operation, operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.copy_filter import copy_cosines, filtered
 from distilbench.prepare.encode import encode_corpus
-from distilbench.prepare.pool import PoolSize
-from distilbench.store import ArtifactStore
+from distilbench.settings.augment import AugmentSettings
+from distilbench.settings.pool import PoolSize
+from distilbench.storage.store import ArtifactStore
 
 TRAIN = tuple(
     f"the {a} sees a {b} in the house" for a in ("dog", "cat", "man", "child") for b in ("river", "park", "door")

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from distilbench.data.corpus import PairSplit, PairTask
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.prepare import cross_encoder as module
 from distilbench.prepare.cross_encoder import (
@@ -33,7 +33,7 @@ from distilbench.prepare.cross_encoder import (
 )
 from distilbench.prepare.pool import ShardWorker
 from distilbench.prepare.prepared import LOGITS
-from distilbench.store import ArtifactStore
+from distilbench.storage.store import ArtifactStore
 from distilbench.training.loop import Trainer
 
 WORDS = "the a dog cat man woman child runs walks eats sees plays in on under park house river red blue small".split()

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from distilbench.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import encode as module
 from distilbench.prepare.encode import encode_corpus
-from distilbench.store import ArtifactStore, ShardedArray, shard_name
+from distilbench.storage.arrays import ShardedArray, shard_name
+from distilbench.storage.store import ArtifactStore
 
 # Of every length, and long and short ones mixed, so that batches by length would show a wrong order.
 SENTENCES = tuple(" ".join(["the dog runs in a park today"] * (1 + 7 * i % 5))[: 5 + 3 * i] for i in range(40))

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from distilbench.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.here import run_here
 from distilbench.prepare.pool import ShardTask
 from distilbench.prepare.twins import distinct_readings
-from distilbench.store import ArtifactStore
+from distilbench.storage.store import ArtifactStore
 
 SHARDS = [(i, 10 * i, 10 * i + 10) for i in range(20)]
 

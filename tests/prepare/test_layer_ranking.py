@@ -14,22 +14,23 @@ from architectures import make_architecture, make_static
 from rich.console import Console
 from samples import make_encoder
 
-from distilbench.config import RunSettings
+from distilbench.commands.pipeline import run_config
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
-from distilbench.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.student import load_student, student_source
 from distilbench.errors import InputError
 from distilbench.evaluation.sts import cosine, spearman
-from distilbench.pipeline import run_config
 from distilbench.prepare import layer_ranking
 from distilbench.prepare.layer_ranking import ranking_artifact, ridge
 from distilbench.prepare.prepared import DevSet, load_prepared
 from distilbench.prepare.ranked_layers import FILE, LayerRanking, read_ranking
 from distilbench.prepare.stage import Wanted, prepare_corpus
 from distilbench.prepare.tokens import tokens_artifact
-from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name
-from distilbench.student import load_student, student_source
+from distilbench.settings.settings import RunSettings
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name
+from distilbench.storage.store import ArtifactStore
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from distilbench.encoder import EncoderSpec, encode, token_ids
+from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
 from distilbench.errors import InputError
 from distilbench.prepare import encode as encode_module
 from distilbench.prepare import onnx as module
 from distilbench.prepare.onnx import GRAPH, WEIGHTS, load_onnx, onnx_artifact
-from distilbench.store import ArtifactStore
+from distilbench.storage.store import ArtifactStore
 
 for package in ("onnxruntime", "onnxscript", "onnx"):
     pytest.importorskip(package, reason=f"the extra onnx is not installed: no {package}")

@@ -11,7 +11,8 @@ from sklearn.decomposition import PCA
 
 from distilbench.prepare import pca as module
 from distilbench.prepare.pca import Pca, fit_pca, load_pca, pca_artifact
-from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name, shard_ranges
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
+from distilbench.storage.store import ArtifactStore
 
 ROWS, WIDTH = 300, 12
 

@@ -16,9 +16,9 @@ import psutil
 import pytest
 from driver import kill_driver
 
-from distilbench.encoder import EncoderSpec, encode
+from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.prepare.tokens import load_tokens
-from distilbench.store import ShardedArray
+from distilbench.storage.arrays import ShardedArray
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = "the a one two man woman dog cat child runs walks eats sees plays in on under park house river".split()

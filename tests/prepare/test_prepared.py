@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from distilbench.data.corpus import Copies, Corpus, CorpusBuilder, PairTask
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import LOGITS, load_prepared, save_prepared, selection_sets
 from distilbench.prepare.tokens import tokens_artifact
-from distilbench.store import ArtifactStore, ShardedArray, save_array, shard_name, write_json
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name
+from distilbench.storage.files import write_json
+from distilbench.storage.store import ArtifactStore
 
 NAMES = [("STS12", "test"), ("STSB", "test"), ("STSB", "dev"), ("SICK", "dev")]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.prepare import tokens as module
 from distilbench.prepare.tokens import load_tokens, tokens_artifact
-from distilbench.store import ArtifactStore
+from distilbench.storage.store import ArtifactStore
 
 SENTENCES = ("the dog runs in the park", "", "a", "zq?", "how do i open the door " * 30)
 

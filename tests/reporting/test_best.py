@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from distilbench.cli import app
+from distilbench.commands.export import choose
 from distilbench.errors import InputError
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
-from distilbench.export import choose
 from distilbench.records import AS_IT_CAME, append_records, read_records
 from distilbench.reporting import page
 from distilbench.reporting.apart import dev_resamples

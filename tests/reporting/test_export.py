@@ -14,12 +14,12 @@ from huggingface_hub import ModelCard
 from samples import random_sentences
 from typer.testing import CliRunner
 
-from distilbench import export as module
-from distilbench import export_onnx
 from distilbench.cli import app
+from distilbench.commands import export as module
+from distilbench.commands import export_onnx
+from distilbench.commands.export import parse_size
 from distilbench.errors import InputError
 from distilbench.evaluation.quantisation import Binary, Int8
-from distilbench.export import parse_size
 from distilbench.records import append_records
 from distilbench.reporting.table import leaderboard
 

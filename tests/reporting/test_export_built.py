@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
-from distilbench.evaluation.leaderboard import Leaderboard
 from distilbench.evaluation.quantisation import QUANTISERS
-from distilbench.evaluation.scoring import calibration_rows
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import read_records
-from distilbench.search.rung_training import build_method
-from distilbench.store import write_json
+from distilbench.storage.files import write_json
+from distilbench.trials.rows import Leaderboard
+from distilbench.trials.rung_training import build_method
+from distilbench.trials.scoring import calibration_rows
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.records import FROZEN, Score, append_records
 from distilbench.reporting.markdown import escaped, fenced
 from distilbench.reporting.model_card import Code, compute_card, hub_base, render_card
@@ -17,7 +17,7 @@ from distilbench.reporting.runs import read_runs
 from distilbench.reporting.student_cards import write_student_cards
 from distilbench.reporting.table import leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings, reproduce_command
-from distilbench.store import write_json
+from distilbench.storage.files import write_json
 
 HOSTILE = (
     "x\n---\nlicense: mit\n---\n# h <script>alert(1)</script> | [a](javascript:b) `c` ![d](e) *f* https://g.h \u202e"

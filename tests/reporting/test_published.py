@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from distilbench.configurations import read_configurations
+from distilbench.commands.configurations import read_configurations
 from distilbench.errors import InputError
 from distilbench.records import Score
 from distilbench.reporting.published import (
@@ -22,7 +22,7 @@ from distilbench.reporting.published import (
     read_published,
 )
 from distilbench.reporting.table import SEVEN, leaderboard
-from distilbench.search.space_files import BUDGETS
+from distilbench.settings.choices import BUDGETS
 
 ROOT = Path(__file__).parents[2]
 

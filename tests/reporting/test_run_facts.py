@@ -10,7 +10,7 @@ from distilbench.records import append_records
 from distilbench.reporting.run_facts import by_dimension, changed, run_facts, run_file
 from distilbench.reporting.run_page import render_run
 from distilbench.reporting.table import leaderboard
-from distilbench.store import write_json
+from distilbench.storage.files import write_json
 
 
 @pytest.fixture

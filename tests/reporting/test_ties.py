@@ -23,7 +23,7 @@ from distilbench.reporting.exports.flat import leaderboard_csv
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import leaderboard
 from distilbench.reporting.ties import NO_TIES, Ties, notices, tie_groups
-from distilbench.store import fingerprint
+from distilbench.storage.files import fingerprint
 
 SETS = {"STS12": 300, "STSB": 200}
 GOLD = {name: np.round(np.random.default_rng(n).uniform(0, 5, n), 1) for name, n in SETS.items()}

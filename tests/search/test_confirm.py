@@ -13,10 +13,10 @@ from watched import PROVENANCE
 
 from distilbench.methods.mcr2 import Params
 from distilbench.records import TrialRecord, append_records
-from distilbench.search.budget import Confirmation
 from distilbench.search.confirm import CONFIRMATIONS, chosen_trials, confirmation_jobs, shown_as, write_confirmed
+from distilbench.search.run import Search
 from distilbench.search.space import load_space
-from distilbench.search.sweep import Search
+from distilbench.trials.budget import Confirmation
 
 YAML = """
 method: mcr2

@@ -15,7 +15,7 @@ from distilbench.search import earlier
 from distilbench.search.earlier import Earlier, as_frozen, carry_over, fitting, latest_study, set_aside, take_over
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import best_per_dimension, open_study, sqlite_url, trial_params
-from distilbench.store import bound_config, write_json
+from distilbench.storage.files import bound_config, write_json
 
 CONFIG: dict[str, Any] = {"method": "mcr2", "data": "d", "budget.steps": 90, "parameters": {}, "fixed": {}, "seed": 0}
 

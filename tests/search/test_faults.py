@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 from run_command import Command, slow, wait_for, workers
 
 from distilbench.search.trial import hang_log
-from distilbench.search.watchdog import MARK
+from distilbench.trials.watchdog import MARK
 
 MCR2 = """
 method: mcr2

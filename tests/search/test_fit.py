@@ -10,22 +10,23 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from distilbench.config import SweepSettings
+from distilbench.commands.pipeline import searched
+from distilbench.commands.sweep import sweep_members
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.methods.mcr2 import Params
 from distilbench.methods.method import Possible
-from distilbench.pipeline import searched
-from distilbench.prepare.augment import AugmentSettings
 from distilbench.search.fit import adapted, fitted, within
 from distilbench.search.space import SearchSpace, load_space
-from distilbench.search.space_files import BUDGETS, shipped_folder
+from distilbench.search.space_files import shipped_folder
 from distilbench.search.study import first_settings
-from distilbench.sweeps import sweep_members
+from distilbench.settings.augment import AugmentSettings
+from distilbench.settings.choices import BUDGETS
+from distilbench.settings.settings import SweepSettings
 
 SPACE = """
 method: mcr2

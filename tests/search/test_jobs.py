@@ -11,21 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from distilbench.cluster.resources import TrialResources
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
-from distilbench.evaluation.scoring import Candidate, Encoded, calibration_rows, evaluation_rows
 from distilbench.methods import get_method
 from distilbench.methods.mcr2 import Trainable
 from distilbench.prepare.prepared import load_prepared
-from distilbench.search import jobs as module
-from distilbench.search import patience, rung_training
-from distilbench.search.budget import Budget
-from distilbench.search.cluster import TrialResources
-from distilbench.search.jobs import Job, Outcome, finish, finish_jobs
-from distilbench.search.patience import StorageGone
-from distilbench.search.rung_training import RungTraining, TrainingSpec
+from distilbench.storage import patience
+from distilbench.storage.patience import StorageGone
 from distilbench.training.loop import Trainer
+from distilbench.trials import jobs as module
+from distilbench.trials import rung_training
+from distilbench.trials.budget import Budget
+from distilbench.trials.jobs import Job, Outcome, finish, finish_jobs
+from distilbench.trials.rung_training import RungTraining
+from distilbench.trials.scoring import Candidate, Encoded, calibration_rows, evaluation_rows
+from distilbench.trials.training_spec import TrainingSpec
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
 
@@ -279,7 +281,7 @@ def test_what_befalls_a_worker(
     def struck(*_: object) -> None:
         import os
 
-        from distilbench.search.patience import StorageGone
+        from distilbench.storage.patience import StorageGone
 
         if kind == "worker":
             os._exit(1)

@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.console import Console
 from watched import failed, plan, record, report
 
-from distilbench.search.live import FinishedLines, LiveTable, on_console
-from distilbench.search.tables import duration, finished_line
-from distilbench.search.watchers import Watcher
+from distilbench.progress.live import FinishedLines, LiveTable, on_console
+from distilbench.progress.tables import duration, finished_line
+from distilbench.progress.watchers import Watcher
 
 
 def terminal(height: int = 30) -> Console:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from watched import plan, record
 
+from distilbench.progress.progress_file import ProgressFile
 from distilbench.records import append_records
-from distilbench.search.live_page import EVERY_S, LivePage
-from distilbench.search.progress_file import ProgressFile
-from distilbench.store import write_json
+from distilbench.reporting.live_page import EVERY_S, LivePage
+from distilbench.storage.files import write_json
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from ray import tune
 
 from distilbench.errors import InputError
-from distilbench.search.loggers import callbacks, ending, hyperparameters, numbers
+from distilbench.progress.loggers import callbacks, ending, hyperparameters, numbers
 
 STEPS = (50, 150, 450)
 

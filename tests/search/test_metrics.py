@@ -14,9 +14,9 @@ import pytest
 from watched import failed, plan, record, report
 
 from distilbench.prepare.progress import GAUGES as PREPARE
-from distilbench.search.metrics import GAUGES as SWEEP
-from distilbench.search.metrics import RayMetrics, sweep_values
-from distilbench.search.tally import Tally
+from distilbench.progress.ray_metrics import GAUGES as SWEEP
+from distilbench.progress.ray_metrics import RayMetrics, sweep_values
+from distilbench.progress.tally import Tally
 
 
 def dashboard() -> dict[str, Any]:

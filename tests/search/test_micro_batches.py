@@ -19,9 +19,10 @@ from distilbench.methods.mcr2 import Trainable as Mcr2
 from distilbench.methods.parts import encoder_method
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.search import rung_training as module
-from distilbench.search.budget import Budget
-from distilbench.search.rung_training import RungTraining, TrainingSpec, build_method, known_rungs
+from distilbench.trials import rung_training as module
+from distilbench.trials.budget import Budget
+from distilbench.trials.rung_training import RungTraining, build_method, known_rungs
+from distilbench.trials.training_spec import TrainingSpec
 
 TRAINED = {"lr": 0.003, "batch_size": 16}
 METHODS: dict[str, dict[str, Any]] = {

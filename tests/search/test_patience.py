@@ -14,10 +14,10 @@ from optuna.exceptions import StorageInternalError
 from safetensors import SafetensorError
 
 from distilbench.errors import InputError
-from distilbench.search import patience
-from distilbench.search.patience import StorageGone, patiently, require
 from distilbench.search.study import open_study, sqlite_url
-from distilbench.store import disk_full
+from distilbench.storage import patience
+from distilbench.storage.files import disk_full
+from distilbench.storage.patience import StorageGone, patiently, require
 
 
 class Failing:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from watched import plan, record, report
 
-from distilbench.search import progress_file
-from distilbench.search.progress_file import ProgressFile
+from distilbench.progress import progress_file
+from distilbench.progress.progress_file import ProgressFile
 
 
 def test_it_is_there_from_the_start_and_tells_the_stage_at_once(tmp_path: Path) -> None:

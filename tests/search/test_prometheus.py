@@ -19,7 +19,7 @@ import yaml
 from watched import plan, record, report
 
 from distilbench.prepare.progress import _Gauges
-from distilbench.search.metrics import RayMetrics
+from distilbench.progress.ray_metrics import RayMetrics
 
 PROGRAM = shutil.which("prometheus")
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="prometheus is not installed")

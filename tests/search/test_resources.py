@@ -15,12 +15,12 @@ import pytest
 import ray
 import torch
 
+from distilbench.cluster import resources as module
+from distilbench.cluster.nodes import Node
+from distilbench.cluster.resources import TrialShare, trial_resources
 from distilbench.errors import InputError
-from distilbench.nodes import Node
-from distilbench.search import cluster as module
-from distilbench.search.budget import Budget
-from distilbench.search.cluster import TrialShare, trial_resources
 from distilbench.search.trial import TrialTrainable
+from distilbench.trials.budget import Budget
 
 CPU, GPU, NONE = "one CPU each by default", "0.25 of a GPU each by default", "no GPU found"
 CASES: list[tuple[list[tuple[int, int]], dict[str, Any], tuple[int, float, int], str, list[str]]] = [
@@ -98,8 +98,8 @@ SHARING = """
 import os, sys, threading, time
 import ray
 from distilbench.errors import InputError
-from distilbench.search import cluster
-from distilbench.search.cluster import TrialShare, trial_resources, wait_for_idle
+from distilbench.cluster import resources as cluster
+from distilbench.cluster.resources import TrialShare, trial_resources, wait_for_idle
 from distilbench.search.trial import TrialTrainable
 
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"

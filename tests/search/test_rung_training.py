@@ -20,13 +20,14 @@ import torch
 from distilbench.methods.hpd import Trainable as Hpd
 from distilbench.methods.mcr2 import Trainable as Mcr2
 from distilbench.records import Rung, result_rung
-from distilbench.search import patience
-from distilbench.search import rung_training as module
-from distilbench.search.budget import Budget
-from distilbench.search.patience import StorageGone
-from distilbench.search.rung_training import RUNGS, RungTraining, TrainingSpec, known_rungs
-from distilbench.store import DiskFull
+from distilbench.storage import patience
+from distilbench.storage.files import DiskFull
+from distilbench.storage.patience import StorageGone
 from distilbench.training.loop import Trainer
+from distilbench.trials import rung_training as module
+from distilbench.trials.budget import Budget
+from distilbench.trials.rung_training import RUNGS, RungTraining, known_rungs
+from distilbench.trials.training_spec import TrainingSpec
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
 HPD = {"output_dim": 8, "lr": 0.003, "batch_size": 16, "epochs": 9}

@@ -16,13 +16,13 @@ from optuna.trial import TrialState
 from simulated import Events, Killed, Simulation, Tune, content, in_memory, in_sqlite, space_of, suggested
 from sqlalchemy import event
 
-from distilbench.provenance import machine
+from distilbench.cluster.provenance import machine
 from distilbench.search import searcher as module
-from distilbench.search.patience import StorageGone
+from distilbench.search.run import Search, trial_record
 from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySearcher
 from distilbench.search.study import MACHINE, PARAMS, trial_rungs
-from distilbench.search.sweep import Search, trial_record
 from distilbench.search.trial import here
+from distilbench.storage.patience import StorageGone
 
 STATES = {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
 

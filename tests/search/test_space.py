@@ -14,9 +14,9 @@ from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.methods.hpd import Params as HpdParams
 from distilbench.methods.mcr2 import Params
-from distilbench.search.budget import Budget
 from distilbench.search.space import SearchSpace, load_space, read_yaml
-from distilbench.search.space_files import BUDGETS
+from distilbench.settings.choices import BUDGETS
+from distilbench.trials.budget import Budget
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from distilbench.errors import InputError
-from distilbench.search.space_files import BUDGETS, SpaceBudget, shipped_folder, space_file
+from distilbench.search.space_files import shipped_folder, space_file
+from distilbench.settings.choices import BUDGETS, SpaceBudget
 
 
 @pytest.fixture

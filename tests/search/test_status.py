@@ -15,11 +15,11 @@ from typer.testing import CliRunner, Result
 from watched import failed, plan, record, report
 
 from distilbench.cli import app
+from distilbench.commands import status as module
+from distilbench.commands.status import run_statuses
+from distilbench.progress.progress_file import ProgressFile
 from distilbench.records import ScoreRecord, append_records
-from distilbench.search import status as module
-from distilbench.search.progress_file import ProgressFile
-from distilbench.search.status import run_statuses
-from distilbench.store import write_json
+from distilbench.storage.files import write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 

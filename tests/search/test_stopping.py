@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from distilbench.search.budget import Budget
 from distilbench.search.stopping import Verdicts, asha, median, stopping_reason, stopping_rule
+from distilbench.trials.budget import Budget
 
 
 @pytest.mark.parametrize(

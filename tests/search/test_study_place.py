@@ -23,18 +23,12 @@ from typer.testing import CliRunner
 
 from distilbench.cli import app
 from distilbench.errors import InputError
-from distilbench.search import patience, study_place
+from distilbench.search import study_place
 from distilbench.search.earlier import carry_over, latest_study, set_aside, take_over
-from distilbench.search.patience import StorageGone
-from distilbench.search.study_place import (
-    FILE,
-    PatientStorage,
-    check_place,
-    claim_place,
-    database_url,
-    known_place,
-)
-from distilbench.store import write_json
+from distilbench.search.study_place import FILE, PatientStorage, check_place, claim_place, database_url, known_place
+from distilbench.storage import patience
+from distilbench.storage.files import write_json
+from distilbench.storage.patience import StorageGone
 
 CONFIG: dict[str, Any] = {"method": "mcr2", "data": "d", "budget.steps": 90, "parameters": {}, "fixed": {}, "seed": 0}
 SECRET = "hunter2"

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from ray import tune
 
-from distilbench.search.patience import LIMIT_S
 from distilbench.search.supervisor import Supervisor, silence_limit
 from distilbench.search.trial import hang_log
-from distilbench.search.watchdog import MARK
+from distilbench.storage.patience import LIMIT_S
+from distilbench.trials.watchdog import MARK
 
 
 def freezing() -> type[tune.Trainable]:

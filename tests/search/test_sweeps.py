@@ -18,14 +18,14 @@ from run_command import LONG, SPACE, Command, make_sweep, slow, told
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.config import SweepSettings
-from distilbench.encoder import EncoderSpec
+from distilbench.commands.sweep import _claim, _shares, sweep_members
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.planning.rates import read_rates
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.study import sqlite_url
-from distilbench.sweeps import _claim, _shares, sweep_members
-from distilbench.timings import read_timings
+from distilbench.settings.settings import SweepSettings
+from distilbench.stage_times import read_timings
 
 TWO_DIMENSIONS = """
 method: mcr2

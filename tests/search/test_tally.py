@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from watched import Clock, failed, plan, record, report
 
-from distilbench.search.tally import Progress, Tally, best_of, process_mark
+from distilbench.progress.tally import Progress, Tally, best_of
+from distilbench.storage.process import process_mark
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from watched import failed, record
 
+from distilbench.progress import clock as timing
+from distilbench.progress.clock import Clock, seconds
 from distilbench.records import Rung, TrialRecord
-from distilbench.search import timing
-from distilbench.search.timing import Clock, seconds
 
 
 class Now:

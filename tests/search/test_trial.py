@@ -15,16 +15,17 @@ from simulated import Events
 from distilbench.evaluation.geometry import geometry
 from distilbench.methods.mcr2 import Params as Mcr2Params
 from distilbench.methods.mcr2 import Trainable
-from distilbench.methods.method import Method, Params
+from distilbench.methods.method import Method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import Score, TrialRecord, append_records, read_records
-from distilbench.search.dev import dev_report, dev_rows
-from distilbench.search.rung_training import build_method
+from distilbench.search.run import Search, trial_record
 from distilbench.search.searcher import RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.study import best_per_dimension, open_study, sqlite_url, starts_for
-from distilbench.search.sweep import Search, trial_record
 from distilbench.search.trial import TrialTrainable, trial_folder
+from distilbench.training.params import Params
+from distilbench.trials.dev import dev_report, dev_rows
+from distilbench.trials.rung_training import build_method
 
 MCR2 = """
 method: mcr2

@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from distilbench.search.watchdog import MARK, Watchdog
+from distilbench.trials.watchdog import MARK, Watchdog
 
 HEAD = """
 import hashlib, os, signal, sys, time
 from pathlib import Path
-from distilbench.search import watchdog
-from distilbench.search.watchdog import Watchdog
+from distilbench.trials import watchdog
+from distilbench.trials.watchdog import Watchdog
 watchdog.GUARD_MORE_S = 0.5
 log = Path(sys.argv[1])
 
@@ -98,7 +98,7 @@ def test_without_a_limit_nothing_is_watched(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_folder_is_gone_gets_no_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from distilbench.search import patience
+    from distilbench.storage import patience
 
     monkeypatch.setattr(patience, "LIMIT_S", 0.1)
     with pytest.raises(patience.StorageGone), Watchdog(tmp_path / "gone" / "logs" / "h.txt", 9):

@@ -58,12 +58,12 @@ def prepared_folder(tmp_path_factory: pytest.TempPathFactory, data_folder: Path,
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.data.needs import Needs
     from distilbench.data.sentences import sentences_artifact
-    from distilbench.encoder import EncoderSpec
+    from distilbench.encoders.encoder import EncoderSpec
     from distilbench.prepare.encode import encode_corpus
     from distilbench.prepare.pca import pca_artifact
     from distilbench.prepare.prepared import save_prepared
     from distilbench.prepare.tokens import tokens_artifact
-    from distilbench.store import ArtifactStore
+    from distilbench.storage.store import ArtifactStore
 
     root = tmp_path_factory.mktemp("prepared")
     corpus = folder_corpus(data_folder, Limits(), Needs(triplets=True))

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from bucket import Bucket
 
+from distilbench.cluster import place as place_module
+from distilbench.cluster.place import Place, make_place, of_run, prepared_keys
+from distilbench.cluster.prepared_paths import with_paths
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.data.sentences import SentenceFile
-from distilbench.encoder import EncoderSpec
-from distilbench.evaluation.scoring import Candidate, Encoded
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.methods import get_method
 from distilbench.prepare.augment.random_words import Swap
 from distilbench.prepare.copies import Copying
@@ -27,15 +29,16 @@ from distilbench.prepare.pool import Shard, ShardTask, ShardWorker
 from distilbench.prepare.pool import _collect as _collect_shard
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.tokens import Tokenising
-from distilbench.search.budget import Budget
-from distilbench.search.jobs import Job, _collect, finish
-from distilbench.search.rung_training import RungTraining, TrainingSpec, known_rungs
-from distilbench.storage import place as place_module
-from distilbench.storage.place import Place, make_place, of_run, prepared_keys
-from distilbench.storage.prepared_paths import with_paths
+from distilbench.storage.arrays import MANIFEST
+from distilbench.storage.files import write_json
 from distilbench.storage.remote import Remote, files_in
-from distilbench.storage.training_copy import training_copy
-from distilbench.store import MANIFEST, ArtifactStore, write_json
+from distilbench.storage.store import ArtifactStore
+from distilbench.trials.budget import Budget
+from distilbench.trials.jobs import Job, _collect, finish
+from distilbench.trials.rung_training import RungTraining, known_rungs
+from distilbench.trials.scoring import Candidate, Encoded
+from distilbench.trials.training_copy import training_copy
+from distilbench.trials.training_spec import TrainingSpec
 
 PARAMS = {"output_dim": 8, "lr": 0.003, "batch_size": 16, "epochs": 200.0}
 BUDGET = Budget(trials=1, steps=18, rungs=3, eta=3)
@@ -260,8 +263,8 @@ def test_a_job_on_another_node_reaches_the_driver(sites: Sites, prepared_folder:
 def test_a_job_that_another_driver_had_finished_is_not_repeated(
     sites: Sites, prepared_folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from distilbench.search.cluster import TrialResources
-    from distilbench.search.jobs import finish_jobs
+    from distilbench.cluster.resources import TrialResources
+    from distilbench.trials.jobs import finish_jobs
 
     candidate = Candidate("r", "student", "mse", 8, full(), 0, configuration="A")
     job = Job(candidate, BUDGET, sites.run, sites.run / "trials" / "key", "students/key")

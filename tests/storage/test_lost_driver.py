@@ -19,23 +19,24 @@ import pytest
 from driver import kill_copy
 from rich.console import Console
 
-from distilbench import pipeline, sweeps
 from distilbench.cli import app
-from distilbench.config import CompareSettings, SweepSettings
-from distilbench.encoder import EncoderSpec
-from distilbench.evaluation import leaderboard
-from distilbench.evaluation.scoring import Encoded
+from distilbench.cluster import owner, run_copy
+from distilbench.cluster.place import Place
+from distilbench.cluster.resources import TrialResources
+from distilbench.commands import pipeline
+from distilbench.commands import sweep as sweeps
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.prepare import stage
+from distilbench.progress import ray_metrics as metrics
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.search import metrics
-from distilbench.search.cluster import TrialResources
-from distilbench.search.jobs import Job, Outcome, _collect, finish
-from distilbench.search.live_page import LivePage
-from distilbench.search.rung_training import known_rungs
-from distilbench.search.sweep import _Recorder, write_missing_records
-from distilbench.storage import owner, run_copy
-from distilbench.storage.place import Place
+from distilbench.reporting.live_page import LivePage
+from distilbench.search.run import _Recorder, write_missing_records
+from distilbench.settings.settings import CompareSettings, SweepSettings
 from distilbench.storage.remote import Remote, files_in
+from distilbench.trials import rows as leaderboard
+from distilbench.trials.jobs import Job, Outcome, _collect, finish
+from distilbench.trials.rung_training import known_rungs
+from distilbench.trials.scoring import Encoded
 
 slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes a minute: set DISTILBENCH_SLOW=1")
 SPACE = """

@@ -11,8 +11,8 @@ from bucket import Bucket
 from pyarrow.fs import S3FileSystem
 
 from distilbench.errors import InputError
-from distilbench.search.patience import StorageGone
 from distilbench.storage import remote as module
+from distilbench.storage.patience import StorageGone
 from distilbench.storage.remote import Absent, Remote, StorageRefused, check_uri, files_in, local_name
 
 

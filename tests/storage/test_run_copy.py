@@ -17,15 +17,15 @@ from bucket import Bucket
 from driver import kill_copy
 from rich.console import Console
 
+from distilbench.cluster import owner as owner_module
+from distilbench.cluster import run_copy as module
+from distilbench.cluster.owner import Owner
+from distilbench.cluster.run_copy import RunCopy, copied, run_copy
 from distilbench.errors import InputError
-from distilbench.search.patience import StorageGone
-from distilbench.storage import owner as owner_module
 from distilbench.storage import remote as remote_module
-from distilbench.storage import run_copy as module
-from distilbench.storage.owner import Owner
+from distilbench.storage.patience import StorageGone
 from distilbench.storage.remote import Remote, files_in
-from distilbench.storage.run_copy import RunCopy, copied, run_copy
-from distilbench.store import ArtifactStore
+from distilbench.storage.store import ArtifactStore
 
 
 class Machine:

@@ -17,7 +17,7 @@ from bucket import Bucket, make_bucket
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.storage import owner
+from distilbench.cluster import owner
 from distilbench.storage.remote import Remote
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "search"))
@@ -25,7 +25,7 @@ from run_command import ROOT, Command, scored, slow, told, wait_for
 
 QUICK = """
 import runpy, sys
-from distilbench.storage import owner, run_copy
+from distilbench.cluster import owner, run_copy
 owner.DEAD_S, owner.BEAT_S, owner.LOOK_S, run_copy.EVERY_S = 20.0, 3.0, 1.0, 2.0
 sys.argv = ["distilbench", *sys.argv[1:]]
 runpy.run_module("distilbench", run_name="__main__")

@@ -10,15 +10,15 @@ from bucket import Bucket
 from typer.testing import CliRunner
 
 from distilbench.cli import app
+from distilbench.cluster.provenance import provenance
+from distilbench.cluster.stored_runs import NO_TRAININGS, ONLY_RECORDS, local_runs, storage_of
+from distilbench.commands.options import OPTIONS, RUN_OPTIONS, run_settings
+from distilbench.commands.sweep_options import SWEEP_OPTIONS, sweep_settings
 from distilbench.data.text import text_files
 from distilbench.errors import InputError
-from distilbench.options import OPTIONS, RUN_OPTIONS, run_settings
-from distilbench.provenance import provenance
 from distilbench.records import Rung, TrialRecord, append_records
 from distilbench.storage.remote import Remote, files_in
-from distilbench.storage.runs import NO_TRAININGS, ONLY_RECORDS, local_runs, storage_of
 from distilbench.storage.scratch import local_folder, local_text, scratch
-from distilbench.sweep_options import SWEEP_OPTIONS, sweep_settings
 
 
 @pytest.fixture(autouse=True)
@@ -174,10 +174,10 @@ def test_the_status_of_a_run_in_storage(storage: Remote, tmp_path: Path) -> None
 
 
 def test_an_earlier_sweep_in_storage_is_learnt_from(storage: Remote, tmp_path: Path) -> None:
+    from distilbench.cluster.run_copy import _hold
+    from distilbench.commands.sweep import NO_MODELS
     from distilbench.search.earlier import latest_study
     from distilbench.search.study import open_study, sqlite_url
-    from distilbench.storage.run_copy import _hold
-    from distilbench.sweeps import NO_MODELS
 
     run = tmp_path / "runs" / "old"
     run.mkdir(parents=True)

@@ -11,9 +11,9 @@ import torch
 
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import load_prepared
-from distilbench.search.rung_training import build_method
 from distilbench.training.checkpoint import load_checkpoint
 from distilbench.training.loop import Diverged, Trainer, epoch_batches
+from distilbench.trials.rung_training import build_method
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.01, "batch_size": 16, "pairs": "noise"}
 HPD = {"output_dim": 8, "lr": 0.003, "batch_size": 16, "epochs": 3}

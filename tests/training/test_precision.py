@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from toy_learner import FIRST, SECOND, Toy
 
-from distilbench.search.rung_training import describe_error
 from distilbench.training.loop import Diverged, Trainer
+from distilbench.trials.rung_training import describe_error
 
 TOTAL = FIRST + SECOND
 

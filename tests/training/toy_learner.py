@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from distilbench.methods.method import Learner, Phase, TrainedParams
+from distilbench.training.params import TrainedParams
+from distilbench.training.phases import Learner, Phase
 
 FIRST, SECOND = 7, 5
 """Steps of its phases."""

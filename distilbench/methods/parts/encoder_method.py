@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from distilbench.data.corpus import Corpus
-from distilbench.encoder import TOKENS_PER_BATCH, EncoderSpec, padded, token_budget_batches
+from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, padded, token_budget_batches
+from distilbench.encoders.student import load_student, student_width
 from distilbench.errors import InputError
-from distilbench.methods import method
-from distilbench.methods.method import Possible
+from distilbench.methods.method import Method, Possible
 from distilbench.methods.parts.packed import PACKED_TOKENS, can_pack, filled_parts, packed, packed_means
 from distilbench.prepare.prepared import Prepared
-from distilbench.student import load_student, student_width
+from distilbench.training.params import check_enough
 
 TRAINING_TOKENS = {"cpu": 512, "cuda": 65536}
 """Padded tokens of one forward pass in training. A batch is drawn at random and cut into parts of similar length.
@@ -59,7 +59,7 @@ def _start_states(of: EncoderMethod, rows: NDArray[np.int64]) -> NDArray[np.floa
     return _kept[0].states_ND
 
 
-class EncoderMethod(method.Method):
+class EncoderMethod(Method):
     """A student encoder, mean pooling and, where `projection` is set, a linear layer to d."""
 
     trains_encoder: ClassVar[bool] = True
@@ -118,7 +118,7 @@ class EncoderMethod(method.Method):
     @classmethod
     def check_batches(cls, possible: Possible, corpus: Corpus, name: str = "batch_size") -> None:
         """Enough training sentences for one batch."""
-        method.check_enough(name, max(possible(name)), len(corpus.train), "training sentences")
+        check_enough(name, max(possible(name)), len(corpus.train), "training sentences")
 
     @classmethod
     def check_native(cls, possible: Possible, native: int) -> None:

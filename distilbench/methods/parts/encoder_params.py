@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from distilbench.methods.method import sweep_field
+from distilbench.training.params import sweep_field
 
 
 class EncoderParams(BaseModel):

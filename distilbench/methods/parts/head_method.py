@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from distilbench.methods.method import Method, Phase
+from distilbench.methods.method import Method
 from distilbench.methods.parts.heads import Layer, export_with_head
-from distilbench.methods.parts.length import Examples, PhaseSteps
+from distilbench.training.length import Examples, PhaseSteps
+from distilbench.training.phases import Phase
 
 ROWS = 8192
 """Embedded at once."""

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from distilbench.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.prepare.pca import Pca
 
 if TYPE_CHECKING:

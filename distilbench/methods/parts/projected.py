@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from torch import nn
 
-from distilbench.methods.method import sweep_field
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.starts import ProjectionStart, principal_axes, regression, spread
+from distilbench.training.params import sweep_field
 
 Targets = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Corpus rows -> the vectors that the student is to give them, N x d."""

@@ -16,10 +16,12 @@ from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.methods.method import Phase, Possible, check_enough, sweep_field
-from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
+from distilbench.methods.method import Possible
 from distilbench.methods.parts.losses import info_nce, supervised_info_nce
 from distilbench.prepare.prepared import Prepared
+from distilbench.training.length import Examples, PhaseSteps, epoch_steps
+from distilbench.training.params import check_enough, sweep_field
+from distilbench.training.phases import Phase
 
 MINED_FROM = 64
 """Nearest training sentences of an anchor, by the teacher, among which its hard negatives are taken."""

@@ -10,10 +10,11 @@ from pydantic import Field
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.methods.method import Possible, TrainedParams, check_enough
+from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_params import DistilledParams
-from distilbench.methods.parts.length import Examples, PhaseSteps, epoch_steps
 from distilbench.prepare.prepared import Prepared
+from distilbench.training.length import Examples, PhaseSteps, epoch_steps
+from distilbench.training.params import TrainedParams, check_enough
 
 
 class UnlabelledParams(TrainedParams, DistilledParams):

@@ -1,7 +1,8 @@
 """Augmentation: changed copies of the training sentences, one operation a file."""
 
 from distilbench.prepare.augment.operation import Copies, Operation, same
-from distilbench.prepare.augment.recipes import OPERATIONS, RECIPES, AugmentSettings, operations, parse
+from distilbench.prepare.augment.recipes import OPERATIONS, RECIPES, operations, parse
+from distilbench.settings.augment import AugmentSettings
 
 __all__ = [
     "OPERATIONS",

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from distilbench.errors import InputError
 from distilbench.prepare.augment.translation_engine import ROLE, RoundTrip, TranslationEngine
-from distilbench.store import file_sha256
+from distilbench.storage.files import file_sha256
 
 THERE, BACK = "eng-spa", "spa-eng"
 DATA = Path(os.environ.get("APERTIUM_DATADIR", "/usr/share/apertium"))

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from distilbench.encoder import default_device, padded, readable_tokenizer, token_budget_batches
+from distilbench.encoders.encoder import default_device, padded, readable_tokenizer, token_budget_batches
 from distilbench.errors import InputError
 from distilbench.prepare.augment.operation import Copies, Operation, versions
 from distilbench.prepare.augment.pretrained import Pretrained

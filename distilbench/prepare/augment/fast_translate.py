@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from distilbench.errors import InputError
 from distilbench.prepare.augment.operation import versions
 from distilbench.prepare.augment.translation_engine import ROLE, RoundTrip, TranslationEngine
-from distilbench.store import file_sha256
+from distilbench.storage.files import file_sha256
 
 VERSIONS = "0.2."
 """The engine of one direction is not the package's public interface: other versions may not have it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from distilbench.errors import InputError
-from distilbench.store import file_sha256
+from distilbench.storage.files import file_sha256
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 

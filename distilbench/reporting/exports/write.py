@@ -15,7 +15,7 @@ from distilbench.reporting.exports.paper_lines import measured_rows, paper_grid
 from distilbench.reporting.exports.paper_tables import TABLES
 from distilbench.reporting.published import Published, published_rows
 from distilbench.reporting.ties import Ties
-from distilbench.store import atomic_path
+from distilbench.storage.files import atomic_path
 
 Kind = Literal["csv", "json", "parquet", "markdown", "latex", "mteb"]
 PAPERS = "tables"

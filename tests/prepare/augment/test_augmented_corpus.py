@@ -19,12 +19,13 @@ from small_models import SENTENCES as TRAIN
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.prepare import copies as copying
-from distilbench.prepare.augment import AugmentSettings, operations
+from distilbench.prepare.augment import operations
 from distilbench.prepare.augment import wordnet as module
 from distilbench.prepare.augment.random_words import Swap
 from distilbench.prepare.augment.synonym import Synonym, synonym_augmenter
 from distilbench.prepare.augment.wordnet import DEBIAN_WORDNET, FILES, INSTALL, wordnet_checksums
-from distilbench.store import ArtifactStore
+from distilbench.settings.augment import AugmentSettings
+from distilbench.storage.store import ArtifactStore
 
 
 def make_corpus(train: tuple[str, ...] = TRAIN, evaluation: tuple[str, ...] = ("a cat", "no cat")) -> Corpus:

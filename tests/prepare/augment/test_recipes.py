@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from distilbench.errors import InputError
-from distilbench.prepare.augment import AugmentSettings, operations, parse
+from distilbench.prepare.augment import operations, parse
 from distilbench.prepare.augment.apertium import Apertium
 from distilbench.prepare.augment.back_translation import BackTranslation
 from distilbench.prepare.augment.contextual import ROLE, Contextual
@@ -18,6 +18,7 @@ from distilbench.prepare.augment.pretrained import Pretrained
 from distilbench.prepare.augment.random_words import Delete, Swap
 from distilbench.prepare.augment.synonym import Synonym
 from distilbench.prepare.augment.translation_engine import ROLE as TRANSLATION
+from distilbench.settings.augment import AugmentSettings
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Nodes, what a trial takes of them, and copies between machines without a shared disk."""

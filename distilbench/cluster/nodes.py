@@ -1,0 +1,290 @@
+"""The nodes of a Ray cluster: what each has, how much of a kind of work really fits on them, and which ones may still come.
+
+Shares of GPUs, and what is left of CPUs, do not add up over nodes: one trial, or one worker, runs on one of them. On a
+cluster that grows, more work is begun than fits now: what waits for its place is what makes Ray's autoscaler bring nodes.
+
+    --grow-to 8x16:1,4x32
+
+says which nodes may come: 8 of 16 CPUs and a GPU, 4 of 32 CPUs. Where `ray up` started the cluster, and the command runs on
+its head, that is read from the file of the cluster (`~/ray_bootstrap_config.yaml` there).
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import rich
+
+from distilbench.errors import InputError
+
+OPTION = "--grow-to"
+LOOK_S = 5.0
+"""Between two looks at the nodes."""
+PATIENCE_S = 20.0
+"""Without a node that has room before that is said: Ray itself notices a lost node within half a minute."""
+AGAIN_S = 600.0
+"""Between two lines that say the same."""
+RETRIES = 10
+"""Times that a task is begun again after its worker or its node died."""
+HEAD = "node:__internal_head__"
+
+T = TypeVar("T")
+
+
+class Node(NamedTuple):
+    """What one node has; `memory` in bytes, 0 where that is not known."""
+
+    cpus: int
+    gpus: int = 0
+    memory: int = 0
+
+    def fits(self, cpus: int, gpus: float) -> int:
+        """How many pieces of work of so many CPUs and GPUs fit: on a share of a GPU each is on one, else it has whole."""
+        found = self.cpus // cpus
+        if gpus:
+            found = min(found, int(1 / gpus + 1e-9) * self.gpus if gpus <= 1 else int(self.gpus // gpus))
+        return found
+
+    def __str__(self) -> str:
+        gpus = f", {self.gpus} GPU{'s' if self.gpus > 1 else ''}" if self.gpus else ""
+        memory = f", {self.memory / 2**30:.0f} GiB" if self.memory else ""
+        return f"{self.cpus} CPU{'s' if self.cpus != 1 else ''}{gpus}{memory}"
+
+
+class Growth(NamedTuple):
+    """Nodes that an autoscaler may have beside the head: `source` says so; `untold` are kinds whose size it does not say."""
+
+    nodes: tuple[Node, ...] = ()
+    source: str = ""
+    untold: tuple[str, ...] = ()
+
+
+def parse_growth(text: str) -> tuple[Node, ...]:
+    """The nodes of `--grow-to`: COUNTxCPUS or COUNTxCPUS:GPUS, several with commas between; "" is none.
+
+    Raises:
+        InputError: it is written otherwise.
+    """
+    found: list[Node] = []
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        match = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?::(\d{1,3}))?", part)
+        if match is None or not int(match[1]) or not int(match[2]):
+            raise InputError(
+                f"{OPTION} {text}: {part!r} is no kind of node; expected COUNTxCPUS or COUNTxCPUS:GPUS, several with commas "
+                "between, such as 8x16:1,4x32"
+            )
+        found += [Node(int(match[2]), int(match[3] or 0))] * int(match[1])
+    return tuple(found)
+
+
+def config_growth(path: Path) -> Growth:
+    """The workers that a cluster's file (of `ray up`) lets its autoscaler have, the larger kinds first.
+
+    All kinds together may have at most the file's `max_workers`. Kinds without written resources (those of provider `local`,
+    for example) are only named.
+
+    Raises:
+        InputError: the file is none of a cluster.
+    """
+    import yaml
+
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        kinds, head = config["available_node_types"], config.get("head_node_type")
+        # A file as it was given to `ray up`, and not as Ray writes it, may leave these out.
+        most = int(config.get("max_workers", 2))
+        known, untold = [], []
+        for name, kind in kinds.items():
+            count = int(kind.get("max_workers", 0 if name == head else most))
+            resources = kind.get("resources") or {}
+            if count and "CPU" not in resources:
+                untold.append(str(name))
+            elif count:
+                node = Node(int(resources["CPU"]), int(resources.get("GPU", 0)), int(resources.get("memory", 0)))
+                known += [node] * count
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise InputError(
+            f"{path}: no cluster's file ({type(error).__name__}: {str(error).splitlines()[0]:.200})"
+        ) from None
+    known.sort(key=lambda node: (-node.gpus, -node.cpus))
+    return Growth(tuple(known[:most]), str(path), tuple(untold))
+
+
+def alive_nodes() -> list[Node]:
+    """What each node that is up has."""
+    return [node for node, _ in _alive()]
+
+
+def _alive() -> list[tuple[Node, bool]]:
+    """Each node that is up, and whether it is the head, which comes first."""
+    import ray
+
+    there = sorted((node["Resources"] for node in ray.nodes() if node["Alive"]), key=lambda r: HEAD not in r)
+    return [(Node(int(r.get("CPU", 0)), int(r.get("GPU", 0)), int(r.get("memory", 0))), HEAD in r) for r in there]
+
+
+def lost_nodes() -> frozenset[str]:
+    """The ids of the nodes that were up and are not any more."""
+    import ray
+
+    return frozenset(node["NodeID"] for node in ray.nodes() if not node["Alive"])
+
+
+def growth_of(grow_to: Sequence[Node]) -> Growth:
+    """What may come: `grow_to`, else what the file of the cluster says. Needs `ray.init`."""
+    if grow_to:
+        return Growth(tuple(grow_to), OPTION)
+    import ray
+
+    path = autoscaling_config(ray.get_runtime_context().gcs_address)
+    return config_growth(path) if path and path.exists() else Growth()
+
+
+def autoscaling_config(gcs_address: str, processes: Path = Path("/proc")) -> Path | None:
+    """The file that the autoscaler of the cluster at this address works with; None where it does not run on this machine."""
+    for file in processes.glob("[0-9]*/cmdline"):
+        try:
+            words = file.read_bytes().decode(errors="replace").split("\0")
+        except OSError:  # it has ended, or is another user's
+            continue
+        if f"--gcs-address={gcs_address}" not in words or not any(w.endswith("monitor.py") for w in words):
+            continue
+        given = [w.partition("=")[2] for w in words if w.startswith("--autoscaling-config=")]
+        if given and given[0]:
+            return Path(given[0]).expanduser()
+    return None
+
+
+def grown(there: Iterable[tuple[Node, bool]], growth: Growth) -> list[Node]:
+    """The nodes of a cluster that has grown as far as it may: `there` are nodes, and whether each is the head.
+
+    A worker that is there and is as large as one that may come is taken to be that one.
+    """
+    found, coming = [], Counter((node.cpus, node.gpus) for node in growth.nodes)
+    for node, is_head in there:
+        found.append(node)
+        if not is_head and coming[node.cpus, node.gpus]:
+            coming[node.cpus, node.gpus] -= 1
+    return found + [Node(*kind) for kind, count in coming.items() for _ in range(count)]
+
+
+def possible_nodes(grow_to: Sequence[Node] = ()) -> list[Node]:
+    """The nodes that are up, and those that may come. Needs `ray.init`."""
+    return grown(_alive(), growth_of(grow_to))
+
+
+def fitting(nodes: Iterable[Node], cpus: int, gpus: float) -> int:
+    """How many pieces of work fit on the nodes together."""
+    return sum(node.fits(cpus, gpus) for node in nodes)
+
+
+def described(nodes: Sequence[Node]) -> str:
+    """Such as "1 node of 8 CPUs, 4 nodes of 16 CPUs, 1 GPU, 64 GiB"."""
+    kinds = Counter((n.cpus, n.gpus, round(n.memory / 2**30) * 2**30) for n in nodes)
+    return (
+        "; ".join(f"{count} node{'s' if count > 1 else ''} of {Node(*kind)}" for kind, count in kinds.items()) or "none"
+    )
+
+
+def nodes_line(grow_to: Sequence[Node] = ()) -> str:
+    """What a command says of the nodes at its start; "" of one node that is all there is. Needs `ray.init`."""
+    there, growth = _alive(), growth_of(grow_to)
+    whole = grown(there, growth)
+    if len(whole) < 2 and not growth.untold:
+        return ""
+    line = f"Nodes: {described([node for node, _ in there])}"
+    if len(whole) > len(there):
+        line += f"; may come ({growth.source}): {described(whole[len(there) :])}"
+    if growth.untold:
+        line += (
+            f"; {growth.source} does not say what {', '.join(growth.untold)} has: expected {OPTION} where it may come"
+        )
+    return line
+
+
+@contextmanager
+def waiting_told(cpus: int, gpus: float, what: str) -> Iterator[None]:
+    """While in it, it is said when no node that is up has room for `what`, and when one has again."""
+    ended = threading.Event()
+    thread = threading.Thread(target=_watch, args=(ended, cpus, gpus, what), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(timeout=LOOK_S)
+
+
+def _watch(ended: threading.Event, cpus: int, gpus: float, what: str) -> None:
+    since = said = None
+    while not ended.is_set():
+        try:
+            nodes = alive_nodes()
+        except Exception:  # Ray is being stopped; the work says so itself
+            return
+        now = time.monotonic()
+        if fitting(nodes, cpus, gpus):
+            if said is not None:
+                rich.print(f"{what}: goes on; nodes now: {described(nodes)}")
+            since = said = None
+        else:
+            since = now if since is None else since
+            if now - since >= PATIENCE_S and (said is None or now - said >= AGAIN_S):
+                said = now
+                rich.print(f"{what}: waiting for a node with {needed(cpus, gpus)}; there is now: {described(nodes)}")
+        ended.wait(LOOK_S)
+
+
+def needed(cpus: int, gpus: float) -> str:
+    """Such as "1 CPU and 0.25 of a GPU"."""
+    text = f"{cpus} CPU{'s' if cpus != 1 else ''}"
+    if not gpus:
+        return text
+    return f"{text} and " + (f"{gpus:g} of a GPU" if gpus < 1 else f"{gpus:g} GPU{'s' if gpus > 1 else ''}")
+
+
+def gpus_elsewhere(grow_to: Sequence[Node] = ()) -> bool:
+    """Whether this machine has no GPU that torch sees, but a node of the cluster has one, or may have. False without Ray."""
+    import ray
+
+    from distilbench.encoders.encoder import default_device
+
+    if not ray.is_initialized() or default_device() != "cpu":
+        return False
+    return any(node.gpus for node in possible_nodes(grow_to))
+
+
+def on_gpu_node(function: Callable[..., T], *given: Any, gpus: float = 1.0, what: str) -> T:
+    """`function(*given)` on a node with a GPU, waited for where none is up. Begun again where it died: must be repeatable.
+
+    Raises:
+        InputError: the function's own; or it died too often.
+    """
+    import ray
+
+    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(function)
+    with waiting_told(1, gpus, what):
+        try:
+            return ray.get(remote.remote(*given))
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, InputError):
+                raise InputError(str(error.cause)) from None
+            raise
+        except ray.exceptions.RayError as error:
+            raise InputError(f"{what}: its worker died {RETRIES + 1} times ({type(error).__name__})") from None
+
+
+def working_device(grow_to: Sequence[Node] = ()) -> str:
+    """ "cuda" or "cpu": where encoding is done. Without a GPU here a node that has one is asked what torch sees there."""
+    from distilbench.encoders.encoder import default_device
+
+    if not gpus_elsewhere(grow_to):
+        return default_device()
+    return on_gpu_node(default_device, gpus=0.01, what="A look at a GPU node")

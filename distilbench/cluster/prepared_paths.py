@@ -1,0 +1,29 @@
+"""The paths that `prepared.json` names: artifacts of the store, and the encoders' folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from distilbench.encoders.student import with_encoder
+
+ARTIFACTS = ("pca", "tokens", "logits")
+"""Beside the embeddings; None where the methods do not need one."""
+
+
+def artifacts_of(described: dict[str, Any]) -> list[str | None]:
+    """The folders of the embeddings and the other artifacts."""
+    return [described["vectors"]["folder"], *(described[name] for name in ARTIFACTS)]
+
+
+def with_paths(
+    described: dict[str, Any], artifact: Callable[[str], str], encoder: Callable[[str], str]
+) -> dict[str, Any]:
+    """`prepared.json` with every artifact's path, and every encoder's name or path, replaced."""
+    return {
+        **described,
+        "teacher": {**described["teacher"], "name": encoder(described["teacher"]["name"])},
+        "student": with_encoder(described["student"], encoder),
+        "vectors": {**described["vectors"], "folder": artifact(described["vectors"]["folder"])},
+        **{name: described[name] and artifact(described[name]) for name in ARTIFACTS},
+    }

@@ -1,0 +1,85 @@
+"""Where a number comes from: commit, versions, machine, time."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib.metadata
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from distilbench.encoders.encoder import default_device
+from distilbench.records import Provenance
+
+PACKAGES = (
+    "distilbench",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "ray",
+    "optuna",
+    "numpy",
+    "faiss-cpu",
+    "faiss-gpu",
+)
+
+
+@functools.lru_cache(maxsize=1)
+def commit() -> str:
+    """The commit of the checkout that this package runs from, "+changes" when it is dirty; "" outside a checkout."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        if not git("ls-files", "__init__.py"):
+            return ""
+        head = git("rev-parse", "HEAD")
+        return f"{head}+changes" if git("status", "--porcelain", "--untracked-files=no") else head
+    except OSError:
+        return ""
+
+
+@functools.cache
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def device_title() -> str:
+    """The GPU's name, or the CPU's architecture."""
+    if default_device() == "cuda":
+        import torch
+
+        return str(torch.cuda.get_device_name())
+    return f"CPU ({sysconfig.get_platform()})"
+
+
+def machine() -> dict[str, Any]:
+    """The device and the CPUs of this process, as a record has them."""
+    return {"device": device_title(), "cpus": own_cpus()}
+
+
+def own_cpus() -> int:
+    """CPUs of this machine that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def provenance(of: Mapping[str, Any] | None = None) -> Provenance:
+    """The provenance of a number that is made now, on this machine; or on another, where `of` is its `machine()`."""
+    versions = {package: version for package in PACKAGES if (version := _version(package))}
+    return Provenance(
+        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        commit=commit(),
+        versions={"python": sys.version.split()[0], **versions},
+        **{key: value for key, value in (of or machine()).items() if key in ("device", "cpus")},
+    )

@@ -1,0 +1,173 @@
+"""Ray on this machine or elsewhere: starting it quietly, and how trials share what it has."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import rich
+
+from distilbench.cluster.nodes import Node, alive_nodes, fitting, needed, possible_nodes, waiting_told
+from distilbench.errors import InputError
+
+GPU_SHARE = 0.25
+"""Of a GPU for each trial: a head or a 6-layer student leaves most of a GPU idle."""
+
+IDLE_TIMEOUT_S = 60
+
+
+@contextmanager
+def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Iterator[None]:
+    """Connect to `address`, or start Ray here with `cpus` CPUs; left running only where it was before.
+
+    With neither, the cluster that `RAY_ADDRESS` names or that runs on this machine (on a cluster's head, in a Ray job) is
+    used, and where there is none, Ray is started here with all CPUs.
+
+    Raises:
+        InputError: no cluster answers at `address`, or at `RAY_ADDRESS` where that is asked.
+    """
+    # Tune's own files per trial cost more than a small trial, and ours hold the same.
+    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # verbose=0 prints a banner otherwise
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # Ray Data's own actors log an ERROR that is none
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    asked = address or (os.environ.get("RAY_ADDRESS") if cpus is None else None)
+    where = asked or (None if cpus is None else "local")
+    local = {} if asked else {"num_cpus": cpus, "include_dashboard": dashboard}
+    try:
+        _knock(asked or "")
+        context = ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR, **local)
+    except (OSError, ValueError) as error:  # also a ConnectionError of Ray's
+        if not asked:
+            raise
+        named = f"--address {address}" if address else f"RAY_ADDRESS={asked}"
+        raise InputError(f"{named}: no Ray cluster answers there ({str(error).splitlines()[0]:.200})") from None
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a page of traceback for every worker that is continued
+    if context.dashboard_url:
+        print(f"Ray dashboard: http://{context.dashboard_url} (it asks for what `ray get-auth-token` prints)")  # noqa: T201
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise OSError where nothing listens at HOST:PORT: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and "/" not in host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+
+
+@dataclass(frozen=True)
+class TrialResources:
+    """What one trial takes, and how many run at once."""
+
+    cpus: int
+    gpus: float
+    concurrency: int
+    explanation: str
+    hang_s: float = 0.0
+    """Seconds without progress after which a training's process is ended and started again; 0 is no limit."""
+    grows: bool = False
+    """Whether nodes may come on which more of them, or the first one, fits."""
+
+
+@dataclass(frozen=True)
+class TrialShare:
+    """What the user says of a trial's share; None is what fits the cluster."""
+
+    cpus: int | None = None
+    gpus: float | None = None
+    at_once: int | None = None
+    """Trials at once at most."""
+    hang_s: float = 600.0
+    grow_to: tuple[Node, ...] = ()
+    """Nodes that an autoscaler may have."""
+
+
+def trial_resources(share: TrialShare) -> TrialResources:
+    """Fit trials to the cluster, and say why so.
+
+    By itself a trial takes one CPU (small heads and students gain little from a second thread, another trial a whole
+    core), and where there are GPUs a quarter of one: several small trials share a GPU. On a cluster that grows, so many run
+    at once as fit when it has grown: those that wait for a place make the nodes come.
+
+    Raises:
+        InputError: one trial does not fit.
+    """
+    up, nodes = alive_nodes(), possible_nodes(share.grow_to)
+    cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
+    own_cpus = share.cpus or 1
+    own_gpus = GPU_SHARE if share.gpus is None and gpus else share.gpus or 0.0
+    if own_gpus > 1 and own_gpus % 1:
+        raise InputError(f"--gpus-per-trial {own_gpus:g}: expected a share of one GPU (at most 1), or whole ones")
+    fits, now = fitting(nodes, own_cpus, own_gpus), fitting(up, own_cpus, own_gpus)
+    if not fits:
+        there = "; ".join(dict.fromkeys(f"{node.cpus} and {node.gpus}" for node in nodes)) or "0 and 0"
+        raise InputError(
+            f"a trial is to take {own_cpus} CPUs and {own_gpus:g} GPUs, but the cluster has {there}"
+            f"{' on its nodes' if len(nodes) > 1 else ''}; expected --cpus-per-trial and --gpus-per-trial that fit"
+        )
+    concurrency = min(fits, share.at_once or fits)
+    on = f"{own_cpus} of {cpus} CPUs" + (f" and {own_gpus:g} of {gpus} GPUs" if own_gpus else "")
+    why = [] if share.cpus else ["one CPU each by default"]
+    if own_gpus and share.gpus is None:
+        why.append(f"{GPU_SHARE:g} of a GPU each by default")
+    if not gpus:
+        why.append("no GPU found")
+    if share.at_once and share.at_once < fits:
+        why.append(f"{fits} would fit")
+    if now < concurrency:
+        why.append(f"{now} fit on the nodes that are up")
+    because = f" ({'; '.join(why)})" if why else ""
+    return TrialResources(
+        own_cpus,
+        own_gpus,
+        concurrency,
+        f"{concurrency} trials at once, each on {on}{because}",
+        share.hang_s,
+        grows=now < fits,
+    )
+
+
+def wait_for_idle(resources: TrialResources) -> None:
+    """Wait until one trial fits: workers of the stage before may still hold CPUs, on which Tune would wait in silence.
+
+    Where no node that is up is large enough (all of that kind were lost, or have yet to come), that is said and waited for.
+
+    Raises:
+        InputError: a node is large enough, but nothing on it became free in a minute, and no other one may come.
+    """
+    import ray
+    from ray.util import placement_group, remove_placement_group
+
+    # Ray itself is asked: free resources are told of the cluster as a whole, and what is free on two nodes fits on neither.
+    probe = placement_group([{"CPU": resources.cpus, **({"GPU": resources.gpus} if resources.gpus else {})}])
+    try:
+        with waiting_told(resources.cpus, resources.gpus, "Trials"):
+            while not probe.wait(IDLE_TIMEOUT_S):
+                room = fitting(alive_nodes(), resources.cpus, resources.gpus)
+                if room and not resources.grows:
+                    break
+                if room:
+                    wanted = needed(resources.cpus, resources.gpus)
+                    rich.print(f"Trials: other work holds the nodes that are up; waiting for {wanted}")
+            else:
+                return
+        free = ray.available_resources()
+    finally:
+        remove_placement_group(probe)
+    raise InputError(
+        f"no trial can start: it needs {resources.cpus} CPUs and {resources.gpus:g} GPUs on one node, free in all are "
+        f"{free.get('CPU', 0):g} and {free.get('GPU', 0):g}; other work holds the cluster"
+    )

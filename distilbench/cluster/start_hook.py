@@ -1,0 +1,19 @@
+"""What `ray start` is told on a cluster's head: RAY_START_HOOK=distilbench.cluster.start_hook.no_client_server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def no_client_server(params: Any, head: bool) -> None:
+    """Start no server for `ray://` connections (port 10001).
+
+    It listens on the node's address, and Ray has no option for another one, nor one to leave it out. Nothing of ours uses
+    it: sweeps are started on the head, or by `ray job submit` through the dashboard's port, which is on localhost.
+
+    Args:
+        params: The `RayParams` that `ray start` made of its options; changed in place.
+        head: Whether a head is started; a worker has no such server.
+    """
+    if head:
+        params.ray_client_server_port = None

@@ -1,0 +1,81 @@
+"""Runs and reports that a command is given by their URIs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from distilbench.cluster.place import FOLDERS
+from distilbench.cluster.prepared_paths import with_paths
+from distilbench.errors import InputError
+from distilbench.storage.files import write_json
+from distilbench.storage.remote import Remote, check_uri, files_in, is_uri
+from distilbench.storage.scratch import local_folder, scratch
+from distilbench.storage.store import ArtifactStore
+
+NO_TRAININGS = r"(^|/)(trials|confirm)/"
+WITHOUT_STUDENTS = rf"{NO_TRAININGS}|(^|/)(students/|prepared/(?!layer-ranking))"
+ONLY_RECORDS = rf"{WITHOUT_STUDENTS}|(^|/)(predictions|logs|before-\d+)/|\.db$"
+
+
+def local_runs(given: Sequence[str], leave_out: str = NO_TRAININGS) -> list[Path]:
+    """Run folders as local paths; a run in storage is fetched, or what is new of it, without what `leave_out` matches.
+
+    Raises:
+        InputError: nothing is at a URI.
+    """
+    return [local_folder(run, leave_out=leave_out) for run in given]
+
+
+def reproducible_run(given: str) -> Path:
+    """A run as a local folder, with the artifacts that its trials read.
+
+    Raises:
+        InputError: nothing is at the URI, or an artifact is not in its storage.
+    """
+    run = local_folder(given, leave_out=NO_TRAININGS)
+    if is_uri(given) and (file := run / "prepared" / "prepared.json").exists():
+        storage = storage_of(Remote(check_uri(given)))
+        own = ArtifactStore(scratch() / "store", storage / "store")
+        folders = json.loads(Remote(check_uri(given)).read(FOLDERS) or b"{}")
+
+        def artifact(path: str) -> str:
+            return str(own.fetch(Path(path).name) or path)
+
+        def encoder(name: str) -> str:
+            found = own.fetch(folders[name]) if name in folders else None
+            return name if found is None else str(found / Path(name).name)
+
+        write_json(file, with_paths(json.loads(file.read_text()), artifact, encoder))
+    return run
+
+
+def storage_of(run: Remote) -> Remote:
+    """The storage that a run (`URI/runs/NAME`, or that of one of its methods) is in.
+
+    Raises:
+        InputError: it is not in a folder `runs`.
+    """
+    above, found, _ = str(run).rpartition("/runs/")
+    if not found:
+        raise InputError(f"{run}: expected a run of a storage, such as s3://bucket/project/runs/NAME")
+    return run.at(above)
+
+
+@contextlib.contextmanager
+def written_to(out: str) -> Iterator[tuple[Path, str]]:
+    """A folder to write a report into, and where its page is then: of a URI a temporary one, which is copied there."""
+    if not is_uri(out):
+        yield Path(out), str((Path(out) / "index.html").resolve())
+        return
+    remote = Remote(check_uri(out, "--out"))
+    remote.check()
+    with tempfile.TemporaryDirectory(prefix="distilbench-") as name:
+        yield Path(name), f"{remote}/index.html"
+        there = remote.list()
+        names = files_in(Path(name))
+        remote.put_all(Path(name), names, last=["index.html"])
+        remote.delete(*(old for old in there if old not in names))

@@ -1,0 +1,134 @@
+"""Files of named configurations: rows of a paper's tables, or a user's own, to be trained without a search.
+
+paper: HPD (ACL Findings 2022)
+rows:
+  - name: HPD-MiniLM-H128
+    table: "1, 2 and 4"
+    teacher: sentence-transformers/nli-mpnet-base-v2
+    student: nreimers/MiniLM-L6-H384-uncased
+    method: hpd
+    params: {output_dim: 128, lr: 1e-4, batch_size: 256}
+    published: {STS average: 81.20}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.errors import InputError
+from distilbench.methods import get_method, method_names
+from distilbench.search.space import NATIVE, check_value, first_error, read_yaml
+
+
+class Configuration(BaseModel):
+    """One named row: a method and all its hyper-parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1)
+    method: str
+    params: dict[str, Any]
+    """Defaults of the method are left out in the file and filled in here."""
+    table: str = ""
+    """The source's table, figure or section."""
+    published: dict[str, float] = Field(default_factory=dict)
+    """What the source reports for it, with its own teacher, student and data."""
+    note: str = ""
+    """What a reader has to know about the row."""
+    teacher: str = ""
+    student: str = ""
+    """What the source used, unless `--teacher` and `--student` say otherwise; "" where any will do."""
+
+    def shown_name(self, teacher: str, student: str) -> str:
+        """The row's name, marked where it is trained with another teacher or student than the source's."""
+        same = self.teacher in ("", teacher) and self.student in ("", student)
+        return self.name if same else f"{self.name} (other encoders)"
+
+    def possible(self, name: str) -> list[Any]:
+        """The one value of a parameter, as `SearchSpace.possible` gives the values of a searched one."""
+        return [self.params[name]]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    paper: str = ""
+    sizes: dict[str, str] = Field(default_factory=dict)
+    rows: list[dict[str, Any]] = Field(min_length=1)
+    references: list[dict[str, Any]] = Field(default_factory=list)
+    """With `sizes` for reports alone: published rows that nothing here trains (`reporting.published`)."""
+
+
+def read_configurations(files: Sequence[Path], names: Sequence[str]) -> list[tuple[Path, Configuration]]:
+    """The configurations called `names` (all, when there are none), as they are written, each with its file.
+
+    Raises:
+        InputError: a file is malformed or has no such row, or a name comes twice. The message names file and row.
+    """
+    found: dict[str, tuple[Path, Configuration]] = {}
+    for path in files:
+        for row in _rows(path):
+            if row.name in found:
+                raise InputError(f"{path}: row {row.name!r}: the name comes twice (also in {found[row.name][0]})")
+            found[row.name] = (path, row)
+    for name in names:
+        if name not in found:
+            raise InputError(f"--row {name}: no such row; expected one of {', '.join(map(repr, found))}")
+    return [found[name] for name in dict.fromkeys(names or found)]
+
+
+def _rows(path: Path) -> list[Configuration]:
+    where, rows = str(path), []
+    try:
+        for number, row in enumerate(_File.model_validate(read_yaml(path)).rows, start=1):
+            where = f"{path}: row {row.get('name', number)!r}"
+            rows.append(Configuration.model_validate(row))
+    except ValidationError as error:
+        raise InputError(first_error(where, error)) from None
+    return rows
+
+
+def chosen_encoder(rows: Sequence[tuple[Path, Configuration]], which: str, given: str | None, default: str) -> str:
+    """The teacher or student (`which`) to train all rows with: the one `given`, else the one that they name.
+
+    Raises:
+        InputError: they name several, and none is given.
+    """
+    named = dict.fromkeys(name for _, row in rows if (name := str(getattr(row, which))))
+    if given is None and len(named) > 1:
+        raise InputError(
+            f"--{which}: the rows name {len(named)} of them ({', '.join(named)}); expected --{which} for all of them, or "
+            f"--row for those with the same"
+        )
+    return given or next(iter(named), default)
+
+
+def complete(path: Path, row: Configuration, teacher: EncoderSpec, student: str) -> Configuration:
+    """The row with the method's defaults and `native` widths filled in.
+
+    Raises:
+        InputError: a parameter is not the method's, is missing or has a bad value. The message names file, row, parameter,
+            value and what was expected.
+    """
+    where = f"{path}: row {row.name!r}"
+    if row.method not in method_names():
+        raise InputError(f"{where}: method is {row.method!r}; expected one of {', '.join(method_names())}")
+    method = get_method(row.method)
+    fields = {field.alias or name: field for name, field in method.params_type.model_fields.items()}
+    given = dict(row.params)
+    for name in [name for name, value in given.items() if value == NATIVE]:
+        given[name] = method.native_dim(teacher, student)
+    for name, value in given.items():
+        if name not in fields:
+            raise InputError(f"{where}: {name}: {row.method} has no such parameter; it has {', '.join(sorted(fields))}")
+        check_value(where, name, "the value", value, fields[name])
+    for name, field in fields.items():
+        if field.is_required() and name not in given:
+            raise InputError(f"{where}: {name}: not given; {row.method} needs it")
+    params = method.params_type.model_validate(given).model_dump(mode="json", by_alias=True)
+    return row.model_copy(update={"params": params})

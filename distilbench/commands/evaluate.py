@@ -1,0 +1,319 @@
+"""`distilbench evaluate`: encoders, trained here or not, scored on every set of a data folder and put on a leaderboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from distilbench.cluster.provenance import provenance
+from distilbench.cluster.resources import ray_cluster
+from distilbench.commands.own_heads import cluster_retrieval, own_head_scores
+from distilbench.commands.pipeline import one_writer, plain_name, print_sets
+from distilbench.data.corpus import Rows
+from distilbench.data.evaluation import EvaluationData, evaluation_data
+from distilbench.encoders.encoder import EncoderSpec, default_device
+from distilbench.errors import InputError
+from distilbench.evaluation.cost import encoder_cost
+from distilbench.evaluation.encoders import EncoderRow, Extra, Pieces, Searching, Vectors, encoder_rows
+from distilbench.evaluation.predictions import predictions_path
+from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.twins import distinct_readings
+from distilbench.records import (
+    AS_IT_CAME,
+    ON_DEMONSTRATION,
+    EncoderCost,
+    Quantisation,
+    Role,
+    Score,
+    ScoreRecord,
+    append_records,
+    read_records,
+)
+from distilbench.reporting.page import write_report
+from distilbench.reporting.ties import tie_groups
+from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.storage.arrays import ShardedArray
+from distilbench.storage.files import claim_folder, fingerprint
+from distilbench.storage.store import ArtifactStore
+from distilbench.trials.scoring import encoder_parameters
+
+SCORES = "scores.jsonl"
+COST_SECONDS = 10.0
+GROWS = frozenset({"models", "dims", "quantisations", "documents"})
+"""Settings of an evaluation that may differ when it is run again under its name: its rows are added to."""
+
+
+class Evaluation:
+    """The rows of one evaluation, `scores.jsonl` in its folder. A row that is there is not scored again."""
+
+    def __init__(self, settings: EvaluateSettings, data: EvaluationData, run: Path, console: Console) -> None:
+        self.settings, self.data, self.run, self.console = settings, data, run, console
+        self.store = ArtifactStore(settings.store)
+        self.known = {r.record_id: r for r in read_records(run / SCORES) if isinstance(r, ScoreRecord)}
+        self.searching = Searching(settings.indexes, settings.threads, settings.batch)
+        self.quantisations: tuple[Quantisation, ...] = tuple(dict.fromkeys(("float32", *settings.quantisations)))
+
+    def score(self, spec: EncoderSpec, role: Role) -> None:
+        """Score the model's rows that are not known: its own width and every smaller one asked for, in every quantisation.
+
+        Raises:
+            InputError: the model cannot be loaded, or gives vectors that cannot be scored.
+        """
+        whole = spec.width()
+        if self.settings.documents is not None and role != "teacher" and self.settings.documents.width() != whole:
+            raise InputError(
+                f"--documents {self.settings.documents.name}: {self.settings.documents.width()} dimensions, but "
+                f"{spec.name} has {whole}; expected documents and queries of one width"
+            )
+        widths = [whole, *sorted((d for d in set(self.settings.dims) if d < whole), reverse=True)]
+        weights = fingerprint(spec.identity())
+        identities = {
+            (w, q): self._identity(spec, weights, role, w, whole, q) for w in widths for q in self.quantisations
+        }
+        missing = [
+            w for w in widths if any(identities[w, q]["record_id"] not in self.known for q in self.quantisations)
+        ]
+        if missing:
+            self._score(spec, role, whole, missing, identities)
+
+    def _score(
+        self,
+        spec: EncoderSpec,
+        role: Role,
+        whole: int,
+        widths: list[int],
+        identities: dict[tuple[int, Quantisation], dict[str, Any]],
+    ) -> None:
+        vectors = self._vectors(spec, role)
+        if vectors.width != whole:
+            raise InputError(f"encoder {spec.name!r}: vectors of {vectors.width} dimensions, but its files say {whole}")
+        cost, parameters = self._cost(spec) if whole in widths else (None, encoder_parameters(spec))
+
+        def more(queries: Sequence[NDArray[np.float32]]) -> Extra:
+            scores, notes = own_head_scores(spec, self.data)
+            if vectors.documents_by:
+                return Extra(scores, [], notes)
+            settings = self.settings
+            clusters, told = cluster_retrieval(
+                spec, self.data, vectors.documents, queries, settings.clusters, settings.threads
+            )
+            return Extra(scores, clusters, [*notes, *told])
+
+        for row in encoder_rows(vectors, self.data, widths, self.settings.quantisations, self.searching, more):
+            identity = identities[row.width, row.quantisation]
+            if identity["record_id"] in self.known:
+                continue
+            own_cost = cost if (row.width, row.quantisation) == (whole, "float32") else None
+            record = self._record(row, identity, parameters, own_cost)
+            row.predictions.save(predictions_path(self.run, record.record_id))
+            append_records(self.run / SCORES, [record])
+            self.known[record.record_id] = record
+            self.console.print(_line(record), markup=False)
+
+    def _record(
+        self, row: EncoderRow, identity: dict[str, Any], parameters: int, cost: EncoderCost | None
+    ) -> ScoreRecord:
+        return ScoreRecord(
+            **identity,
+            bytes_per_vector=row.bytes_per_vector,
+            parameters=parameters,
+            scores=row.scores,
+            indexes=row.indexes,
+            clusters=row.clusters,
+            sets=self.data.corpus.sts_digests,
+            space=row.space,
+            cost=cost,
+            notes=row.notes,
+            model="",
+            provenance=provenance(),
+        )
+
+    def _identity(
+        self, spec: EncoderSpec, weights: str, role: Role, width: int, whole: int, kind: Quantisation
+    ) -> dict[str, Any]:
+        settings, documents = self.settings, self.settings.documents
+        how = {
+            "weights": weights,
+            "prompt": spec.prompt,
+            "max_tokens": spec.max_tokens,
+            "kinds": list(settings.kinds),
+            **({"documents": documents.title} if documents is not None and role != "teacher" else {}),
+            **({"backend": settings.backend} if settings.backend != "torch" else {}),
+        }
+        identity = {
+            "run": self.run.name,
+            "label": spec.title + (f" d={width}" if width < whole else ""),
+            "role": role if width == whole else "encoder",
+            "method": "encoder",
+            "dim": width,
+            "teacher": settings.teacher.title if settings.teacher else "",
+            "start": AS_IT_CAME,
+            "trial": None,
+            "hyperparameters": how,
+            "seed": 0,
+            "corpus": self.data.corpus.name,
+            "corpus_fingerprint": self.data.fingerprint,
+            "demonstration": self.data.corpus.demonstration,
+            "quantisation": kind,
+        }
+        asked = [[str(i) for i in settings.indexes], settings.threads, settings.batch, settings.cost, settings.clusters]
+        by = fingerprint(documents.identity()) if "documents" in how and documents is not None else ""
+        return {**identity, "record_id": fingerprint([identity, asked, by])}
+
+    def _vectors(self, spec: EncoderSpec, role: Role) -> Vectors:
+        data, asymmetric = self.data, self.settings.documents if role != "teacher" else None
+        rows = data.rows_by_kind()
+        if not self.settings.quantisations:
+            rows.pop("calibration")
+        model, rising, places, pieces = spec.load(), list[Rows](), list[Rows](), list[ShardedArray]()
+        for kind, own in rows.items():  # each kind on its own: another --tasks finds what is there
+            text = [data.corpus.sentences[int(row)] for row in own]
+            sentences, place = distinct_readings(model, text, spec.prompt)
+            order = np.argsort(own)
+            rising.append(own[order])
+            places.append(place[order])
+            pieces.append(self._encode(spec, sentences, fingerprint(sentences), f"{spec.title}, {kind}"))
+        if len(widths := {p.width for p in pieces}) > 1:
+            raise InputError(f"encoder {spec.name!r}: vectors of {' and '.join(map(str, sorted(widths)))} dimensions")
+        read = Pieces(rising, places, pieces)
+        by = asymmetric or spec
+        documents = [
+            self._encode(by, s.documents, s.fingerprint, f"{by.title}, documents of {s.name}") for s in data.searches
+        ]
+        return Vectors(spec.name, read.vectors[0].width, read.take, documents, by.title if asymmetric else "")
+
+    def _encode(self, spec: EncoderSpec, sentences: Sequence[str], key: str, label: str) -> ShardedArray:
+        vectors, _ = encode_corpus(
+            sentences,
+            key,
+            spec,
+            self.store,
+            label=label,
+            stored="float32",
+            backend=self.settings.backend,
+            size=self.settings.pool,
+            here=not on_ray(self.settings),
+        )
+        return vectors
+
+    def _cost(self, spec: EncoderSpec) -> tuple[EncoderCost | None, int]:
+        if not self.settings.cost:
+            return None, encoder_parameters(spec)
+        device, corpus = default_device(), self.data.corpus
+        rows = corpus.sts[0].left_P if corpus.sts else corpus.train
+        sentences = [corpus.sentences[int(row)] for row in rows]
+        found = encoder_cost(
+            spec,
+            spec.load(device),
+            sentences,
+            threads=self.settings.threads,
+            device=device,
+            seconds=COST_SECONDS,
+        )
+        every = found._asdict()
+        return EncoderCost.model_validate({name: every[name] for name in EncoderCost.model_fields}), found.parameters
+
+
+def on_ray(settings: EvaluateSettings) -> bool:
+    """Whether encoding is spread over a Ray cluster: where one, or a number of workers, was asked for."""
+    return settings.address is not None or settings.pool.workers is not None
+
+
+def evaluate(settings: EvaluateSettings, console: Console) -> Path:
+    """Score every model and publish the leaderboard; its path. What was scored before is not scored again.
+
+    A model that cannot be scored does not keep the others from it.
+
+    Raises:
+        InputError: bad input, found before anything is encoded; or, after the others are published, the models that could
+            not be scored, with the reasons.
+    """
+    for spec in _every(settings):
+        spec.check_tokenizer("model")
+    data = evaluation_data(settings.data, settings.kinds, settings.limits, ArtifactStore(settings.store))
+    print_sets(data.corpus, console)
+    name = settings.name or f"evaluate-{'builtin' if settings.data is None else data.corpus.name}"
+    run = settings.runs / plain_name(name)
+    with one_writer(run):
+        claim_folder(run, _config(settings, data), may_change=GROWS)
+        cluster = (
+            ray_cluster(settings.address, settings.cpus, settings.dashboard) if on_ray(settings) else nullcontext()
+        )
+        with cluster:
+            evaluation = Evaluation(settings, data, run, console)
+            failed: list[str] = []
+            for spec in _every(settings):
+                role: Role = "teacher" if spec == settings.teacher else "encoder"
+                try:
+                    evaluation.score(spec, role)
+                except InputError as error:
+                    failed.append(str(error))
+                    console.print(f"not scored: {error}", markup=False)
+        page = _publish(settings, data, run, list(evaluation.known.values()), failed) if evaluation.known else None
+    if failed:
+        raise InputError(f"{len(failed)} of {len(_every(settings))} models not scored: {'; '.join(failed)}")
+    assert page is not None
+    return page
+
+
+def _every(settings: EvaluateSettings) -> list[EncoderSpec]:
+    """The teacher first; each model once."""
+    teacher = (settings.teacher,) if settings.teacher else ()
+    return list(dict.fromkeys((*teacher, *settings.models)))
+
+
+def _config(settings: EvaluateSettings, data: EvaluationData) -> dict[str, Any]:
+    """What the numbers of an evaluation depend on, JSON-able."""
+    return {
+        "kind": "evaluation",
+        "corpus": data.corpus.name,
+        "data_fingerprint": data.fingerprint,
+        "kinds": list(settings.kinds),
+        "models": [spec.name for spec in settings.models],
+        "teacher": fingerprint(settings.teacher.identity()) if settings.teacher else "",
+        "documents": settings.documents.name if settings.documents else "",
+        "dims": list(settings.dims),
+        "quantisations": list(settings.quantisations),
+        "indexes": [str(index) for index in settings.indexes],
+        "threads": settings.threads,
+        "batch": settings.batch,
+        "clusters": settings.clusters,
+        "backend": settings.backend,
+    }
+
+
+def _publish(
+    settings: EvaluateSettings, data: EvaluationData, run: Path, records: list[ScoreRecord], failed: list[str]
+) -> Path:
+    corpus = data.corpus
+    notes = [
+        *(f"Not scored: {reason}" for reason in failed),
+        *(f"{record.label}: {note}" for record in records for note in record.notes),
+        *(f"Found: {line}" for line in corpus.found),
+        *(f"Not found: {line}" for line in corpus.missing),
+    ]
+    ties = tie_groups(records, [run])
+    out = settings.reports / run.name
+    return write_report(records, out, title=run.name, notes=list(dict.fromkeys(notes)), ties=ties, folders=[run])
+
+
+def _line(record: ScoreRecord) -> str:
+    """A row for the terminal: the test scores by which encoders are usually told apart."""
+    shown = {("sts", "spearman"), ("classification", "accuracy"), ("retrieval", "ndcg@10"), ("asymmetric", "ndcg@10")}
+    scores = [s for s in record.scores if (s.task, s.metric) in shown and s.variant == "all" and _reported(s, record)]
+    kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
+    where = [f"({ON_DEMONSTRATION})"] if scores and record.demonstration else []
+    return "  ".join([f"{record.label + kind:<32}", *(f"{s.set} {s.value:.2f}" for s in scores), *where])
+
+
+def _reported(score: Score, record: ScoreRecord) -> bool:
+    """Whether it is of the test split, or of a set that has none."""
+    return score.split == "test" or not any(
+        (s.task, s.set, s.split) == (score.task, score.set, "test") for s in record.scores
+    )

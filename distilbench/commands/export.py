@@ -1,0 +1,333 @@
+"""`distilbench export`: one row as a folder that sentence-transformers loads, with its model card and its records.
+
+    distilbench export runs/A runs/B --best-under 128B --to best-128
+    distilbench export runs/A --student 'HPD d=128' --seed 1 --to hpd-128 --onnx
+
+It is written beside its place and renamed, so that nothing half-written carries its name. A student's kept model is copied;
+the teacher and the baselines are made from what the run was prepared from (`export_build`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from distilbench.commands.export_build import build_model
+from distilbench.commands.export_onnx import check_onnx, run_code, write_onnx
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.errors import InputError
+from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
+from distilbench.reporting.best import best_among, best_seed, model_folder, record_owners
+from distilbench.reporting.budget import ServingBudget
+from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes
+from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
+from distilbench.reporting.neighbours import lost_neighbours
+from distilbench.reporting.runs import read_runs
+from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
+from distilbench.reporting.trainings import Trainings
+from distilbench.storage.files import FULL, disk_full, file_sha256, write_json
+
+MANIFEST = "distilbench-export.json"
+"""What makes a folder an export of ours: the SHA-256 of every other file in it."""
+RECORDS = "record.json"
+CONFIG = "config_sentence_transformers.json"
+FORMAT = 1
+
+_UNITS = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "kib": 1024, "mib": 1024**2}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.ASCII | re.IGNORECASE)
+_WIDTH = re.compile(r"d\d+", re.ASCII)
+"""The folder of a nested student's quantisers of one width."""
+
+
+class Chosen(NamedTuple):
+    """One seed of a row, its model's folder (None: it has to be made) and its run's, and what its card is made from."""
+
+    board: Leaderboard
+    row: Row
+    seed: SeedScores
+    model: Path | None
+    run: Path
+    training: TrialRecord | None
+
+
+class Exported(NamedTuple):
+    """What was written, and the Python that loads it from elsewhere."""
+
+    folder: Path
+    name: str
+    record: ScoreRecord
+    load: str
+    onnx: bool
+    warning: str = ""
+    """Why the row must not be used; "" where nothing is known against it."""
+
+    def text(self) -> str:
+        """For the terminal."""
+        r = self.record
+        lines = [
+            f"{self.name}, seed {r.seed}, {r.quantisation}, {r.bytes_per_vector:,} bytes per vector: {self.folder}",
+            *([f"Scores are {ON_DEMONSTRATION}."] if r.demonstration else []),
+            *([f"Warning: {self.warning}"] if self.warning else []),
+            "",
+            "To load it:",
+            "",
+            *(f"    {line}" for line in self.load.splitlines()),
+        ]
+        return "\n".join([*lines, "", f"{CARD} says how to run onnx/model.onnx."] if self.onnx else lines)
+
+
+def parse_size(text: str) -> int:
+    """Bytes: "128B", "128", "1kB" and "1KB" (1,000), "1KiB" (1,024).
+
+    Raises:
+        InputError: anything else, or a part of a byte.
+    """
+    found = _SIZE.fullmatch(text)
+    size = float(found[1]) * _UNITS.get(found[2].lower(), 0) if found else 0.0
+    if size < 1 or size != int(size):
+        raise InputError(f"--best-under {text}: expected bytes per vector, such as 128B, 128 or 1kB")
+    return int(size)
+
+
+def export(
+    runs: Sequence[Path],
+    to: Path,
+    budget: ServingBudget,
+    *,
+    student: str | None = None,
+    seed: int | None = None,
+    onnx: bool = False,
+) -> Exported:
+    """Write the best row within the budget, or the one called `student`, into the folder `to`.
+
+    Of its seeds it takes `seed`, or the one with the highest dev score. An earlier export in `to` is replaced.
+
+    Raises:
+        InputError: there is no such row, its model is not there and cannot be made, `to` holds something else, the disk is
+            full, or with `onnx` there is no graph that gives its vectors. Nothing is written then.
+    """
+    chosen = choose(runs, budget, student, seed)
+    target = to.absolute()
+    if onnx:
+        check_onnx()
+    _check_target(to, target, chosen.model)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # The old export is moved into the same folder: both are gone when it is left.
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".partial", dir=target.parent) as name:
+            folder = Path(name) / "new"
+            folder.mkdir()
+            _write(chosen, folder, onnx=onnx)
+            _check_target(to, target, chosen.model)
+            _replace(folder, target, Path(name) / "old")
+    except OSError as error:
+        if error.errno in FULL or "No space left" in str(error):  # of several files copytree has no number
+            raise disk_full(to, error) from None
+        raise InputError(f"--to {to}: cannot be written: {error.strerror or error!s:.300}") from None
+    record = chosen.seed.record
+    load = load_code(record, str(to), str(to), cut=False)
+    return Exported(to, chosen.row.name, record, load, onnx, lost_neighbours(chosen.row))
+
+
+def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, number: int | None) -> Chosen:
+    """The row to export: the best within the budget, or the one called so by name, record id or the page's anchor.
+
+    Raises:
+        InputError: there is none, or several; or its model is not there and cannot be made.
+    """
+    records = read_runs(runs)
+    seed: SeedScores | None
+    if student is None:
+        best = best_among(records, runs, budget)
+        board, row, seed = best.board, best.row, None
+    else:
+        board = leaderboard(records)
+        row, seed = _named(board, student)
+    if number is not None:
+        seed = _of_seed(row, seed, number)
+    seed = seed or best_seed(board, row) or row.seeds[0]
+    owners = record_owners(runs)
+    folder = model_folder(seed.record, owners)
+    run, training = owners[seed.record.run, seed.record.record_id], Trainings(records).of(seed.record)
+    if (folder is None or not folder.is_dir()) and can_be_built(seed.record):
+        return Chosen(board, row, seed, None, run, training)
+    if folder is None:
+        raise InputError(
+            f"{row.name}, seed {seed.record.seed}: no model of it is kept (record {seed.record.record_id}); expected a "
+            "student that a sweep or a comparison trained"
+        )
+    if not folder.is_dir():
+        there = [
+            str(s.record.seed) for s in row.seeds if (f := model_folder(s.record, owners)) is not None and f.is_dir()
+        ]
+        hint = (
+            f"take --seed {there[0]}, which is there"
+            if there
+            else "put it back, or train it again under another --name"
+        )
+        raise InputError(
+            f"{folder}: the model of {row.name}, seed {seed.record.seed}, is not there any more (record "
+            f"{seed.record.record_id}); {hint}"
+        )
+    EncoderSpec(str(folder.absolute())).folder()  # refuses one without weights
+    return Chosen(board, row, seed, folder, run, training)
+
+
+def _named(board: Leaderboard, name: str) -> tuple[Row, SeedScores | None]:
+    """A row by its name, or by a record's id or anchor, which also say the seed."""
+    plain = name.removeprefix("#")
+    for row in board.rows:
+        for seed in row.seeds:
+            if plain in (seed.record.record_id, seed.anchor):
+                return row, seed
+    rows = [row for row in board.rows if row.name == name]
+    if len(rows) == 1:
+        return rows[0], None
+    if rows:
+        each = ", ".join(f"{row.anchor} ({row.record.quantisation}, run {row.record.run})" for row in rows)
+        raise InputError(f"--student {name}: {len(rows)} rows are called that; name one by its id: {each}")
+    students = sorted({row.name for row in board.rows if row.record.role == "student"})
+    known = ", ".join(students[:8]) + (", ..." if len(students) > 8 else "")
+    raise InputError(
+        f"--student {name}: no such row; expected a row's name, a record id or an anchor of the page "
+        f"(the students are {known or 'none'})"
+    )
+
+
+def _of_seed(row: Row, seed: SeedScores | None, number: int) -> SeedScores:
+    # An anchor names the row too: on the page the first seed's is that of the row.
+    found = next((s for s in row.seeds if s.record.seed == number), None)
+    if found is None or (seed is not None and seed not in (found, row.seeds[0])):
+        there = ", ".join(str(s.record.seed) for s in ([seed] if found and seed else row.seeds))
+        raise InputError(f"--seed {number}: {row.name} was trained with seed {there}")
+    return found
+
+
+def _check_target(to: Path, target: Path, model: Path | None) -> None:
+    """Refuse a place that holds, or lies in, something of somebody's.
+
+    Raises:
+        InputError: it does; it says what.
+    """
+    expected = "expected a new or empty folder, or an earlier export"
+    kept_at = None if model is None else model.resolve()
+    if kept_at and (target.resolve().is_relative_to(kept_at) or kept_at.is_relative_to(target.resolve())):
+        raise InputError(f"--to {to}: the student itself is kept there; {expected}")
+    if target.is_symlink():
+        raise InputError(f"--to {to}: a link; {expected}")
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise InputError(f"--to {to}: a file; {expected}")
+    if not any(target.iterdir()):
+        return
+    try:
+        kept = json.loads((target / MANIFEST).read_text())
+        files, ours = dict(kept["files"]), kept["format"] == FORMAT
+    except (OSError, ValueError, LookupError, TypeError):
+        files, ours = {}, False
+    if not ours:
+        raise InputError(f"--to {to}: not empty, and no export of ours; {expected}")
+    present = {p.relative_to(target).as_posix(): p for p in target.rglob("*") if not p.is_dir() or p.is_symlink()}
+    changed = [n for n, p in present.items() if n != MANIFEST and (p.is_symlink() or files.get(n) != file_sha256(p))]
+    if changed:
+        shown = ", ".join(sorted(changed)[:3]) + (", ..." if len(changed) > 3 else "")
+        raise InputError(
+            f"--to {to}: an export, in which {shown} {'was' if len(changed) == 1 else 'were'} added or changed since; "
+            "move what you want to keep, or choose another folder"
+        )
+
+
+def _write(chosen: Chosen, folder: Path, *, onnx: bool) -> None:
+    record = chosen.seed.record
+    if chosen.model is None:
+        build_model(record, chosen.row.name, chosen.run, folder)
+    else:
+        _copy_model(chosen.model, folder)
+        if is_nested(record):
+            _cut(folder, record.dim)
+        if record.quantisation != "float32":
+            _copy_quantiser(chosen.model, chosen.row.name, record, folder)
+    given = write_onnx(folder, chosen.row.name) if onnx else None
+    write_json(folder / RECORDS, _records(chosen))
+    code = Code(load_code(record, ".", ".", cut=False), plain_codes(record), run_code(given) if given else "")
+    card = compute_card(
+        chosen.board,
+        chosen.row,
+        chosen.seed,
+        teacher_row(chosen.board, chosen.row),
+        chosen.training,
+        code,
+        base_model=hub_base(chosen.run, record),
+    )
+    (folder / CARD).write_text(render_card(card), encoding="utf-8")
+    files = sorted(p for p in folder.rglob("*") if p.is_file())
+    sums = {p.relative_to(folder).as_posix(): file_sha256(p) for p in files}
+    write_json(folder / MANIFEST, {"format": FORMAT, "record_id": record.record_id, "files": sums})
+
+
+def _copy_model(source: Path, folder: Path) -> None:
+    """Everything but its card and its quantisers."""
+
+    def left_out(place: str, names: list[str]) -> set[str]:
+        if Path(place) != source:
+            return set()
+        return {
+            n for n in names if n == CARD or n.startswith(("quantisation-", ".")) or _is_quantisers(source / n)
+        }  # what begins with a dot is half a file of a killed writer
+
+    # The content alone: safetensors writes files that only their owner may read.
+    shutil.copytree(source, folder, ignore=left_out, copy_function=shutil.copyfile, dirs_exist_ok=True)
+
+
+def _is_quantisers(path: Path) -> bool:
+    return bool(_WIDTH.fullmatch(path.name)) and path.is_dir()
+
+
+def _copy_quantiser(model: Path, name: str, record: ScoreRecord, folder: Path) -> None:
+    own = model / f"d{record.dim}"  # a student of several widths has a quantiser for each
+    place = own if own.is_dir() else model
+    for suffix in ("json", "safetensors"):
+        file = place / f"quantisation-{record.quantisation}.{suffix}"
+        if not file.is_file():
+            raise InputError(
+                f"{file}: the {record.quantisation} quantiser of {name} is not there; export its float32 row, or "
+                "train it again under another --name"
+            )
+        shutil.copyfile(file, folder / file.name)
+
+
+def _cut(folder: Path, width: int) -> None:
+    """Make `width` numbers what the model gives: sentence-transformers reads `truncate_dim` from its configuration."""
+    path = folder / CONFIG
+    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    write_json(path, {**kept, "truncate_dim": width})
+
+
+def _records(chosen: Chosen) -> dict[str, Any]:
+    """The records of all seeds, and which of them this is."""
+    return {
+        "name": chosen.row.name,
+        "record_id": chosen.seed.record.record_id,
+        "seed": chosen.seed.record.seed,
+        "scores_are": ON_DEMONSTRATION if chosen.seed.record.demonstration else f"on {chosen.seed.record.corpus}",
+        "not_recommended": lost_neighbours(chosen.row),
+        "records": [json.loads(seed.record.model_dump_json()) for seed in chosen.row.seeds],
+    }
+
+
+def _replace(folder: Path, target: Path, old: Path) -> None:
+    """Put `folder` where `target` is; what was there is in `old` then, and back in its place if that fails."""
+    if target.exists():
+        target.rename(old)
+    try:
+        folder.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise

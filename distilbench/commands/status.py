@@ -1,0 +1,218 @@
+"""How far a run is, from the files in its folder alone: no Ray, no torch, no study."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from distilbench.data.builtin import is_builtin
+from distilbench.errors import InputError
+from distilbench.progress.progress_file import PROGRESS
+from distilbench.progress.tables import best_table, counts_line, duration, finished_line, running_table, time_line
+from distilbench.progress.tally import Progress, best_of, count_states, dev_of
+from distilbench.records import ON_DEMONSTRATION, TrialRecord, read_records
+from distilbench.reporting.runs import latest_scores
+from distilbench.storage.process import process_mark
+
+LAST = 5
+"""Finished trials that are told one by one."""
+MOST_RUNNING = 40
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """What the files of one run say."""
+
+    folder: Path
+    method: str
+    wanted: int | None
+    """Trials; None where it is no sweep."""
+    progress: Progress | None
+    """None before the search, and of a comparison."""
+    trials: tuple[TrialRecord, ...]
+    """In the order in which they ended."""
+    confirmations: tuple[TrialRecord, ...]
+    rows: dict[str, int]
+    """Leaderboard rows scored so far by role."""
+    demonstration: bool = False
+    """Whether its scores are of the demonstration corpus."""
+
+    @property
+    def at_work(self) -> bool | None:
+        """Whether the driver lives; None where that cannot be known: on another machine, or not begun."""
+        if self.progress is None or self.progress.host != socket.gethostname():
+            return None
+        mark = process_mark(self.progress.pid)
+        return mark is not None and (not self.progress.process or mark == self.progress.process)
+
+    @property
+    def done(self) -> bool:
+        """Whether the driver has said so."""
+        return self.progress is not None and self.progress.stage == "done"
+
+    def to_json(self) -> dict[str, Any]:
+        """The same, JSON-able."""
+        return {
+            "folder": str(self.folder),
+            "method": self.method,
+            "demonstration": self.demonstration,
+            "stage": self.progress.stage if self.progress else None,
+            "at_work": self.at_work,
+            "wanted": self.wanted,
+            "counts": count_states(self.trials),
+            "best": {
+                str(dim): {
+                    "trial": r.number,
+                    "objective": r.objective,
+                    "dev_spearman": dev_of(r),
+                    "values": r.values,
+                    "params": r.params,
+                }
+                for dim, r in best_of(self.trials).items()
+            },
+            "last": [
+                {"trial": r.number, "dim": r.dim, "state": r.state, "reason": r.reason, "objective": r.objective}
+                for r in self.trials[-LAST:]
+            ],
+            "confirmations": len(self.confirmations),
+            "rows": self.rows,
+            "progress": self.progress.model_dump() if self.progress else None,
+        }
+
+
+def run_statuses(folder: Path) -> list[RunStatus]:
+    """The run in `folder`, and those in its subfolders.
+
+    Raises:
+        InputError: there is none, or a file in it cannot be read.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; expected that of a run, such as runs/NAME")
+    runs = [run for run in [folder, *sorted(p for p in folder.iterdir() if p.is_dir())] if _config(run) is not None]
+    if not runs:
+        raise InputError(f"{folder}: no run's config.json in it or in its subfolders; expected such as runs/NAME")
+    return [_status(run) for run in runs]
+
+
+def _config(folder: Path) -> dict[str, Any] | None:
+    """The settings of the run in `folder`; None where there is none, a model's config.json included."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return config if isinstance(config, dict) and "corpus_fingerprint" in config else None
+
+
+def _status(folder: Path) -> RunStatus:
+    config, progress = _config(folder) or {}, _progress(folder)
+    files = (folder / "trials.jsonl", folder / "confirmations.jsonl")
+    records = [r for file in files for r in read_records(file) if isinstance(r, TrialRecord)]
+    rows: dict[str, int] = {}
+    scores = latest_scores(folder)
+    for score in scores:
+        rows[score.role] = rows.get(score.role, 0) + 1
+    return RunStatus(
+        folder,
+        str(config.get("method", "comparison")),
+        progress.wanted if progress else config.get("trials"),
+        progress,
+        tuple({r.number: r for r in records if not r.confirms}.values()),
+        tuple(r for r in records if r.confirms),
+        rows,
+        is_builtin(str(config.get("corpus", ""))) or any(score.demonstration for score in scores),
+    )
+
+
+def _progress(folder: Path) -> Progress | None:
+    path = folder / PROGRESS
+    try:
+        return Progress.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise InputError(f"{path}: {where}: {first['msg']} (got {first['input']!r:.80})") from None
+
+
+def status_lines(status: RunStatus, now: float) -> Iterator[RenderableType]:
+    """What a reader is told of a run."""
+    progress, ended = status.progress, count_states(status.trials)
+    yield Text(f"{status.folder}: {status.method}, {_driver(status, now)}", style="bold")
+    if status.demonstration:
+        yield Text(f"Scores are {ON_DEMONSTRATION}.")
+    live = progress.running if progress and status.at_work is not False else []
+    if status.wanted is not None:
+        yield Text(counts_line(ended, status.wanted, len(live)))
+    if progress and not status.done and status.at_work is not False:
+        yield Text(time_line(progress, now))
+    if progress and progress.running and status.at_work is False and not status.done:
+        numbers = ", ".join(str(r.number) for r in progress.running)
+        yield Text(f"interrupted: trials {numbers}; the command that ran them continues them")
+    if live:
+        yield running_table(live, MOST_RUNNING)
+    if (best := best_table(status.trials)) is not None:
+        yield best
+    count = len(status.trials) - len(status.trials[-LAST:])
+    total = len(status.trials) if status.wanted is None else status.wanted
+    for place, record in enumerate(status.trials[-LAST:], start=count + 1):
+        yield Text(finished_line(record, place, total))
+    if status.confirmations:
+        failed = sum(r.state == "FAIL" for r in status.confirmations)
+        yield Text(f"{len(status.confirmations)} confirmations" + (f", {failed} of them failed" if failed else ""))
+    if status.rows:
+        roles = ", ".join(f"{count} {role}" for role, count in status.rows.items())
+        yield Text(f"{sum(status.rows.values())} rows scored ({roles})")
+
+
+def _driver(status: RunStatus, now: float) -> str:
+    progress = status.progress
+    if progress is None and (status.trials or status.rows):
+        return "no progress.json: a comparison, or the run of an earlier version"
+    if progress is None:
+        return "no trial begun: its data is being prepared, or that was interrupted"
+    if status.done:
+        return f"done {duration(now - progress.updated)} ago"
+    heard = f"last heard of {duration(now - progress.updated)} ago"
+    if status.at_work is None:
+        return f"stage {progress.stage}; its driver is on {progress.host} (process {progress.pid}), {heard}"
+    if status.at_work:
+        return f"stage {progress.stage}; its driver is at work (process {progress.pid}), {heard}"
+    return f"stopped in stage {progress.stage}: its driver (process {progress.pid}) is gone, {heard}"
+
+
+def print_status(statuses: Iterable[RunStatus], console: Console) -> None:
+    """Each run's lines, an empty one between two runs."""
+    now = time.time()
+    for place, status in enumerate(statuses):
+        if place:
+            console.print()
+        for line in status_lines(status, now):
+            console.print(line)
+
+
+def watch_status(folder: Callable[[], Path], console: Console, every_s: float) -> None:
+    """Print the status of the runs in `folder()` anew every `every_s` seconds, until all are done.
+
+    Raises:
+        InputError: as `run_statuses`.
+    """
+    while True:
+        statuses = run_statuses(folder())
+        if console.is_terminal:
+            console.clear()
+        print_status(statuses, console)
+        if all(s.done for s in statuses):
+            return
+        time.sleep(every_s)

@@ -1,0 +1,532 @@
+"""Sweeps: search, confirm, score, publish; one method's run, or one for each of several methods under one leaderboard."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optuna.trial import FrozenTrial
+from rich.console import Console
+
+from distilbench.cluster.nodes import gpus_elsewhere, nodes_line, on_gpu_node
+from distilbench.cluster.resources import TrialResources, ray_cluster, trial_resources, wait_for_idle
+from distilbench.cluster.run_copy import RunCopy, run_copy
+from distilbench.commands.pipeline import (
+    check_encoders,
+    fitted_to_corpus,
+    load_corpus,
+    one_writer,
+    publish,
+    report_folder,
+    run_config,
+    run_name,
+    searched,
+    space_notes,
+    space_of,
+)
+from distilbench.data.corpus import Corpus
+from distilbench.data.needs import Needs
+from distilbench.errors import InputError
+from distilbench.methods import get_method, method_names
+from distilbench.methods.wanted import wanted_by
+from distilbench.prepare.prepared import load_prepared
+from distilbench.prepare.stage import Made, prepare_corpus
+from distilbench.progress.clock import Clock
+from distilbench.progress.watchers import SweepPlan, Watcher
+from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.live_page import LivePage
+from distilbench.reporting.runs import read_runs
+from distilbench.search import earlier
+from distilbench.search.confirm import chosen_trials, confirmation_jobs, write_confirmed
+from distilbench.search.fit import adapted
+from distilbench.search.objectives import directions
+from distilbench.search.run import Search, discard_checkpoints, run_trials
+from distilbench.search.samplers import make_sampler
+from distilbench.search.space import SearchSpace, check_setting, read_yaml
+from distilbench.search.study import TAKEN, finished_trials, starts_after, starts_for
+from distilbench.search.study_place import check_place, claim_place
+from distilbench.search.suggestions import default_lag
+from distilbench.search.trial import trial_folder
+from distilbench.settings.settings import SweepSettings
+from distilbench.stage_times import StageTimes, Took, keep, timed
+from distilbench.storage.files import bound_config, claim_folder, config_differences, write_json
+from distilbench.storage.scratch import local_folder
+from distilbench.trials.scoring import remove_encoded
+from distilbench.trials.training_copy import remove_encoded_there
+
+if TYPE_CHECKING:
+    from distilbench.trials.rows import Leaderboard
+
+GROWS = frozenset({"trials", "confirm"})
+"""Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
+ROW_S = "row seconds"
+"""User attribute of the study: how long the scoring of one encoder took."""
+NO_MODELS = r"(^|/)(students|trials|confirm|predictions|before-\d+)/"
+"""What of an earlier run is not read from storage to learn from it."""
+
+
+@dataclass
+class Member:
+    """One method's run in a sweep."""
+
+    space: SearchSpace
+    corpus: Corpus
+    run: Path
+    name: str
+    given: list[dict[str, Any]] = field(default_factory=list)
+    """The user's settings that are tried first."""
+    notes: list[str] = field(default_factory=list)
+    scores: list[ScoreRecord] = field(default_factory=list)
+
+
+def sweep(settings: SweepSettings, console: Console) -> Path:
+    """Run or continue a sweep; the path of its leaderboard.
+
+    Raises:
+        InputError: bad input, found before anything is written; or storage is gone, and the same command goes on later.
+    """
+    clock = Clock(settings.time_budget)
+    members, run = sweep_members(settings, console)
+    several = len(members) > 1
+    report = report_folder(settings, run)
+    with one_writer(run), run_copy(settings.remote, settings.artifacts, run, report, console) as copy:
+        for member in members:
+            check_place(member.run, settings.study)
+        for member in members:
+            aside = _claim(settings, member, console)
+            if copy and aside:
+                copy.forget_trainings(member.run)
+        if copy:
+            copy.start()
+        with ray_cluster(settings.address, settings.cpus, settings.dashboard):
+            if line := nodes_line(settings.share.grow_to):
+                console.print(line, markup=False)
+            # One preparation for all: rows of one leaderboard are of one corpus.
+            asked = [(get_method(member.space.method), member.space.possible) for member in members]
+            keep(run, Took(stage="start", seconds=time.time() - clock.began))
+            with timed(run, "prepare", len(members[0].corpus.sentences)):
+                made = prepare_corpus(settings, members[0].corpus, wanted_by(asked), console)
+            for number, member in enumerate(members):
+                if several:
+                    console.print(f"\n{member.space.method} ({number + 1} of {len(members)})")
+                share = clock.part(len(members) - number)
+                try:
+                    begun = [other.run for other in members[: number + 1]]
+                    live = LivePage(report, run.name, begun)
+                    _Sweep(settings, member, made, share, live, console, copy).carry_out()
+                except NoStudent as error:
+                    if not several:
+                        raise
+                    member.notes.append(str(error))
+                    console.print(str(error), markup=False)
+        with timed(run, "report"):
+            return _publish(settings, members, made.corpus, run)
+
+
+def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Member], Path]:
+    """The methods' spaces, their corpus, and the folder of the whole."""
+    every = not settings.methods
+    is_folder = settings.space is not None and settings.space.is_dir()
+    names = list(settings.methods) or [name for name in method_names() if _has_space(settings, name)]
+    for option, file in (("--space", None if is_folder else settings.space), ("--enqueue", settings.enqueue)):
+        if file is not None and (every or len(names) > 1):
+            raise InputError(f"{option} {file}: it is of one method; expected one --method with it")
+    several = every or len(names) > 1
+    found: list[tuple[SearchSpace, Corpus]] = []
+    needs, corpora = Needs(), dict[Needs, Corpus]()
+    for name in names:
+        try:
+            method = get_method(name)
+            check_encoders(settings, trains_encoder=method.trains_encoder)
+            own = searched(settings, name, Console(quiet=True) if several else console, corpora)
+            both = needs | method.needs(own[0].possible)
+            if len(set(both.pair_tasks)) > 1:
+                tasks = " and ".join(dict.fromkeys(both.pair_tasks))
+                raise InputError(f"--method {name}: with the methods before it there are several pair tasks ({tasks})")
+        except InputError as error:
+            if not every:
+                raise
+            console.print(f"{name} is left out: {error}", markup=False)
+        else:
+            found.append(own)
+            needs = both
+    if not found:
+        raise InputError("--method all: none of the methods can be swept on these data")
+    spaces, corpus = [space for space, _ in found], found[0][1]
+    if several:
+        found.clear()  # two of a large corpus need not be in memory
+        corpora.clear()
+        corpus = load_corpus(settings, needs, console)
+        for number, space in enumerate(spaces):
+            shipped = space_of(settings, space.method).shipped
+            try:
+                spaces[number] = fitted_to_corpus(settings, space, corpus, shipped=shipped)
+            except InputError as error:
+                raise InputError(f"--method {space.method}: {error}") from None
+    name = run_name(settings, "all" if every else "+".join(names), corpus)
+    members = []
+    for space, trials in zip(spaces, _shares(settings, spaces), strict=True):
+        chosen = _chosen(settings, space, trials)
+        folder = settings.runs / name / space.method if several else settings.runs / name
+        member = Member(chosen, corpus, folder, f"{name}/{space.method}" if several else name)
+        member.given = _given(settings, chosen)
+        member.notes = space_notes(space)
+        for note in member.notes:
+            console.print(note, markup=False)
+        members.append(member)
+    return members, settings.runs / name
+
+
+def _has_space(settings: SweepSettings, method: str) -> bool:
+    try:
+        return bool(space_of(settings, method))
+    except InputError:
+        return False
+
+
+def _shares(settings: SweepSettings, spaces: Sequence[SearchSpace]) -> list[int]:
+    """Trials of each method: its space's number, or an equal share of --trials, the first ones taking what is left over."""
+    if settings.trials is None:
+        return [space.budget.trials for space in spaces]
+    if settings.trials < len(spaces):
+        raise InputError(f"--trials {settings.trials}: expected at least one for each of {len(spaces)} methods")
+    each, over = divmod(settings.trials, len(spaces))
+    return [each + (number < over) for number in range(len(spaces))]
+
+
+def _chosen(settings: SweepSettings, space: SearchSpace, trials: int) -> SearchSpace:
+    """The space with what the command says instead of it."""
+    confirm = {"top": settings.top, "seeds": settings.confirm_seeds}
+    confirmation = space.budget.confirm.model_copy(update={k: v for k, v in confirm.items() if v is not None})
+    budget = {"trials": trials, "stopping": settings.stopping or space.budget.stopping, "confirm": confirmation}
+    chosen = space.model_copy(
+        update={"searcher": settings.searcher or space.searcher, "budget": space.budget.model_copy(update=budget)}
+    )
+    make_sampler(chosen.searcher, settings.seed, trials, len(settings.objectives))  # refuses what it cannot do
+    return chosen
+
+
+def _given(settings: SweepSettings, space: SearchSpace) -> list[dict[str, Any]]:
+    if settings.enqueue is None:
+        return []
+    given = read_yaml(settings.enqueue)
+    if not isinstance(given, list):
+        raise InputError(f"{settings.enqueue}: expected a list of settings, such as - {{lr: 0.001}}")
+    fields = {f.alias or n: f for n, f in get_method(space.method).params_type.model_fields.items()}
+    for number, setting in enumerate(given, start=1):
+        check_setting(settings.enqueue, f"setting {number}", setting, space.asked or space.parameters, fields)
+    return [left for setting in given if (left := adapted(setting, space) if space.asked else setting)]
+
+
+def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
+    """What the numbers of a sweep depend on."""
+    space = member.space
+    budget = space.budget.model_dump(mode="json")
+    return {
+        **run_config(settings, member.corpus),
+        "method": space.method,
+        "searcher": space.searcher,
+        "objectives": list(settings.objectives),
+        "parameters": {n: r.model_dump(mode="json", exclude_none=True) for n, r in space.parameters.items()},
+        "fixed": space.fixed,
+        "enqueue": [*space.enqueue, *member.given],
+        **({"paper_steps": space.paper_steps} if space.paper_steps else {}),
+        **{f"budget.{k}": v for k, v in budget.items() if k not in ("trials", "confirm")},
+        "trials": space.budget.trials,
+        "confirm": budget["confirm"],
+        "earlier": str(settings.warm_start) if settings.warm_start else None,
+    }
+
+
+def _claim(settings: SweepSettings, member: Member, console: Console) -> bool:
+    """Bind the run's folder to these settings; with --extend, also where it was bound to others.
+
+    Whether its trials were set aside.
+    """
+    config, run, set_aside = sweep_config(settings, member), member.run, False
+    bound = bound_config(run)
+    if settings.extend and bound is not None:
+        differing = {key for key, _ in config_differences(bound, config)} - GROWS - {"earlier"}
+        if not differing or not earlier.is_begun(run):
+            config["earlier"] = bound.get("earlier")
+        elif differing <= earlier.SEARCH_KEYS - {"seed"}:
+            config["earlier"] = bound.get("earlier")
+            earlier.carry_over(run, member.space, directions(settings.objectives))
+            console.print(f"{run}: the search goes on with its trials, in the new space", markup=False)
+        else:
+            aside, set_aside = earlier.set_aside(run, member.space), True
+            console.print(
+                f"{run}: with other settings ({', '.join(sorted(differing))}) its values do not compare: they are in "
+                f"{aside.name}, and its best settings are tried first",
+                markup=False,
+            )
+        write_json(run / "config.json", config)
+    elif settings.extend and any(run.glob("before-*")):  # killed after what was there had been set aside
+        write_json(run / "config.json", config)
+        set_aside = True
+    elif settings.warm_start is not None and not (run / earlier.FILE).exists():  # also where it was killed before
+        source = local_folder(settings.warm_start, "--warm-start", leave_out=NO_MODELS)
+        source = source / member.space.method if (source / member.space.method).is_dir() else source
+        found = earlier.take_over(source, config, member.space)
+        claim_folder(run, config, may_change=GROWS)
+        earlier.keep_earlier(run, found)
+        what = f"{len(found.history)} trials of {source} are known to the searcher"
+        if found.settings:
+            what = f"{source} measured something else, so {len(found.settings)} of its settings are tried first"
+        console.print(what, markup=False)
+    else:
+        hint = ", or continue them as they are with --extend"
+        claim_folder(run, config, may_change=GROWS, hint=hint)
+    return set_aside
+
+
+class NoStudent(InputError):
+    """None of a method's trials got far enough to give a student."""
+
+
+class _Sweep:
+    """One method's run, from preparation to its scores."""
+
+    def __init__(
+        self,
+        settings: SweepSettings,
+        member: Member,
+        made: Made,
+        clock: Clock,
+        page: LivePage,
+        console: Console,
+        copy: RunCopy | None = None,
+    ) -> None:
+        self.settings, self.member, self.made, self.clock, self.console = settings, member, made, clock, console
+        self.page, self.copy = page, copy
+        self.run, self.space = member.run, member.space
+        self.widths = self.space.judged_widths(get_method(self.space.method).judged_widths)
+        """Every width that a row is chosen for."""
+
+    def carry_out(self) -> None:
+        """Every stage after the preparation; leaves the member's scores and notes.
+
+        Raises:
+            NoStudent: no trial was completed, and not for want of time.
+        """
+        from distilbench.trials.rows import Leaderboard
+
+        settings, member, made, run, space = self.settings, self.member, self.made, self.run, self.space
+        prepared = run / "prepared"
+        made.save(prepared, settings)
+        ready = load_prepared(prepared.resolve())
+        resources = trial_resources(settings.share)
+        self.place = self.copy.place(run.resolve(), prepared) if self.copy else None
+        board = Leaderboard(run, member.name, ready, made.corpus, settings.quantisations, self.console, self.place)
+        references = 1 + 2 * len(self.widths)
+        with self.clock.scoring(rows=references), timed(run, "references", references):
+            member.scores += board.references(self.widths, settings.seed, made.scores)
+        teacher_ms = None
+        if "latency" in settings.objectives:
+            from distilbench.trials.latency import teacher_latency
+
+            texts = made.corpus.sentences
+            if resources.gpus and gpus_elsewhere(settings.share.grow_to):  # where the trials are timed too
+                what = "The teacher's latency"
+                teacher_ms = on_gpu_node(teacher_latency, ready, texts, gpus=resources.gpus, what=what)
+            else:
+                teacher_ms = teacher_latency(ready, texts)
+        search = self.search(resources)
+        self._estimate()
+        self.console.print(f"{search.wanted} trials by {space.searcher}; {resources.explanation}; {self._how(search)}")
+        watchers = self._watchers(search, resources)
+        try:
+            self._search(search, resources, watchers, teacher_ms)
+            self._confirm(search, resources, watchers, board, prepared)
+        finally:
+            for watcher in watchers:
+                watcher.close()
+
+    def _how(self, search: Search) -> str:
+        stopping = {"asha": "ASHA", "median": "median stopping", "none": "no early stopping"}[
+            self.space.budget.stopping
+        ]
+        apart = f"suggested {search.lag} apart" if search.lag else "suggested from all that is known"
+        return f"{stopping}, {apart}"
+
+    def search(self, resources: TrialResources) -> Search:
+        """The plan of the search; the study is made, or opened."""
+        settings, space, run = self.settings, self.space, self.run
+        place = claim_place(run, settings.study, self.member.name)
+        self.study = place.open(directions(settings.objectives))
+        known = self.study.user_attrs.get("lag")
+        lag = settings.lag if settings.lag is not None else default_lag(resources.concurrency)
+        if known is None:
+            self.study.set_user_attr("lag", lag)
+        elif settings.lag not in (None, known):
+            raise InputError(
+                f"--lag {settings.lag}: {run} was begun with {known}; expected the same, or another --name"
+            )
+        else:
+            lag = int(known)
+        kept = earlier.kept_earlier(run)
+        starts = starts_for(
+            space,
+            space.budget.trials,
+            settings.seed,
+            [*self.member.given, *kept.settings],
+            share_dimensions=len(settings.objectives) == 1,
+        )
+        wanted = space.budget.trials
+        if space.searcher == "grid":
+            taken = self.study.get_trials(deepcopy=False)[: self.study.user_attrs.get(TAKEN, 0)]
+            wanted = min(wanted, len(starts_after(starts, taken)))
+        history = earlier.as_frozen(kept.history, space, len(settings.objectives))
+        return Search(self.member.name, space, settings.objectives, wanted, starts, lag, settings.seed, history)
+
+    def _estimate(self) -> None:
+        """What drivers before this one have measured, where this one has nothing to measure."""
+        known = self.study.user_attrs.get(ROW_S, 0.0)
+        self.clock.row_s = max(self.clock.row_s, known)
+        if self.clock.row_s > known:
+            self.study.set_user_attr(ROW_S, self.clock.row_s)
+        for record in self._recorded():
+            self.clock.finished(record)
+
+    def _recorded(self) -> list[TrialRecord]:
+        return [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
+
+    def _watchers(self, search: Search, resources: TrialResources) -> list[Watcher]:
+        from distilbench.progress.live import on_console
+        from distilbench.progress.progress_file import ProgressFile
+        from distilbench.progress.ray_metrics import RayMetrics
+
+        end = self.clock.search_end(0)
+        plan = SweepPlan(
+            run=self.run,
+            method=self.space.method,
+            trials=search.wanted,
+            resources=resources.explanation,
+            deadline=end if math.isfinite(end) else None,
+            earlier=tuple(self._recorded()),
+        )
+        self.console.print(f"A page to reload while it runs: {self.page.report / 'index.html'}", markup=False)
+        times = StageTimes(self.run, resources.concurrency)
+        copying: list[Watcher] = [self.copy] if self.copy else []
+        return [on_console(plan, self.console), ProgressFile(plan), RayMetrics(plan), self.page, times, *copying]
+
+    def _search(
+        self, search: Search, resources: TrialResources, watchers: Sequence[Watcher], teacher_ms: float | None
+    ) -> None:
+        settings, confirm = self.settings, self.space.budget.confirm
+        self._stage(watchers, "search")
+        for number in open_trials(self.study.get_trials(deepcopy=False)):
+            remove_encoded(trial_folder(self.run, number))  # of an earlier driver, which took the student as it was
+            if self.copy:
+                remove_encoded_there(self.copy.remote_of(trial_folder(self.run, number)))
+        rows = len(self.widths) * confirm.top * confirm.seeds
+        trainings = len(self.space.dimensions) * confirm.top * (confirm.seeds - 1)
+
+        def deadline() -> float:
+            if self.copy and self.copy.lost:
+                return 0.0
+            return self.clock.search_end(rows, trainings / resources.concurrency)
+
+        callbacks: list[Any] = []
+        if settings.mlflow or settings.wandb:
+            from distilbench.progress.loggers import callbacks as make_callbacks
+
+            callbacks = make_callbacks(settings.mlflow, settings.wandb, self.member.name)
+        run_trials(
+            self.run,
+            self.run / "prepared",
+            self.study,
+            search,
+            resources,
+            [*watchers, self.clock],
+            deadline=deadline,
+            teacher_ms=teacher_ms,
+            callbacks=callbacks,
+            place=self.place,
+            forget=self.copy.forget if self.copy else lambda folder: None,
+        )
+
+    def _confirm(
+        self,
+        search: Search,
+        resources: TrialResources,
+        watchers: Sequence[Watcher],
+        board: Leaderboard,
+        prepared: Path,
+    ) -> None:
+        space, member, trials = self.space, self.member, self.study.get_trials(deepcopy=False)
+        ended = len(finished_trials(self.study))
+        if ended < search.wanted:
+            member.notes.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
+        chosen = chosen_trials(trials, self.widths, space.budget.confirm.top)
+        if not chosen:
+            reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})
+            why = "; ".join(reasons[:3]) or "time was over"
+            if ended == search.wanted:
+                raise NoStudent(f"{self.run}: none of {len(trials)} trials was completed: {why}")
+            member.notes.append(f"{search.name}: no student, since none of {len(trials)} trials got far enough: {why}.")
+            self._print_notes()
+            self._stage(watchers, "done")
+            return
+        self._stage(watchers, "confirm")
+        wait_for_idle(resources)
+        jobs = confirmation_jobs(self.run, search, chosen)
+
+        def on_record(record: TrialRecord) -> None:
+            for watcher in watchers:
+                watcher.finished(record)
+
+        found = board.students(
+            jobs,
+            prepared.resolve(),
+            resources,
+            train_until=self.clock.training_end(len(jobs)),
+            score_until=self.clock.scoring_end,
+            on_record=on_record,
+            on_scoring=lambda: self._stage(watchers, "score"),
+        )
+        member.scores += found.records
+        for outcome in found.failed:
+            candidate = outcome.job.candidate
+            member.notes.append(
+                f"{search.name}: trial {candidate.trial} failed with seed {candidate.seed}: {outcome.failed}."
+            )
+        if found.unfinished:
+            member.notes.append(
+                f"{search.name}: time was over for {len(found.unfinished)} of {len(jobs)} confirmations."
+            )
+        missing = [d for d in self.widths if d not in chosen]
+        if missing:
+            member.notes.append(
+                f"{search.name}: no trial of output dimension {', '.join(map(str, missing))} was completed."
+            )
+        self._print_notes()
+        write_confirmed(self.run, search, chosen)
+        keep = {t.number for own in chosen.values() for t in own} | set(open_trials(trials))
+        discard_checkpoints(self.run, keep)
+        if self.copy:
+            self.copy.keep_trainings(self.run, {trial_folder(self.run, number).name for number in keep})
+        self._stage(watchers, "done")
+
+    def _print_notes(self) -> None:
+        for note in self.member.notes:
+            self.console.print(note, markup=False)
+
+    def _stage(self, watchers: Sequence[Watcher], name: str) -> None:
+        for watcher in watchers:
+            watcher.stage(name)
+
+
+def open_trials(trials: Sequence[FrozenTrial]) -> list[int]:
+    """Numbers of the trials that were interrupted."""
+    return [t.number for t in trials if not t.state.is_finished()]
+
+
+def _publish(settings: SweepSettings, members: Sequence[Member], corpus: Corpus, run: Path) -> Path:
+    folders = [member.run for member in members]
+    notes = list(dict.fromkeys(note for member in members for note in member.notes))
+    return publish(settings, corpus, run, read_runs(folders), notes, folders=folders)

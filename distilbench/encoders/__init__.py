@@ -1,0 +1,1 @@
+"""Transformer encoders: loading, tokens, layers, students."""

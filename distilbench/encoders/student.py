@@ -1,0 +1,267 @@
+"""Where a student's encoder starts: some layers of the teacher or of another encoder, or another encoder as it is.
+
+auto                 half as many layers as the teacher has, chosen by a ranking (`prepare.layer_ranking`)
+auto:2               two of them, chosen so
+half                 the first and the last of every two, the others spread evenly
+layers:0,3,5         these
+FOLDER or owner/name another encoder; layers of it are auto:2@FOLDER, half@FOLDER, layers:0,5@FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from distilbench.encoders.encoder import EncoderSpec, other_modules, transformer_config, transformer_folder
+from distilbench.errors import InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+HALF = "half"
+AUTO = "auto"
+MEAN = "mean"
+CHAINS = frozenset(
+    {"bert", "camembert", "distilbert", "electra", "modernbert", "mpnet", "qwen2", "qwen3", "roberta", "xlm-roberta"}
+)
+"""Types of models that are known to be a chain of alike layers; of another type a model without weights is made to see."""
+
+POOLINGS = ("mean", "cls", "lasttoken", "max", "weightedmean", "mean_sqrt_len_tokens")
+_POOLING_FLAGS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+}
+"""How sentence-transformers wrote the pooling before version 6."""
+
+_RULE = re.compile(rf"(?P<rule>{HALF}|{AUTO}(?::[^@]*)?|layers:[^@]*)(?:@(?P<encoder>.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class LayerRule:
+    """Which layers of an encoder a student keeps: `rule` without its encoder, which is the teacher where it is None."""
+
+    rule: str
+    encoder: str | None = None
+
+    @property
+    def ranked(self) -> bool:
+        """Whether a ranking has to say which layers these are."""
+        return self.rule.startswith(AUTO)
+
+    def at(self, encoder: Callable[[str], str]) -> str:
+        """The student with its encoder's name or path replaced; the teacher stays the teacher."""
+        return self.rule if self.encoder is None else f"{self.rule}@{encoder(self.encoder)}"
+
+
+def layer_rule(student: str) -> LayerRule | None:
+    """The rule that a student's layers are chosen by; None where it is an encoder as it is."""
+    found = _RULE.fullmatch(student)
+    return LayerRule(found["rule"], found["encoder"]) if found else None
+
+
+def is_layers(student: str) -> bool:
+    """Whether the student has some of an encoder's layers, rather than all."""
+    return layer_rule(student) is not None
+
+
+def named_encoder(student: str) -> str | None:
+    """The encoder that the student is made of, as the user names it; None where that is the teacher."""
+    rule = layer_rule(student)
+    return student if rule is None else rule.encoder
+
+
+def with_encoder(student: str, encoder: Callable[[str], str]) -> str:
+    """The student with its encoder's name or path replaced, where that is not the teacher."""
+    rule = layer_rule(student)
+    return encoder(student) if rule is None else rule.at(encoder)
+
+
+def with_rule(student: str, rule: str) -> str:
+    """The student with other layers of the same encoder."""
+    return replace(layer_rule(student) or LayerRule(rule, student), rule=rule).at(str)
+
+
+def student_source(student: str, teacher: EncoderSpec) -> EncoderSpec:
+    """The encoder that the student starts from and whose tokenizer it keeps. A student reads sentences without a prompt."""
+    name = named_encoder(student)
+    return replace(teacher, prompt="") if name is None else EncoderSpec(name, max_tokens=teacher.max_tokens)
+
+
+def absolute_student(student: str) -> str:
+    """The same student for a process in another working folder."""
+    return with_encoder(student, lambda name: EncoderSpec(name).absolute().name)
+
+
+def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str = MEAN) -> SentenceTransformer:
+    """Transformer and pooling to start from, in evaluation mode.
+
+    "half" is every second layer here, 1, 3, 5: what it meant to runs that have it in their `prepared.json`. New runs have the
+    layers there, as `resolved` chooses them.
+
+    Raises:
+        InputError: a layer that the encoder does not have, an encoder whose layers cannot be told apart, or `auto`.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    transformer = student_source(student, teacher).load(device)[0]
+    if rule := layer_rule(student):
+        from distilbench.encoders.layers import LayerList
+
+        found = LayerList(getattr(transformer, "model", transformer), f"--student {student}")
+        count = len(found.own)
+        kept = list(range(1, count, 2)) if rule.rule == HALF else listed_layers(student, count)
+        found.keep(_checked(student, kept, count))
+    width = int(transformer.get_embedding_dimension())
+    return SentenceTransformer(modules=[transformer, Pooling(width, pooling_mode=pooling)], device=device).eval()
+
+
+def resolved(student: str, teacher: EncoderSpec, chosen: tuple[int, ...] | None = None) -> str:
+    """The student with its layers written out: `half` by its rule, `auto` by the layers that a ranking has `chosen`.
+
+    Without a ranking `auto` is as many layers by the rule of `half`: enough to measure how long its training takes.
+
+    Raises:
+        InputError: as of `check_student`.
+    """
+    rule = layer_rule(student)
+    if rule is None or not (rule.ranked or rule.rule == HALF):
+        return student
+    if rule.rule == HALF or chosen is None:
+        chosen = spread_layers(count_layers(student, teacher), student_layers(student, teacher))
+    return with_rule(student, f"layers:{','.join(map(str, chosen))}")
+
+
+def spread_layers(count: int, kept: int) -> tuple[int, ...]:
+    """`kept` of `count` layers: the last, from two on the first, and the others evenly between."""
+    return (count - 1,) if kept == 1 else tuple(int(i * (count - 1) / (kept - 1) + 0.5) for i in range(kept))
+
+
+def count_layers(student: str, teacher: EncoderSpec) -> int:
+    """How many layers the encoder has that the student is made of, by its configuration.
+
+    Raises:
+        InputError: its layers cannot be told apart, or it is not there.
+    """
+    source, what = student_source(student, teacher), f"--student {student}"
+    folder = source.described()
+    if other_modules(folder):
+        raise InputError(f"{what}: encoder {source.name!r} has no layers: it is no transformer")
+    config = transformer_config(folder)
+    count = config.get("num_hidden_layers", config.get("n_layers"))
+    if config.get("model_type") in CHAINS and isinstance(count, int):
+        return count
+    from distilbench.encoders.layers import count_in_model
+
+    return count_in_model(transformer_folder(folder), what)
+
+
+def student_layers(student: str, teacher: EncoderSpec) -> int:
+    """How many layers the student has.
+
+    Raises:
+        InputError: as of `check_student`.
+    """
+    rule, count = layer_rule(student), count_layers(student, teacher)
+    if rule is None:
+        return count
+    if rule.rule in (HALF, AUTO):
+        return max(1, count // 2)
+    if not rule.ranked:
+        return len(listed_layers(student, count))
+    try:
+        depth = int(rule.rule.removeprefix(f"{AUTO}:"))
+    except ValueError:
+        depth = 0
+    if not 1 <= depth <= count:
+        raise InputError(
+            f"--student {student}: expected auto, or auto:N with N from 1 to {count}, the encoder's layers"
+        )
+    return depth
+
+
+def listed_layers(student: str, count: int) -> list[int]:
+    """The layers of a student such as layers:0,2,4, of an encoder with `count`.
+
+    Raises:
+        InputError: the encoder has no such layers, they do not rise, or the student is none of that kind.
+    """
+    rule = layer_rule(student)
+    try:
+        kept = [int(part) for part in (rule.rule if rule else "").removeprefix("layers:").split(",")]
+    except ValueError:
+        kept = []
+    return _checked(student, kept, count)
+
+
+def _checked(student: str, kept: list[int], count: int) -> list[int]:
+    if not kept or any(not 0 <= i < count for i in kept) or sorted(set(kept)) != kept:
+        raise InputError(
+            f"--student {student}: expected rising layer numbers from 0 to {count - 1}, such as layers:0,2,4"
+        )
+    return kept
+
+
+def student_pooling(student: str, teacher: EncoderSpec) -> str:
+    """How the encoder pools that the student is made of: "mean", "cls", "lasttoken" and so on, by its files.
+
+    "mean" where it joins several kinds or has no pooling; a causal language model that says nothing of it is read by its last
+    token, as sentence-transformers reads it.
+
+    Raises:
+        InputError: the encoder is not there.
+    """
+    folder = student_source(student, teacher).described()
+    if other_modules(folder):
+        return MEAN
+    listing = folder / "modules.json"
+    if not listing.exists():
+        config = transformer_config(folder)
+        causal = str((config.get("architectures") or [""])[0]).endswith("ForCausalLM")
+        return "lasttoken" if causal and config.get("is_causal", True) else MEAN
+    for module in json.loads(listing.read_text()):
+        if str(module.get("type")).endswith(".Pooling"):
+            config = json.loads((folder / module["path"] / "config.json").read_text())
+            modes = [mode for key, mode in _POOLING_FLAGS.items() if config.get(key)]
+            mode = config.get("pooling_mode", modes[0] if len(modes) == 1 else MEAN)
+            return mode if isinstance(mode, str) else MEAN
+    return MEAN
+
+
+def student_width(student: str, teacher: EncoderSpec) -> int:
+    """Width of the student's pooled states, that of its transformer.
+
+    Raises:
+        InputError: the encoder is not there.
+    """
+    source = student_source(student, teacher)
+    folder = source.folder()
+    config = transformer_config(folder) if folder else {}
+    return int(config["hidden_size"] if "hidden_size" in config else source.load()[0].get_embedding_dimension())
+
+
+def describe_student(student: str, teacher: EncoderSpec) -> str:
+    """How tables name the start."""
+    rule = layer_rule(student)
+    title = student_source(student, teacher).title
+    return title if rule is None else f"{title} {rule.rule}"
+
+
+def check_student(student: str, teacher: EncoderSpec) -> None:
+    """Check a student's name before anything is loaded.
+
+    Raises:
+        InputError: a layer or a number of layers that the encoder does not have, an encoder whose layers cannot be told apart
+            or that is not there.
+    """
+    if is_layers(student):
+        student_layers(student, teacher)
+    else:
+        EncoderSpec(student).folder()

@@ -1,0 +1,17 @@
+"""What methods ask of the preparation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distilbench.methods.method import Method, Possible
+from distilbench.prepare.stage import Wanted
+
+
+def wanted_by(methods: Sequence[tuple[type[Method], Possible]]) -> Wanted:
+    """What any of `methods` asks for, each with the values that its hyper-parameters may have."""
+    return Wanted(
+        augmentation=any(method.needs(possible).augmentation for method, possible in methods),
+        tokens=any(method.trains_encoder for method, _ in methods),
+        logits=any(method.needs_logits(possible) for method, possible in methods),
+    )

@@ -1,0 +1,1 @@
+"""How far a search is, and who shows it."""

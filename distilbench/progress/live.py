@@ -1,0 +1,126 @@
+"""A sweep on the driver's own console: a table that is kept up to date, or a line per finished trial where none can be."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from distilbench.progress.tables import best_table, counts_line, finished_line, running_table, time_line
+from distilbench.progress.tally import Progress, Tally
+from distilbench.progress.watchers import SweepPlan, Watcher
+from distilbench.records import TrialRecord
+
+LAST = 3
+"""Finished trials that stay below the table."""
+EVERY_S = 0.25
+"""Between two drawings, where no trial ends in between."""
+LEAST = 3
+"""Running trials shown however small the terminal."""
+
+
+def on_console(plan: SweepPlan, console: Console) -> Watcher:
+    """The live table on a terminal; lines in a log, a pipe, or a terminal that cannot move its cursor."""
+    live = console.is_terminal and not console.is_dumb_terminal
+    return LiveTable(plan, console) if live else FinishedLines(plan, console)
+
+
+class FinishedLines:
+    """Prints a line for each finished trial."""
+
+    def __init__(self, plan: SweepPlan, console: Console) -> None:
+        self.tally, self.console = Tally(plan), console
+
+    def started(self, number: int, params: dict[str, Any]) -> None:
+        """Nothing to say."""
+
+    def progressed(self, number: int, result: dict[str, Any]) -> None:
+        """Nothing to say."""
+
+    def finished(self, record: TrialRecord) -> None:
+        """Print its line."""
+        self.tally.finished(record)
+        line = finished_line(record, len(self.tally.records), self.tally.plan.trials)
+        self.console.print(line, markup=False)
+
+    def stage(self, name: str) -> None:
+        """Nothing to say."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class LiveTable:
+    """Running trials, counts, the best of each dimension and the time left, redrawn in place.
+
+    A failed trial also leaves a line above. From stage "score" on the table stands still, since others print then.
+    """
+
+    def __init__(self, plan: SweepPlan, console: Console) -> None:
+        self.tally, self.console = Tally(plan), console
+        self.last: deque[str] = deque(maxlen=LAST)
+        # Drawn only when something is told: a thread that draws by itself would draw what is just being changed.
+        self.live = Live(console=console, auto_refresh=False)
+        self.live.start()
+        self.drawn = 0.0
+
+    def started(self, number: int, params: dict[str, Any]) -> None:
+        """Show it among the running."""
+        self.tally.started(number, params)
+        self._draw_if_old()
+
+    def progressed(self, number: int, result: dict[str, Any]) -> None:
+        """Show how far it is."""
+        self.tally.progressed(number, result)
+        self._draw_if_old()
+
+    def finished(self, record: TrialRecord) -> None:
+        """Move it to the finished ones."""
+        self.tally.finished(record)
+        line = finished_line(record, len(self.tally.records), self.tally.plan.trials)
+        self.last.append(line)
+        if record.state == "FAIL":
+            self.console.print(line, markup=False)
+        self._draw()
+
+    def stage(self, name: str) -> None:
+        """Say where the sweep is."""
+        if name in ("score", "done"):
+            self.close()
+        self.tally.stage(name)
+        self._draw()
+
+    def close(self) -> None:
+        """Leave the table as it is."""
+        self._draw()
+        self.live.stop()
+
+    def _draw_if_old(self) -> None:
+        if time.monotonic() - self.drawn >= EVERY_S:
+            self._draw()
+
+    def _draw(self) -> None:
+        if self.live.is_started:
+            self.live.update(self._picture(self.tally.progress()), refresh=True)
+            self.drawn = time.monotonic()
+
+    def _picture(self, progress: Progress) -> RenderableType:
+        best = best_table(self.tally.records.values())
+        head = [
+            f"{progress.run}: {progress.method}, {progress.stage}; {progress.resources}",
+            counts_line(progress.counts, progress.wanted, len(progress.running)),
+            time_line(progress, progress.updated),
+        ]
+        below: list[RenderableType] = [] if best is None else ["", best]
+        below += [_line(line) for line in self.last]
+        taken = len(head) + (best.row_count + 2 if best else 0) + len(self.last) + 4
+        shown = running_table(progress.running, max(LEAST, self.console.size.height - taken))
+        return Group(*(_line(line) for line in head), "", shown, *below)
+
+
+def _line(text: str) -> Text:
+    return Text(text, no_wrap=True, overflow="ellipsis")

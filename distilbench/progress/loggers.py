@@ -1,0 +1,165 @@
+"""Trials in MLflow or Weights & Biases, through Tune's own callbacks for them.
+
+Tune's callbacks would log all of a trial's settings, folders included, and every number that Tune adds to a result; and
+since a trial that fails is to Tune one that ended, they would call it finished. These log a trial's hyper-parameters, what
+it reported at which optimiser step, and how it really ended. A continued sweep continues the entries of its trials.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import time
+from typing import Any
+
+from distilbench.errors import InputError
+from distilbench.progress.tally import finite
+
+TUNES_OWN = frozenset(
+    {
+        "time_this_iter_s",
+        "time_total_s",
+        "time_since_restore",
+        "iterations_since_restore",
+        "timestamp",
+        "pid",
+        "training_iteration",
+    }
+)
+"""Numbers that Tune adds to each result."""
+MLFLOW_BATCH = 100
+"""Parameters that MLflow takes at once."""
+
+
+def callbacks(mlflow: str | None, wandb: str | None, run_name: str) -> list[Any]:
+    """Tune callbacks that log to the MLflow tracking URI `mlflow` and to the W&B project `wandb`; None: not there.
+
+    Raises:
+        InputError: the package is not installed, MLflow cannot be used at that URI, or W&B knows no account.
+    """
+    made: list[Any] = []
+    if mlflow is not None:
+        _need("mlflow", f"--mlflow {mlflow}")
+        made.append(_mlflow_callback(mlflow, run_name))
+    if wandb is not None:
+        _need("wandb", f"--wandb {wandb}")
+        made.append(_wandb_callback(wandb, run_name))
+    return made
+
+
+def _need(package: str, option: str) -> None:
+    try:
+        importlib.import_module(package)
+    except ImportError:
+        raise InputError(
+            f"{option}: {package} is not installed; expected pip install 'distilbench[{package}]'"
+        ) from None
+
+
+def hyperparameters(config: dict[str, Any]) -> dict[str, str]:
+    """What is logged of a trial's Tune config: its number, seed, method and hyper-parameters, as text."""
+    chosen = {"trial": config["number"], "method": config["method"], "seed": config["seed"], **config["params"]}
+    return {name: str(value) for name, value in chosen.items()}
+
+
+def numbers(result: dict[str, Any]) -> dict[str, float]:
+    """What is logged of a result: the finite numbers that the trial reported."""
+    found = {name: finite(value) for name, value in result.items() if name not in TUNES_OWN}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def ending(result: dict[str, Any], failed: bool) -> str:
+    """How a trial with this last result ended: COMPLETE, PRUNED or FAIL. `failed`: its worker died for good."""
+    if failed or result.get("failed"):
+        return "FAIL"
+    return "COMPLETE" if result.get("final") else "PRUNED"
+
+
+def _mlflow_callback(uri: str, run_name: str) -> Any:
+    from mlflow.entities import Metric, Param
+    from mlflow.tracking import MlflowClient
+    from ray.air.integrations.mlflow import MLflowLoggerCallback
+
+    class Trials(MLflowLoggerCallback):  # type: ignore[misc]
+        """An MLflow run for each trial, in the experiment of the sweep's name."""
+
+        def log_trial_start(self, trial: Any) -> None:
+            if trial in self._trial_runs:  # its worker died and it goes on
+                return
+            name = f"trial {trial.config['number']}"
+            client, experiment = self.mlflow_util._get_client(), self.mlflow_util.experiment_id
+            known = client.search_runs([experiment], f"attributes.run_name = '{name}'", max_results=1)
+            if known:
+                run_id = known[0].info.run_id
+                client.update_run(run_id, status="RUNNING")
+            else:
+                run_id = client.create_run(experiment, run_name=name).info.run_id
+                found = [Param(k, v) for k, v in hyperparameters(trial.config).items()]
+                for start in range(0, len(found), MLFLOW_BATCH):
+                    client.log_batch(run_id, params=found[start : start + MLFLOW_BATCH])
+            self._trial_runs[trial] = run_id
+
+        def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
+            now, step = int(time.time() * 1000), int(result.get("step", iteration))
+            found = [Metric(k, v, now, step) for k, v in numbers(result).items()]
+            if found:
+                self.mlflow_util._get_client().log_batch(self._trial_runs[trial], metrics=found)
+
+        def log_trial_end(self, trial: Any, failed: bool = False) -> None:
+            if trial not in self._trial_runs:  # it could not start
+                return
+            client, run_id = self.mlflow_util._get_client(), self._trial_runs[trial]
+            last = trial.last_result or {}
+            state = ending(last, failed)
+            client.set_tag(run_id, "state", state)
+            if last.get("failed"):
+                client.set_tag(run_id, "reason", str(last["failed"]))
+            client.set_terminated(run_id, "FAILED" if state == "FAIL" else "FINISHED")
+
+    try:
+        MlflowClient(tracking_uri=uri).search_experiments(max_results=1)
+    except Exception as error:  # MLflow's own, the database's, the file system's, a driver that is missing
+        said = (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0]
+        raise InputError(f"--mlflow {uri}: {said}; expected such as sqlite:///mlflow.db or http://HOST:5000") from None
+    return Trials(tracking_uri=uri, experiment_name=run_name)
+
+
+def _wandb_callback(project: str, run_name: str) -> Any:
+    from ray.air.integrations.wandb import WandbLoggerCallback, _QueueItem, _set_api_key
+
+    class Trials(WandbLoggerCallback):  # type: ignore[misc]
+        """A W&B run for each trial, in a group of the sweep's name."""
+
+        def _start_logging_actor(self, trial: Any, exclude_results: list[str], **kwargs: Any) -> None:
+            number = trial.config["number"]
+            kwargs |= {
+                "id": re.sub(r"[^\w-]", "_", f"{run_name}-{number}"),
+                "name": f"{run_name} trial {number}",
+                "resume": "allow",
+                "config": hyperparameters(trial.config),
+                # Else below /tmp/ray, where `wandb sync` of an offline run would have to look for it.
+                "dir": trial.config["run"],
+                "mode": os.environ.get("WANDB_MODE"),  # a worker of Ray has the environment of Ray's start
+            }
+            super()._start_logging_actor(trial, exclude_results, **kwargs)
+
+        def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
+            order = {"training_iteration": int(result["training_iteration"])}  # W&B's own step, which is an int
+            super().log_trial_result(iteration, trial, {**numbers(result), **order})
+
+        def log_trial_end(self, trial: Any, failed: bool = False) -> None:
+            if trial not in self._trial_queues:  # it could not start
+                return
+            last = trial.last_result or {}
+            said = {"state": ending(last, failed), "reason": str(last.get("failed") or "")}
+            self._trial_queues[trial].put((_QueueItem.RESULT, {"config": said}))
+            super().log_trial_end(trial, failed)
+
+    try:
+        _set_api_key()
+    except ValueError:
+        raise InputError(
+            f"--wandb {project}: no W&B account is known; expected WANDB_API_KEY, or WANDB_MODE=offline"
+        ) from None
+    return Trials(project=project, group=run_name)

@@ -1,0 +1,102 @@
+"""How far a sweep is, drawn for a terminal: the same for the driver's own and for `distilbench status` in another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.table import Table
+from rich.text import Text
+
+from distilbench.progress.tally import STATES, Progress, Running, best_of, dev_of
+from distilbench.records import TrialRecord
+
+
+def duration(seconds: float) -> str:
+    """12 s, 3:05 min, 2:10:00 h."""
+    whole = round(max(0.0, seconds))
+    minutes, hours = whole // 60, whole // 3600
+    if hours:
+        return f"{hours}:{minutes % 60:02}:{whole % 60:02} h"
+    return f"{minutes}:{whole % 60:02} min" if minutes else f"{whole} s"
+
+
+def number(value: float | None, form: str) -> str:
+    """`value` as `form` has it, "-" for None."""
+    return "-" if value is None else format(value, form)
+
+
+def counts_line(counts: dict[str, int], wanted: int | None, running: int) -> str:
+    """Finished trials by state, and how many run."""
+    of = "" if wanted is None else f" of {wanted}"
+    states = ", ".join(f"{counts.get(state, 0)} {state}" for state in STATES)
+    return f"{sum(counts.values())}{of} trials finished ({states}), {running} running"
+
+
+def time_line(progress: Progress, now: float) -> str:
+    """Time spent, time left, steps per second of all trials."""
+    parts = [f"{duration(now - progress.started)} spent"]
+    if progress.seconds_left is not None:
+        parts.append(f"about {duration(progress.seconds_left - (now - progress.updated))} left")
+    if progress.deadline is not None:
+        late = now - progress.deadline
+        parts.append(f"deadline in {duration(-late)}" if late < 0 else f"deadline {duration(late)} ago")
+    if progress.steps_per_second is not None:
+        parts.append(f"{progress.steps_per_second:,.1f} steps/s in all")
+    return ", ".join(parts)
+
+
+def running_table(running: list[Running], most: int) -> Table:
+    """A line for each running trial, for `most` of them."""
+    table = _table("trial", "d", "rung", "step", "steps/s", "loss", "dev", "objective")
+    for r in running[:most]:
+        steps = f"{r.step}/{number(r.total_steps, 'd')}"
+        table.add_row(
+            str(r.number),
+            number(r.dim, "d"),
+            str(r.rung),
+            steps,
+            number(r.steps_per_second, ",.1f"),
+            number(r.loss, ".4g"),
+            number(r.dev, ".2f"),
+            number(r.objective, "+.2f"),
+        )
+    if len(running) > most:
+        table.caption = f"and {len(running) - most} more"
+    return table
+
+
+def best_table(records: Iterable[TrialRecord]) -> Table | None:
+    """The best trial so far of each output dimension; None while there is none."""
+    best = best_of(records)
+    names = list(dict.fromkeys(name for r in best.values() for name in r.values))
+    table = _table("d", "best trial", "steps", "dev", "objective", *names)
+    for dim, r in best.items():
+        last = None if r.result is None else r.result.step
+        cells = [str(dim), str(r.number), number(last, "d"), number(dev_of(r), ".2f"), number(r.objective, "+.2f")]
+        table.add_row(*cells, *(number(r.values.get(name), ".4g") for name in names))
+    return table if best else None
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), caption_justify="left")
+    for name in names:
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    return table
+
+
+def finished_line(record: TrialRecord, done: int, total: int) -> str:
+    """A finished trial in one line: state, steps, dev beside PCA, and why it failed; `done` of `total` are finished."""
+    count = "[confirms]" if record.confirms else f"[{done:>3}/{total}]"
+    line = f"{count} trial {record.number:<3} d={record.dim:<4} {record.state:<8}"
+    if record.rungs:
+        last, result = record.rungs[-1], record.result or record.rungs[-1]
+        dev, pca = result.metrics.get("dev_spearman"), result.metrics.get("dev_pca_spearman")
+        found = []
+        if dev is not None:
+            found.append(f"dev {dev:.2f}" + ("" if pca is None else f" ({dev - pca:+.2f} to PCA)"))
+        if record.values:
+            found += [f"{name} {value:.4g}" for name, value in record.values.items()]
+        elif record.objective is not None and (dev is None or pca is None or abs(dev - pca - record.objective) > 1e-6):
+            found.append(f"objective {record.objective:.2f}")
+        line += f" after {last.step} steps" + (f": {', '.join(found)}" if found else "")
+    return f"{line} {record.reason}" if record.state == "FAIL" or not record.rungs else line

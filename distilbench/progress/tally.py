@@ -1,0 +1,232 @@
+"""The state of a running sweep as its watchers know it: what runs, what has ended, what it will still take."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from distilbench.progress.watchers import SweepPlan
+from distilbench.records import TrialRecord
+from distilbench.storage.process import process_mark
+
+STATES = ("COMPLETE", "PRUNED", "FAIL")
+STAGES = ("starting", "search", "confirm", "score", "done")
+
+
+class Running(BaseModel):
+    """A running trial at its last report; what nothing was reported of yet is None."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    dim: int | None
+    started: float
+    """Seconds since the epoch, as `seen`."""
+    seen: float
+    rung: int = 0
+    """The last one finished."""
+    step: int = 0
+    total_steps: int | None = None
+    steps_per_second: float | None = None
+    loss: float | None = None
+    objective: float | None = None
+    """At the last rung, as `dev`."""
+    dev: float | None = None
+    """Dev Spearman x 100."""
+
+
+class Progress(BaseModel):
+    """How far a sweep is: what `progress.json` in its folder holds, and what is shown while it runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: Literal[1] = 1
+    run: str
+    method: str
+    stage: str
+    """One of `STAGES`."""
+    pid: int
+    """Of the driver; `process` tells it from a later process of the same number."""
+    process: str
+    host: str
+    started: float
+    """When this driver's search began, seconds since the epoch; `updated` and `deadline` likewise."""
+    updated: float
+    deadline: float | None
+    wanted: int
+    resources: str
+    counts: dict[str, int]
+    """Finished trials by state, those of earlier drivers included."""
+    confirmed: int
+    """Trainings of this driver that confirmed a trial."""
+    running: list[Running]
+    steps_per_second: float | None
+    """Of all running trials together, as each last reported it."""
+    seconds_left: float | None
+    """To the end of the search; None where nothing tells."""
+
+    @property
+    def ended(self) -> int:
+        """Finished trials of any state."""
+        return sum(self.counts.values())
+
+
+class Tally:
+    """Counts what a driver tells; `progress()` is the state at this moment."""
+
+    def __init__(self, plan: SweepPlan, clock: Callable[[], float] = time.time) -> None:
+        self.plan, self.clock = plan, clock
+        self.began = clock()
+        self.process = process_mark(os.getpid()) or ""
+        self.at = STAGES[0]
+        self.running: dict[int, Running] = {}
+        self.records = {r.number: r for r in plan.earlier if not r.confirms}
+        self.confirmed = 0
+        self.trained = 0.0
+        """Optimiser steps since this driver began."""
+
+    def started(self, number: int, params: dict[str, Any]) -> None:
+        """As of a watcher."""
+        now, dim = self.clock(), params.get("output_dim")
+        self.running[number] = Running(
+            number=number, dim=int(dim) if isinstance(dim, int | float) else None, started=now, seen=now
+        )
+
+    def progressed(self, number: int, result: dict[str, Any]) -> None:
+        """As of a watcher."""
+        if number not in self.running:
+            self.started(number, {})
+        before, now = self.running[number], self.clock()
+        step, speed = int(result["step"]), finite(result.get("steps_per_second"))
+        gained = float(max(0, step - before.step))
+        if speed:  # a continued trial's first report counts steps of the driver before
+            gained = min(gained, speed * (now - before.seen))
+        self.trained += gained
+        self.running[number] = before.model_copy(
+            update={
+                "seen": now,
+                "rung": int(result.get("rung", before.rung)),
+                "step": step,
+                "total_steps": int(result["total_steps"]) if result.get("total_steps") else before.total_steps,
+                "steps_per_second": speed,
+                "loss": finite(result.get("loss")),
+                "objective": finite(result.get("objective", before.objective)),
+                "dev": finite(result.get("dev_spearman", before.dev)),
+            }
+        )
+
+    def finished(self, record: TrialRecord) -> None:
+        """As of a watcher."""
+        last = self.running.pop(record.number, None)
+        if record.confirms:
+            self.confirmed += 1
+            return
+        known = last.step if last else 0
+        self.trained += max(0, _length(record) - known)
+        self.records[record.number] = record
+
+    def stage(self, name: str) -> None:
+        """As of a watcher."""
+        self.at = name
+        if name in ("score", "done"):
+            self.running.clear()
+
+    def progress(self) -> Progress:
+        """The state now."""
+        now = self.clock()
+        speeds = [r.steps_per_second for r in self.running.values() if r.steps_per_second is not None]
+        return Progress(
+            run=self.plan.run.name,
+            method=self.plan.method,
+            stage=self.at,
+            pid=os.getpid(),
+            process=self.process,
+            host=socket.gethostname(),
+            started=self.began,
+            updated=now,
+            deadline=self.plan.deadline,
+            wanted=self.plan.trials,
+            resources=self.plan.resources,
+            counts=count_states(self.records.values()),
+            confirmed=self.confirmed,
+            running=sorted(self.running.values(), key=lambda r: r.number),
+            steps_per_second=sum(speeds) if speeds else None,
+            seconds_left=self.seconds_left(now),
+        )
+
+    def seconds_left(self, now: float) -> float | None:
+        """To the end of the search: the steps still expected at the rate so far, or the deadline where that is sooner.
+
+        A trial is expected to go as far as those before it that went farther than it is; early stopping is thereby in.
+        """
+        if self.at not in ("starting", "search"):
+            return None
+        until = [] if self.plan.deadline is None else [max(0.0, self.plan.deadline - now)]
+        ahead, rate = self._steps_ahead(), self.trained / max(now - self.began, 1e-9)
+        if ahead is not None and (rate > 0 or ahead == 0):
+            until.append(ahead / rate if ahead else 0.0)
+        return min(until, default=None)
+
+    def _steps_ahead(self) -> float | None:
+        lengths = [_length(r) for r in self.records.values()]
+        totals = [r.total_steps for r in self.running.values() if r.total_steps]
+        ahead = 0.0
+        for trial in self.running.values():
+            farther = [n for n in lengths if n > trial.step]
+            if farther:
+                ahead += _mean(farther) - trial.step
+            elif totals:
+                ahead += max(0, (trial.total_steps or max(totals)) - trial.step)
+            else:
+                return None
+        waiting = max(0, self.plan.trials - len(self.records) - len(self.running))
+        if waiting and not (lengths or totals):
+            return None
+        return ahead + waiting * _mean(lengths or totals) if waiting else ahead
+
+
+def _length(record: TrialRecord) -> int:
+    return record.rungs[-1].step if record.rungs else 0
+
+
+def _mean(values: list[int]) -> float:
+    return sum(values) / len(values)
+
+
+def finite(value: Any) -> float | None:
+    """A number as float; None for NaN, infinities, and anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def count_states(records: Iterable[TrialRecord]) -> dict[str, int]:
+    """How many trials ended COMPLETE, PRUNED and FAIL."""
+    states: list[str] = [r.state for r in records]
+    return {state: states.count(state) for state in STATES}
+
+
+def dev_of(record: TrialRecord) -> float | None:
+    """Dev Spearman x 100 of a trial's result."""
+    return None if record.result is None else record.result.metrics.get("dev_spearman")
+
+
+def best_of(records: Iterable[TrialRecord]) -> dict[int, TrialRecord]:
+    """The trial with the highest objective of each output dimension, dimensions rising; the earlier of equals.
+
+    A stopped trial takes part where its student had its final form.
+    """
+    best: dict[int, TrialRecord] = {}
+    for record in sorted(records, key=lambda r: r.number):
+        if not record.is_candidate or record.objective is None or record.confirms:
+            continue
+        held = best.get(record.dim)
+        if held is None or record.objective > (-math.inf if held.objective is None else held.objective):
+            best[record.dim] = record
+    return dict(sorted(best.items()))

@@ -1,0 +1,256 @@
+"""Run the trials of a study on Ray Tune until none is left, or the time is over."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from distilbench.cluster.nodes import lost_nodes, waiting_told
+from distilbench.cluster.provenance import provenance
+from distilbench.cluster.resources import TrialResources, wait_for_idle
+from distilbench.errors import InputError
+from distilbench.progress.watchers import Watcher
+from distilbench.records import TrialRecord, append_records, read_records
+from distilbench.search.objectives import directions
+from distilbench.search.samplers import make_sampler
+from distilbench.search.space import SearchSpace
+from distilbench.search.study import (
+    MACHINE,
+    as_rung,
+    best_per_dimension,
+    finished_trials,
+    result_objective,
+    trial_dimension,
+    trial_params,
+    trial_rungs,
+)
+from distilbench.search.suggestions import Suggestions
+from distilbench.search.trial import trial_folder
+from distilbench.storage.files import DiskFull, remove_folder
+from distilbench.storage.patience import patiently, require
+
+if TYPE_CHECKING:
+    from distilbench.cluster.place import Place
+
+SETTINGS = {
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",  # Tune's snapshots of all trials: the study is the truth
+    "TUNE_RESULT_BUFFER_LENGTH": "1",  # a buffered report would be judged late
+}
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched, and how."""
+
+    name: str
+    """The run's, in records."""
+    space: SearchSpace
+    objectives: tuple[str, ...]
+    wanted: int
+    """Trials in all."""
+    starts: Sequence[dict[str, Any]]
+    """What is given to the first trials instead of drawn."""
+    lag: int
+    """A trial is suggested from the results of those at least so many before it; 0: from all there are."""
+    seed: int
+    history: Sequence[FrozenTrial] = ()
+    """Finished trials of another study that measured the same, which the searcher starts from."""
+
+    def suggestions(self) -> Suggestions:
+        """Of a search that begins."""
+        trials, count = self.wanted, len(self.objectives)
+        return Suggestions(
+            lambda taken: make_sampler(self.space.searcher, self.seed + taken, trials, count),
+            directions(self.objectives),
+            self.space,
+            self.starts,
+            self.lag,
+            self.history,
+        )
+
+
+class _Recorder:
+    """Writes the record of each finished trial, and tells the watchers."""
+
+    def __init__(
+        self,
+        run: Path,
+        study: optuna.Study,
+        search: Search,
+        watchers: Sequence[Watcher],
+        forget: Callable[[Path], None],
+    ) -> None:
+        self.run, self.study, self.search, self.watchers, self.forget = run, study, search, watchers, forget
+        self.stopped: set[int] = set()
+        """Stopped trials whose checkpoints are kept, being the best of their dimension so far."""
+
+    def started(self, number: int, params: dict[str, Any]) -> None:
+        self._tell(lambda watcher: watcher.started(number, params))
+
+    def progressed(self, number: int, result: dict[str, Any]) -> None:
+        self._tell(lambda watcher: watcher.progressed(number, result))
+
+    def finished(self, trial: FrozenTrial) -> None:
+        record = trial_record(trial, self.search)
+
+        def append() -> None:
+            require(self.run)
+            append_records(self.run / "trials.jsonl", [record])
+
+        patiently(append)
+        if trial.state == TrialState.FAIL:
+            self._discard(trial.number)
+        else:
+            self._keep_the_best(trial)
+        self._tell(lambda watcher: watcher.finished(record))
+
+    def _keep_the_best(self, trial: FrozenTrial) -> None:
+        """Keep a stopped trial's checkpoints only while no other trial of its dimension is better."""
+        if trial.state == TrialState.PRUNED:
+            self.stopped.add(trial.number)
+        best = best_per_dimension(finished_trials(self.study), self.search.space.budget.confirm.top)
+        for number in self.stopped - {t.number for members in best.values() for t in members}:
+            self.stopped.discard(number)
+            self._discard(number)
+
+    def _discard(self, number: int) -> None:
+        remove_folder(trial_folder(self.run, number))
+        self.forget(trial_folder(self.run, number))
+
+    def _tell(self, of: Callable[[Watcher], None]) -> None:
+        for watcher in self.watchers:
+            with contextlib.suppress(OSError, DiskFull):  # what only shows the search does not end it
+                of(watcher)
+
+
+def run_trials(
+    run: Path,
+    prepared: Path,
+    study: optuna.Study,
+    search: Search,
+    resources: TrialResources,
+    watchers: Sequence[Watcher] = (),
+    *,
+    deadline: Callable[[], float] = lambda: math.inf,
+    teacher_ms: float | None = None,
+    callbacks: Sequence[Any] = (),
+    place: Place | None = None,
+    forget: Callable[[Path], None] = lambda folder: None,
+) -> None:
+    """Begin and finish trials until there are enough, or `deadline()` (seconds since the epoch) has come.
+
+    `place`: where workers on other nodes find what is in `run` and `prepared`; None: under these paths. `forget` is told of
+    the folder of a trial that nobody goes on with.
+
+    Each finished trial leaves a line in `trials.jsonl`; one that was interrupted is RUNNING in the study and keeps its
+    checkpoints.
+
+    Raises:
+        InputError: storage is gone or full; what is finished is kept.
+    """
+    # Workers are started together: one after the other they would take 10 s each.
+    os.environ.update(SETTINGS, TUNE_MAX_PENDING_TRIALS_PG=str(resources.concurrency))
+    from ray import tune
+
+    from distilbench.search.searcher import RungScheduler, StudySearcher
+    from distilbench.search.supervisor import Supervisor, silence_limit
+    from distilbench.search.trial import trainable_for
+
+    write_missing_records(run, study, search)
+    recorder = _Recorder(run, study, search, watchers, forget)
+    searcher = StudySearcher(
+        study,
+        search.space,
+        search.objectives,
+        search.suggestions(),
+        search.wanted,
+        resources.concurrency,
+        recorder,
+        deadline,
+        lost_nodes,
+    )
+    if not searcher.remaining or searcher.over:
+        return
+    wait_for_idle(resources)
+    storage = run / "tune"
+    tuner = tune.Tuner(
+        trainable_for(search.space.method),
+        param_space={
+            "run": str(run.resolve()),
+            "prepared": str(prepared.resolve()),
+            "method": search.space.method,
+            "seed": search.seed,
+            "budget": search.space.budget.model_dump(),
+            "cpus": resources.cpus,
+            "gpus": resources.gpus,
+            "hang_s": resources.hang_s,
+            "deadline": deadline(),
+            "teacher_ms": teacher_ms,
+            "place": place,
+        },
+        tune_config=tune.TuneConfig(
+            search_alg=searcher,
+            scheduler=RungScheduler(searcher),
+            num_samples=-1,  # until the searcher says that there is no more
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(
+            name=time.strftime("%Y%m%d-%H%M%S"),
+            storage_path=str(storage.resolve()),
+            failure_config=tune.FailureConfig(max_failures=0),  # the searcher hands such a trial out again
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            callbacks=[*callbacks, Supervisor(run, silence_limit(resources.hang_s), searcher.begun)],
+            verbose=0,
+        ),
+    )
+    with waiting_told(resources.cpus, resources.gpus, "Trials"):
+        tuner.fit()
+    if searcher.halted:
+        raise InputError(f"{run}: the search stopped, {searcher.halted}")
+    if not searcher.died:
+        remove_folder(storage)  # what is in it says nothing that the study does not
+
+
+def discard_checkpoints(run: Path, keep: set[int]) -> None:
+    """Delete the checkpoints of all trials but those numbered in `keep`."""
+    kept = {trial_folder(run, number) for number in keep}
+    for folder in (run / "trials").glob("*"):
+        if folder not in kept:
+            remove_folder(folder)
+
+
+def write_missing_records(run: Path, study: optuna.Study, search: Search) -> None:
+    """Append the record of every finished trial that has none (the driver was killed between telling and writing)."""
+    known = {r.number for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)}
+    missing = [t for t in finished_trials(study) if t.number not in known]
+    append_records(run / "trials.jsonl", [trial_record(t, search) for t in missing])
+
+
+def trial_record(trial: FrozenTrial, search: Search) -> TrialRecord:
+    """The record of a finished trial, from the study alone."""
+    rungs = [as_rung(number, kept) for number, kept in trial_rungs(trial).items()]
+    several = trial.state == TrialState.COMPLETE and len(search.objectives) > 1
+    objective = result_objective(trial)
+    return TrialRecord(
+        run=search.name,
+        number=trial.number,
+        state=trial.state.name,
+        reason=trial.user_attrs.get("reason", ""),
+        method=search.space.method,
+        params=trial_params(trial),
+        seed=search.seed,
+        dim=trial_dimension(trial),
+        objective=objective if math.isfinite(objective) else None,
+        rungs=rungs,
+        values=dict(zip(search.objectives, trial.values, strict=True)) if several else {},
+        provenance=provenance(trial.user_attrs.get(MACHINE)),
+    )

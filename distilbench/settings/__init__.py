@@ -1,0 +1,1 @@
+"""What a user decides, with its types, limits and defaults."""

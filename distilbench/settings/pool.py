@@ -1,0 +1,23 @@
+"""How many workers prepare data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distilbench.cluster.nodes import Node
+
+GPU_SHARE = 0.25
+"""Of a GPU for each worker: several of them tokenise and write while one computes."""
+
+
+@dataclass(frozen=True)
+class PoolSize:
+    """How many workers at once (None: as fit), and the share of a GPU for each where they use one."""
+
+    workers: int | None = None
+    gpus: float = GPU_SHARE
+    grow_to: tuple[Node, ...] = ()
+    """Nodes that an autoscaler may have: workers wait for these too."""
+
+
+AS_FIT = PoolSize()

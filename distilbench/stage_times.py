@@ -1,0 +1,94 @@
+"""How long each stage of a sweep took: `timings.json` in the run's folder, a list of them, which `plan` can read."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from distilbench.records import TrialRecord
+from distilbench.storage.files import DiskFull, write_json
+from distilbench.storage.patience import require
+
+TIMINGS = "timings.json"
+
+
+class Took(BaseModel):
+    """A stage that was carried out, or the part of it that a driver did."""
+
+    model_config = ConfigDict(frozen=True)
+
+    stage: str
+    """"start", "prepare", "references", "search", "confirm", "score" or "report"; of a pool of workers its label."""
+    seconds: float
+    count: int = 0
+    """Sentences, rows, trials or trainings."""
+    workers: int = 1
+    first_s: float = 0.0
+    """Of a pool: until the first shard was done."""
+    device: str = "cpu"
+
+
+_list = TypeAdapter(list[Took])
+_pools: list[Took] = []
+
+
+def note_pool(took: Took) -> None:
+    """Keep what a pool of workers took until the run that it was for takes it."""
+    _pools.append(took)
+
+
+@contextlib.contextmanager
+def timed(run: Path, stage: str, count: int = 0) -> Iterator[None]:
+    """Time a stage of `run`; it is written if it ends well."""
+    began = time.monotonic()
+    yield
+    keep(run, Took(stage=stage, seconds=time.monotonic() - began, count=count))
+
+
+def keep(run: Path, *took: Took) -> None:
+    """Add what the run's pools took, and these, to its file. Where it cannot be written the sweep goes on without."""
+    added = [*_pools, *took]
+    _pools.clear()
+    with contextlib.suppress(OSError, DiskFull):
+        require(run)
+        write_json(run / TIMINGS, [own.model_dump() for own in (*read_timings(run), *added)])
+
+
+def read_timings(run: Path) -> list[Took]:
+    """What the run's file says, in the order of time; [] where there is none, or it is something else."""
+    with contextlib.suppress(OSError, ValueError):
+        return _list.validate_json((run / TIMINGS).read_bytes())
+    return []
+
+
+class StageTimes:
+    """A watcher that writes how long search, confirmation and scoring took, with `workers` trials at once."""
+
+    def __init__(self, run: Path, workers: int) -> None:
+        self.run, self.workers = run, workers
+        self.at, self.began, self.count = "", time.monotonic(), 0
+
+    def started(self, number: int, params: dict[str, Any]) -> None:
+        """Nothing to note."""
+
+    def progressed(self, number: int, result: dict[str, Any]) -> None:
+        """Nothing to note."""
+
+    def finished(self, record: TrialRecord) -> None:
+        """Count it."""
+        self.count += 1
+
+    def stage(self, name: str) -> None:
+        """The stage before is over."""
+        now = time.monotonic()
+        if self.at:
+            keep(self.run, Took(stage=self.at, seconds=now - self.began, count=self.count, workers=self.workers))
+        self.at, self.began, self.count = ("" if name == "done" else name), now, 0
+
+    def close(self) -> None:
+        """Nothing: a stage that was not finished says little."""

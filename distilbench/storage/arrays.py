@@ -1,0 +1,85 @@
+"""Arrays on disk in shards, each with a checksum, listed in a manifest that is written last."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.storage.files import atomic_path, file_sha256
+
+MANIFEST = "manifest.json"
+
+
+def damaged_shards(path: Path) -> list[str]:
+    """Shards that are not what the manifest says; every file, where the manifest cannot be read."""
+    try:
+        checksums: dict[str, str] = json.loads((path / MANIFEST).read_text())["shards"]
+        return [n for n, digest in checksums.items() if not (path / n).exists() or file_sha256(path / n) != digest]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return [MANIFEST, *(p.name for p in path.iterdir())]
+
+
+def array_sha256(array: NDArray[Any]) -> str:
+    """SHA-256 of an array's bytes."""
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
+def save_array(path: Path, array: NDArray[Any]) -> str:
+    """Write `array` as a `.npy` file, whole or not at all; returns the file's SHA-256."""
+    with atomic_path(path) as temporary:
+        with temporary.open("wb") as file:
+            np.save(file, array, allow_pickle=False)
+        digest = file_sha256(temporary)
+    return digest
+
+
+def shard_ranges(rows: int, shard_rows: int) -> list[tuple[int, int]]:
+    """Row ranges [start, stop) of consecutive shards."""
+    return [(start, min(start + shard_rows, rows)) for start in range(0, rows, shard_rows)]
+
+
+def shard_name(index: int) -> str:
+    """File name of shard `index`."""
+    return f"shard-{index:05d}.npy"
+
+
+@dataclass(frozen=True)
+class ShardedArray:
+    """N rows in consecutive `.npy` shards of `shard_rows` rows (the last may be shorter), memory-mapped."""
+
+    folder: Path
+    rows: int
+    width: int
+    shard_rows: int
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The rows `index` (any order, repeats allowed) as float32, `len(index)` x width, in memory."""
+        out = np.empty((len(index), self.width), dtype=np.float32)
+        shard_of = index // self.shard_rows
+        for shard in np.unique(shard_of):
+            here = shard_of == shard
+            data = np.load(self.folder / shard_name(int(shard)), mmap_mode="r", allow_pickle=False)
+            out[here] = data[index[here] - shard * self.shard_rows]
+        return out
+
+    def block(self, start: int, stop: int) -> NDArray[np.float32]:
+        """The rows `start` to `stop` - 1 as float32, in memory; only the shards that hold them are read.
+
+        Raises:
+            ValueError: not 0 <= start <= stop <= rows.
+        """
+        if not 0 <= start <= stop <= self.rows:
+            raise ValueError(f"rows {start} to {stop}, expected a range within 0 to {self.rows}")
+        out = np.empty((stop - start, self.width), dtype=np.float32)
+        for shard in range(start // self.shard_rows, -(-stop // self.shard_rows)):
+            first = shard * self.shard_rows
+            low, high = max(start, first), min(stop, first + self.shard_rows)
+            data = np.load(self.folder / shard_name(shard), mmap_mode="r", allow_pickle=False)
+            out[low - start : high - start] = data[low - first : high - first]
+        return out

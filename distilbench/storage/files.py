@@ -1,0 +1,158 @@
+"""The artifact store: files that are expensive to make, under names that tell everything they depend on.
+
+An artifact is a folder `KIND-FINGERPRINT/` with shard files and `manifest.json`. Shards are written to temporary names
+and renamed, the manifest comes last, and only then is the folder given its name: what carries the name is whole.
+A killed writer leaves `KIND-FINGERPRINT.partial/`, whose finished shards the next writer keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distilbench.errors import InputError
+
+if TYPE_CHECKING:
+    pass
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Of a disk, and of a user's share of it."""
+
+
+def fingerprint(parts: Any) -> str:
+    """SHA-256 (64 hex digits) of JSON-able `parts` in canonical form."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` to write to; renamed to `path` when the block ends well, deleted otherwise.
+
+    Raises:
+        DiskFull: the disk is full.
+    """
+    temporary = path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        # mkstemp makes files for the owner alone; an artifact has the permissions of any new file.
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except OSError as error:
+        if error.errno in FULL or "requested and" in str(error):  # NumPy's, which has no number
+            raise disk_full(path, error) from None
+        raise
+    finally:
+        if temporary != path:
+            temporary.unlink(missing_ok=True)
+
+
+class DiskFull(InputError):
+    """A file could not be written whole."""
+
+
+def disk_full(path: Path, error: OSError) -> DiskFull:
+    """What to tell the user when `path` could not be written whole."""
+    return DiskFull(
+        f"{path}: {error.strerror or 'No space left on device'}; what is finished is kept: make room, then repeat the command"
+    )
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON, whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[str], hint: str = "") -> None:
+    """Bind `folder` to `config` (written as `config.json` on first use), or check that it is bound to the same.
+
+    Keys in `may_change` may differ between visits (they do not alter what the numbers mean); the file keeps the latest.
+    `hint` is what else the user can do about a difference.
+
+    Raises:
+        InputError: the folder belongs to another configuration; the message lists every difference.
+    """
+    bound = bound_config(folder)
+    if bound is not None:
+        differences = [f"  {line}" for key, line in config_differences(bound, config) if key not in may_change]
+        if differences:
+            raise InputError(
+                f"{folder}: these results belong to another configuration:\n"
+                + "\n".join(differences)
+                + f"\nChoose another --name, or repeat the command that made them{hint}."
+            )
+    elif folder.exists() and any(not p.name.startswith(".config.json.") for p in folder.iterdir()):
+        raise InputError(
+            f"{folder}: the folder is not empty and holds no config.json, so it is not a results folder of ours"
+        )
+    write_json(folder / "config.json", config)
+
+
+def bound_config(folder: Path) -> dict[str, Any] | None:
+    """What `folder` is bound to; None where it is not bound to anything.
+
+    Raises:
+        InputError: its `config.json` is no JSON object.
+    """
+    path = folder / "config.json"
+    if not path.exists():
+        return None
+    try:
+        bound = json.loads(path.read_text())
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error}), so it is not a results folder of ours") from None
+    if not isinstance(bound, dict):
+        raise InputError(f"{path}: not a JSON object, so it is not a results folder of ours")
+    return bound
+
+
+def config_differences(bound: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, str]]:
+    """(top-level key, line to read) of every value that differs; of nested ones only the parts that do."""
+    there, now = flat(bound), flat(json.loads(json.dumps(config)))
+    return [
+        (path[0], f"{'.'.join(path)}: {_shown(there, path)} there, {_shown(now, path)} now")
+        for path in sorted(there.keys() | now.keys())
+        if there.get(path) != now.get(path)
+    ]
+
+
+def flat(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """The leaves of nested dictionaries by their keys, outermost first."""
+    if not isinstance(value, dict) or not value:
+        return {path: value} if path else {}
+    return {at: leaf for key, part in value.items() for at, leaf in flat(part, (*path, str(key))).items()}
+
+
+def _shown(values: dict[tuple[str, ...], Any], path: tuple[str, ...]) -> str:
+    return repr(values[path]) if values.get(path) is not None else "nothing"
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder and what is in it; nothing when it does not exist."""
+    shutil.rmtree(folder, ignore_errors=True)

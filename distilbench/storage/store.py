@@ -1,0 +1,146 @@
+"""The store of artifacts: what is made once from the same inputs, found again by their fingerprint."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rich
+from filelock import FileLock, Timeout
+
+from distilbench.storage.arrays import MANIFEST, damaged_shards
+from distilbench.storage.files import file_sha256, fingerprint, remove_folder, write_json
+from distilbench.storage.remote import Remote
+
+
+def default_store() -> Path:
+    """The user's cache folder: `$DISTILBENCH_STORE`, else `$XDG_CACHE_HOME/distilbench`, else `~/.cache/distilbench`."""
+    if chosen := os.environ.get("DISTILBENCH_STORE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "distilbench"
+
+
+@dataclass(frozen=True)
+class ArtifactStore:
+    """A folder of artifacts; what is finished in it is also in the storage `remote`, and what is there is fetched.
+
+    Between machines there is no lock: two that make the same artifact at once both make it, and a mixture of theirs is
+    found by its checksums when it is fetched.
+    """
+
+    root: Path
+    remote: Remote | None = None
+
+    def path(self, kind: str, parts: dict[str, Any]) -> Path:
+        """Where the artifact of `kind` that depends on `parts` is, or will be: absolute, since workers run elsewhere."""
+        return self.root.absolute() / f"{kind}-{fingerprint(parts)[:24]}"
+
+    def find(self, kind: str, parts: dict[str, Any]) -> Path | None:
+        """The finished artifact, its shards verified against the manifest; None when there is none.
+
+        A damaged shard is named, removed, and the artifact demoted to `.partial`, so that only that shard is made again.
+        """
+        path = self.path(kind, parts)
+        if not path.exists() and self.fetch(path.name) is None:
+            return None
+        if not damaged_shards(path):
+            self.push(path)
+            return path
+        with _locked(path):
+            if not path.exists():
+                return None
+            damaged = damaged_shards(path)  # again: another process may have repaired it
+            if not damaged:
+                return path
+            for name in damaged:
+                rich.print(f"{path / name}: not what was written (its checksum differs), so it is made again")
+                (path / name).unlink(missing_ok=True)
+            remove_folder(_partial(path))
+            path.rename(_partial(path))
+        return None
+
+    def build(
+        self, kind: str, parts: dict[str, Any], shards: Sequence[str], make: Callable[[Path, list[str]], None]
+    ) -> Path:
+        """Find the artifact or make it; `make(folder, names)` writes the shards `names` into `folder` with `save_array`.
+
+        Of an interrupted build only the missing shards are made. Another process that builds the same artifact is
+        waited for.
+
+        Raises:
+            RuntimeError: `make` returned without having written every shard.
+        """
+        if found := self.find(kind, parts):
+            return found
+        path = self.path(kind, parts)
+        self.root.mkdir(parents=True, exist_ok=True)
+        with _locked(path):
+            if (path / MANIFEST).exists():  # another process finished it while this one waited
+                return path
+            partial = _partial(path)
+            partial.mkdir(exist_ok=True)
+            for leftover in partial.glob(".*.tmp"):
+                leftover.unlink()
+            if self.remote is not None:
+                from distilbench.storage.artifacts import fetch_begun
+
+                fetch_begun(self.remote, path.name, partial)
+            missing = [name for name in shards if not (partial / name).exists()]
+            if missing:
+                make(partial, missing)
+            absent = [name for name in shards if not (partial / name).exists()]
+            if absent:
+                raise RuntimeError(
+                    f"{path.name}: {len(absent)} of {len(shards)} shards were not made: {absent[:3]} ..."
+                )
+            checksums = {name: file_sha256(partial / name) for name in shards}
+            write_json(partial / MANIFEST, {"kind": kind, "parts": parts, "shards": checksums})
+            partial.rename(path)
+        self.push(path)
+        return path
+
+    def fetch(self, name: str) -> Path | None:
+        """The artifact of this name, from the storage where it is not here; None where it is in neither, or not whole.
+
+        A damaged shard in the storage is named, and deleted there; the others stay in `.partial`.
+        """
+        path = self.root.absolute() / name
+        if self.remote is None or path.exists():
+            return path if path.exists() else None
+        from distilbench.storage.artifacts import fetch_artifact
+
+        self.root.mkdir(parents=True, exist_ok=True)
+        with _locked(path):
+            if not path.exists() and fetch_artifact(self.remote, name, _partial(path)):
+                _partial(path).rename(path)
+        return path if path.exists() else None
+
+    def push(self, path: Path) -> None:
+        """Copy a finished artifact to the storage, where there is one that does not have it."""
+        if self.remote is not None:
+            from distilbench.storage.artifacts import push_artifact
+
+            push_artifact(self.remote, path)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """The artifact's lock, which dies with its process; the user is told where another process has it."""
+    lock = FileLock(str(path) + ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        rich.print(f"{path.name}: another process is making it; waiting for that")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")

@@ -1,0 +1,65 @@
+"""Hyper-parameters that every method has, and those of every method that is trained."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+from distilbench.errors import InputError
+
+
+def sweep_field(default: Any, *, sweep: Any, **limits: Any) -> Any:
+    """A hyper-parameter whose best value was found after records of it had been written.
+
+    `default` is what a record, a run or a published row without the parameter means; `sweep` is what a search space that
+    neither searches nor fixes it gets. `limits` are those of pydantic's `Field`.
+    """
+    return Field(default=default, json_schema_extra={"sweep": sweep}, **limits)
+
+
+def sweep_default(field: FieldInfo) -> Any:
+    """The value of a parameter that a search space does not name."""
+    extra = field.json_schema_extra
+    return extra["sweep"] if isinstance(extra, dict) and "sweep" in extra else field.default
+
+
+class Params(BaseModel):
+    """Hyper-parameters that every method has. Search spaces are checked against these types and ranges."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    output_dim: int = Field(ge=1)
+    collapse: Literal["absolute", "relative"] = sweep_field("absolute", sweep="relative")
+    """What a student fails by as collapsed: its variance alone (records from before this parameter), or beside the
+    teacher's."""
+
+
+class TrainedParams(Params):
+    """Hyper-parameters of every method that is trained."""
+
+    lr: float = Field(gt=0, le=1)
+    batch_size: int = Field(ge=2)
+    weight_decay: float = Field(default=0.01, ge=0)
+    decay_all: bool = sweep_field(True, sweep=False)
+    """Whether weight decay also acts on biases and on the scales of LayerNorm, not only on matrices."""
+    warmup: float = Field(default=0.0, ge=0, lt=1)
+    """Share of a phase's steps in which the learning rate rises linearly from 0."""
+    decay: bool = True
+    """Whether it falls to 0 afterwards."""
+    schedule: Literal["linear", "cosine"] = "linear"
+    """The shape of that fall: a line, or half a cosine wave."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    clip: float = Field(default=1.0, ge=0)
+    """Largest norm of the gradient; 0 is no limit."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Of the forward pass: auto is bf16 on a GPU and fp32 on a CPU; fp16 scales the loss (AMP)."""
+
+
+def check_enough(parameter: str, value: int, available: int, what: str) -> None:
+    """Raise InputError when `value` of a parameter needs more than is `available`."""
+    if value > available:
+        raise InputError(
+            f"{parameter} is {value}, but the corpus has only {available} {what}; expected at least as many"
+        )

@@ -1,0 +1,1 @@
+"""One training: its budget, its rungs, its scores."""

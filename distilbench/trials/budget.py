@@ -1,0 +1,49 @@
+"""What a sweep may spend: trials, steps, where trials are judged and which of them go on, and the confirmation."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from distilbench.settings.choices import Fidelity, Stopping
+
+
+class Confirmation(BaseModel):
+    """After the search: the best trials of each output dimension are trained again, and only then scored on test."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    top: int = Field(default=1, ge=1)
+    """Trials of each output dimension, by their dev objective."""
+    seeds: int = Field(default=3, ge=1)
+    """Trainings of each, its own in the search being the first."""
+
+
+class Budget(BaseModel):
+    """What a sweep may spend."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    trials: int = Field(ge=1)
+    steps: int = Field(ge=1)
+    """Optimiser steps of one trial at most."""
+    rungs: int = Field(default=3, ge=1, le=10)
+    eta: int = Field(default=3, ge=2)
+    """Rungs are a factor eta apart. Of the trials of one output dimension at a rung, ASHA lets the best 1/eta go on."""
+    stopping: Stopping = "asha"
+    """Which trials stop at a rung: all but the best 1/eta; those below the median; none."""
+    fidelity: Fidelity = "steps"
+    """What a rung has less of than the next: steps alone, or also the training examples that it draws from."""
+    start: bool = False
+    """Whether a student is judged before its first step too, so that its start (rung 0) can be its result. No verdict is
+    made there. A search space that does not name it has it; a run's record without it has not."""
+    confirm: Confirmation = Confirmation()
+
+    def rung_steps(self, total: int) -> list[int]:
+        """Steps at which a trial of `total` steps reports: total / eta^(rungs-1), ..., total / eta, total."""
+        return sorted({max(1, total // self.eta**k) for k in range(self.rungs)})
+
+    def data_shares(self, total: int) -> list[tuple[int, float]]:
+        """From which share of the examples the batches up to each rung's step are drawn; [] where it is always all."""
+        if self.fidelity == "steps" or total == 0:
+            return []
+        return [(step, step / total) for step in self.rung_steps(total)]

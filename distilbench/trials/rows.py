@@ -1,0 +1,261 @@
+"""The rows of a leaderboard: teacher, baselines at every output dimension, trained students, on every set."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Console
+
+from distilbench.cluster.provenance import provenance
+from distilbench.cluster.resources import TrialResources
+from distilbench.data.corpus import Corpus
+from distilbench.evaluation.predictions import predictions_path
+from distilbench.methods import get_method
+from distilbench.prepare.prepared import Prepared
+from distilbench.records import (
+    ON_DEMONSTRATION,
+    Quantisation,
+    Score,
+    ScoreRecord,
+    TrialRecord,
+    append_records,
+    read_records,
+    result_rung,
+)
+from distilbench.storage.files import fingerprint
+from distilbench.trials.jobs import Job, Outcome, finish_jobs
+from distilbench.trials.rung_training import build_method
+from distilbench.trials.scoring import (
+    CROSS_ENCODER,
+    TEACHER,
+    Candidate,
+    Encoded,
+    encode_method,
+    encode_teacher,
+    parameters_of,
+    remove_encoded,
+    score_candidate,
+)
+from distilbench.trials.training_copy import remove_encoded_there
+
+if TYPE_CHECKING:
+    from distilbench.cluster.place import Place
+
+BASELINES = ("pca", "random_projection")
+
+
+class Students(NamedTuple):
+    """The rows of all jobs that succeeded, the outcomes of those that failed, and the jobs for which time was over."""
+
+    records: list[ScoreRecord]
+    failed: list[Outcome]
+    unfinished: list[Job]
+
+
+class Leaderboard:
+    """The rows of one run, `name` in records. A row that is already in `scores.jsonl` (same identity) is not scored again.
+
+    `place`: where workers on other nodes find what the driver has; None: under its paths.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        name: str,
+        prepared: Prepared,
+        corpus: Corpus,
+        quantisations: Sequence[Quantisation],
+        console: Console,
+        place: Place | None = None,
+    ) -> None:
+        self.place = place
+        self.run, self.name, self.prepared, self.corpus, self.console = run, name, prepared, corpus, console
+        self.quantisations = quantisations
+        self.file = run / "scores.jsonl"
+        self.known = {r.record_id: r for r in read_records(self.file) if isinstance(r, ScoreRecord)}
+
+    def references(
+        self, dimensions: Iterable[int], seed: int, cross_encoder: Sequence[Score] = ()
+    ) -> list[ScoreRecord]:
+        """Teacher, then PCA and random projection at each output dimension that the teacher has, and the cross-encoder."""
+        prepared, corpus, run = self.prepared, self.corpus, self.name
+        teacher = Candidate(run, "teacher", TEACHER, prepared.vectors.width, {}, seed)
+        records = self.rows(teacher, [teacher.dim], lambda: encode_teacher(prepared, corpus))
+        for d in dimensions:
+            for name in BASELINES if d <= teacher.dim else ():
+                params = {"output_dim": d}
+                candidate = Candidate(run, "baseline", name, d, params, seed)
+                records += self.rows(candidate, [d], functools.partial(_fixed, candidate, prepared, corpus))
+        if cross_encoder:
+            records.append(self._cross_encoder(cross_encoder, seed))
+        return records
+
+    def _cross_encoder(self, scores: Sequence[Score], seed: int) -> ScoreRecord:
+        """The row of a cross-encoder: it scores pairs and has no embedding."""
+        candidate = Candidate(self.name, "baseline", CROSS_ENCODER, 0, {}, seed)
+        identity = candidate.identity(self.prepared, self.corpus, 0, "float32")
+        if identity["record_id"] not in self.known:
+            record = ScoreRecord(
+                **identity,
+                bytes_per_vector=0,
+                parameters=0,
+                scores=list(scores),
+                indexes=[],
+                model="",
+                provenance=provenance(),
+            )
+            append_records(self.file, [record])
+            self.known[record.record_id] = record
+        record = self.known[identity["record_id"]]
+        self.console.print(_line(record), markup=False)
+        return record
+
+    def students(
+        self,
+        jobs: Sequence[Job],
+        prepared: Path,
+        resources: TrialResources,
+        *,
+        train_until: float = math.inf,
+        score_until: float = math.inf,
+        on_record: Callable[[TrialRecord], None] = lambda record: None,
+        on_scoring: Callable[[], None] = lambda: None,
+    ) -> Students:
+        """Finish the jobs whose rows are not there (side by side), then score them one after the other: searches are timed.
+
+        A training that has a record is over: it gets no second one, and where it failed it is not tried again. What is not
+        trained or scored by the two times (seconds since the epoch) is left for another call. `on_record` gets the records of
+        trainings, `on_scoring` is called when these are over.
+        """
+        widths = {job.folder: self._widths(job) for job in jobs}
+        recorded: dict[tuple[str, str], TrialRecord] = {}
+        for name in {job.recorded_in for job in jobs if job.recorded_in}:
+            trials = [r for r in read_records(self.run / name) if isinstance(r, TrialRecord)]
+            recorded |= {(name, _training(r)): r for r in trials}
+        wanted: list[Job] = []
+        failed: list[Outcome] = []
+        for job in jobs:
+            record = recorded.get((job.recorded_in, _training(job.candidate)))
+            if record is not None and record.state == "FAIL":
+                failed.append(Outcome(job, record.reason, tuple(record.rungs)))
+            elif not self.scored(job.candidate, widths[job.folder]):
+                wanted.append(job)
+
+        def on_outcome(outcome: Outcome) -> None:
+            if outcome.failed:
+                failed.append(outcome)
+            job = outcome.job
+            key = (job.recorded_in, _training(job.candidate))
+            if job.recorded_in and key not in recorded:
+                recorded[key] = self._trial_record(outcome, len(recorded))
+                append_records(self.run / job.recorded_in, [recorded[key]])
+                on_record(recorded[key])
+            rung = result_rung(outcome.rungs)
+            dev = f": dev {rung.metrics['dev_spearman']:.2f}" if rung and "dev_spearman" in rung.metrics else ""
+            name = job.candidate.configuration or job.model
+            dev += f" ({ON_DEMONSTRATION})" if dev and self.corpus.demonstration else ""
+            self.console.print(f"trained {name}, seed {job.candidate.seed}{dev} {outcome.failed}", markup=False)
+
+        unfinished = finish_jobs(wanted, prepared, self.corpus, resources, on_outcome, train_until, self.place)
+        on_scoring()
+        records: list[ScoreRecord] = []
+        gone = {outcome.job.folder for outcome in failed} | {job.folder for job in unfinished}
+        for job in (job for job in jobs if job.folder not in gone):
+            if time.time() >= score_until and not self.scored(job.candidate, widths[job.folder]):
+                unfinished.append(job)
+                continue
+            records += self.rows(job.candidate, widths[job.folder], functools.partial(_load, job.folder))
+            remove_encoded(job.folder)
+            if self.place is not None:
+                remove_encoded_there(self.place.remote_of(job.folder))
+        return Students(records, failed, unfinished)
+
+    def _widths(self, job: Job) -> Sequence[int]:
+        candidate = job.candidate
+        return get_method(candidate.method).widths_of(candidate.params)
+
+    def _trial_record(self, outcome: Outcome, number: int) -> TrialRecord:
+        candidate, rungs = outcome.job.candidate, list(outcome.rungs)
+        result = result_rung(rungs) if outcome.job.best else (rungs[-1] if rungs else None)
+        return TrialRecord(
+            run=self.name,
+            number=number if candidate.trial is None else candidate.trial,
+            state="FAIL" if outcome.failed else "COMPLETE",
+            reason=outcome.failed,
+            method=candidate.method,
+            params=candidate.params,
+            seed=candidate.seed,
+            dim=candidate.dim,
+            objective=None if result is None else result.objective,
+            rungs=rungs,
+            confirms=candidate.trial is not None,
+            provenance=provenance(outcome.machine),
+        )
+
+    def scored(self, candidate: Candidate, widths: Sequence[int]) -> bool:
+        """Whether all of the candidate's rows are there."""
+        return all(i in self.known for i in self._ids(candidate, widths))
+
+    def rows(self, candidate: Candidate, widths: Sequence[int], encoded: Callable[[], Encoded]) -> list[ScoreRecord]:
+        """The candidate's records, scored now unless all of them are there; a line for each on the console."""
+        if not self.scored(candidate, widths):
+            vectors = encoded()
+            model = self.run / vectors.model if vectors.model else None
+            parameters = parameters_of(self.prepared, candidate.method, candidate.dim, model)
+            made = score_candidate(
+                candidate, self.prepared, self.corpus, vectors, widths, self.quantisations, parameters, self.run
+            )
+            fresh = {}
+            for record, predictions in made:
+                if record.record_id not in self.known:
+                    predictions.save(predictions_path(self.run, record.record_id))
+                    fresh[record.record_id] = record
+            append_records(self.file, fresh.values())
+            self.known |= fresh
+        records = [self.known[i] for i in self._ids(candidate, widths)]
+        for record in records:
+            self.console.print(_line(record), markup=False)
+        return records
+
+    def _ids(self, candidate: Candidate, widths: Sequence[int]) -> Iterator[str]:
+        kinds: tuple[Quantisation, ...] = ("float32", *self.quantisations)
+        for width in widths:
+            for kind in kinds:
+                yield candidate.identity(self.prepared, self.corpus, width, kind)["record_id"]
+
+
+def _training(of: Candidate | TrialRecord) -> str:
+    """What decides the outcome of a comparison's training. Rows that differ in their name alone have one record."""
+    return fingerprint([of.method, of.params, of.seed])
+
+
+def _fixed(candidate: Candidate, prepared: Prepared, corpus: Corpus) -> Encoded:
+    method = build_method(candidate.method, candidate.params, prepared, candidate.seed, "cpu")
+    return encode_method(method, corpus)
+
+
+def _load(folder: Path) -> Encoded:
+    encoded = Encoded.load(folder)
+    if encoded is None:
+        raise RuntimeError(f"{folder}: its job left no vectors")
+    return encoded
+
+
+def _line(record: ScoreRecord) -> str:
+    tests = [s for s in record.scores if s.split == "test" and s.variant == "all" and _shown(s)]
+    scores = [f"{s.set} {s.value:.2f}" for s in tests]
+    kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
+    name = f"{record.configuration} d={record.dim}" if record.configuration else record.label
+    if record.trial is not None and not record.configuration:
+        name += f", trial {record.trial}, seed {record.seed}"
+    scores += [f"({ON_DEMONSTRATION})"] if scores and record.demonstration else []
+    return "  ".join([f"{name + kind:<32}", *scores])
+
+
+def _shown(score: Score) -> bool:
+    return score.task == "pairs" or (score.task, score.metric) == ("sts", "spearman")

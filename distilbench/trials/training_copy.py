@@ -1,0 +1,129 @@
+"""The folder of one training in storage: what a worker has kept of it is there for any other worker to go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distilbench.cluster.place import Place
+from distilbench.storage.files import fingerprint, remove_folder
+from distilbench.storage.remote import Absent, Remote, files_in
+from distilbench.trials.budget import Budget
+
+if TYPE_CHECKING:
+    from distilbench.trials.training_spec import TrainingSpec
+
+OF = "training-"
+"""Begins the name of an empty file that tells which training a folder is of."""
+ENCODED_FILES = ("encoded.json", "vectors.npy", "calibration.npy")
+LAST = ("rungs.json", "encoded.json")
+"""What says that the files before it are there."""
+
+
+class TrainingCopy:
+    """Keeps a training's `folder` on this node, and `remote` the same."""
+
+    def __init__(self, folder: Path, remote: Remote, of: str) -> None:
+        self.folder, self.remote, self.mark = folder, remote, f"{OF}{of[:24]}"
+        self._known: dict[str, tuple[int, int]] = {}
+        """Of each file that the storage has, what it was like here."""
+
+    def begin(self, waiting: Callable[[], None] = lambda: None) -> None:
+        """Make the folder what the storage has; what is of another training is deleted in both.
+
+        Where the storage has nothing, what is here stays, and is copied: the run began without a storage.
+        """
+        there = self.remote.list()
+        if there and self.mark not in there:
+            self.remote.delete_all()
+            there = {}
+        marks = {path.name for path in self.folder.glob(f"{OF}*")}
+        if there or (marks and self.mark not in marks):
+            remove_folder(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._known.clear()
+        if there:
+            try:
+                self.remote.fetch_all(self.folder, there, waiting)
+            except Absent:  # a driver has just deleted it: the verdict was that it ends here
+                return
+            self._known = {name: _looks(path) for name, path in files_in(self.folder).items()}
+        else:
+            (self.folder / self.mark).touch()
+            if any(name != self.mark for name in files_in(self.folder)):
+                self.keep(waiting)
+
+    def keep(self, waiting: Callable[[], None] = lambda: None) -> None:
+        """Copy what has changed to the storage, then delete there what is not here any more."""
+        own = files_in(self.folder)
+        looks = {name: _looks(path) for name, path in own.items()}
+        new = [name for name, look in looks.items() if self._known.get(name) != look]
+        self.remote.put_all(self.folder, new, [name for name in LAST if name in new], waiting)
+        self.remote.delete(*(name for name in self._known if name not in own))
+        self._known = looks
+
+
+def training_of(method: str, params: dict[str, Any], seed: int, budget: Budget, content: str) -> str:
+    """What decides every checkpoint of a training; `content` is that of its prepared inputs."""
+    spent = budget.model_dump(exclude={"trials", "stopping", "confirm"})
+    return fingerprint([method, params, seed, spent, content])
+
+
+def training_copy(
+    place: Place, folder: Path, method: str, params: dict[str, Any], seed: int, budget: Budget
+) -> TrainingCopy:
+    """The copy of the training whose folder on the driver is `folder`."""
+    assert place.keys is not None
+    of = training_of(method, params, seed, budget, place.keys.content)
+    return TrainingCopy(place.in_run(folder), place.remote_of(folder), of)
+
+
+def on_this_node(spec: TrainingSpec, place: Place | None) -> TrainingSpec:
+    """A training given with the driver's folders, with this node's, and its copy.
+
+    Raises:
+        StorageGone: the run's prepared inputs are not in the storage.
+    """
+    if place is None:
+        return spec
+    return replace(
+        spec,
+        prepared=place.prepared(spec.prepared),
+        folder=place.in_run(spec.folder),
+        log=place.in_run(spec.log),
+        copy=training_copy(place, spec.folder, spec.method, spec.params, spec.seed, spec.budget),
+    )
+
+
+def collect(copy: TrainingCopy, place: Place, model: str) -> None:
+    """On the driver: fetch the vectors and the student of a training that a worker has finished, if one has."""
+    assert place.run is not None and place.remote_run is not None
+    there = copy.remote.list()
+    if LAST[1] not in there or copy.mark not in there:
+        return
+    folder, student = place.run / model, place.remote_run / model
+    names = student.list()
+    if not names:
+        return
+    partial = folder.with_name(f"{folder.name}.partial")
+    remove_folder(partial)
+    student.fetch_all(partial, names)
+    remove_folder(folder)
+    partial.rename(folder)
+    names_here = [name for name in there if not name.endswith(".safetensors") and name not in LAST]
+    copy.remote.fetch_all(copy.folder, names_here)
+    for name in LAST:
+        if name in there:
+            copy.remote.fetch(name, copy.folder / name)
+
+
+def remove_encoded_there(training: Remote) -> None:
+    """Delete the vectors of a training from the storage, as `remove_encoded` does here."""
+    training.delete(*(name for name in training.list() if name in ENCODED_FILES))
+
+
+def _looks(path: Path) -> tuple[int, int]:
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns

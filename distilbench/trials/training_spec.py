@@ -1,0 +1,29 @@
+"""What is trained, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distilbench.trials.budget import Budget
+from distilbench.trials.training_copy import TrainingCopy
+
+
+@dataclass(frozen=True)
+class TrainingSpec:
+    """What is trained, and where. `folder` and `prepared` are folders, `log` the file for the stacks of a hanging process."""
+
+    method: str
+    params: dict[str, Any]
+    seed: int
+    budget: Budget
+    prepared: Path
+    folder: Path
+    log: Path
+    hang_s: float = 0.0
+    """Seconds without progress after which the process ends itself; 0 is no limit."""
+    teacher_ms: float | None = None
+    """The teacher's milliseconds per sentence, where the encoding latency is an objective."""
+    copy: TrainingCopy | None = None
+    """Keeps the folder in the storage too; None where there is none."""
