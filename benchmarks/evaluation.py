@@ -131,17 +131,16 @@ def ours(model: str, data: Path, work: Path, *, every: bool) -> dict[str, float]
     from rich.console import Console
 
     from distilbench.commands.evaluate import evaluate
-    from distilbench.encoders.encoder import EncoderSpec
     from distilbench.records import ScoreRecord, read_records
     from distilbench.settings.evaluate import EvaluateSettings
 
     settings = EvaluateSettings(
-        models=(EncoderSpec(model),),
-        data=data,
-        kinds=("sts",),
+        model=(model,),
+        data=str(data),
+        tasks=("sts",),
         indexes=(),
         dims=WIDTHS if every else (),
-        quantisations=("int8", "binary") if every else (),
+        quantise=("int8", "binary") if every else (),
         cost=False,
         name="benchmark",
         runs=work / "runs",

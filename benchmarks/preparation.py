@@ -29,7 +29,6 @@ from rich.console import Console
 from distilbench.cluster.resources import ray_cluster
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import CorpusBuilder
-from distilbench.data.folder import Limits
 from distilbench.data.sentences import SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.student import load_student
@@ -37,8 +36,8 @@ from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.encode import SHARD_ROWS, TeacherEncoding, encode_corpus
 from distilbench.settings.augment import AugmentSettings
+from distilbench.settings.commands import PrepareSettings
 from distilbench.settings.pool import PoolSize
-from distilbench.settings.settings import PrepareSettings
 from distilbench.storage.arrays import shard_ranges
 from distilbench.storage.store import ArtifactStore
 
@@ -144,7 +143,7 @@ def many_sentences(count: int) -> tuple[str, ...]:
 
 
 def memory(sentences: int) -> dict[str, object]:
-    from distilbench.commands.pipeline import prepare
+    from distilbench.commands.prepare import prepare
 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -157,8 +156,8 @@ def memory(sentences: int) -> dict[str, object]:
         watch = Watch()
         settings = PrepareSettings(
             text=(str(root / "text.txt"),),
-            limits=Limits(sentences=None),
-            teacher=EncoderSpec(str(root / "one-layer")),
+            max_sentences=0,
+            teacher=str(root / "one-layer"),
             student="layers:0",
             store=root / "store",
             cpus=2,

@@ -43,14 +43,13 @@ from rich.console import Console
 
 from distilbench.cluster.resources import TrialShare, ray_cluster, trial_resources
 from distilbench.data.builtin import builtin_corpus
-from distilbench.encoders.encoder import EncoderSpec
 from distilbench.methods import get_method
-from distilbench.methods.wanted import wanted_by
+from distilbench.methods.parts.wanted import wanted_by
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import TrialRecord, read_records
 from distilbench.search.space import SearchSpace, load_space
-from distilbench.settings.settings import SweepSettings
+from distilbench.settings.sweep import SweepSettings
 from distilbench.training.loop import Trainer
 from distilbench.trials.dev import dev_report
 from distilbench.trials.rung_training import build_method
@@ -322,11 +321,15 @@ def prepared_task(chosen: argparse.Namespace, folder: Path) -> Task:
     """The space with the budget asked for, and what its trials read, from the store where it is there."""
     torch.set_num_threads(1)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    method, teacher = get_method(chosen.method), EncoderSpec(chosen.teacher)
+    method = get_method(chosen.method)
     settings = SweepSettings(
-        methods=(chosen.method,), teacher=teacher, corpus_size=chosen.corpus_size, store=chosen.store, seed=chosen.seed
+        method=(chosen.method,),
+        teacher=chosen.teacher,
+        corpus_size=chosen.corpus_size,
+        store=chosen.store,
+        seed=chosen.seed,
     )
-    native = method.native_dim(settings.teacher, settings.student)
+    native = method.native_dim(settings.teacher_encoder, settings.student)
     space = load_space(SPACES / f"{chosen.method}.yaml", chosen.method, method.params_type, native)
     budget = space.budget.model_copy(update={"trials": chosen.trials, "steps": chosen.steps, "rungs": 1})
     space = space.model_copy(update={"budget": budget})

@@ -31,7 +31,7 @@ import torch
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.encoders.encoder import EncoderSpec, default_device, token_ids
-from distilbench.methods.hpd import Trainable
+from distilbench.methods.hpd import HPD
 from distilbench.prepare.pca import fit_pca
 from distilbench.prepare.prepared import Prepared
 from distilbench.prepare.tokens import Tokens
@@ -100,7 +100,7 @@ class Counter:
 def ours(prepared: Prepared, params: dict[str, Any], steps: int, device: str) -> Run:
     """Train with our loop."""
     torch.manual_seed(0)
-    method = Trainable(Trainable.params_type.model_validate(params), prepared, device)
+    method = HPD(HPD.params_type.model_validate(params), prepared, device)
     trainer, counter = Trainer(method, 0, steps), Counter(method.student, method.pad)
     trainer.train_until(WARM)
     counter.begin()
@@ -123,7 +123,7 @@ def theirs(
     torch.manual_seed(0)
     assert prepared.tokens is not None
     lengths = prepared.tokens.lengths_of(prepared.train).tolist()
-    method = Trainable(Trainable.params_type.model_validate(params), prepared, device)
+    method = HPD(HPD.params_type.model_validate(params), prepared, device)
     model = method.student
     assert method.projection is not None
     model.append(method.projection)

@@ -82,8 +82,8 @@ def place(tmp_path: Path, data_folder: Path, encoder_folder: Path, monkeypatch: 
         pytest.fail("Ray was started before the input was checked")
 
     monkeypatch.setattr("ray.init", no_ray)
-    for module in ("pipeline", "sweeps"):
-        monkeypatch.setattr(f"distilbench.{module}.ray_cluster", no_ray)
+    for module in ("compare", "prepare", "sweep"):
+        monkeypatch.setattr(f"distilbench.commands.{module}.ray_cluster", no_ray)
     monkeypatch.chdir(tmp_path)
     return Workplace(tmp_path, data_folder, encoder_folder)
 
@@ -315,16 +315,16 @@ def test_only_the_rows_asked_for_need_what_they_need(place: Workplace, monkeypat
     # The bad row is not asked for, and without the labelled row no triplets are read.
     shutil.rmtree(place.data / "nli")
     place.write_rows(row("good"), row("bad", lr=7), row("labelled", "contrastive"))
-    for module in ("pipeline", "sweeps"):
-        monkeypatch.setattr(f"distilbench.{module}.ray_cluster", reached)
+    for module in ("compare", "prepare", "sweep"):
+        monkeypatch.setattr(f"distilbench.commands.{module}.ray_cluster", reached)
     assert isinstance(place.compare("--row", "good").exception, Reached)
     config = json.loads((place.runs / "mine" / "config.json").read_text())
     assert (config["rows"], config["seeds"]) == (["good"], 3)
 
 
 def test_a_comparison_of_other_settings_is_left_alone(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("pipeline", "sweeps"):
-        monkeypatch.setattr(f"distilbench.{module}.ray_cluster", reached)
+    for module in ("compare", "prepare", "sweep"):
+        monkeypatch.setattr(f"distilbench.commands.{module}.ray_cluster", reached)
     assert isinstance(place.compare("--seeds", "1", "--steps", "5").exception, Reached)
     config = place.runs / "mine" / "config.json"
     before = config.read_bytes()
@@ -398,7 +398,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(place: Workplace) -> N
 
 
 def test_a_run_that_another_process_works_on_is_left_alone(place: Workplace) -> None:
-    from distilbench.commands.pipeline import one_writer
+    from distilbench.commands.run import one_writer
 
     with one_writer(place.runs / "mine"):
         refused(place.sweep(), str(place.runs / "mine"), "another process is running this sweep")
@@ -437,16 +437,16 @@ def test_options_of_a_comparison_out_of_range_are_named(place: Workplace, option
 
 def test_good_input_goes_on_to_the_cluster(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     # So that the tests above are refused for the reason they give, and not for another.
-    for module in ("pipeline", "sweeps"):
-        monkeypatch.setattr(f"distilbench.{module}.ray_cluster", reached)
+    for module in ("compare", "prepare", "sweep"):
+        monkeypatch.setattr(f"distilbench.commands.{module}.ray_cluster", reached)
     result = place.sweep()
     assert isinstance(result.exception, Reached)
     assert json.loads((place.runs / "mine" / "config.json").read_text())["trials"] == 2
 
 
 def test_a_native_dimension_is_the_teachers_width(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("pipeline", "sweeps"):
-        monkeypatch.setattr(f"distilbench.{module}.ray_cluster", reached)
+    for module in ("compare", "prepare", "sweep"):
+        monkeypatch.setattr(f"distilbench.commands.{module}.ray_cluster", reached)
     place.write_space(parameters={"output_dim": {"choices": [8, "native"]}})
     assert isinstance(place.sweep().exception, Reached)
     config = json.loads((place.runs / "mine" / "config.json").read_text())

@@ -20,7 +20,6 @@ from distilbench.data.evaluation import KINDS, evaluation_data
 from distilbench.data.folder import Limits
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
-from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import cosine
 from distilbench.records import ScoreRecord, read_records
@@ -55,10 +54,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def settings(root: Path, models: list[Path], data: Path | None, **given: Any) -> EvaluateSettings:
     known = {
-        "models": tuple(EncoderSpec(str(m)) for m in models),
-        "data": data,
-        "kinds": KINDS,
-        "indexes": (IndexSpec("flat"), IndexSpec("ivf")),
+        "model": tuple(map(str, models)),
+        "data": str(data) if data else None,
+        "tasks": KINDS,
+        "indexes": ("flat", "ivf"),
         "cost": False,
         "runs": root / "runs",
         "reports": root / "reports",
@@ -76,7 +75,7 @@ def records_of(root: Path) -> list[ScoreRecord]:
 def evaluated(tmp_path_factory: pytest.TempPathFactory, models: list[Path], data: Path) -> Path:
     """Both encoders, the first of them as teacher, at two widths and three quantisations."""
     root = tmp_path_factory.mktemp("evaluated")
-    given = {"teacher": EncoderSpec(str(models[0])), "dims": (8,), "quantisations": ("int8", "binary"), "cost": True}
+    given = {"teacher": str(models[0]), "dims": (8,), "quantise": ("int8", "binary"), "cost": True}
     page = evaluate(settings(root, models, data, **given), Console(quiet=True))
     assert page == root / "reports" / "e" / "index.html"
     return root
@@ -162,7 +161,7 @@ def test_again_nothing_is_scored_and_more_is_added(
     after = (evaluated / "runs" / "e" / "scores.jsonl").read_bytes()
     assert after.startswith(before) and len(after.splitlines()) == len(before.splitlines()) + 3
     with pytest.raises(InputError, match=r"(?s)e: .*kinds"):
-        evaluate(settings(evaluated, models, data, kinds=("sts",), **given), Console(quiet=True))
+        evaluate(settings(evaluated, models, data, tasks=("sts",), **given), Console(quiet=True))
 
 
 def test_documents_by_another_encoder(tmp_path: Path, models: list[Path], data: Path) -> None:
@@ -178,13 +177,13 @@ def test_documents_by_another_encoder(tmp_path: Path, models: list[Path], data: 
 
 
 def records_of_plain(root: Path, model: Path, data: Path) -> list[Any]:
-    evaluate(settings(root / "plain", [model], data, kinds=("sts", "retrieval")), Console(quiet=True))
+    evaluate(settings(root / "plain", [model], data, tasks=("sts", "retrieval")), Console(quiet=True))
     [record] = records_of(root / "plain")
     return [s for s in record.scores if s.task == "retrieval"]
 
 
 def test_without_data_the_demonstration(tmp_path: Path, models: list[Path]) -> None:
-    evaluate(settings(tmp_path, models[:1], None, kinds=("sts", "retrieval")), Console(quiet=True))
+    evaluate(settings(tmp_path, models[:1], None, tasks=("sts", "retrieval")), Console(quiet=True))
     [record] = records_of(tmp_path)
     assert record.demonstration and {s.set for s in record.scores} == {"DEMO-STS", "DEMO-PARA", "demo-questions"}
 
@@ -219,7 +218,7 @@ def test_an_encoder_that_cannot_be_scored_does_not_keep_the_others_from_it(
         both = broken(tmp_path / "worse", [bad, bad], "layer.0.output.LayerNorm.bias", 0.0)
         bad = both
     with pytest.raises(InputError, match=rf"^1 of 2 models not scored: encoder '{bad}': {message}"):
-        evaluate(settings(tmp_path, [bad, models[0]], data, kinds=("sts",)), Console(quiet=True))
+        evaluate(settings(tmp_path, [bad, models[0]], data, tasks=("sts",)), Console(quiet=True))
     assert [r.label for r in records_of(tmp_path)] == ["wide"]
     assert "Not scored: " in (tmp_path / "reports" / "e" / "index.html").read_text()
 
@@ -238,7 +237,7 @@ def test_vectors_of_several_widths_are_one_clear_error(
 
     monkeypatch.setattr(module, "encode", changing)
     with pytest.raises(InputError, match="it gave vectors of 16 and of 32 dimensions; expected one width"):
-        evaluate(settings(tmp_path, models[:1], data, kinds=("sts",)), Console(quiet=True))
+        evaluate(settings(tmp_path, models[:1], data, tasks=("sts",)), Console(quiet=True))
 
 
 @pytest.mark.parametrize(
@@ -298,7 +297,7 @@ def test_a_static_embedding_is_an_encoder_too(tmp_path: Path, models: list[Path]
     folder = tmp_path / "static"
     static = SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=24)], device="cpu")
     static.save(str(folder), create_model_card=False)
-    evaluate(settings(tmp_path, [folder], data, kinds=("sts", "retrieval"), cost=True), Console(quiet=True))
+    evaluate(settings(tmp_path, [folder], data, tasks=("sts", "retrieval"), cost=True), Console(quiet=True))
     [record] = records_of(tmp_path)
     lines = [line.split("\t") for line in (data / "sts" / "STSB.test.tsv").read_text().splitlines()[1:]]
     similarity = cosine(*(static.encode(list(side)) for side in list(zip(*lines, strict=True))[:2]))
@@ -346,7 +345,7 @@ def test_heads_that_a_student_brings(tmp_path: Path, models: list[Path], data: P
 def test_an_encoder_that_says_the_same_of_everything_is_flagged(tmp_path: Path, models: list[Path], data: Path) -> None:
     zero = broken(tmp_path / "zero", models, "layer.0.output.LayerNorm.weight", 0.0)
     alike = broken(tmp_path / "alike", [zero, zero], "layer.0.output.LayerNorm.bias", 1.0)
-    evaluate(settings(tmp_path, [alike], data, kinds=("sts",)), Console(quiet=True))
+    evaluate(settings(tmp_path, [alike], data, tasks=("sts",)), Console(quiet=True))
     [record] = records_of(tmp_path)
     assert all(s.value == 0 for s in record.scores if s.metric == "spearman")
     assert any("STSB (test): every pair has the same cosine" in note for note in record.notes)

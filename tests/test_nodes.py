@@ -202,7 +202,8 @@ import ray
 from ray.cluster_utils import Cluster
 from distilbench.cluster import nodes
 from distilbench.errors import InputError
-from distilbench.cluster.nodes import Node, alive_nodes, gpus_elsewhere, nodes_line, on_gpu_node, possible_nodes, working_device
+from distilbench.cluster.nodes import Node, alive_nodes, gpus_elsewhere, nodes_line, on_gpu_node
+from distilbench.cluster.nodes import possible_nodes, working_device
 from distilbench.prepare.pool import PoolSize, ShardTask, run_pool
 from distilbench.cluster.resources import TrialShare, ray_cluster, trial_resources
 

@@ -180,7 +180,9 @@ KILLED_WRITER = """
 import os, signal, sys
 from pathlib import Path
 import numpy as np
-from distilbench.storage.arrays import save_array; from distilbench.storage.files import atomic_path; from distilbench.storage.store import ArtifactStore
+from distilbench.storage.arrays import save_array
+from distilbench.storage.files import atomic_path
+from distilbench.storage.store import ArtifactStore
 
 def make(folder, names):
     save_array(folder / names[0], np.full((4, 2), 0, dtype=np.float16))
@@ -306,7 +308,8 @@ SLOW_WRITER = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from distilbench.storage.arrays import save_array; from distilbench.storage.store import ArtifactStore
+from distilbench.storage.arrays import save_array
+from distilbench.storage.store import ArtifactStore
 
 root, *names = sys.argv[1:]
 def make(folder, missing):

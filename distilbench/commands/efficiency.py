@@ -24,10 +24,13 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from distilbench.data.builtin import builtin_corpus
+from distilbench.data.folder import Limits, folder_corpus
 from distilbench.encoders.encoder import default_device
 from distilbench.encoders.pair_head import PairScorer, load_pair_scorer
 from distilbench.errors import InputError
 from distilbench.prepare.cross_encoder import CrossEncoder, load_cross_encoder
+from distilbench.settings.commands import EfficiencySettings
 
 PUBLISHED = {"all pairs": 934.0, "catalogue": 13594.0}
 """Speed-ups of the paper's tables 3 and 4: BERT-large as both, one V100."""
@@ -140,6 +143,24 @@ class Efficiency:
 
 def _readable(seconds: float) -> str:
     return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
+
+
+def efficiency(settings: EfficiencySettings) -> Efficiency:
+    """Measure a student beside a cross-encoder on the sentences of a corpus.
+
+    Raises:
+        InputError: as `efficiency_report`.
+    """
+    folder = settings.data_folder
+    return efficiency_report(
+        settings.student,
+        settings.cross_encoder,
+        (folder_corpus(folder, Limits()) if folder else builtin_corpus()).sentences,
+        sentences=settings.sentences,
+        catalogue=settings.catalogue,
+        seconds=settings.seconds,
+        threads=settings.threads,
+    )
 
 
 def efficiency_report(

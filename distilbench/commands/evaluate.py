@@ -13,8 +13,9 @@ from rich.console import Console
 
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import ray_cluster
+from distilbench.commands.corpus import print_sets
 from distilbench.commands.own_heads import cluster_retrieval, own_head_scores
-from distilbench.commands.pipeline import one_writer, plain_name, print_sets
+from distilbench.commands.run import one_writer, plain_name
 from distilbench.data.corpus import Rows
 from distilbench.data.evaluation import EvaluationData, evaluation_data
 from distilbench.encoders.encoder import EncoderSpec, default_device
@@ -56,7 +57,7 @@ class Evaluation:
         self.settings, self.data, self.run, self.console = settings, data, run, console
         self.store = ArtifactStore(settings.store)
         self.known = {r.record_id: r for r in read_records(run / SCORES) if isinstance(r, ScoreRecord)}
-        self.searching = Searching(settings.indexes, settings.threads, settings.batch)
+        self.searching = Searching(settings.index_specs, settings.threads, settings.batch)
         self.quantisations: tuple[Quantisation, ...] = tuple(dict.fromkeys(("float32", *settings.quantisations)))
 
     def score(self, spec: EncoderSpec, role: Role) -> None:
@@ -66,10 +67,11 @@ class Evaluation:
             InputError: the model cannot be loaded, or gives vectors that cannot be scored.
         """
         whole = spec.width()
-        if self.settings.documents is not None and role != "teacher" and self.settings.documents.width() != whole:
+        documents = self.settings.documents_encoder
+        if documents is not None and role != "teacher" and documents.width() != whole:
             raise InputError(
-                f"--documents {self.settings.documents.name}: {self.settings.documents.width()} dimensions, but "
-                f"{spec.name} has {whole}; expected documents and queries of one width"
+                f"--documents {documents.name}: {documents.width()} dimensions, but {spec.name} has {whole}; "
+                "expected documents and queries of one width"
             )
         widths = [whole, *sorted((d for d in set(self.settings.dims) if d < whole), reverse=True)]
         weights = fingerprint(spec.identity())
@@ -137,12 +139,12 @@ class Evaluation:
     def _identity(
         self, spec: EncoderSpec, weights: str, role: Role, width: int, whole: int, kind: Quantisation
     ) -> dict[str, Any]:
-        settings, documents = self.settings, self.settings.documents
+        settings, documents = self.settings, self.settings.documents_encoder
         how = {
             "weights": weights,
             "prompt": spec.prompt,
             "max_tokens": spec.max_tokens,
-            "kinds": list(settings.kinds),
+            "kinds": list(settings.tasks),
             **({"documents": documents.title} if documents is not None and role != "teacher" else {}),
             **({"backend": settings.backend} if settings.backend != "torch" else {}),
         }
@@ -152,7 +154,7 @@ class Evaluation:
             "role": role if width == whole else "encoder",
             "method": "encoder",
             "dim": width,
-            "teacher": settings.teacher.title if settings.teacher else "",
+            "teacher": settings.teacher_encoder.title if settings.teacher_encoder else "",
             "start": AS_IT_CAME,
             "trial": None,
             "hyperparameters": how,
@@ -162,12 +164,18 @@ class Evaluation:
             "demonstration": self.data.corpus.demonstration,
             "quantisation": kind,
         }
-        asked = [[str(i) for i in settings.indexes], settings.threads, settings.batch, settings.cost, settings.clusters]
+        asked = [
+            [str(i) for i in settings.index_specs],
+            settings.threads,
+            settings.batch,
+            settings.cost,
+            settings.clusters,
+        ]
         by = fingerprint(documents.identity()) if "documents" in how and documents is not None else ""
         return {**identity, "record_id": fingerprint([identity, asked, by])}
 
     def _vectors(self, spec: EncoderSpec, role: Role) -> Vectors:
-        data, asymmetric = self.data, self.settings.documents if role != "teacher" else None
+        data, asymmetric = self.data, self.settings.documents_encoder if role != "teacher" else None
         rows = data.rows_by_kind()
         if not self.settings.quantisations:
             rows.pop("calibration")
@@ -236,9 +244,9 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
     """
     for spec in _every(settings):
         spec.check_tokenizer("model")
-    data = evaluation_data(settings.data, settings.kinds, settings.limits, ArtifactStore(settings.store))
+    data = evaluation_data(settings.data_folder, settings.tasks, settings.limits, ArtifactStore(settings.store))
     print_sets(data.corpus, console)
-    name = settings.name or f"evaluate-{'builtin' if settings.data is None else data.corpus.name}"
+    name = settings.name or f"evaluate-{'builtin' if settings.data_folder is None else data.corpus.name}"
     run = settings.runs / plain_name(name)
     with one_writer(run):
         claim_folder(run, _config(settings, data), may_change=GROWS)
@@ -249,7 +257,7 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
             evaluation = Evaluation(settings, data, run, console)
             failed: list[str] = []
             for spec in _every(settings):
-                role: Role = "teacher" if spec == settings.teacher else "encoder"
+                role: Role = "teacher" if spec == settings.teacher_encoder else "encoder"
                 try:
                     evaluation.score(spec, role)
                 except InputError as error:
@@ -264,7 +272,7 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
 
 def _every(settings: EvaluateSettings) -> list[EncoderSpec]:
     """The teacher first; each model once."""
-    teacher = (settings.teacher,) if settings.teacher else ()
+    teacher = (settings.teacher_encoder,) if settings.teacher_encoder else ()
     return list(dict.fromkeys((*teacher, *settings.models)))
 
 
@@ -274,13 +282,13 @@ def _config(settings: EvaluateSettings, data: EvaluationData) -> dict[str, Any]:
         "kind": "evaluation",
         "corpus": data.corpus.name,
         "data_fingerprint": data.fingerprint,
-        "kinds": list(settings.kinds),
+        "kinds": list(settings.tasks),
         "models": [spec.name for spec in settings.models],
-        "teacher": fingerprint(settings.teacher.identity()) if settings.teacher else "",
-        "documents": settings.documents.name if settings.documents else "",
+        "teacher": fingerprint(settings.teacher_encoder.identity()) if settings.teacher_encoder else "",
+        "documents": settings.documents_encoder.name if settings.documents_encoder else "",
         "dims": list(settings.dims),
         "quantisations": list(settings.quantisations),
-        "indexes": [str(index) for index in settings.indexes],
+        "indexes": [str(index) for index in settings.index_specs],
         "threads": settings.threads,
         "batch": settings.batch,
         "clusters": settings.clusters,

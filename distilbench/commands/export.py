@@ -38,8 +38,6 @@ RECORDS = "record.json"
 CONFIG = "config_sentence_transformers.json"
 FORMAT = 1
 
-_UNITS = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "kib": 1024, "mib": 1024**2}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.ASCII | re.IGNORECASE)
 _WIDTH = re.compile(r"d\d+", re.ASCII)
 """The folder of a nested student's quantisers of one width."""
 
@@ -79,19 +77,6 @@ class Exported(NamedTuple):
             *(f"    {line}" for line in self.load.splitlines()),
         ]
         return "\n".join([*lines, "", f"{CARD} says how to run onnx/model.onnx."] if self.onnx else lines)
-
-
-def parse_size(text: str) -> int:
-    """Bytes: "128B", "128", "1kB" and "1KB" (1,000), "1KiB" (1,024).
-
-    Raises:
-        InputError: anything else, or a part of a byte.
-    """
-    found = _SIZE.fullmatch(text)
-    size = float(found[1]) * _UNITS.get(found[2].lower(), 0) if found else 0.0
-    if size < 1 or size != int(size):
-        raise InputError(f"--best-under {text}: expected bytes per vector, such as 128B, 128 or 1kB")
-    return int(size)
 
 
 def export(

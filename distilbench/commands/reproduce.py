@@ -183,7 +183,7 @@ def _config(run: Path) -> dict[str, Any]:
 def _budget(run: Path, config: dict[str, Any]) -> Budget:
     """What a training of the run may take, and where it is judged."""
     if "rows" in config:
-        from distilbench.commands.pipeline import comparison_budget
+        from distilbench.commands.compare import comparison_budget
 
         return comparison_budget(config["steps"])
     kept = {key.removeprefix("budget."): value for key, value in config.items() if key.startswith("budget.")}

@@ -15,24 +15,14 @@ from rich.console import Console
 from distilbench.cluster.nodes import gpus_elsewhere, nodes_line, on_gpu_node
 from distilbench.cluster.resources import TrialResources, ray_cluster, trial_resources, wait_for_idle
 from distilbench.cluster.run_copy import RunCopy, run_copy
-from distilbench.commands.pipeline import (
-    check_encoders,
-    fitted_to_corpus,
-    load_corpus,
-    one_writer,
-    publish,
-    report_folder,
-    run_config,
-    run_name,
-    searched,
-    space_notes,
-    space_of,
-)
+from distilbench.commands.corpus import load_corpus
+from distilbench.commands.run import check_encoders, one_writer, publish, report_folder, run_config, run_name
+from distilbench.commands.spaces import fitted_to_corpus, searched, space_notes, space_of
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
-from distilbench.methods.wanted import wanted_by
+from distilbench.methods.parts.wanted import wanted_by
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import Made, prepare_corpus
 from distilbench.progress.clock import Clock
@@ -51,7 +41,7 @@ from distilbench.search.study import TAKEN, finished_trials, starts_after, start
 from distilbench.search.study_place import check_place, claim_place
 from distilbench.search.suggestions import default_lag
 from distilbench.search.trial import trial_folder
-from distilbench.settings.settings import SweepSettings
+from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import StageTimes, Took, keep, timed
 from distilbench.storage.files import bound_config, claim_folder, config_differences, write_json
 from distilbench.storage.scratch import local_folder

@@ -15,9 +15,11 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
+from distilbench.choices import TaskKind
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.builtin_pairs import DEMO_TASKS
 from distilbench.data.classification import read_classification
@@ -35,7 +37,7 @@ from distilbench.errors import InputError
 from distilbench.storage.files import fingerprint
 from distilbench.storage.store import ArtifactStore
 
-KINDS = ("sts", "classification", "retrieval", "pairs")
+KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 CALIBRATION = 2_000
 """Sentences that quantisers are calibrated on at most: 1,000 instead of 20,000 moved STS-B by 0.02 at most."""
 _EXPECTED = {

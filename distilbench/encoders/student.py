@@ -13,8 +13,9 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from distilbench.choices import Pooling
 from distilbench.encoders.encoder import EncoderSpec, other_modules, transformer_config, transformer_folder
 from distilbench.errors import InputError
 
@@ -29,7 +30,7 @@ CHAINS = frozenset(
 )
 """Types of models that are known to be a chain of alike layers; of another type a model without weights is made to see."""
 
-POOLINGS = ("mean", "cls", "lasttoken", "max", "weightedmean", "mean_sqrt_len_tokens")
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 _POOLING_FLAGS = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",

@@ -45,7 +45,7 @@ LEAST_NORM = 1e-15
 
 
 class Documents(Protocol):
-    """Vectors that are read block by block, such as `store.ShardedArray`; a row may be asked for more than once."""
+    """Vectors that are read block by block, such as `ShardedArray`; a row may be asked for more than once."""
 
     @property
     def rows(self) -> int:

@@ -18,6 +18,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.errors import InputError
 from distilbench.evaluation.quantisation import RESCORE, Binary, Quantiser
 from distilbench.evaluation.retrieval import POINTS_PER_LIST, ivf_setting
 from distilbench.records import IndexKind
@@ -82,6 +83,22 @@ class IndexSpec:
         elif self.kind == "sq8":
             wanted = SQ_POINTS
         return min(documents, wanted)
+
+
+def parse_index(text: str) -> IndexSpec:
+    """An index as `--indexes` writes it: its kind, or ivf or ivf-pq with nlist and nprobe, such as ivf:1024:5.
+
+    Raises:
+        InputError: it is written otherwise.
+    """
+    kind, *numbers = text.split(":")
+    if kind not in FAISS_KINDS:
+        raise InputError(f"--indexes {kind}: expected one of {', '.join(FAISS_KINDS)}")
+    if not numbers:
+        return IndexSpec(kind)
+    if len(numbers) != 2 or kind not in ("ivf", "ivf-pq") or not all(n.isdecimal() and int(n) for n in numbers):
+        raise InputError(f"--indexes {text}: expected {kind} alone, or ivf or ivf-pq with nlist and nprobe: ivf:1024:5")
+    return IndexSpec(kind, lists=(int(numbers[0]), int(numbers[1])))
 
 
 def _defaults(kind: FaissKind, documents: int, width: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Pair tasks (GLUE's kind): Pearson and Spearman, accuracy and F1, x 100, from a scorer's outputs.
 
-Axes: P pairs, C outputs (see `methods/parts/pair_head.py`: 1 for regression and for a binary task, 3 for three classes).
+Axes: P pairs, C outputs (see `encoders.pair_head`: 1 for regression and for a binary task, 3 for three classes).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stage 3: one file per method: its loss, its head, its hyper-parameters, its paper's equation numbers.
 
-A module here, with a class `Trainable` that derives from `Method`, is a method under the module's name; `parts/` holds what
-several methods share.
+A module here, with one class that derives from `Method`, is a method under the module's name; `parts/` holds what several
+methods share.
 """
 
 from __future__ import annotations
@@ -26,5 +26,10 @@ def get_method(name: str) -> type[Method]:
     """
     if name not in method_names():
         raise InputError(f"--method {name}: unknown method; expected one of {', '.join(method_names())}")
-    found: type[Method] = importlib.import_module(f"{__name__}.{name}").Trainable
+    module = importlib.import_module(f"{__name__}.{name}")
+    (found,) = (
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Method) and value.__module__ == module.__name__
+    )
     return found

@@ -31,7 +31,7 @@ from distilbench.training.params import TrainedParams
 from distilbench.training.phases import Phase
 
 
-class Params(TrainedParams, EncoderParams, LabelledParams, WhitenedParams, UntargetedParams):
+class ContrastiveParams(TrainedParams, EncoderParams, LabelledParams, WhitenedParams, UntargetedParams):
     """Hyper-parameters; below the student's width a projection to output_dim is added ("+Projection")."""
 
     epochs: float = Field(default=3, gt=0)
@@ -39,14 +39,17 @@ class Params(TrainedParams, EncoderParams, LabelledParams, WhitenedParams, Untar
     """Temperature of InfoNCE."""
 
 
-class Trainable(Whitened):
+class Contrastive(Whitened):
     """Student encoder, mean pooling, a linear layer where d is not the student's width."""
 
-    params_type = Params
+    params_type = ContrastiveParams
     title: ClassVar[str] = "Contrastive"
-    params: Params
+    learns: ClassVar[str] = "a student encoder, with or without a projection"
+    reads: ClassVar[str] = "triplets or similar pairs"
+    paper: ClassVar[str] = "SimCSE, Gao et al., EMNLP 2021; a baseline of HPD and IBKD"
+    params: ContrastiveParams
 
-    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+    def __init__(self, params: ContrastiveParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         if self.trained_dim != self.width:
             self.projection = self.linear(self.trained_dim)

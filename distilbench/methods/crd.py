@@ -43,7 +43,7 @@ START_SENTENCES = 2000
 """Training sentences that the maps' start and the normaliser are taken from."""
 
 
-class Params(UnlabelledParams):
+class CRDParams(UnlabelledParams):
     """Hyper-parameters; the defaults are those of CRD's released code, but for the negatives (there 16,384)."""
 
     tau: float = Field(default=0.07, gt=0)
@@ -86,14 +86,17 @@ def crd_loss(
     return -(functional.logsigmoid(positive_B) + pushed_B).mean()
 
 
-class Trainable(EncoderMethod):
+class CRD(EncoderMethod):
     """Student encoder and mean pooling; the critic's two linear maps are learned and left out."""
 
-    params_type = Params
+    params_type = CRDParams
     title: ClassVar[str] = "CRD"
-    params: Params
+    learns: ClassVar[str] = "a student encoder"
+    reads: ClassVar[str] = "unlabelled sentences"
+    paper: ClassVar[str] = "Tian et al., ICLR 2020; a baseline of IBKD"
+    params: CRDParams
 
-    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+    def __init__(self, params: CRDParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.rows = unlabelled_rows(params, prepared)
         self.student_map = nn.Linear(self.width, params.critic_dim)

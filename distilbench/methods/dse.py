@@ -47,7 +47,7 @@ from distilbench.training.phases import Phase
 PAPER_LAYERS = 4
 
 
-class Params(TrainedParams, EncoderParams, UntargetedParams):
+class DSEParams(TrainedParams, EncoderParams, UntargetedParams):
     """Hyper-parameters; the defaults are the paper's."""
 
     task: str
@@ -65,14 +65,17 @@ class Params(TrainedParams, EncoderParams, UntargetedParams):
     """Passes over the task's training pairs."""
 
 
-class Trainable(EncoderMethod):
+class DSE(EncoderMethod):
     """Siamese student, means of its last layers, a linear layer to d where d is not their width, a head for pairs."""
 
-    params_type = Params
+    params_type = DSEParams
     title: ClassVar[str] = "DSE"
-    params: Params
+    learns: ClassVar[str] = "a Siamese student encoder and a head for pairs"
+    reads: ClassVar[str] = "a labelled pair task, and a cross-encoder (given, or fine-tuned here)"
+    paper: ClassVar[str] = "Barkan et al., AAAI 2020"
+    params: DSEParams
 
-    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+    def __init__(self, params: DSEParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         if prepared.pair_task is None or prepared.pair_task.name != params.task:
             raise ValueError(f"DSE needs the pair task {params.task} in `prepared`")

@@ -38,7 +38,7 @@ from distilbench.training.phases import Phase
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 
 
-class Params(UnlabelledParams, WhitenedParams, FineTuningParams, ProjectedParams, NestedParams):
+class HPDParams(UnlabelledParams, WhitenedParams, FineTuningParams, ProjectedParams, NestedParams):
     """Hyper-parameters; the defaults are the paper's."""
 
     activation: Literal["identity", "tanh"] = "identity"
@@ -49,14 +49,17 @@ class Params(UnlabelledParams, WhitenedParams, FineTuningParams, ProjectedParams
     """Above 0, the student is fine-tuned afterwards on labelled examples (HPD_ft of the IBKD paper)."""
 
 
-class Trainable(Nested, Whitened):
+class HPD(Nested, Whitened):
     """Student encoder, mean pooling, linear layer to d; targets W_t^T (e_t - mean)."""
 
-    params_type = Params
+    params_type = HPDParams
     title: ClassVar[str] = "HPD"
-    params: Params
+    learns: ClassVar[str] = "a student encoder with a projection, to the PCA of the teacher"
+    reads: ClassVar[str] = "unlabelled sentences; triplets where it is fine-tuned"
+    paper: ClassVar[str] = "Zhao et al., ACL Findings 2022"
+    params: HPDParams
 
-    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+    def __init__(self, params: HPDParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.rows = unlabelled_rows(params, prepared)
         self.targets_Nd = self._targets(self.rows)

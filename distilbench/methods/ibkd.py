@@ -45,7 +45,7 @@ START_SENTENCES = 2000
 """Training sentences that W and the projection start from."""
 
 
-class Params(UnlabelledParams, FineTuningParams):
+class IBKDParams(UnlabelledParams, FineTuningParams):
     """Hyper-parameters; the defaults are the paper's for STS. Stage 2 takes `ft_lr`, `ft_epochs`, ... (0: stage 1 only)."""
 
     epochs: float = Field(default=10, gt=0)
@@ -80,7 +80,7 @@ class Params(UnlabelledParams, FineTuningParams):
 
 
 def gram(x_BD: Tensor, kernel: Kernel, gamma: float) -> Tensor:
-    """Kernel matrix, B x B, by the distance r of two rows, or their inner product: `Params.kernel` has the formulas."""
+    """Kernel matrix, B x B, by the distance r of two rows, or their inner product: `IBKDParams.kernel` has the formulas."""
     with full_precision(x_BD):
         products = x_BD @ x_BD.T
     if kernel == "linear":
@@ -103,14 +103,17 @@ def hsic(x_BD: Tensor, s_BD: Tensor, kernel: Kernel, gamma: float) -> Tensor:
     return (centred * ks).sum() / len(x_BD) ** 2
 
 
-class Trainable(EncoderMethod):
+class IBKD(EncoderMethod):
     """Student encoder, mean pooling; a projection to d where d is not the student's width, trained in stage 2."""
 
-    params_type = Params
+    params_type = IBKDParams
     title: ClassVar[str] = "IBKD"
-    params: Params
+    learns: ClassVar[str] = "a student encoder, with a projection where d is smaller"
+    reads: ClassVar[str] = "unlabelled sentences; triplets or similar pairs for its second stage"
+    paper: ClassVar[str] = "Zhang et al., EMNLP Findings 2023"
+    params: IBKDParams
 
-    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+    def __init__(self, params: IBKDParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.rows = unlabelled_rows(params, prepared)
         self._check_layer()

@@ -14,7 +14,7 @@ from torch import Tensor
 from distilbench.methods import contrastive
 
 
-class Params(contrastive.Params):
+class MatryoshkaParams(contrastive.ContrastiveParams):
     """Hyper-parameters of contrastive fine-tuning, and how often the width is halved."""
 
     halvings: int = Field(default=3, ge=1, le=10)
@@ -23,12 +23,15 @@ class Params(contrastive.Params):
     """Always 0: whitening would mix the first numbers of an embedding, which are trained, with the others."""
 
 
-class Trainable(contrastive.Trainable):
+class Matryoshka(contrastive.Contrastive):
     """The contrastive student, its loss the mean over the widths."""
 
-    params_type = Params
+    params_type = MatryoshkaParams
     title: ClassVar[str] = "Matryoshka"
-    params: Params
+    learns: ClassVar[str] = "a student encoder, at several widths at once"
+    reads: ClassVar[str] = "triplets or similar pairs"
+    paper: ClassVar[str] = "Kusupati et al., NeurIPS 2022"
+    params: MatryoshkaParams
 
     @classmethod
     def widths_of(cls, params: dict[str, Any]) -> tuple[int, ...]:
@@ -44,4 +47,4 @@ class Trainable(contrastive.Trainable):
     def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
         """Mean over the widths w of supervised InfoNCE on the first w numbers."""
         widths = self.widths_of(self.params.model_dump())
-        return torch.stack([super(Trainable, self).contrast(vectors[:, :w], anchors) for w in widths]).mean()
+        return torch.stack([super(Matryoshka, self).contrast(vectors[:, :w], anchors) for w in widths]).mean()

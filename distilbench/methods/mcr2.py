@@ -33,7 +33,7 @@ CENTRED_ON = 4096
 """Training sentences over which the head's mean is taken: it is known to 1.6 % of the vectors' spread."""
 
 
-class Params(TrainedParams):
+class MCR2Params(TrainedParams):
     """Hyper-parameters; the defaults are the released code's."""
 
     lam: float = Field(alias="lambda", ge=0)
@@ -66,7 +66,7 @@ class Params(TrainedParams):
 class CompressionHead(nn.Module):
     """Two ELU layers D -> D, then two linear heads: features (to d, unit norm) and cluster logits (to K)."""
 
-    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+    def __init__(self, params: MCR2Params, prepared: Prepared, device: str) -> None:
         super().__init__()
         self.params, self.device = params, device
         width, residual = prepared.vectors.width, params.head == "residual"
@@ -168,15 +168,18 @@ class CompressionHead(nn.Module):
         return functional.normalize(z1_Bd[:, :width], dim=-1), functional.normalize(z2_Bd[:, :width], dim=-1)
 
 
-class Trainable(HeadMethod):
+class MCR2(HeadMethod):
     """The compression head on the frozen teacher."""
 
-    params_type = Params
+    params_type = MCR2Params
     title: ClassVar[str] = "MCR2"
+    learns: ClassVar[str] = "a head on the frozen teacher"
+    reads: ClassVar[str] = "unlabelled sentences; similar pairs where they are used"
+    paper: ClassVar[str] = "MCR2, CIT 2024, mode compress"
     unit_norm: ClassVar[bool] = True
-    params: Params
+    params: MCR2Params
 
-    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+    def __init__(self, params: MCR2Params, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.compression = CompressionHead(params, prepared, device)
 

@@ -29,7 +29,7 @@ from distilbench.training.phases import Phase
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 
 
-class Params(mcr2.Params, DistilledParams, ProjectedParams, NestedParams):
+class MCR2DistilParams(mcr2.MCR2Params, DistilledParams, ProjectedParams, NestedParams):
     """Those of the compression head (`lr`, `batch_size`, `steps`, ...), and the distillation's."""
 
     distil_epochs: float = Field(default=100, gt=0)
@@ -42,14 +42,17 @@ class Params(mcr2.Params, DistilledParams, ProjectedParams, NestedParams):
     """Squared distance to the head's features, or one minus the cosine."""
 
 
-class Trainable(Nested, EncoderMethod):
+class MCR2Distil(Nested, EncoderMethod):
     """Student encoder, mean pooling, linear layer to d, tanh; targets are the trained head's features."""
 
-    params_type = Params
+    params_type = MCR2DistilParams
     title: ClassVar[str] = "MCR2 distilled"
-    params: Params
+    learns: ClassVar[str] = "a head on the frozen teacher, then a student encoder to its output"
+    reads: ClassVar[str] = "unlabelled sentences; similar pairs where they are used"
+    paper: ClassVar[str] = "MCR2, CIT 2024, mode distil"
+    params: MCR2DistilParams
 
-    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+    def __init__(self, params: MCR2DistilParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.compression = mcr2.CompressionHead(params, prepared, device)
         self.down = self.linear(params.output_dim, ACTIVATIONS[params.activation]())

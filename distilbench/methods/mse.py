@@ -36,7 +36,7 @@ START_SENTENCES = 4000
 """Training sentences that a map or a scale is fitted on at most."""
 
 
-class Params(UnlabelledParams):
+class MSEParams(UnlabelledParams):
     """Hyper-parameters of distillation from unlabelled sentences."""
 
     norm: Literal["raw", "unit", "scale"] = sweep_field("raw", sweep="unit")
@@ -46,14 +46,17 @@ class Params(UnlabelledParams):
     """What the map to the teacher's width starts from, where the widths differ."""
 
 
-class Trainable(EncoderMethod):
+class MSE(EncoderMethod):
     """Student encoder and mean pooling. Where the widths differ, a linear map to the teacher's is learned and left out."""
 
-    params_type = Params
+    params_type = MSEParams
     title: ClassVar[str] = "MSE"
-    params: Params
+    learns: ClassVar[str] = "a student encoder, to the teacher's own vectors"
+    reads: ClassVar[str] = "unlabelled sentences"
+    paper: ClassVar[str] = "a baseline of IBKD"
+    params: MSEParams
 
-    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+    def __init__(self, params: MSEParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.rows = unlabelled_rows(params, prepared)
         teacher = prepared.vectors.width

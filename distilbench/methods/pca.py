@@ -12,20 +12,23 @@ from distilbench.prepare.prepared import Prepared
 from distilbench.training import params
 
 
-class Params(params.Params):
+class PCAParams(params.Params):
     """Its one choice beside the dimension."""
 
     centre: bool = True
     """Whether the mean of the training sentences is taken away before the projection."""
 
 
-class Trainable(HeadMethod):
+class PCA(HeadMethod):
     """W_t^T (e - mean), or W_t^T e, fitted on the training sentences."""
 
-    params_type = Params
+    params_type = PCAParams
     title: ClassVar[str] = "PCA"
+    learns: ClassVar[str] = "nothing: a head made of the teacher's principal axes"
+    reads: ClassVar[str] = "unlabelled sentences"
+    paper: ClassVar[str] = "a baseline"
 
-    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+    def __init__(self, params: PCAParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         d = params.output_dim
         axes = linear_head(prepared.pca.axes_DD[:, :d], np.zeros(d, dtype=np.float32))

@@ -13,20 +13,23 @@ from distilbench.prepare.prepared import Prepared
 from distilbench.training import params
 
 
-class Params(params.Params):
+class RandomProjectionParams(params.Params):
     """Its one choice beside the dimension."""
 
     centre: bool = False
     """Whether the mean of the training sentences is taken away before the projection."""
 
 
-class Trainable(HeadMethod):
+class RandomProjection(HeadMethod):
     """d random orthonormal directions (QR of a Gaussian matrix), drawn from the trial's seed."""
 
-    params_type = Params
+    params_type = RandomProjectionParams
     title: ClassVar[str] = "Random projection"
+    learns: ClassVar[str] = "nothing: a head of random orthonormal axes"
+    reads: ClassVar[str] = "nothing"
+    paper: ClassVar[str] = "a baseline"
 
-    def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
+    def __init__(self, params: RandomProjectionParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         d = params.output_dim
         basis_Dd, _ = torch.linalg.qr(torch.randn(prepared.vectors.width, d, dtype=torch.float64))

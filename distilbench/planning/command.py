@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -17,20 +15,13 @@ from distilbench.planning.model import plan_sweep
 from distilbench.planning.rates import read_rates
 from distilbench.planning.table import plans_json, print_plans
 from distilbench.planning.work import sweep_work
-from distilbench.settings.settings import SweepSettings
+from distilbench.settings.sweep import PlanSettings, SweepSettings
 from distilbench.storage.files import write_json
 
 
 def plan(
-    settings: SweepSettings,
+    settings: PlanSettings,
     began: float,
-    *,
-    rates: Sequence[Path],
-    measure: Path | None,
-    probe: bool,
-    gpus: str | None,
-    nodes: Sequence[str],
-    cpus_per_gpu: int,
     console: Console,
 ) -> dict[str, Any]:
     """Print what the sweep of `settings` will take on each cluster; all of it, JSON-able.
@@ -40,14 +31,14 @@ def plan(
     Raises:
         InputError: bad input, or no rates are given and none are to be measured.
     """
-    probe = probe or measure is not None
-    if not rates and not probe:
+    probe = settings.probe or settings.measure is not None
+    if not settings.rates and not probe:
         raise InputError(
             "no rates: expected --measure FILE (or --probe) to measure them here within about a minute, or --rates with such "
             "a file or the folder of a finished run"
         )
-    known = [read_rates(path) for path in rates]
-    clusters = clusters_for(gpus, nodes, cpus_per_gpu, this_machine(settings))
+    known = [read_rates(path) for path in settings.rates]
+    clusters = clusters_for(settings.gpus, settings.nodes, settings.cpus_per_gpu, this_machine(settings))
     for cluster in clusters:
         cluster.trials_at_once(settings.share)  # refuses what does not fit before anything is measured
     members, _ = sweep_members(settings, console)
@@ -57,8 +48,8 @@ def plan(
         from distilbench.planning.probe import measure_rates
 
         known.insert(0, measure_rates(settings, members, read_s, console))
-        if measure is not None:
-            write_json(measure, known[0].model_dump())
+        if settings.measure is not None:
+            write_json(settings.measure, known[0].model_dump())
     plans = [plan_sweep(settings, work, known, cluster) for cluster in clusters]
     print_plans(plans, work, known, console)
     if settings.time_budget is not None:

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from distilbench.cluster.nodes import Node
 from distilbench.cluster.resources import GPU_SHARE, TrialShare
 from distilbench.errors import InputError
-
-CPUS_PER_GPU = 8
-"""Of the nodes that `--gpus` stands for."""
+from distilbench.settings.sweep import CPUS_PER_GPU
 
 _NODES = re.compile(r"(\d+)x(\d+)(?::(\d+))?(?:@(\d+(?:\.\d+)?))?")
 
@@ -60,7 +58,7 @@ class Cluster:
         return sum(n.workers(cpus, gpus) for n in self.nodes)
 
     def trials_at_once(self, share: TrialShare) -> int:
-        """As `search.cluster.trial_resources` shares it: one CPU each, a quarter of a GPU where there are GPUs.
+        """As `cluster.resources.trial_resources` shares it: one CPU each, a quarter of a GPU where there are GPUs.
 
         Raises:
             InputError: one trial does not fit.

@@ -31,7 +31,7 @@ from distilbench.planning.schedule import PlannedTrial, list_schedule, play
 from distilbench.planning.work import MethodWork, SweepWork, TrialWork
 from distilbench.prepare.encode import SHARD_ROWS
 from distilbench.prepare.tokens import SHARD_ROWS as TOKEN_ROWS
-from distilbench.settings.settings import SweepSettings
+from distilbench.settings.sweep import SweepSettings
 
 HELPS = 0.9
 """A change that leaves no more of a search's time than this shortens it."""

@@ -20,7 +20,7 @@ from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, default_device, token_ids
 from distilbench.encoders.student import student_source
 from distilbench.methods import get_method
-from distilbench.methods.wanted import wanted_by
+from distilbench.methods.parts.wanted import wanted_by
 from distilbench.planning.probe_worker import CHUNK, ProbeJob, probe_worker
 from distilbench.planning.rates import PhaseRate, Rates, Training
 from distilbench.planning.sample import prepare_sample, sample_of, unit
@@ -28,7 +28,7 @@ from distilbench.planning.work import drawn_settings
 from distilbench.prepare.augment import operations
 from distilbench.prepare.onnx import onnx_artifact
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.settings.settings import SweepSettings
+from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.store import ArtifactStore
 
 SETTINGS = 4
@@ -69,9 +69,9 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
                 "folder": folder,
                 "prepared": prepared,
                 "sentences": [corpus.sentences[int(i)] for i in spread],
-                "teacher": settings.teacher.absolute(),
-                "graph": onnx_artifact(settings.teacher, ArtifactStore(settings.store)) if onnx else None,
-                "operations": operations(settings.augment) if wanted.augmentation else [],
+                "teacher": settings.teacher_encoder.absolute(),
+                "graph": onnx_artifact(settings.teacher_encoder, ArtifactStore(settings.store)) if onnx else None,
+                "operations": operations(settings.augmentation) if wanted.augmentation else [],
                 "methods": [(m.space.method, m.space.budget, _spread(drawn_settings(settings, m))) for m in members],
                 "threads": resources.cpus,
             }
@@ -81,7 +81,7 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
             ]
             found: list[dict[str, Any]] = ray.get(asked)
         ready = load_prepared(prepared)
-        source = student_source(settings.student, settings.teacher) if wanted.tokens else None
+        source = student_source(settings.student, settings.teacher_encoder) if wanted.tokens else None
         return Rates(
             source="a probe",
             measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -89,7 +89,7 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
             device_name=device_title(),
             cpus=settings.cpus or own_cpus(),
             side_by_side=resources.concurrency,
-            teacher=settings.teacher.title,
+            teacher=settings.teacher_encoder.title,
             start_s=start_s,
             worker_s=statistics.fmean(own["worker_s"] for own in found),
             encode_per_s=statistics.fmean(own["encode_per_s"] for own in found),

@@ -12,7 +12,7 @@ from distilbench.data.corpus import Corpus, PairSplit, Rows
 from distilbench.encoders.student import resolved, student_source
 from distilbench.prepare.prepared import LOGITS, save_prepared
 from distilbench.prepare.tokens import tokens_artifact
-from distilbench.settings.settings import SweepSettings
+from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.storage.store import ArtifactStore
 
@@ -65,7 +65,7 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, *, tok
     Raises:
         InputError: teacher or student cannot be loaded.
     """
-    rng, width = np.random.default_rng(0), settings.teacher.width()
+    rng, width = np.random.default_rng(0), settings.teacher_encoder.width()
     vectors_ND = unit(rng.standard_normal((len(corpus.sentences), width), dtype=np.float32))
     save_array(folder / "vectors" / shard_name(0), vectors_ND.astype(settings.vectors))
     vectors = ShardedArray(folder / "vectors", len(vectors_ND), width, len(vectors_ND))
@@ -73,7 +73,7 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, *, tok
     save_array(folder / "pca" / "axes.npy", np.eye(width, dtype=np.float32))
     ids = None
     if tokens:
-        source = student_source(settings.student, settings.teacher)
+        source = student_source(settings.student, settings.teacher_encoder)
         store = ArtifactStore(folder / "store")
         ids = tokens_artifact(corpus.sentences, corpus.sentences_fingerprint, source, store, settings.pool)
     task = corpus.pair_tasks[0] if corpus.pair_tasks else None
@@ -83,8 +83,8 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, *, tok
         save_array(folder / "logits" / LOGITS, rng.standard_normal((pairs, outputs), dtype=np.float32))
     known = folder / "logits" if task is not None and logits else None
     ready = folder / "prepared"
-    student = resolved(settings.student, settings.teacher) if tokens else settings.student
-    save_prepared(ready, corpus, settings.teacher, student, vectors, folder / "pca", ids, task, known)
+    student = resolved(settings.student, settings.teacher_encoder) if tokens else settings.student
+    save_prepared(ready, corpus, settings.teacher_encoder, student, vectors, folder / "pca", ids, task, known)
     return ready
 
 

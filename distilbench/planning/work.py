@@ -10,7 +10,7 @@ import optuna
 from distilbench.commands.sweep import Member
 from distilbench.data.corpus import Corpus
 from distilbench.methods import get_method
-from distilbench.methods.wanted import wanted_by
+from distilbench.methods.parts.wanted import wanted_by
 from distilbench.planning.fates import fates
 from distilbench.planning.steps import phase_steps
 from distilbench.prepare.augment import operations
@@ -19,7 +19,7 @@ from distilbench.prepare.pca import SAMPLE
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import starts_for
 from distilbench.search.suggestions import default_lag
-from distilbench.settings.settings import SweepSettings
+from distilbench.settings.sweep import SweepSettings
 from distilbench.training.length import Examples, PhaseSteps
 from distilbench.trials.scoring import CALIBRATION, evaluation_rows
 
@@ -107,7 +107,7 @@ def sweep_work(settings: SweepSettings, members: list[Member]) -> SweepWork:
     """
     corpus = members[0].corpus
     wanted = wanted_by([(get_method(m.space.method), m.space.possible) for m in members])
-    made = operations(settings.augment) if wanted.augmentation else []
+    made = operations(settings.augmentation) if wanted.augmentation else []
     copies = len(made) * len(corpus.train)
     return SweepWork(
         sentences=len(corpus.sentences) + copies,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import rich
 
+from distilbench.choices import Backend, Stored
 from distilbench.cluster.nodes import gpus_elsewhere, working_device
 from distilbench.data.sentences import SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
@@ -17,7 +18,6 @@ from distilbench.errors import InputError
 from distilbench.prepare.here import run_here
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
 from distilbench.prepare.pool import ShardTask, run_pool
-from distilbench.settings.choices import Backend, Stored
 from distilbench.settings.pool import AS_FIT, PoolSize
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
 from distilbench.storage.store import ArtifactStore

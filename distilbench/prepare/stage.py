@@ -27,7 +27,7 @@ from distilbench.prepare.ranked_layers import FILE as RANKING
 from distilbench.prepare.ranked_layers import read_ranking
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.records import Score
-from distilbench.settings.settings import RunSettings
+from distilbench.settings.run import PreparationSettings
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
@@ -59,12 +59,12 @@ class Made:
     ranking: Path | None = None
     """The ranking that chose its layers."""
 
-    def save(self, folder: Path, settings: RunSettings) -> None:
+    def save(self, folder: Path, settings: PreparationSettings) -> None:
         """Write what a trial needs to find all of it."""
         save_prepared(
             folder,
             self.corpus,
-            settings.teacher,
+            settings.teacher_encoder,
             settings.student if self.student is None else self.student,
             self.vectors,
             self.pca,
@@ -110,7 +110,7 @@ def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def prepare_corpus(settings: RunSettings, corpus: Corpus, wanted: Wanted, console: Console) -> Made:
+def prepare_corpus(settings: PreparationSettings, corpus: Corpus, wanted: Wanted, console: Console) -> Made:
     """Augment, encode with the teacher, filter the copies, fit PCA, tokenise for the student, compute logits.
 
     Needs `ray.init` where something is missing. What is found in the store is not made again.
@@ -121,19 +121,21 @@ def prepare_corpus(settings: RunSettings, corpus: Corpus, wanted: Wanted, consol
     store, size = settings.artifacts, settings.pool
     known = len(corpus.found)
     if wanted.augmentation:
-        corpus = augmented_corpus(corpus, operations(settings.augment), settings.seed, store, size)
+        corpus = augmented_corpus(corpus, operations(settings.augmentation), settings.seed, store, size)
     key = corpus.sentences_fingerprint
     vectors, encoded = encode_corpus(
         corpus.sentences,
         key,
-        settings.teacher,
+        settings.teacher_encoder,
         store,
         label="Teacher encoding",
         stored=settings.vectors,
         backend=settings.backend,
         size=size,
     )
-    console.print(f"Teacher {settings.teacher.title}: {encoded} of {len(corpus.sentences)} sentences encoded now")
+    console.print(
+        f"Teacher {settings.teacher_encoder.title}: {encoded} of {len(corpus.sentences)} sentences encoded now"
+    )
     if len(corpus.copies.rows):
         corpus = filtered(corpus, copy_cosines(corpus, vectors, store), settings.min_cosine)
     for line in corpus.found[known:]:
@@ -141,15 +143,15 @@ def prepare_corpus(settings: RunSettings, corpus: Corpus, wanted: Wanted, consol
     pca = pca_artifact(vectors, corpus.train, store)
     made = Made(corpus, vectors, pca, task=corpus.pair_tasks[0] if corpus.pair_tasks else None)
     if wanted.tokens:
-        source = student_source(settings.student, settings.teacher)
+        source = student_source(settings.student, settings.teacher_encoder)
         made = replace(made, tokens=tokens_artifact(corpus.sentences, key, source, store, size))
         made = _with_student(settings, made, store, console)
     return _with_logits(settings, made, store, console) if wanted.logits and made.task else made
 
 
-def _with_student(settings: RunSettings, made: Made, store: ArtifactStore, console: Console) -> Made:
+def _with_student(settings: PreparationSettings, made: Made, store: ArtifactStore, console: Console) -> Made:
     """With the student's layers chosen, and how it pools."""
-    student, teacher, corpus = settings.student, settings.teacher, made.corpus
+    student, teacher, corpus = settings.student, settings.teacher_encoder, made.corpus
     pooling = settings.pooling or student_pooling(student, teacher)
     rule = layer_rule(student)
     if rule is None or not rule.ranked:
@@ -163,13 +165,13 @@ def _with_student(settings: RunSettings, made: Made, store: ArtifactStore, conso
     return replace(made, student=resolved(student, teacher, ranking.chosen), pooling=pooling, ranking=folder)
 
 
-def _with_logits(settings: RunSettings, made: Made, store: ArtifactStore, console: Console) -> Made:
+def _with_logits(settings: PreparationSettings, made: Made, store: ArtifactStore, console: Console) -> Made:
     task, sentences = made.task, made.corpus.sentences
     assert task is not None
     if settings.cross_encoder:
         cross = Path(settings.cross_encoder)
     else:
-        start = replace(settings.teacher, prompt="", max_tokens=None)
+        start = replace(settings.teacher_encoder, prompt="", max_tokens=None)
         params = CrossEncoderParams(lr=settings.cross_encoder_lr, epochs=settings.cross_encoder_epochs)
         cross = cross_encoder_artifact(task, sentences, start, params, settings.seed, store, settings.pool)
     logits = logits_artifact(task, sentences, cross, store, size=settings.pool)

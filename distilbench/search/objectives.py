@@ -12,8 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from distilbench.errors import InputError
-from distilbench.settings.choices import QUALITY
+from distilbench.choices import QUALITY
 
 Direction = Literal["maximize", "minimize"]
 """As Optuna calls them."""
@@ -37,25 +36,6 @@ OBJECTIVES = {
     )
 }
 """By name, in the order in which values are written."""
-
-
-def parse(text: str) -> tuple[str, ...]:
-    """The names of the objectives in a text such as "quality,bytes", in the order of `OBJECTIVES`.
-
-    Raises:
-        InputError: a name is unknown or there twice, or quality is missing.
-    """
-    names = [part.strip() for part in text.split(",")]
-    others = " or ".join(name for name in OBJECTIVES if name != QUALITY)
-    expected = f"expected {QUALITY} alone, or with {others} or both"
-    for name in names:
-        if name not in OBJECTIVES:
-            raise InputError(f"--objectives {text}: {name!r} is no objective; {expected}, with commas between")
-        if names.count(name) > 1:
-            raise InputError(f"--objectives {text}: {name} is there {names.count(name)} times; expected once")
-    if QUALITY not in names:
-        raise InputError(f"--objectives {text}: {QUALITY} is missing; {expected}, with commas between")
-    return tuple(name for name in OBJECTIVES if name in names)
 
 
 def directions(names: Iterable[str]) -> list[Direction]:

@@ -6,8 +6,8 @@ import warnings
 
 import optuna
 
+from distilbench.choices import Searcher
 from distilbench.errors import InputError
-from distilbench.settings.choices import Searcher
 
 SEARCHERS: dict[Searcher, str] = {
     "tpe": "Tree-structured Parzen Estimator (Bergstra et al. 2011), told of running trials (constant liar)",

@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from distilbench.choices import QUALITY
 from distilbench.records import result_rung
 from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import Verdicts, stopping_reason, stopping_rule
@@ -34,7 +35,6 @@ from distilbench.search.study import (
     trial_rungs,
 )
 from distilbench.search.suggestions import Suggestions
-from distilbench.settings.choices import QUALITY
 from distilbench.storage.files import write_json
 from distilbench.storage.patience import StorageGone, patiently
 

@@ -27,8 +27,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
+from distilbench.choices import Searcher
 from distilbench.errors import InputError
-from distilbench.settings.choices import Searcher
 from distilbench.training.params import Params, sweep_default
 from distilbench.trials.budget import Budget
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from distilbench.choices import BUDGETS, SpaceBudget
 from distilbench.errors import InputError
-from distilbench.settings.choices import BUDGETS, SpaceBudget
 
 FOLDER = Path("search_spaces")
 _PACKAGE = Path(__file__).resolve().parents[1]

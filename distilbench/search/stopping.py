@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from distilbench.settings.choices import Stopping
+from distilbench.choices import Stopping
 from distilbench.trials.budget import Budget
 
 MEDIAN_STARTUP = 4

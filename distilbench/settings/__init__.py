@@ -1,1 +1,1 @@
-"""What a user decides, with its types, limits and defaults."""
+"""What a user decides. One annotated field is the option, the setting and its check; no torch, Ray or Optuna here."""

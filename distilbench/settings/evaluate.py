@@ -1,34 +1,99 @@
-"""Settings of an evaluation, as the command line gives them."""
+"""What an evaluation of encoders decides."""
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
+
 from pydantic import Field
 
-from distilbench.encoders.encoder import EncoderSpec
-from distilbench.evaluation.indexes import IndexSpec
+from distilbench.choices import Code, TaskKind
 from distilbench.records import Quantisation
-from distilbench.settings.settings import PlaceSettings
+from distilbench.settings.data import EvaluationDataSettings
+from distilbench.settings.encoders import ReadingSettings
+from distilbench.settings.option import COMMAS, Names, option
+from distilbench.settings.place import ClusterSettings, RunPlaceSettings
+from distilbench.settings.run import RESULTS
+
+if TYPE_CHECKING:
+    from distilbench.encoders.encoder import EncoderSpec
+    from distilbench.evaluation.indexes import IndexSpec
 
 
-class EvaluateSettings(PlaceSettings):
+class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings, RunPlaceSettings):
     """What an evaluation of encoders decides."""
 
-    models: tuple[EncoderSpec, ...]
-    teacher: EncoderSpec | None = None
-    """A row of its own, which retention and paired differences are relative to."""
-    documents: EncoderSpec | None = None
-    """Whose vectors the documents are, where the models embed the queries alone (asymmetric retrieval)."""
-    kinds: tuple[str, ...]
-    """Of sets: "sts", "classification", "retrieval", "pairs"."""
-    dims: tuple[int, ...] = ()
-    """Widths to truncate to, beside each model's own."""
-    quantisations: tuple[Quantisation, ...] = ()
-    indexes: tuple[IndexSpec, ...]
-    threads: int = Field(default=1, ge=1)
-    """Of searches and of the timing of models."""
-    batch: int | None = Field(default=None, ge=1)
-    """Queries that are searched at a time; None is all."""
-    clusters: int | None = Field(default=None, ge=1)
-    """Of cluster retrieval; None is as many as a student's own cluster head has, and none of other encoders."""
-    cost: bool = True
-    """Whether parameters, size, throughput and latency of the models are measured."""
+    model: tuple[str, ...] = option(
+        "Encoders: sentence-transformers or Hugging Face folders, hub ids, packaged names.", positional=True
+    )
+    teacher: str | None = option(
+        "A model that is scored too, and that retention and differences are relative to.", None
+    )
+    tasks: Annotated[tuple[TaskKind, ...], COMMAS] = option(
+        "Kinds of sets: sts, classification, retrieval, pairs, with commas between.",
+        ("sts", "classification", "retrieval", "pairs"),
+        min_length=1,
+        expected="some of sts, classification, retrieval, pairs",
+    )
+    dims: Annotated[tuple[Annotated[int, Field(ge=1)], ...], COMMAS] = option(
+        "Score also the first so many dimensions, with commas between: 256,128,64.",
+        (),
+        expected="numbers of dimensions, such as 256,128,64",
+    )
+    quantise: Annotated[tuple[Code, ...], COMMAS] = option(
+        "Score also in these: int8, binary.", (), expected="int8, binary, both with a comma between, or none"
+    )
+    documents: str | None = option(
+        "The model that embeds the documents; the others embed the queries (asymmetric retrieval).",
+        None,
+        panel=RESULTS,
+    )
+    indexes: Names = option(
+        "FAISS indexes to measure: flat, ivf, ivf-pq, hnsw, sq8, with commas between; ivf:1024:5 is nlist and nprobe.",
+        ("flat", "ivf", "ivf-pq", "hnsw", "sq8"),
+        panel=RESULTS,
+    )
+    threads: int = option("Of searches, and of the models while they are timed.", 1, panel=RESULTS, ge=1)
+    batch: int | None = option("Queries searched at a time; default: all at once.", None, panel=RESULTS, ge=1)
+    clusters: int | None = option(
+        "Retrieval within so many clusters too; default: where a student has a cluster head.",
+        None,
+        panel=RESULTS,
+        ge=1,
+    )
+    cost: bool = option("Measure each model's size, throughput and latency.", True, panel=RESULTS)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Check how indexes are written, before anything runs."""
+        _ = self.index_specs
+
+    @cached_property
+    def index_specs(self) -> tuple[IndexSpec, ...]:
+        """The indexes and their settings.
+
+        Raises:
+            InputError: one is written otherwise.
+        """
+        from distilbench.evaluation.indexes import parse_index
+
+        return tuple(parse_index(part) for part in self.indexes)
+
+    @cached_property
+    def models(self) -> tuple[EncoderSpec, ...]:
+        """The encoders, each once."""
+        return tuple(dict.fromkeys(self.encoder(name) for name in self.model))
+
+    @cached_property
+    def teacher_encoder(self) -> EncoderSpec | None:
+        """The encoder that the others are compared with."""
+        return self.encoder(self.teacher) if self.teacher else None
+
+    @cached_property
+    def documents_encoder(self) -> EncoderSpec | None:
+        """The encoder whose vectors the documents are; None: each model's own."""
+        return self.encoder(self.documents) if self.documents else None
+
+    @property
+    def quantisations(self) -> tuple[Quantisation, ...]:
+        """The codes in which every row is scored too."""
+        return tuple(code for code in self.quantise if code != "none")

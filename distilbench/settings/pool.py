@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from distilbench.cluster.nodes import Node
+if TYPE_CHECKING:
+    from distilbench.cluster.nodes import Node
 
 GPU_SHARE = 0.25
 """Of a GPU for each worker: several of them tokenise and write while one computes."""

@@ -25,7 +25,13 @@ def sweep_default(field: FieldInfo) -> Any:
     return extra["sweep"] if isinstance(extra, dict) and "sweep" in extra else field.default
 
 
-class Params(BaseModel):
+class ParamsPart(BaseModel):
+    """Hyper-parameters that several methods share; the text below a field is its description."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class Params(ParamsPart):
     """Hyper-parameters that every method has. Search spaces are checked against these types and ranges."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)

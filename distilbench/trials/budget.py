@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from distilbench.settings.choices import Fidelity, Stopping
+from distilbench.choices import Fidelity, Stopping
 
 
 class Confirmation(BaseModel):

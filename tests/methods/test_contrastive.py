@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distilbench.methods.contrastive import Trainable
+from distilbench.methods.contrastive import Contrastive
 from distilbench.training.loop import Trainer
 
 
@@ -23,7 +23,7 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("labelled", ["triplets", "pairs"])
 @pytest.mark.parametrize("negatives_of", ["batch", "anchor"])
 def test_loss_is_that_of_the_students_vectors(
-    build: Callable[..., Trainable], output_dim: int, labelled: str, negatives_of: str
+    build: Callable[..., Contrastive], output_dim: int, labelled: str, negatives_of: str
 ) -> None:
     params = {"output_dim": output_dim, "labelled": labelled, "negatives_of": negatives_of}
     method = build("contrastive", hard_negatives=2, tau=0.2, **params).eval()
@@ -41,7 +41,7 @@ def test_loss_is_that_of_the_students_vectors(
 
 @pytest.mark.parametrize(("output_dim", "layers"), [(8, 1), (32, 0)])
 def test_a_projection_only_below_the_students_width(
-    build: Callable[..., Trainable], tmp_path: Path, output_dim: int, layers: int
+    build: Callable[..., Contrastive], tmp_path: Path, output_dim: int, layers: int
 ) -> None:
     method = build("contrastive", output_dim=output_dim)
     assert (method.projection is not None) == bool(layers)
@@ -49,7 +49,7 @@ def test_a_projection_only_below_the_students_width(
     assert len(list((tmp_path / "student").glob("*_Dense"))) == layers
 
 
-def test_training_lowers_the_loss(build: Callable[..., Trainable]) -> None:
+def test_training_lowers_the_loss(build: Callable[..., Contrastive]) -> None:
     method = build("contrastive", epochs=7.0)
     trainer = Trainer(method, 0, 42)
     first = trainer.train_until(6)
@@ -57,7 +57,7 @@ def test_training_lowers_the_loss(build: Callable[..., Trainable]) -> None:
     assert trainer.train_until(42) < first - 0.2
 
 
-def test_steps_are_those_of_the_labelled_examples(build: Callable[..., Trainable]) -> None:
+def test_steps_are_those_of_the_labelled_examples(build: Callable[..., Contrastive]) -> None:
     (triplets,) = build("contrastive", epochs=2.0).phases()
     (pairs,) = build("contrastive", epochs=2.0, labelled="pairs").phases()
     assert (triplets.examples, triplets.steps) == (48, 12) and (pairs.examples, pairs.steps) == (64, 16)
@@ -68,4 +68,4 @@ def test_steps_are_those_of_the_labelled_examples(build: Callable[..., Trainable
     [({"labelled": "triplets"}, ""), ({"labelled": "pairs"}, "pairs"), ({"whiten_from": 16}, "whitened")],
 )
 def test_a_table_tells_what_is_unusual(params: dict[str, Any], told: str) -> None:
-    assert Trainable.variant(params) == told
+    assert Contrastive.variant(params) == told

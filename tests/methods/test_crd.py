@@ -12,7 +12,7 @@ import torch
 
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.methods.crd import START_SENTENCES, Trainable, crd_loss
+from distilbench.methods.crd import CRD, START_SENTENCES, crd_loss
 from distilbench.methods.parts.projected import spread
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
@@ -76,7 +76,7 @@ def test_autocast_costs_no_precision() -> None:
         assert crd_loss(s, t, other, same, 0.02, 100).item() == pytest.approx(exact, rel=1e-6)
 
 
-def test_the_methods_loss_is_the_formula_on_its_critic(build: Callable[..., Trainable], narrow: Prepared) -> None:
+def test_the_methods_loss_is_the_formula_on_its_critic(build: Callable[..., CRD], narrow: Prepared) -> None:
     method = build("crd", on=narrow, output_dim=16, negatives=500, tau=0.3).eval()
     index, train = np.array([4, 1, 30]), method.prepared.train
 
@@ -118,7 +118,7 @@ def test_the_normalised_loss_is_the_released_codes() -> None:
     assert ours.item() == pytest.approx(slow_normalised(s, t, other, same, 0.2, 40, 321.0), rel=1e-9)
 
 
-def critics(method: Trainable, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def critics(method: CRD, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Student's and teacher's rows of unit norm in the critic's space, in double precision from the weights."""
     found = []
     for layer, x in (
@@ -132,7 +132,7 @@ def critics(method: Trainable, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 @pytest.mark.parametrize("map_start", ["random", "pca", "shared"])
 def test_the_normaliser_is_the_mean_over_pairs_of_different_sentences(
-    build: Callable[..., Trainable], map_start: str
+    build: Callable[..., CRD], map_start: str
 ) -> None:
     method = build("crd", normaliser=True, map_start=map_start, tau=0.5).eval()
     method.phases()[0].start()
@@ -144,7 +144,7 @@ def test_the_normaliser_is_the_mean_over_pairs_of_different_sentences(
     assert method.log_z.item() == pytest.approx(math.log(z), rel=1e-5)
 
 
-def test_both_directions_are_the_formula(build: Callable[..., Trainable]) -> None:
+def test_both_directions_are_the_formula(build: Callable[..., CRD]) -> None:
     one, both = (build("crd", normaliser=True, directions=d, negatives=50).eval() for d in ("teacher", "both"))
     index, values = np.arange(10, 22), []
     for method in (one, both):
@@ -157,7 +157,7 @@ def test_both_directions_are_the_formula(build: Callable[..., Trainable]) -> Non
     assert values[1] - values[0] == pytest.approx(other_way, rel=1e-3)
 
 
-def test_maps_from_the_pca(build: Callable[..., Trainable], narrow: Prepared) -> None:
+def test_maps_from_the_pca(build: Callable[..., CRD], narrow: Prepared) -> None:
     """The teacher's map is its PCA; the student's is the least-squares fit to it, or the same map."""
     for map_start, on in (("pca", narrow), ("shared", None)):
         method = build("crd", output_dim=16 if on else 32, map_start=map_start, **({"on": on} if on else {})).eval()
@@ -178,14 +178,14 @@ def test_maps_from_the_pca(build: Callable[..., Trainable], narrow: Prepared) ->
             assert np.abs(student - fitted).max() < 0.05 * np.abs(fitted).max()
 
 
-def test_a_start_that_cannot_be_had_is_said(build: Callable[..., Trainable], narrow: Prepared) -> None:
+def test_a_start_that_cannot_be_had_is_said(build: Callable[..., CRD], narrow: Prepared) -> None:
     with pytest.raises(InputError, match="map_start is shared, but the student is 16 wide and the teacher 32"):
         build("crd", on=narrow, output_dim=16, map_start="shared")
     with pytest.raises(InputError, match="critic_dim is 33; with map_start pca expected at most the teacher's 32"):
         build("crd", map_start="pca", critic_dim=33)
 
 
-def test_training_lowers_the_loss_and_the_critic_is_left_out(build: Callable[..., Trainable], tmp_path: Any) -> None:
+def test_training_lowers_the_loss_and_the_critic_is_left_out(build: Callable[..., CRD], tmp_path: Any) -> None:
     method = build("crd")
     trainer = Trainer(method, 0, 40)
     first = trainer.train_until(5)
@@ -200,9 +200,9 @@ def test_only_the_students_own_width() -> None:
     builder.train_on([f"sentence {i}" for i in range(20)])
     given = {"output_dim": [8, 32], "batch_size": [8], "augmentation": [False]}
     with pytest.raises(InputError, match="output_dim: 8: CRD has no projection; expected 32"):
-        Trainable.check_corpus(given.__getitem__, builder.build(), 32)
+        CRD.check_corpus(given.__getitem__, builder.build(), 32)
     given["output_dim"] = [32]
-    Trainable.check_corpus(given.__getitem__, builder.build(), 32)
+    CRD.check_corpus(given.__getitem__, builder.build(), 32)
     given["batch_size"] = [32]
     with pytest.raises(InputError, match="batch_size is 32, but the corpus has only 20 training sentences"):
-        Trainable.check_corpus(given.__getitem__, builder.build(), 32)
+        CRD.check_corpus(given.__getitem__, builder.build(), 32)

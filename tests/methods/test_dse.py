@@ -18,7 +18,7 @@ from distilbench.data.corpus import CorpusBuilder, PairSplit, PairTask
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.pair_head import PairHead, label_loss, load_pair_scorer, unit_target
 from distilbench.errors import InputError
-from distilbench.methods.dse import Trainable, student_layers
+from distilbench.methods.dse import DSE, student_layers
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.training.loop import Trainer
 from distilbench.trials.rung_training import build_method
@@ -55,10 +55,10 @@ def inputs(prepared_folder: Path) -> dict[str, Prepared]:
     return found
 
 
-def build(prepared: Prepared, **params: Any) -> Trainable:
+def build(prepared: Prepared, **params: Any) -> DSE:
     small = {"output_dim": 64, "task": "T", "pooled_layers": 2, "hidden": 16, "lr": 0.003, "batch_size": 8, "epochs": 2}
     method = build_method("dse", {**small, **params}, prepared, 0, "cpu")
-    assert isinstance(method, Trainable)
+    assert isinstance(method, DSE)
     return method
 
 
@@ -118,7 +118,7 @@ def test_alpha_0_needs_no_logits(inputs: dict[str, Prepared], kind: str) -> None
     assert build(prepared, alpha=0).loss(np.arange(4)).isfinite()
     with pytest.raises(ValueError, match="logits"):
         build(prepared, alpha=0.5)
-    assert not Trainable.needs_logits(lambda _: [0.0]) and Trainable.needs_logits(lambda _: [0.0, 0.5])
+    assert not DSE.needs_logits(lambda _: [0.0]) and DSE.needs_logits(lambda _: [0.0, 0.5])
 
 
 @pytest.mark.parametrize("kind", ["concat", "dot"])
@@ -278,7 +278,7 @@ def test_native_is_the_width_of_four_layers_or_of_all(encoder_folder: Path, stud
     teacher = EncoderSpec(str(encoder_folder))
     name = str(encoder_folder) if student == "itself" else student
     assert student_layers(name, teacher) == layers
-    assert Trainable.native_dim(teacher, name) == 32 * layers
+    assert DSE.native_dim(teacher, name) == 32 * layers
 
 
 def check(values: dict[str, list[Any]], splits: tuple[str, ...] = ("train", "dev")) -> None:
@@ -287,12 +287,12 @@ def check(values: dict[str, list[Any]], splits: tuple[str, ...] = ("train", "dev
     task = make_task("binary", 2)
     builder.add_pair_task(replace(task, splits={name: task.splits[name] for name in splits}))
     possible = {"output_dim": [8], "task": ["T"], "batch_size": [8], "alpha": [0.5], **values}
-    Trainable.check_corpus(possible.__getitem__, builder.build(), 64)
+    DSE.check_corpus(possible.__getitem__, builder.build(), 64)
 
 
 def test_a_corpus_that_is_not_enough_is_bad_input() -> None:
     check({})
-    assert Trainable.needs({"task": ["T"]}.__getitem__).pair_tasks == ("T",)
+    assert DSE.needs({"task": ["T"]}.__getitem__).pair_tasks == ("T",)
     with pytest.raises(InputError, match=r"task: MRPC: the corpus has no such pair task; expected one of T"):
         check({"task": ["MRPC"]})
     with pytest.raises(InputError, match=r"task: T, U: .*expected one task"):
@@ -312,5 +312,5 @@ def test_scores_are_scaled_to_the_unit_interval() -> None:
 
 
 def test_variants_tell_task_alpha_head_and_frozen() -> None:
-    assert Trainable.variant({"task": "MRPC", "alpha": 0.5}) == "MRPC, alpha 0.5"
-    assert Trainable.variant({"task": "T", "alpha": 1.0, "head": "dot", "frozen": True}) == "T, alpha 1, dot, frozen"
+    assert DSE.variant({"task": "MRPC", "alpha": 0.5}) == "MRPC, alpha 0.5"
+    assert DSE.variant({"task": "T", "alpha": 1.0, "head": "dot", "frozen": True}) == "T, alpha 1, dot, frozen"

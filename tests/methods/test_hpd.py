@@ -11,10 +11,10 @@ import pytest
 
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.methods.hpd import Trainable
+from distilbench.methods.hpd import HPD
 from distilbench.training.loop import Trainer
 
-Build = Callable[..., Trainable]
+Build = Callable[..., HPD]
 
 
 @pytest.mark.parametrize("activation", ["identity", "tanh"])
@@ -111,11 +111,9 @@ def check(**params: Any) -> None:
     """The corpus check of single values, for a student and a teacher of width 32."""
     builder = CorpusBuilder("test")
     builder.train_on([f"sentence {i}" for i in range(40)])
-    defaults = {name: f.default for name, f in Trainable.params_type.model_fields.items()}
+    defaults = {name: f.default for name, f in HPD.params_type.model_fields.items()}
     given = {**defaults, "output_dim": 8, "batch_size": 16, **params}
-    Trainable.check_corpus(
-        lambda name: given[name] if isinstance(given[name], list) else [given[name]], builder.build(), 32
-    )
+    HPD.check_corpus(lambda name: given[name] if isinstance(given[name], list) else [given[name]], builder.build(), 32)
 
 
 @pytest.mark.parametrize(
@@ -148,4 +146,4 @@ def test_a_sufficient_corpus_passes() -> None:
     ],
 )
 def test_a_table_tells_what_is_unusual(params: dict[str, Any], told: str) -> None:
-    assert Trainable.variant(params) == told
+    assert HPD.variant(params) == told

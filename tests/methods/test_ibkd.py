@@ -13,7 +13,7 @@ import torch
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.methods.ibkd import START_SENTENCES, Kernel, Trainable, gram, hsic
+from distilbench.methods.ibkd import IBKD, START_SENTENCES, Kernel, gram, hsic
 from distilbench.methods.parts.projected import spread
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
@@ -148,7 +148,7 @@ def x_of(encoder_folder: Path, sentences: list[str], layer: int) -> np.ndarray:
     [("rbf", "unit"), ("imq", "unit"), ("linear", "unit"), ("rbf", "raw"), ("linear", "raw")],
 )
 def test_stage_1_loss_equals_the_reference(
-    build: Callable[..., Trainable],
+    build: Callable[..., IBKD],
     encoder_folder: Path,
     sentences: list[str],
     kernel: Kernel,
@@ -175,7 +175,7 @@ def test_stage_1_loss_equals_the_reference(
     assert build("ibkd", beta1=0.0, tau=0.2, **settings).eval().loss(index).item() == pytest.approx(nce, rel=1e-4)
 
 
-def test_the_input_layer_changes_what_is_forgotten(build: Callable[..., Trainable]) -> None:
+def test_the_input_layer_changes_what_is_forgotten(build: Callable[..., IBKD]) -> None:
     losses = [build("ibkd", input_layer=layer, beta1=30.0).eval().loss(np.arange(16)).item() for layer in (0, 1)]
     assert abs(losses[0] - losses[1]) > 1e-3
 
@@ -183,7 +183,7 @@ def test_the_input_layer_changes_what_is_forgotten(build: Callable[..., Trainabl
 @pytest.mark.parametrize("negatives_of", ["batch", "anchor"])
 @pytest.mark.parametrize("hard_negatives", [0, 1, 3])
 def test_stage_2_loss_equals_the_reference(
-    build: Callable[..., Trainable],
+    build: Callable[..., IBKD],
     encoder_folder: Path,
     sentences: list[str],
     negatives_of: str,
@@ -209,7 +209,7 @@ def test_stage_2_loss_equals_the_reference(
     assert without.phases()[1].loss(index).item() == pytest.approx(nce, rel=1e-4)
 
 
-def test_the_projection_comes_after_stage_1(build: Callable[..., Trainable], tmp_path: Path) -> None:
+def test_the_projection_comes_after_stage_1(build: Callable[..., IBKD], tmp_path: Path) -> None:
     method = build("ibkd")
     trainer = Trainer(method, 0, 10**6)
     stage1, stage2 = trainer.phases
@@ -224,7 +224,7 @@ def test_the_projection_comes_after_stage_1(build: Callable[..., Trainable], tmp
     assert len(list((tmp_path / "student").glob("*_Dense"))) == 1
 
 
-def test_no_projection_at_the_students_own_width(build: Callable[..., Trainable], tmp_path: Path) -> None:
+def test_no_projection_at_the_students_own_width(build: Callable[..., IBKD], tmp_path: Path) -> None:
     method = build("ibkd", output_dim=32)
     trainer = Trainer(method, 0, 4)
     trainer.train_until(4)
@@ -233,11 +233,11 @@ def test_no_projection_at_the_students_own_width(build: Callable[..., Trainable]
     assert not list((tmp_path / "student").glob("*_Dense"))
 
 
-def test_without_labelled_epochs_there_is_one_stage(build: Callable[..., Trainable]) -> None:
+def test_without_labelled_epochs_there_is_one_stage(build: Callable[..., IBKD]) -> None:
     assert [p.name for p in build("ibkd", output_dim=32, ft_epochs=0).phases()] == ["distil"]
 
 
-def test_training_lowers_both_losses(build: Callable[..., Trainable]) -> None:
+def test_training_lowers_both_losses(build: Callable[..., IBKD]) -> None:
     method = build("ibkd", epochs=3.0, ft_epochs=6.0)
     stage1, _ = method.phases()
     trainer = Trainer(method, 0, 10**6)
@@ -249,7 +249,7 @@ def test_training_lowers_both_losses(build: Callable[..., Trainable]) -> None:
     assert trainer.train_until(trainer.total_steps) < first - 0.1
 
 
-def test_a_student_of_another_width_is_mapped_to_the_teacher(build: Callable[..., Trainable], narrow: Prepared) -> None:
+def test_a_student_of_another_width_is_mapped_to_the_teacher(build: Callable[..., IBKD], narrow: Prepared) -> None:
     method = build("ibkd", on=narrow)
     assert method.map.weight.shape == (32, 16)
     Trainer(method, 0, 4).train_until(4)
@@ -265,9 +265,9 @@ def corpus(sentences: int = 40, triplets: int = 20) -> Corpus:
 
 def check(corpus: Corpus, **params: Any) -> None:
     """The corpus check of single values."""
-    defaults = {name: f.default for name, f in Trainable.params_type.model_fields.items()}
+    defaults = {name: f.default for name, f in IBKD.params_type.model_fields.items()}
     given = {**defaults, "output_dim": 32, "batch_size": 8, "ft_batch_size": 8, **params}
-    Trainable.check_corpus(lambda name: given[name] if isinstance(given[name], list) else [given[name]], corpus, 32)
+    IBKD.check_corpus(lambda name: given[name] if isinstance(given[name], list) else [given[name]], corpus, 32)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_a_sufficient_corpus_passes(params: dict[str, Any]) -> None:
     check(corpus(), **params)
 
 
-def test_an_input_layer_that_the_student_does_not_have(build: Callable[..., Trainable]) -> None:
+def test_an_input_layer_that_the_student_does_not_have(build: Callable[..., IBKD]) -> None:
     with pytest.raises(InputError, match="input_layer is 2; expected below the student's 2 layers"):
         build("ibkd", input_layer=2)
 
@@ -309,9 +309,9 @@ def test_triplets_are_needed_only_for_stage_2() -> None:
     def possible(**params: Any) -> Callable[[str], list[Any]]:
         return lambda name: params.get(name, [False])
 
-    assert Trainable.needs(possible(ft_epochs=[0, 3], labelled=["pairs", "triplets"])).triplets
-    assert not Trainable.needs(possible(ft_epochs=[0, 3], labelled=["pairs"])).triplets
-    assert not Trainable.needs(possible(ft_epochs=[0], labelled=["triplets"])).triplets
+    assert IBKD.needs(possible(ft_epochs=[0, 3], labelled=["pairs", "triplets"])).triplets
+    assert not IBKD.needs(possible(ft_epochs=[0, 3], labelled=["pairs"])).triplets
+    assert not IBKD.needs(possible(ft_epochs=[0], labelled=["triplets"])).triplets
 
 
 @pytest.mark.parametrize(
@@ -325,16 +325,16 @@ def test_triplets_are_needed_only_for_stage_2() -> None:
     ],
 )
 def test_a_table_tells_ckd_and_fine_tuning(params: dict[str, Any], told: str) -> None:
-    assert Trainable.variant(params) == told
+    assert IBKD.variant(params) == told
 
 
-def start(method: Trainable) -> None:
+def start(method: IBKD) -> None:
     for phase in method.phases():
         phase.begin()
         phase.start()
 
 
-def test_w_starts_as_the_identity_or_the_regression(build: Callable[..., Trainable], narrow: Prepared) -> None:
+def test_w_starts_as_the_identity_or_the_regression(build: Callable[..., IBKD], narrow: Prepared) -> None:
     for map_start in ("identity", "auto"):
         method = build("ibkd", map_start=map_start)
         start(method)
@@ -355,7 +355,7 @@ def test_w_starts_as_the_identity_or_the_regression(build: Callable[..., Trainab
     assert fitted["regression", True].bias is not None and fitted["regression", False].bias is None
 
 
-def test_the_projection_starts_as_the_pca_of_what_the_student_gives(build: Callable[..., Trainable]) -> None:
+def test_the_projection_starts_as_the_pca_of_what_the_student_gives(build: Callable[..., IBKD]) -> None:
     from sklearn.decomposition import PCA
 
     for export_map in (False, True):
@@ -369,7 +369,7 @@ def test_the_projection_starts_as_the_pca_of_what_the_student_gives(build: Calla
         assert ours == pytest.approx(wanted * np.sign((ours * wanted).sum(axis=0)), abs=1e-3)
 
 
-def test_the_released_stage_2(build: Callable[..., Trainable], encoder_folder: Path, sentences: list[str]) -> None:
+def test_the_released_stage_2(build: Callable[..., IBKD], encoder_folder: Path, sentences: list[str]) -> None:
     """HSIC of all rows, of the pooled states and of the layer before the last."""
     released = {"stage2_rows": "all", "stage2_states": "pooled", "input_layer": -2, "kernel": "imq_released"}
     method = build("ibkd", beta2=30.0, gamma=0.1, **released).eval()
@@ -385,7 +385,7 @@ def test_the_released_stage_2(build: Callable[..., Trainable], encoder_folder: P
     assert information == pytest.approx(30 * slow_hsic(unit(x), unit(s), "imq_released", 0.1), rel=1e-2)
 
 
-def test_w_stays_in_the_student(build: Callable[..., Trainable], narrow: Prepared, tmp_path: Path) -> None:
+def test_w_stays_in_the_student(build: Callable[..., IBKD], narrow: Prepared, tmp_path: Path) -> None:
     method = build("ibkd", on=narrow, output_dim=32, ft_epochs=0, export_map=True)
     assert method.embed(np.arange(3)).shape == (3, 32)
     assert method.variant({"export_map": True, "ft_epochs": 0}) == "mapped"

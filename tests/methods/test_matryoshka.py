@@ -10,7 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from distilbench.methods.matryoshka import Trainable
+from distilbench.methods.matryoshka import Matryoshka
 from distilbench.methods.parts.losses import info_nce
 
 
@@ -25,7 +25,7 @@ from distilbench.methods.parts.losses import info_nce
     ],
 )
 def test_widths(output_dim: int, halvings: int, widths: tuple[int, ...]) -> None:
-    assert Trainable.widths_of({"output_dim": output_dim, "halvings": halvings}) == widths
+    assert Matryoshka.widths_of({"output_dim": output_dim, "halvings": halvings}) == widths
 
 
 def test_loss_is_the_mean_over_the_widths(build: Callable[..., Any]) -> None:
@@ -46,5 +46,5 @@ def test_no_whitening(build: Callable[..., Any]) -> None:
 
 
 def test_a_table_tells_the_width_that_was_trained() -> None:
-    assert Trainable.variant({"output_dim": 8, "halvings": 2}) == "of 8"
-    assert Trainable.variant({"output_dim": 8, "halvings": 2, "labelled": "pairs"}) == "pairs, of 8"
+    assert Matryoshka.variant({"output_dim": 8, "halvings": 2}) == "of 8"
+    assert Matryoshka.variant({"output_dim": 8, "halvings": 2, "labelled": "pairs"}) == "pairs, of 8"

@@ -13,7 +13,7 @@ import torch
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.evaluation.geometry import geometry
-from distilbench.methods.mcr2 import Trainable
+from distilbench.methods.mcr2 import MCR2
 from distilbench.methods.parts.cluster_head import assign_sentences
 from distilbench.training.loop import Trainer
 
@@ -133,14 +133,14 @@ def test_what_the_corpus_cannot_give_is_said(params: dict[str, Any], message: st
         values = {**given, **changed}
         return lambda name: values[name] if isinstance(values[name], list) else [values[name]]
 
-    Trainable.check_corpus(possible(), builder.build(), 32)
-    Trainable.check_corpus(possible(pairs="noise", clusters=16), builder.build(), 32)
+    MCR2.check_corpus(possible(), builder.build(), 32)
+    MCR2.check_corpus(possible(pairs="noise", clusters=16), builder.build(), 32)
     with pytest.raises(InputError, match=message):
-        Trainable.check_corpus(possible(**params), builder.build(), 32)
+        MCR2.check_corpus(possible(**params), builder.build(), 32)
 
 
 def test_a_table_tells_the_kind_of_pairs() -> None:
-    assert Trainable.variant({"pairs": "noise"}) == "noise"
+    assert MCR2.variant({"pairs": "noise"}) == "noise"
 
 
 def test_isotropic_noise_has_the_relative_norm_and_turns_the_vector(build: Callable[..., Any]) -> None:

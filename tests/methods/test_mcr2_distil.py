@@ -11,14 +11,14 @@ import torch
 
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.methods.mcr2_distil import Trainable
+from distilbench.methods.mcr2_distil import MCR2Distil
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
 
-Build = Callable[..., Trainable]
+Build = Callable[..., MCR2Distil]
 
 
-def features(method: Trainable, x: np.ndarray) -> np.ndarray:
+def features(method: MCR2Distil, x: np.ndarray) -> np.ndarray:
     """Two ELU layers, a linear one, unit norm: in double precision from the weights."""
     for layer in (*method.compression.trunk, method.compression.features):
         before, weight = x, layer.linear.weight.detach().double().numpy()
@@ -95,9 +95,9 @@ def test_what_the_corpus_cannot_give_is_said(params: dict[str, Any], message: st
     builder.train_pairs([f"left {i}" for i in range(10)], [f"right {i}" for i in range(10)])
     given = {"output_dim": 8, "batch_size": 8, "distil_batch_size": 8, "clusters": 4, "pairs": "duplicates"}
     given |= {"nested": False, "widths": ()}
-    Trainable.check_corpus(lambda name: [given[name]], builder.build(), 32)
+    MCR2Distil.check_corpus(lambda name: [given[name]], builder.build(), 32)
     with pytest.raises(InputError, match=message):
-        Trainable.check_corpus(lambda name: [{**given, **params}[name]], builder.build(), 32)
+        MCR2Distil.check_corpus(lambda name: [{**given, **params}[name]], builder.build(), 32)
 
 
 def test_the_head_starts_from_the_methods_seed(build: Build) -> None:

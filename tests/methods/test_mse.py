@@ -11,12 +11,12 @@ import torch
 
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.methods.mse import Trainable
+from distilbench.methods.mse import MSE
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
 
 
-def test_loss_is_the_mean_squared_distance_to_the_teacher(build: Callable[..., Trainable]) -> None:
+def test_loss_is_the_mean_squared_distance_to_the_teacher(build: Callable[..., MSE]) -> None:
     method = build("mse").eval()
     index = np.array([3, 1, 7])
     rows = method.prepared.train[index]
@@ -25,9 +25,7 @@ def test_loss_is_the_mean_squared_distance_to_the_teacher(build: Callable[..., T
     assert isinstance(method.map, torch.nn.Identity)
 
 
-def test_a_student_of_another_width_is_mapped(
-    build: Callable[..., Trainable], narrow: Prepared, tmp_path: Path
-) -> None:
+def test_a_student_of_another_width_is_mapped(build: Callable[..., MSE], narrow: Prepared, tmp_path: Path) -> None:
     method = build("mse", on=narrow, output_dim=16).eval()
     index = np.array([3, 1, 7])
     rows = method.prepared.train[index]
@@ -38,7 +36,7 @@ def test_a_student_of_another_width_is_mapped(
     assert not list((tmp_path / "student").glob("*_Dense"))  # the map is no part of the student
 
 
-def test_training_lowers_the_loss(build: Callable[..., Trainable]) -> None:
+def test_training_lowers_the_loss(build: Callable[..., MSE]) -> None:
     trainer = Trainer(build("mse"), 0, 40)
     first = trainer.train_until(5)
     trainer.train_until(35)
@@ -50,6 +48,6 @@ def test_only_the_students_own_width() -> None:
     builder.train_on([f"sentence {i}" for i in range(20)])
     given = {"output_dim": [8, 32], "batch_size": [8], "augmentation": [False]}
     with pytest.raises(InputError, match="output_dim: 8: MSE has no projection; expected 32"):
-        Trainable.check_corpus(given.__getitem__, builder.build(), 32)
+        MSE.check_corpus(given.__getitem__, builder.build(), 32)
     given["output_dim"] = [32]
-    Trainable.check_corpus(given.__getitem__, builder.build(), 32)
+    MSE.check_corpus(given.__getitem__, builder.build(), 32)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from distilbench.errors import InputError
-from distilbench.methods.hpd import Trainable as Hpd
+from distilbench.methods.hpd import HPD as Hpd
 from distilbench.methods.parts.starts import principal_axes, regression
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from distilbench.encoders.encoder import EncoderSpec
-from distilbench.settings.settings import SweepSettings
+from distilbench.settings.sweep import SweepSettings
 
 
 @pytest.fixture
@@ -20,10 +19,10 @@ def small(tmp_path: Path, data_folder: Path, encoder_folder: Path) -> SweepSetti
         "fixed: {batch_size: 16, clusters: 4, lambda: 100}\n"
     )
     return SweepSettings(
-        methods=("mcr2",),
+        method=("mcr2",),
         space=space,
-        data=data_folder,
-        teacher=EncoderSpec(str(encoder_folder)),
+        data=str(data_folder),
+        teacher=str(encoder_folder),
         student="layers:0,2",
         store=tmp_path / "store",
         runs=tmp_path / "runs",

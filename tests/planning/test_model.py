@@ -17,7 +17,7 @@ from distilbench.planning.rates import PhaseRate, Rates, Training
 from distilbench.planning.table import print_plans, shown
 from distilbench.planning.work import SweepWork, TrialWork, sweep_work
 from distilbench.settings.pool import PoolSize
-from distilbench.settings.settings import SweepSettings
+from distilbench.settings.sweep import SweepSettings
 from distilbench.training.length import PhaseSteps
 
 

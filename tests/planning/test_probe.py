@@ -13,13 +13,12 @@ from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
-from distilbench.encoders.encoder import EncoderSpec
 from distilbench.methods import get_method
 from distilbench.planning.probe import _driver_seconds, _pca, _spread
 from distilbench.planning.probe_worker import ProbeJob, _training, per_second
 from distilbench.planning.sample import TRAIN, prepare_sample, sample_of
 from distilbench.prepare.prepared import load_prepared
-from distilbench.settings.settings import SweepSettings
+from distilbench.settings.sweep import SweepSettings
 from distilbench.training.phases import within_budget
 from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import build_method
@@ -43,11 +42,11 @@ def test_each_method_is_measured(
 ) -> None:
     own = sample_of(corpora[method == "dse"])
     settings = SweepSettings(
-        methods=(method,), teacher=EncoderSpec(str(encoder_folder)), student="layers:0,2", store=tmp_path / "store"
+        method=(method,), teacher=str(encoder_folder), student="layers:0,2", store=tmp_path / "store"
     )
     prepared = prepare_sample(settings, own, tmp_path, tokens=True, logits=True)
     params = {**(COMMON if method != "pca" else {}), **EVERY[method]}
-    job = ProbeJob(0, 1, 0.0, tmp_path, prepared, own.sentences, settings.teacher, None, (), (), 1)
+    job = ProbeJob(0, 1, 0.0, tmp_path, prepared, own.sentences, settings.teacher_encoder, None, (), (), 1)
     budget = Budget(trials=1, steps=30)
     found = _training(job, method, budget, params, 0.2, "cpu")
     says = within_budget(build_method(method, params, load_prepared(prepared), 0, "cpu").phases(), 30)

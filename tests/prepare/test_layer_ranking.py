@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from architectures import make_architecture, make_static
 from rich.console import Console
 from samples import make_encoder
 
-from distilbench.commands.pipeline import run_config
+from distilbench.commands.run import run_config
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
@@ -28,7 +29,7 @@ from distilbench.prepare.prepared import DevSet, load_prepared
 from distilbench.prepare.ranked_layers import FILE, LayerRanking, read_ranking
 from distilbench.prepare.stage import Wanted, prepare_corpus
 from distilbench.prepare.tokens import tokens_artifact
-from distilbench.settings.settings import RunSettings
+from distilbench.settings.run import RunSettings
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.storage.store import ArtifactStore
 
@@ -170,8 +171,13 @@ def test_a_ranking_that_cannot_be_read_is_none(tmp_path: Path, content: bytes | 
     assert read_ranking(tmp_path) is None
 
 
+def named(given: dict[str, Any]) -> dict[str, Any]:
+    """Settings whose teacher is written as an option is."""
+    return {name: value.name if isinstance(value, EncoderSpec) else value for name, value in given.items()}
+
+
 def prepare(tmp_path: Path, corpus: Corpus, **given: object) -> tuple[Path, str]:
-    settings = RunSettings.model_validate({"store": tmp_path / "store", **given})
+    settings = RunSettings(**{"store": tmp_path / "store", **named(given)})
     said = io.StringIO()
     made = prepare_corpus(settings, corpus, Wanted(False, True, False), Console(file=said, width=120))
     made.save(tmp_path / "prepared", settings)
@@ -211,7 +217,7 @@ def test_a_run_is_bound_to_its_student(corpus: Corpus, encoder_folder: Path, tmp
     teacher, other = EncoderSpec(str(encoder_folder)), make_encoder(tmp_path / "other", width=16, layers=3, seed=7)
 
     def config(**given: object) -> dict[str, object]:
-        settings = RunSettings.model_validate({"store": tmp_path, "teacher": teacher, **given})
+        settings = RunSettings(**named({"store": tmp_path, "teacher": teacher, **given}))
         return {k: v for k, v in run_config(settings, corpus).items() if k in ("student", "pooling")}
 
     assert config() == {"student": "auto"}

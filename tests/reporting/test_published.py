@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from distilbench.choices import BUDGETS
 from distilbench.commands.configurations import read_configurations
 from distilbench.errors import InputError
 from distilbench.records import Score
@@ -22,7 +23,6 @@ from distilbench.reporting.published import (
     read_published,
 )
 from distilbench.reporting.table import SEVEN, leaderboard
-from distilbench.settings.choices import BUDGETS
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,7 +15,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import event
 
-from distilbench.methods.mcr2 import Params
+from distilbench.methods.mcr2 import MCR2Params
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
 from distilbench.search.searcher import RETRIES, RungScheduler, StudySearcher
@@ -49,7 +49,7 @@ class Killed(BaseException):
 def space_of(folder: Path, text: str = YAML, **update: Any) -> SearchSpace:
     """The search space in `text`; `update` replaces its searcher, or entries of its budget."""
     (folder / "space.yaml").write_text(text)
-    space = load_space(folder / "space.yaml", "mcr2", Params, native=32)
+    space = load_space(folder / "space.yaml", "mcr2", MCR2Params, native=32)
     searcher = update.pop("searcher", space.searcher)
     return space.model_copy(update={"searcher": searcher, "budget": space.budget.model_copy(update=update)})
 

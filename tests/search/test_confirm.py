@@ -11,7 +11,7 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 from watched import PROVENANCE
 
-from distilbench.methods.mcr2 import Params
+from distilbench.methods.mcr2 import MCR2Params
 from distilbench.records import TrialRecord, append_records
 from distilbench.search.confirm import CONFIRMATIONS, chosen_trials, confirmation_jobs, shown_as, write_confirmed
 from distilbench.search.run import Search
@@ -46,7 +46,7 @@ def trial(number: int, dim: int, value: float, state: TrialState = TrialState.CO
 def search(tmp_path: Path) -> Search:
     """Three seeds from 5 on, one trial of each dimension."""
     (tmp_path / "space.yaml").write_text(YAML)
-    space = load_space(tmp_path / "space.yaml", "mcr2", Params, native=32)
+    space = load_space(tmp_path / "space.yaml", "mcr2", MCR2Params, native=32)
     return Search("r", space, ("quality",), 6, [], 8, 5)
 
 

@@ -10,23 +10,22 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from distilbench.commands.pipeline import searched
+from distilbench.choices import BUDGETS
+from distilbench.commands.spaces import searched
 from distilbench.commands.sweep import sweep_members
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
-from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
-from distilbench.methods.mcr2 import Params
+from distilbench.methods.mcr2 import MCR2Params
 from distilbench.methods.method import Possible
 from distilbench.search.fit import adapted, fitted, within
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.space_files import shipped_folder
 from distilbench.search.study import first_settings
 from distilbench.settings.augment import AugmentSettings
-from distilbench.settings.choices import BUDGETS
-from distilbench.settings.settings import SweepSettings
+from distilbench.settings.sweep import SweepSettings
 
 SPACE = """
 method: mcr2
@@ -48,7 +47,7 @@ enqueue:
 
 def load(tmp_path: Path, text: str = SPACE) -> SearchSpace:
     (tmp_path / "space.yaml").write_text(text)
-    return load_space(tmp_path / "space.yaml", "mcr2", Params, native=32)
+    return load_space(tmp_path / "space.yaml", "mcr2", MCR2Params, native=32)
 
 
 def limited(**most: Any) -> Any:
@@ -165,7 +164,12 @@ def lowest(space: SearchSpace) -> dict[str, Any]:
 
 
 def run_settings(data: Path, encoder: Path, store: Path, **changes: Any) -> SweepSettings:
-    given: dict[str, Any] = {"methods": ("mcr2",), "data": data, "teacher": EncoderSpec(str(encoder)), "store": store}
+    given: dict[str, Any] = {
+        "method": ("mcr2",),
+        "data": str(data) if data else None,
+        "teacher": str(encoder),
+        "store": store,
+    }
     return SweepSettings(**{**given, "student": "layers:0,2", **changes})
 
 
@@ -217,7 +221,7 @@ def test_augmentation_is_searched_where_there_are_copies(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, augment: bool
 ) -> None:
     (tmp_path / "space.yaml").write_text(HPD)
-    given: dict[str, Any] = {"methods": ("hpd",), "space": tmp_path / "space.yaml"}
+    given: dict[str, Any] = {"method": ("hpd",), "space": tmp_path / "space.yaml"}
     if augment:
         given["augment"] = AugmentSettings(operations=("swap",))
     space, _ = searched(run_settings(data_folder, encoder_folder, tmp_path, **given), "hpd", Console(quiet=True))
@@ -232,7 +236,7 @@ def test_augmentation_that_is_fixed_is_refused_as_before(
     tmp_path: Path, data_folder: Path, encoder_folder: Path
 ) -> None:
     (tmp_path / "space.yaml").write_text(HPD.replace("[false, true]", "[true]"))
-    given: dict[str, Any] = {"methods": ("hpd",), "space": tmp_path / "space.yaml"}
+    given: dict[str, Any] = {"method": ("hpd",), "space": tmp_path / "space.yaml"}
     with pytest.raises(InputError, match="expected --augment OPERATIONS"):
         searched(run_settings(data_folder, encoder_folder, tmp_path, **given), "hpd", Console(quiet=True))
 

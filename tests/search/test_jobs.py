@@ -16,7 +16,7 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.methods import get_method
-from distilbench.methods.mcr2 import Trainable
+from distilbench.methods.mcr2 import MCR2 as Mcr2
 from distilbench.prepare.prepared import load_prepared
 from distilbench.storage import patience
 from distilbench.storage.patience import StorageGone
@@ -94,7 +94,7 @@ POINTS: list[tuple[str, Any, str, int]] = [
     ("the last rung saved and not judged", rung_training, "dev_report", 3),
     ("the last rung not reported", rung_training, "write_json", 3),
     ("trained and not embedded", module, "encode_method", 1),
-    ("embedded and not exported", Trainable, "export", 1),
+    ("embedded and not exported", Mcr2, "export", 1),
     ("exported and its vectors not kept", Encoded, "save", 1),
 ]
 
@@ -138,7 +138,7 @@ def test_a_collapsed_job_stays_collapsed(
     tmp_path: Path, prepared_folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, steps, real = make_job(tmp_path), list[int](), Trainer.train_until
-    monkeypatch.setattr(Trainable, "embed", lambda self, rows: np.ones((len(rows), 8), dtype=np.float32))
+    monkeypatch.setattr(Mcr2, "embed", lambda self, rows: np.ones((len(rows), 8), dtype=np.float32))
     monkeypatch.setattr(Trainer, "train_until", lambda self, step, pause: (steps.append(step), real(self, step))[1])
     for _ in range(2):  # the second time from its checkpoint: not a step further
         outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
@@ -219,7 +219,7 @@ def test_storage_that_is_gone_is_no_failure_of_the_job(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(*((Trainer, "save", failing) if when == "training" else (Trainable, "export", failing)))
+        patch.setattr(*((Trainer, "save", failing) if when == "training" else (Mcr2, "export", failing)))
         with pytest.raises(StorageGone, match="Input/output error"):
             finish(job, prepared_folder, corpus, threads=1, hang_s=0)
     assert comparable(finish(job, prepared_folder, corpus, threads=1, hang_s=0)) == comparable(whole[1])

@@ -20,7 +20,7 @@ from distilbench.progress.tally import Tally
 
 
 def dashboard() -> dict[str, Any]:
-    return json.loads((resources.files("distilbench.search") / "grafana.json").read_text())
+    return json.loads((resources.files("distilbench.progress") / "grafana.json").read_text())
 
 
 def tell(watcher: Any) -> None:

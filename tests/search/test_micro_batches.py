@@ -15,7 +15,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from distilbench.data.corpus import PairSplit, PairTask
-from distilbench.methods.mcr2 import Trainable as Mcr2
+from distilbench.methods.mcr2 import MCR2 as Mcr2
 from distilbench.methods.parts import encoder_method
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.prepare.prepared import Prepared, load_prepared

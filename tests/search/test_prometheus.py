@@ -24,7 +24,7 @@ from distilbench.progress.ray_metrics import RayMetrics
 PROGRAM = shutil.which("prometheus")
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="prometheus is not installed")
 
-BOARD = json.loads((resources.files("distilbench.search") / "grafana.json").read_text())
+BOARD = json.loads((resources.files("distilbench.progress") / "grafana.json").read_text())
 TARGETS = [(panel["title"], target) for panel in BOARD["panels"] for target in panel["targets"]]
 
 

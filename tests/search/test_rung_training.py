@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import torch
 
-from distilbench.methods.hpd import Trainable as Hpd
-from distilbench.methods.mcr2 import Trainable as Mcr2
+from distilbench.methods.hpd import HPD as Hpd
+from distilbench.methods.mcr2 import MCR2 as Mcr2
 from distilbench.records import Rung, result_rung
 from distilbench.storage import patience
 from distilbench.storage.files import DiskFull

@@ -10,12 +10,12 @@ import optuna
 import pytest
 import yaml
 
+from distilbench.choices import BUDGETS
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
-from distilbench.methods.hpd import Params as HpdParams
-from distilbench.methods.mcr2 import Params
+from distilbench.methods.hpd import HPDParams as HpdParams
+from distilbench.methods.mcr2 import MCR2Params
 from distilbench.search.space import SearchSpace, load_space, read_yaml
-from distilbench.settings.choices import BUDGETS
 from distilbench.trials.budget import Budget
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ fixed: {batch_size: 16, lambda: 1}
 def load(tmp_path: Path, text: str | bytes = GOOD, native: int = 32) -> SearchSpace:
     path = tmp_path / "space.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return load_space(path, "mcr2", Params, native)
+    return load_space(path, "mcr2", MCR2Params, native)
 
 
 def changed(**sections: Any) -> str:
@@ -62,7 +62,7 @@ def test_a_space_knows_its_dimensions_defaults_and_published_setting(tmp_path: P
     assert space.dimensions == [4, 8]
     assert space.paper_setting(8) == {"lr": 0.001, "clusters": 4, "head": "elu"}
     assert space.fixed["batch_size"] == 16 and space.fixed["lambda"] == 1
-    assert space.fixed["temperature"] == Params.model_fields["temperature"].default
+    assert space.fixed["temperature"] == MCR2Params.model_fields["temperature"].default
     assert not space.fixed.keys() & space.parameters.keys()
     assert space.possible("clusters") == [2, 9] and {type(v) for v in space.possible("clusters")} == {int}
     assert space.possible("eps2") == [0.5, 1]
@@ -81,7 +81,7 @@ def test_draws_are_of_the_right_types_and_in_range(tmp_path: Path) -> None:
     assert {d["output_dim"] for d in drawn} == {4, 8} and {type(d["output_dim"]) for d in drawn} == {int}
     assert {d["decay"] for d in drawn} == {True, False} and {type(d["decay"]) for d in drawn} == {bool}
     for d in drawn:
-        Params.model_validate(d)
+        MCR2Params.model_validate(d)
 
 
 def test_values_that_a_trial_already_has_are_kept(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def conditional(**when: Any) -> str:
 @pytest.mark.parametrize("wanted", ["noise", ["noise", "noise"]])
 def test_a_parameter_under_a_condition_is_drawn_where_it_holds(tmp_path: Path, wanted: Any) -> None:
     space = load(tmp_path, conditional(pairs=wanted))
-    default = Params.model_fields["noise"].default
+    default = MCR2Params.model_fields["noise"].default
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     trials = [study.ask() for _ in range(30)]
     for trial, drawn in [(t, space.suggest(t)) for t in trials]:
@@ -211,7 +211,7 @@ def test_what_a_parameter_can_have_includes_its_default_outside_the_condition(tm
     raw["parameters"]["head"] = raw["parameters"].pop("head")
     assert load(tmp_path, yaml.safe_dump(raw, sort_keys=False)).possible("head") == [
         "residual",
-        *({Params.model_fields["head"].default} - {"residual"}),
+        *({MCR2Params.model_fields["head"].default} - {"residual"}),
     ]
 
 
@@ -409,7 +409,7 @@ def test_a_file_that_is_no_search_space(
 def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder.yaml").mkdir()
     with pytest.raises(InputError, match=rf"{name}: cannot be read: \S"):
-        load_space(tmp_path / name, "mcr2", Params, 32)
+        load_space(tmp_path / name, "mcr2", MCR2Params, 32)
 
 
 def test_a_space_of_another_method_is_checked_by_that_methods_types(tmp_path: Path) -> None:

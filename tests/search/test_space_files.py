@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from distilbench.choices import BUDGETS, SpaceBudget
 from distilbench.errors import InputError
 from distilbench.search.space_files import shipped_folder, space_file
-from distilbench.settings.choices import BUDGETS, SpaceBudget
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from distilbench.methods.mcr2 import Params
+from distilbench.methods.mcr2 import MCR2Params
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.study import (
     PARAMS,
@@ -43,7 +43,7 @@ fixed: {batch_size: 16, clusters: 4, lambda: 1}
 @pytest.fixture
 def space(tmp_path: Path) -> SearchSpace:
     (tmp_path / "space.yaml").write_text(YAML)
-    return load_space(tmp_path / "space.yaml", "mcr2", Params, native=32)
+    return load_space(tmp_path / "space.yaml", "mcr2", MCR2Params, native=32)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def fixed_space(tmp_path: Path) -> SearchSpace:
     """One dimension, not searched."""
     text = YAML.replace("  output_dim: {choices: [16, 4, 8]}\n", "").replace("fixed: {", "fixed: {output_dim: 8, ")
     (tmp_path / "fixed.yaml").write_text(text)
-    return load_space(tmp_path / "fixed.yaml", "mcr2", Params, native=32)
+    return load_space(tmp_path / "fixed.yaml", "mcr2", MCR2Params, native=32)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_the_published_setting_may_depend_on_the_dimension(tmp_path: Path) -> No
             "  eps2:", "  lambda: {low: 1, high: 5000, paper: {4: 2000, else: 4000}}\n  eps2:"
         )
     )
-    space = load_space(tmp_path / "space.yaml", "mcr2", Params, native=32)
+    space = load_space(tmp_path / "space.yaml", "mcr2", MCR2Params, native=32)
     assert [(s["output_dim"], s["lambda"]) for s in first_settings(space, 99, 0)] == [(4, 2000), (8, 4000), (16, 4000)]
 
 

@@ -19,12 +19,11 @@ from typer.testing import CliRunner
 
 from distilbench.cli import app
 from distilbench.commands.sweep import _claim, _shares, sweep_members
-from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.planning.rates import read_rates
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.study import sqlite_url
-from distilbench.settings.settings import SweepSettings
+from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import read_timings
 
 TWO_DIMENSIONS = """
@@ -68,7 +67,12 @@ def spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings(data: Path | None, encoder: Path, store: Path, **changes: Any) -> SweepSettings:
-    given: dict[str, Any] = {"methods": (), "data": data, "teacher": EncoderSpec(str(encoder)), "store": store}
+    given: dict[str, Any] = {
+        "method": "all",
+        "data": str(data) if data else None,
+        "teacher": str(encoder),
+        "store": store,
+    }
     return SweepSettings(**{**given, "student": "layers:0,2", **changes})
 
 
@@ -100,10 +104,10 @@ def test_several_methods_that_are_asked_for_have_to_fit(
 ) -> None:
     quiet = Console(quiet=True)
     with pytest.raises(InputError, match="STSB"):
-        sweep_members(settings(data_folder, encoder_folder, tmp_path, methods=("pca", "dse")), quiet)
+        sweep_members(settings(data_folder, encoder_folder, tmp_path, method=("pca", "dse")), quiet)
     space = tmp_path / "space.yaml"
     for option in ("space", "enqueue"):
-        given = {"methods": ("pca", "mcr2"), option: space}
+        given = {"method": ("pca", "mcr2"), option: space}
         with pytest.raises(InputError, match=f"^--{option} .*: it is of one method"):
             sweep_members(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
 
@@ -119,13 +123,13 @@ def test_a_folder_of_search_spaces_is_of_the_methods_that_it_names(
     members, _ = sweep_members(settings(data_folder, encoder_folder, tmp_path, space=folder), quiet)  # --method all
     assert {m.space.method: list(m.space.dimensions) for m in members} == {"pca": [4], "random_projection": [6]}
     with pytest.raises(InputError, match=f"^--space {folder}: expected mcr2.yaml in this folder"):
-        sweep_members(settings(data_folder, encoder_folder, tmp_path, space=folder, methods=("pca", "mcr2")), quiet)
+        sweep_members(settings(data_folder, encoder_folder, tmp_path, space=folder, method=("pca", "mcr2")), quiet)
 
 
 def test_a_run_that_has_not_begun_is_extended_without_setting_anything_aside(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
 ) -> None:
-    quiet, given = Console(quiet=True), {"methods": ("mcr2",), "runs": tmp_path / "runs", "name": "r"}
+    quiet, given = Console(quiet=True), {"method": ("mcr2",), "runs": tmp_path / "runs", "name": "r"}
     (member,), _ = sweep_members(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
     _claim(settings(data_folder, encoder_folder, tmp_path, **given), member, quiet)
     Path("search_spaces/mcr2.yaml").write_text(SPACE.format(steps=20))  # trials of other lengths do not compare
@@ -139,7 +143,7 @@ def test_a_run_that_has_not_begun_is_extended_without_setting_anything_aside(
 def test_trials_are_shared_among_the_methods(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
 ) -> None:
-    given = settings(data_folder, encoder_folder, tmp_path, methods=("pca", "random_projection"))
+    given = settings(data_folder, encoder_folder, tmp_path, method=("pca", "random_projection"))
     members, _ = sweep_members(given, Console(quiet=True))
     both = [member.space for member in members]
     assert _shares(given, both) == [2, 2]  # as the search spaces say

@@ -13,8 +13,8 @@ from optuna.trial import FrozenTrial, TrialState
 from simulated import Events
 
 from distilbench.evaluation.geometry import geometry
-from distilbench.methods.mcr2 import Params as Mcr2Params
-from distilbench.methods.mcr2 import Trainable
+from distilbench.methods.mcr2 import MCR2 as Mcr2
+from distilbench.methods.mcr2 import MCR2Params as Mcr2Params
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import Score, TrialRecord, append_records, read_records
@@ -121,16 +121,16 @@ def test_a_collapsed_trial_fails_with_the_reason_and_keeps_its_metrics(
     reason: str,
 ) -> None:
     trial = Trial(tmp_path / "r", prepared_folder, MCR2.replace("LAMBDA", "50"))
-    real, calls = Trainable.embed, []
+    real, calls = Mcr2.embed, []
 
-    def collapsing(self: Trainable, rows: np.ndarray) -> np.ndarray:
+    def collapsing(self: Mcr2, rows: np.ndarray) -> np.ndarray:
         calls.append(len(rows))
         vectors = real(self, rows)
         if len(calls) < rung:
             return vectors
         return ((vectors - vectors.mean(axis=0)) / vectors.std(axis=0) * scale + shift).astype(np.float32)
 
-    monkeypatch.setattr(Trainable, "embed", collapsing)
+    monkeypatch.setattr(Mcr2, "embed", collapsing)
     trial.drive()
     assert len(trial.results) == len(calls) == rung  # nothing is trained after it
     assert [t.state for t in trial.finished] == [TrialState.FAIL]
@@ -151,7 +151,7 @@ def test_embeddings_that_are_not_finite_fail_the_trial(
     tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = Trial(tmp_path / "r", prepared_folder, MCR2.replace("LAMBDA", "50"))
-    monkeypatch.setattr(Trainable, "embed", lambda self, rows: np.full((len(rows), 8), np.nan, dtype=np.float32))
+    monkeypatch.setattr(Mcr2, "embed", lambda self, rows: np.full((len(rows), 8), np.nan, dtype=np.float32))
     trial.drive()
     record = trial.record()
     assert (record.state, record.reason) == ("FAIL", "an embedding is not finite")

@@ -23,15 +23,16 @@ from distilbench.cli import app
 from distilbench.cluster import owner, run_copy
 from distilbench.cluster.place import Place
 from distilbench.cluster.resources import TrialResources
-from distilbench.commands import pipeline
+from distilbench.commands import compare as comparing
 from distilbench.commands import sweep as sweeps
-from distilbench.encoders.encoder import EncoderSpec
+from distilbench.commands.run import report_folder
 from distilbench.prepare import stage
 from distilbench.progress import ray_metrics as metrics
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
 from distilbench.search.run import _Recorder, write_missing_records
-from distilbench.settings.settings import CompareSettings, SweepSettings
+from distilbench.settings.commands import CompareSettings
+from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.remote import Remote, files_in
 from distilbench.trials import rows as leaderboard
 from distilbench.trials.jobs import Job, Outcome, _collect, finish
@@ -143,7 +144,7 @@ class Node:
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     own = Node(tmp_path / "node", monkeypatch)
     resources = TrialResources(1, 0, 1, "one at a time")
-    for module in (sweeps, pipeline):
+    for module in (sweeps, comparing):
         monkeypatch.setattr(module, "ray_cluster", lambda *_: contextlib.nullcontext())
         monkeypatch.setattr(module, "trial_resources", lambda share: resources)
         monkeypatch.setattr(module, "wait_for_idle", lambda resources: None)
@@ -176,27 +177,27 @@ class Machine:
         (root / "rows.yaml").write_text(ROWS)
         self.run = root / "runs" / "r"
         self.common: dict[str, Any] = {
-            "data": root / "data",
-            "teacher": EncoderSpec(str(root / "encoder")),
+            "data": str(root / "data"),
+            "teacher": str(root / "encoder"),
             "student": "layers:0,2",
             "runs": root / "runs",
             "reports": root / "reports",
             "store": root / "store",
             "name": "r",
-            "quantisations": (),
+            "quantise": ("none",),
             "storage": storage.uri if storage else None,
         }
         self.console = Console(record=True, file=(root / "log.txt").open("w"), soft_wrap=True)
 
     def sweep(self, **more: Any) -> Path:
         self.patch.setenv("DISTILBENCH_SCRATCH", str(self.root / "scratch"))
-        given = {"methods": ("hpd",), "space": self.root / "space.yaml", **self.common, **more}
+        given = {"method": ("hpd",), "space": self.root / "space.yaml", **self.common, **more}
         return sweeps.sweep(SweepSettings(**given), self.console)
 
     def compare(self) -> Path:
         self.patch.setenv("DISTILBENCH_SCRATCH", str(self.root / "scratch"))
-        return pipeline.compare(
-            CompareSettings(files=(self.root / "rows.yaml",), seeds=2, steps=12, **self.common), self.console
+        return comparing.compare(
+            CompareSettings(file=(self.root / "rows.yaml",), seeds=2, steps=12, **self.common), self.console
         )
 
     def told(self) -> dict[str, Any]:
@@ -217,7 +218,7 @@ class Machine:
 
 def plain_page(settings: Any, corpus: Any, run: Path, records: Any, *more: Any, **folders: Any) -> Path:
     """A report without figures."""
-    page = pipeline.report_folder(settings, run) / "index.html"
+    page = report_folder(settings, run) / "index.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(f"{len(records)} records")
     return page
@@ -225,7 +226,7 @@ def plain_page(settings: Any, corpus: Any, run: Path, records: Any, *more: Any, 
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sweeps, pipeline):
+    for module in (sweeps, comparing):
         monkeypatch.setattr(module, "publish", plain_page)
 
 

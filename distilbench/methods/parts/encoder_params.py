@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-
-from distilbench.training.params import sweep_field
+from distilbench.training.params import ParamsPart, sweep_field
 
 
-class EncoderParams(BaseModel):
+class EncoderParams(ParamsPart):
     """How the student's encoder is trained, whatever its loss."""
 
     dropout: bool = True

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel
-
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
+from distilbench.training.params import ParamsPart
 
 SMALLEST = 16
 """The least width that halving gives."""
 
 
-class NestedParams(BaseModel):
+class NestedParams(ParamsPart):
     """Which widths one training serves."""
 
     nested: bool = False

@@ -10,18 +10,18 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field
+from pydantic import Field
 from torch import nn
 
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.starts import ProjectionStart, principal_axes, regression, spread
-from distilbench.training.params import sweep_field
+from distilbench.training.params import ParamsPart, sweep_field
 
 Targets = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Corpus rows -> the vectors that the student is to give them, N x d."""
 
 
-class ProjectedParams(BaseModel):
+class ProjectedParams(ParamsPart):
     """What the projection starts from."""
 
     projection_start: ProjectionStart = sweep_field("random", sweep="regression")
@@ -31,7 +31,7 @@ class ProjectedParams(BaseModel):
     """Training sentences that a regression or the axes are fitted on at most."""
 
 
-class UntargetedParams(BaseModel):
+class UntargetedParams(ParamsPart):
     """The same where nothing is known that the projection could be fitted to."""
 
     projection_start: ProjectionStart = sweep_field("random", sweep="pca")

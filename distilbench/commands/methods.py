@@ -1,0 +1,66 @@
+"""`distilbench methods`: what there is to choose from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from rich.console import Console
+from rich.table import Table
+
+from distilbench.methods import get_method, method_names
+from distilbench.methods.method import Method
+from distilbench.training.params import sweep_default
+
+
+def print_methods(console: Console, name: str | None = None) -> None:
+    """Print a table of all methods; or what one is, and its hyper-parameters.
+
+    Raises:
+        InputError: there is no method of that name.
+    """
+    if name is None:
+        table = _table("--method", "trains", "reads", "paper")
+        for known in method_names():
+            method = get_method(known)
+            table.add_row(known, method.learns, method.reads, method.paper)
+        console.print(table)
+        console.print("distilbench methods METHOD lists its hyper-parameters, such as distilbench methods hpd.")
+        return
+    method = get_method(name)
+    for told, value in (("trains", method.learns), ("reads", method.reads), ("paper", method.paper)):
+        console.print(f"{told:<7} {value}", markup=False)
+    console.print(_parameters(method))
+
+
+def _parameters(method: type[Method]) -> Table:
+    table = _table("hyper-parameter", "values", "published", "in a sweep", "")
+    for name, field in method.params_type.model_fields.items():
+        required = field.is_required()
+        published, swept = ("", "") if required else (_shown(field.default), _shown(sweep_default(field)))
+        said = (field.description or "").split("\n\n")[0].replace("\n", " ")
+        table.add_row(field.alias or name, _values(field), published, swept, said)
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, no_wrap=column in ("--method", "hyper-parameter"))
+    return table
+
+
+def _values(field: FieldInfo) -> str:
+    """What a hyper-parameter takes: its type, or its choices, and its limits."""
+    annotation: Any = field.annotation
+    kind = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    kind = kind.replace("typing.", "").removeprefix("Literal")
+    signs = (("ge", "at least "), ("gt", "above "), ("le", "at most "), ("lt", "below "))
+    limits = [
+        f"{told}{getattr(limit, bound):g}" for limit in field.metadata for bound, told in signs if hasattr(limit, bound)
+    ]
+    return " ".join([kind.replace("'", "").strip("[]"), ", ".join(limits)]).strip()
+
+
+def _shown(value: Any) -> str:
+    return str(value)

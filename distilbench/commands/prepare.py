@@ -1,0 +1,48 @@
+"""`distilbench prepare`: everything that trials read, into the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from distilbench.cluster.nodes import nodes_line
+from distilbench.cluster.resources import ray_cluster
+from distilbench.commands.corpus import load_corpus
+from distilbench.commands.run import check_encoders
+from distilbench.commands.spaces import searched, space_notes
+from distilbench.data.needs import Needs
+from distilbench.methods import get_method
+from distilbench.methods.parts.wanted import wanted_by
+from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.settings.commands import PrepareSettings
+
+
+def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
+    """Everything that trials read, into the store; where it is and how large, JSON-able.
+
+    Raises:
+        InputError: bad input, found before anything is written; or the disk is full.
+    """
+    method = get_method(settings.method) if settings.method else None
+    tokens = method is None or method.trains_encoder
+    check_encoders(settings, trains_encoder=tokens)
+    augmentation = bool(settings.augmentation.operations)
+    if method is None:
+        corpus = load_corpus(settings, Needs(augmentation=augmentation), console)
+        wanted = Wanted(augmentation, tokens, logits=False)
+    else:
+        space, corpus = searched(settings, str(settings.method), console)
+        for note in space_notes(space):
+            console.print(note, markup=False)
+        wanted = wanted_by([(method, space.possible)])
+    if settings.remote:
+        settings.remote.check()
+    with ray_cluster(settings.address, settings.cpus, settings.dashboard):
+        if line := nodes_line(settings.pool.grow_to):
+            console.print(line, markup=False)
+        made = prepare_corpus(settings, corpus, wanted, console)
+    found = made.described()
+    for name, artifact in found["artifacts"].items():
+        console.print(f"{name:<12} {artifact['bytes'] / 1e6:>10,.1f} MB  {artifact['path']}", markup=False)
+    return found

@@ -1,0 +1,146 @@
+"""A run: its name, its folder with one writer, what its numbers depend on, its leaderboard."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from distilbench.data.corpus import Corpus
+from distilbench.encoders.encoder import EncoderSpec, transformer_config
+from distilbench.encoders.student import (
+    HALF,
+    MEAN,
+    check_student,
+    layer_rule,
+    named_encoder,
+    resolved,
+    student_pooling,
+    with_encoder,
+)
+from distilbench.errors import InputError
+from distilbench.prepare.augment import operations
+from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.settings.run import PreparationSettings, RunSettings
+from distilbench.storage.files import fingerprint
+
+
+def check_encoders(settings: PreparationSettings, *, trains_encoder: bool) -> None:
+    """What can be known of teacher and student before anything is read.
+
+    Raises:
+        InputError: one is not there, its tokenizer cannot be loaded, or the teacher reads fewer tokens than asked for.
+    """
+    folder, longest = settings.teacher_encoder.folder(), settings.teacher_encoder.max_tokens or 0
+    positions = transformer_config(folder).get("max_position_embeddings") if folder else None
+    if positions is not None and longest > positions:
+        raise InputError(
+            f"--max-tokens {longest}: teacher {settings.teacher_encoder.title} reads {positions} tokens at most"
+        )
+    settings.teacher_encoder.check_tokenizer("teacher")
+    if settings.cross_encoder and not Path(settings.cross_encoder).is_dir():
+        raise InputError(
+            f"--cross-encoder {settings.cross_encoder}: no such folder; expected a fine-tuned cross-encoder"
+        )
+    if trains_encoder:
+        check_student(settings.student, settings.teacher_encoder)
+        if named := named_encoder(settings.student):
+            EncoderSpec(named).check_tokenizer("student")
+
+
+def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:
+    """The run's folder name: the one given, or KIND-CORPUS-TEACHER."""
+    name = settings.name or "-".join(
+        [kind, "builtin" if settings.data_folder is None else corpus.name, settings.teacher_encoder.title]
+    )
+    return plain_name(name)
+
+
+def plain_name(name: str) -> str:
+    """A run's name that can be a folder's.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if name in ("", ".", "..") or any(c in name for c in "/\\\0"):
+        raise InputError(f"--name {name!r}: expected a plain folder name")
+    return name
+
+
+def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
+    """What the numbers of any run depend on, JSON-able."""
+    cross = settings.cross_encoder or [settings.cross_encoder_lr, settings.cross_encoder_epochs]
+    augment = {
+        "operations": [{"name": o.name, **o.identity()} for o in operations(settings.augmentation)],
+        "min_cosine": settings.min_cosine,
+    }
+    return {
+        **({"cross_encoder": cross} if corpus.pair_tasks else {}),
+        **({"augment": augment} if settings.augmentation.operations else {}),
+        **({"backend": settings.backend} if settings.backend != "torch" else {}),
+        "corpus": corpus.name,
+        "corpus_fingerprint": corpus.fingerprint,
+        "teacher": settings.teacher_encoder.title,
+        "teacher_fingerprint": fingerprint(settings.teacher_encoder.identity()),
+        **_student_config(settings),
+        "vectors": settings.vectors,
+        "seed": settings.seed,
+    }
+
+
+def _student_config(settings: RunSettings) -> dict[str, Any]:
+    """The student as the user wrote it, its own encoder by its content. `half` is written out: it was another rule once."""
+    student, teacher = settings.student, settings.teacher_encoder
+    rule = layer_rule(student)
+    if rule is not None and rule.rule == HALF:
+        with contextlib.suppress(InputError):  # of a teacher without layers, which a run of heads alone may have
+            student = resolved(student, teacher)
+    shown = with_encoder(student, lambda name: fingerprint(EncoderSpec(name).identity()))
+    pooling = settings.pooling or student_pooling(student, teacher)
+    return {"student": shown, **({"pooling": pooling} if pooling != MEAN else {})}
+
+
+def one_writer(run: Path) -> FileLock:
+    """A lock that only one driver of a run can hold.
+
+    Raises:
+        InputError: another process is running this sweep.
+    """
+    run.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(run.with_name(f".{run.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise InputError(
+            f"{run}: another process is running this sweep; wait for it, or choose another --name"
+        ) from None
+    return lock
+
+
+def publish(
+    settings: RunSettings,
+    corpus: Corpus,
+    run: Path,
+    records: Sequence[ScoreRecord | TrialRecord],
+    more: Sequence[str] = (),
+    folders: Sequence[Path] = (),
+) -> Path:
+    """Write the leaderboard of the records of a run (of the runs in `folders`, where there are several), and model cards."""
+    from distilbench.reporting.page import write_report
+    from distilbench.reporting.student_cards import write_student_cards
+    from distilbench.reporting.ties import tie_groups
+
+    notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing), *more]
+    places = list(folders) or [run]
+    ties = tie_groups(records, places)
+    write_student_cards(records, places)
+    out = report_folder(settings, run)
+    return write_report(list(records), out, title=run.name, notes=notes, ties=ties, folders=places)
+
+
+def report_folder(settings: RunSettings, run: Path) -> Path:
+    """Where the leaderboard of a run goes."""
+    return settings.reports / run.name

@@ -1,0 +1,93 @@
+"""The search space of a method, fitted to the options and the corpus of a run."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from distilbench.commands.corpus import load_corpus
+from distilbench.data.corpus import Corpus
+from distilbench.data.needs import Needs
+from distilbench.data.triplets import triplets_file
+from distilbench.errors import InputError
+from distilbench.methods import get_method
+from distilbench.methods.method import Possible
+from distilbench.search.fit import fitted, within
+from distilbench.search.space import SearchSpace, load_space
+from distilbench.search.space_files import SpaceFile, space_file
+from distilbench.settings.run import PreparationSettings, SpaceSettings
+
+
+def searched(
+    settings: SpaceSettings,
+    name: str,
+    console: Console,
+    corpora: dict[Needs, Corpus] | None = None,
+) -> tuple[SearchSpace, Corpus]:
+    """The search space of a method, fitted to what the run has, and a corpus that has what it needs.
+
+    `corpora` are those that were read before, for other methods; the one that is read is added.
+
+    Raises:
+        InputError: either cannot be used.
+    """
+    method, (path, shipped) = get_method(name), space_of(settings, name)
+    space = load_space(path, name, method.params_type, method.native_dim(settings.teacher_encoder, settings.student))
+    space = fitted_to_options(settings, space)
+    corpora, needs = {} if corpora is None else corpora, method.needs(space.possible)
+    if needs not in corpora:
+        corpora[needs] = load_corpus(settings, needs, console)
+    try:
+        return fitted_to_corpus(settings, space, corpora[needs], shipped=shipped), corpora[needs]
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def space_of(settings: SpaceSettings, method: str) -> SpaceFile:
+    """The file of a method's search space.
+
+    Raises:
+        InputError: there is none.
+    """
+    return space_file(method, settings.space, settings.budget, data=settings.data_folder is not None)
+
+
+def fitted_to_options(settings: PreparationSettings, space: SearchSpace) -> SearchSpace:
+    """The space without choices that need augmented sentences or triplets where the command gives none."""
+    method, data = get_method(space.method), settings.data_folder
+
+    def copies(possible: Possible) -> None:
+        if method.needs(possible).augmentation and not settings.augmentation.operations:
+            raise InputError("--augment is not given")
+
+    def triplets(possible: Possible) -> None:
+        if method.needs(possible).triplets and data is not None and triplets_file(data) is None:
+            raise InputError(f"{data} has no triplets")
+
+    return fitted(fitted(space, copies), triplets)
+
+
+def fitted_to_corpus(
+    settings: PreparationSettings, space: SearchSpace, corpus: Corpus, *, shipped: bool
+) -> SearchSpace:
+    """The space without choices that the corpus is too small for; one that comes with the package also without output
+    dimensions that teacher or student do not have.
+
+    Raises:
+        InputError: what is left cannot be had with this corpus.
+    """
+    method = get_method(space.method)
+    native = method.native_dim(settings.teacher_encoder, settings.student)
+
+    def check(possible: Possible) -> None:
+        method.check_corpus(possible, corpus, native)
+
+    if shipped:
+        space = within(space, native)
+    space = fitted(space, check, keep=() if shipped else ("output_dim",))
+    check(space.possible)
+    return space
+
+
+def space_notes(space: SearchSpace) -> list[str]:
+    """What was left out of a space, a line each."""
+    return [f"Search space of {space.method}: {note}" for note in space.notes]

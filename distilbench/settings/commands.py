@@ -1,0 +1,130 @@
+"""What the other commands decide: prepare, compare, efficiency, report, best, export, reproduce, status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ByteSize, TypeAdapter
+
+from distilbench.errors import InputError
+from distilbench.settings.data import DataSettings
+from distilbench.settings.option import Settings, option
+from distilbench.settings.run import RunSettings, SpaceSettings
+
+RUN = "such as runs/mcr2-builtin-all-MiniLM-L6-v2, or {}: s3://bucket/runs/NAME"
+
+
+class PrepareSettings(SpaceSettings):
+    """What a preparation decides."""
+
+    method: str | None = option("Prepare what a sweep of this method reads; default: what most of them do.", None)
+    json_file: Path | None = option("Write what was prepared to this file too.", None, named="json")
+
+
+class CompareSettings(RunSettings):
+    """What a comparison of named configurations decides."""
+
+    file: tuple[Path, ...] = option("Files of configurations, such as search_spaces/papers/hpd.yaml.", positional=True)
+    row: tuple[str, ...] = option("Only the row of this name; may be repeated.", ())
+    seeds: int = option("Seeds for each row: the seed, the next one, ...", 3, ge=1)
+    steps: int | None = option("Optimiser steps of one training at most.", None, ge=1)
+    teacher: str = option("As for sweep; default: the one that the rows name, else all-MiniLM-L6-v2.", "")
+    student: str = option("As for sweep; default: the one that the rows name, else auto.", "")
+
+
+class MethodsSettings(Settings):
+    """Of which method the hyper-parameters are listed."""
+
+    method: str | None = option("A method, whose hyper-parameters are listed too.", None, positional=True)
+
+
+class EfficiencySettings(DataSettings):
+    """What the timing of a dse student beside a cross-encoder decides."""
+
+    student: Path = option("A dse student's folder.")
+    cross_encoder: Path = option("A cross-encoder's folder.")
+    sentences: int = option("All pairs of so many sentences.", 1000, ge=2)
+    catalogue: int = option("One query against so many sentences.", 100_000, ge=1)
+    seconds: float = option("How long the cross-encoder is measured.", 20.0, ge=0.1)
+    threads: int | None = option("Of torch; default: as it chooses.", None, ge=1)
+    json_file: Path | None = option("Write the figures to this file too.", None, named="json")
+
+
+class RunsSettings(Settings):
+    """The runs that a command reads."""
+
+    run: tuple[str, ...] = option(f"Run folders, {RUN.format('URIs')}.", positional=True)
+
+
+class ReportSettings(RunsSettings):
+    """What a leaderboard of existing runs decides."""
+
+    out: str = option("The report's folder, or a URI.")
+    title: str | None = option("The page's title; default: the runs' names.", None)
+
+
+class BudgetSettings(RunsSettings):
+    """What a student may cost."""
+
+    latency: float | None = option("Milliseconds to embed one sentence at most, where runs measured it.", None, ge=0)
+    dim: int | None = option("Dimensions at most.", None, ge=1)
+
+
+class BestSettings(BudgetSettings):
+    """Within what the best student is named."""
+
+    size: int | None = option("Bytes per vector at most.", None, named="bytes", ge=1)
+    json_file: Path | None = option("Write the choice to this file too.", None, named="json")
+
+
+def _bytes(value: Any) -> Any:
+    """Bytes of a text such as 128B, 128, 1kB (1,000) or 1KiB (1,024)."""
+    if not isinstance(value, str):
+        return value
+    size = TypeAdapter(ByteSize).validate_python(value)
+    if size < 1 or value.strip().lower().endswith("bit"):
+        raise ValueError("nothing")
+    return int(size)
+
+
+class ExportSettings(BudgetSettings):
+    """Which student is written, and where."""
+
+    to: Path = option("The new folder; an earlier export there is replaced.")
+    best_under: Annotated[int | None, BeforeValidator(_bytes)] = option(
+        "Choose on dev within so many bytes per vector, such as 128B or 1kB.",
+        None,
+        expected="bytes per vector, such as 128B, 128 or 1kB",
+    )
+    student: str | None = option("Instead: this one, by its row's name, a record id, or an anchor of the page.", None)
+    seed: int | None = option("Of its trainings the one with this seed; default: the best on dev.", None, ge=0)
+    onnx: bool = option("Also as an ONNX graph, from token ids to the vector.", False)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Check that a student is named in one way."""
+        if self.student is not None and (self.best_under, self.latency, self.dim) != (None, None, None):
+            raise InputError("--student: expected no --best-under, --latency or --dim with it")
+
+
+class ReproduceSettings(Settings):
+    """Which training is repeated."""
+
+    run: str = option(f"A run's folder, {RUN.format('its URI')}.", positional=True)
+    trial: int = option("The number of a trial, or of a comparison's training.", positional=True, ge=0)
+    seed: int | None = option("Of the training that confirmed the trial with this seed; default: its own.", None, ge=0)
+    tolerance: float = option("How far a metric may be from the recorded one.", 0.01, ge=0)
+    threads: int = option("Of torch: the CPUs that a trial of the run had.", 1, ge=1)
+
+
+class StatusSettings(Settings):
+    """Of which run it is said how far it is."""
+
+    run: str = option("A run's folder, or one that holds several, or its URI.", positional=True)
+    watch: bool = option("Again every 2 seconds, until it is done.", False)
+    as_json: bool = option("As JSON, a list of runs.", False, named="json")
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Check that one form is asked for."""
+        if self.watch and self.as_json:
+            raise InputError("--watch --json: expected one of the two")

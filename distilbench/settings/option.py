@@ -1,0 +1,133 @@
+"""A field that is an option of the command line, a setting of the Python API, and the check of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from distilbench.errors import InputError
+
+
+def option(
+    help: str,
+    default: Any = ...,
+    *,
+    panel: str = "",
+    named: str = "",
+    env: str = "",
+    expected: str = "",
+    positional: bool = False,
+    hidden: bool = False,
+    default_factory: Callable[[], Any] | None = None,
+    **limits: Any,
+) -> Any:
+    """A field with the help of its option.
+
+    `panel` is the group of `--help` that it is in ("": the everyday ones), `named` the option's name where it is not the
+    field's, `env` the environment variable that stands for it, `expected` what a refused value should have been, where
+    the type does not say it. A `positional` one is an argument; a `hidden` one exists only in Python. `limits` are those
+    of pydantic's `Field`.
+    """
+    extra: dict[str, Any] = {"panel": panel, "named": named, "env": env, "expected": expected}
+    extra |= {"positional": positional, "hidden": hidden}
+    if default_factory is not None:
+        return Field(default_factory=default_factory, description=help, json_schema_extra=extra, **limits)
+    return Field(default, description=help, json_schema_extra=extra, **limits)
+
+
+def extra_of(field: FieldInfo) -> dict[str, Any]:
+    """What `option` was told beside the help and the limits."""
+    return dict(field.json_schema_extra) if isinstance(field.json_schema_extra, dict) else {}
+
+
+def option_name(name: str, field: FieldInfo) -> str:
+    """How the field is written on the command line, such as `--max-pairs`; an argument is its name in capitals."""
+    extra = extra_of(field)
+    if extra.get("positional"):
+        return name.upper()
+    return f"--{extra.get('named') or name.replace('_', '-')}"
+
+
+def split_at_commas(value: Any) -> Any:
+    """The parts of a text with commas between, empty ones left out and each once; anything else as it is."""
+    if isinstance(value, str):
+        value = tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(dict.fromkeys(value)) if isinstance(value, (tuple, list)) else value
+
+
+COMMAS = BeforeValidator(split_at_commas)
+"""Marks a tuple that is written with commas between on the command line."""
+
+Names = Annotated[tuple[str, ...], COMMAS]
+
+
+class Settings(BaseModel):
+    """The settings of a command.
+
+    Raises:
+        InputError: a value is not what its field takes. The message names the option, the value and what was expected.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise InputError(_told(type(self), error)) from None
+
+    def but(self, **changes: Any) -> Self:
+        """The same settings with some of them changed, checked again."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**given, **changes})
+
+
+def _told(settings: type[Settings], error: ValidationError) -> str:
+    """The first error of a validation, in the words of the command line."""
+    first = error.errors()[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    field = settings.model_fields.get(name)
+    if field is None:
+        known = ", ".join(settings.model_fields)
+        return f"{name}: no such setting; expected one of {known}"
+    if first["type"] == "missing":
+        return f"{option_name(name, field)}: it is missing"
+    value = first["input"]
+    shown = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else value
+    return f"{option_name(name, field)} {shown}: expected {extra_of(field).get('expected') or _expected(first)}"
+
+
+def _expected(error: Any) -> str:
+    """What a field takes, from the error that pydantic has of it."""
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "literal_error":
+            return f"one of {_listed(context['expected'])}"
+        case "greater_than_equal":
+            return f"at least {context['ge']:g}"
+        case "greater_than":
+            return f"more than {context['gt']:g}"
+        case "less_than_equal":
+            return f"at most {context['le']:g}"
+        case "int_parsing" | "int_type" | "int_from_float":
+            return "a whole number"
+        case "float_parsing" | "float_type" | "finite_number":
+            return "a number"
+        case _:
+            return str(error["msg"])
+
+
+def _listed(expected: str) -> str:
+    """`'a', 'b' or 'c'`, as pydantic writes it, with commas alone and without quotes."""
+    return expected.replace(" or ", ", ").replace("'", "")
+
+
+def choices_of(annotation: Any) -> tuple[str, ...]:
+    """The words that a type of named choices takes, also where they are in an optional one or in a tuple; () of others."""
+    arguments = get_args(annotation)
+    if arguments and all(isinstance(argument, str) for argument in arguments):
+        return tuple(arguments)
+    return next((found for argument in arguments if (found := choices_of(argument))), ())

@@ -1,0 +1,141 @@
+"""Where things are kept, and what works on them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator
+
+from distilbench.settings.option import Settings, option
+from distilbench.settings.pool import GPU_SHARE, PoolSize
+
+if TYPE_CHECKING:
+    from distilbench.cluster.nodes import Node
+    from distilbench.cluster.resources import TrialShare
+    from distilbench.storage.remote import Remote
+    from distilbench.storage.store import ArtifactStore
+
+PANEL = "Cluster and storage"
+RESOURCES = "Resources"
+
+
+def _default_store() -> Path:
+    from distilbench.storage.store import default_store
+
+    return default_store()
+
+
+def _checked_uri(value: str | None) -> str | None:
+    from distilbench.storage.remote import check_uri
+
+    return check_uri(value) if value else None
+
+
+class ClusterSettings(Settings):
+    """The machines, and the store of artifacts."""
+
+    store: Path = option(
+        "Artifact store; default: the user's cache folder.", panel=PANEL, default_factory=_default_store
+    )
+    address: str | None = option(
+        "A running Ray cluster; default: the one that runs here, or a new one.", None, panel=PANEL
+    )
+    dashboard: bool = option("Start Ray's dashboard.", True, panel=PANEL)
+    cpus: int | None = option("CPUs of a new Ray on this machine; default: all.", None, panel=RESOURCES, ge=1)
+    workers: int | None = option("Workers that prepare data at once; default: as fit.", None, panel=RESOURCES, ge=1)
+
+    @property
+    def remote(self) -> Remote | None:
+        """The prefix in object storage through which machines without a shared disk work; None: the disk."""
+        return None
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """The store of artifacts, here and in the object storage."""
+        from distilbench.storage.store import ArtifactStore
+
+        return ArtifactStore(self.store, self.remote / "store" if self.remote else None)
+
+    @property
+    def pool(self) -> PoolSize:
+        """The workers that prepare data."""
+        return PoolSize(self.workers)
+
+
+class GrowingClusterSettings(ClusterSettings):
+    """Machines that may come, and such without a shared disk."""
+
+    storage: Annotated[str | None, AfterValidator(_checked_uri)] = option(
+        "Object storage that machines without a shared disk work through, such as s3://bucket/project.",
+        None,
+        panel=PANEL,
+        env="DISTILBENCH_STORAGE",
+    )
+    grow_to: str = option(
+        "Nodes that an autoscaler may bring, as COUNTxCPUS:GPUS with commas between, such as 8x16:1,4x32; default: what "
+        "the cluster's file says where `ray up` started it.",
+        "",
+        panel=PANEL,
+        env="DISTILBENCH_GROW_TO",
+    )
+    gpus_per_worker: float = option(
+        "Share of a GPU for a worker that prepares data.", GPU_SHARE, panel=RESOURCES, ge=0.01
+    )
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Check how nodes are written, before anything runs."""
+        _ = self.nodes_to_come
+
+    @cached_property
+    def nodes_to_come(self) -> tuple[Node, ...]:
+        """The nodes that an autoscaler may bring.
+
+        Raises:
+            InputError: --grow-to is written otherwise.
+        """
+        from distilbench.cluster.nodes import parse_growth
+
+        return parse_growth(self.grow_to)
+
+    @property
+    def remote(self) -> Remote | None:
+        """The prefix in object storage; None: the disk."""
+        from distilbench.storage.remote import Remote
+
+        return Remote(self.storage) if self.storage else None
+
+    @property
+    def pool(self) -> PoolSize:
+        """The workers that prepare data."""
+        return PoolSize(self.workers, self.gpus_per_worker, self.nodes_to_come)
+
+
+class RunPlaceSettings(Settings):
+    """Where a run and its leaderboard are."""
+
+    name: str | None = option("The run's name; the same name continues a run.", None)
+    runs: Path = option("Where runs are kept.", Path("runs"), panel=PANEL)
+    reports: Path = option("Where leaderboards are written.", Path("reports"), panel=PANEL)
+
+
+class TrialSettings(GrowingClusterSettings):
+    """What a trial takes of the machines."""
+
+    cpus_per_trial: int | None = option("CPUs of a trial; default 1.", None, panel=RESOURCES, ge=1)
+    gpus_per_trial: float | None = option(
+        "Share of a GPU for a trial; default 0.25 where there is a GPU.", None, panel=RESOURCES, ge=0
+    )
+    trials_at_once: int | None = option("Trials at once at most; default: as fit.", None, panel=RESOURCES, ge=1)
+    hang_limit: float = option(
+        "Seconds without progress after which a trial is started again; 0: none.", 600.0, panel=RESOURCES, ge=0
+    )
+
+    @property
+    def share(self) -> TrialShare:
+        """A trial's share of the cluster."""
+        from distilbench.cluster.resources import TrialShare
+
+        given = (self.cpus_per_trial, self.gpus_per_trial, self.trials_at_once, self.hang_limit)
+        return TrialShare(*given, grow_to=self.nodes_to_come)

@@ -1,0 +1,54 @@
+"""What every training decides: its data, teacher, student, machines, and the codes that it is scored in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from distilbench.choices import Code, SpaceBudget
+from distilbench.records import Quantisation
+from distilbench.settings.augment import AugmentationSettings
+from distilbench.settings.data import TrainingDataSettings
+from distilbench.settings.encoders import EncoderSettings
+from distilbench.settings.option import COMMAS, option
+from distilbench.settings.place import GrowingClusterSettings, RunPlaceSettings, TrialSettings
+
+SEARCH = "Search"
+RESULTS = "Scores"
+
+
+class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSettings, GrowingClusterSettings):
+    """What the preparation of a corpus decides."""
+
+    seed: int = option("Fixes everything random.", 0, ge=0)
+
+
+class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings):
+    """What every training decides."""
+
+    quantise: Annotated[tuple[Code, ...], COMMAS] = option(
+        "Score every row also in these: int8, binary, or none.",
+        ("int8", "binary"),
+        panel=RESULTS,
+        expected="int8, binary, both with a comma between, or none",
+    )
+
+    @property
+    def quantisations(self) -> tuple[Quantisation, ...]:
+        """The codes in which every row is scored too."""
+        return tuple(code for code in self.quantise if code != "none")
+
+
+class SpaceSettings(PreparationSettings):
+    """Where search spaces are."""
+
+    space: Path | None = option(
+        "A search space, or a folder of METHOD.yaml; default: search_spaces/METHOD.yaml of the working folder, else the "
+        "one for --budget.",
+        None,
+    )
+    budget: SpaceBudget | None = option(
+        "Which of the search spaces that come along: small (minutes, the demonstration), real (ten minutes or more on two "
+        "cores) or cluster (hours on GPUs); default: real with --data, else small.",
+        None,
+    )

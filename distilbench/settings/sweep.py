@@ -1,0 +1,128 @@
+"""What a sweep decides, and what its plan does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+from pydantic import AfterValidator, BeforeValidator
+
+from distilbench.choices import QUALITY, ObjectiveName, Searcher, Stopping
+from distilbench.errors import InputError
+from distilbench.settings.durations import seconds
+from distilbench.settings.option import COMMAS, option, split_at_commas
+from distilbench.settings.run import SEARCH, RunSettings, SpaceSettings
+
+LOGGING = "Logging"
+PLAN = "Plan"
+CPUS_PER_GPU = 8
+"""Of the nodes that `--gpus` stands for."""
+
+
+def _methods(value: Any) -> tuple[str, ...]:
+    names = split_at_commas(value)
+    if not names:
+        raise InputError(f"--method {value!r}: expected a method's name, several with commas between, or all")
+    return tuple(names)
+
+
+def _duration(value: Any) -> Any:
+    return seconds(value) if isinstance(value, str) else value
+
+
+def _objectives(names: tuple[ObjectiveName, ...]) -> tuple[ObjectiveName, ...]:
+    if QUALITY not in names:
+        raise ValueError(f"{QUALITY} is missing")
+    return tuple(name for name in get_args(ObjectiveName) if name in names)
+
+
+def _source(value: str | None) -> str | None:
+    from distilbench.storage.remote import check_uri, is_uri
+
+    if value is None:
+        return None
+    return check_uri(value, "--warm-start") if is_uri(value) else str(Path(value))
+
+
+class SweepSettings(SpaceSettings, RunSettings):
+    """Everything that one sweep decides."""
+
+    method: Annotated[tuple[str, ...], BeforeValidator(_methods)] = option(
+        "The method, such as hpd, mcr2, ibkd or dse (`distilbench methods` has them all); several with commas; or all."
+    )
+    trials: int | None = option("Trials in all; default: the search space's.", None, ge=1)
+    time_budget: Annotated[float | None, BeforeValidator(_duration)] = option(
+        "From start to leaderboard, such as 90s, 30m or 2h: it ends with what it has.",
+        None,
+        gt=0,
+        expected="a time such as 90s, 30m, 2h or 1h30m",
+    )
+    searcher: Searcher | None = option("What suggests settings; default: the search space's.", None, panel=SEARCH)
+    stopping: Stopping | None = option(
+        "Which trials stop at a rung: all but the best (asha), those below the median, none; default: the space's.",
+        None,
+        panel=SEARCH,
+    )
+    objectives: Annotated[tuple[ObjectiveName, ...], AfterValidator(_objectives), COMMAS] = option(
+        "quality alone, or with bytes or latency or both, with commas between.",
+        (QUALITY,),
+        panel=SEARCH,
+        expected=f"{QUALITY} alone, or with bytes or latency or both, with commas between",
+    )
+    top: int | None = option(
+        "Trials of each output dimension to confirm; default: the space's.", None, panel=SEARCH, ge=1
+    )
+    confirm_seeds: int | None = option("Seeds that confirm each, its own included.", None, panel=SEARCH, ge=1)
+    enqueue: Path | None = option("A YAML list of settings to try first.", None, panel=SEARCH)
+    warm_start: Annotated[str | None, AfterValidator(_source)] = option(
+        "An earlier sweep's folder, or its URI, to learn from.", None, panel=SEARCH
+    )
+    lag: int | None = option(
+        "Trials that may be under way when the next is suggested: up to so many at once, the trials are the same however "
+        "many run; 0: from whatever has ended. Default: 8; above 8 at once, twice as many as those.",
+        None,
+        panel=SEARCH,
+        ge=0,
+    )
+    extend: bool = option(
+        "Continue a run although its search space, data or metric is another now.", False, panel=SEARCH
+    )
+    study: str | None = option(
+        "Keep the study in this database, such as postgresql+psycopg://user@host/db (no password in it); default: SQLite "
+        "in the run's folder.",
+        None,
+        panel="Cluster and storage",
+        env="DISTILBENCH_STUDY",
+    )
+    mlflow: str | None = option("Log trials to this MLflow tracking URI.", None, panel=LOGGING)
+    wandb: str | None = option("Log trials to this Weights & Biases project.", None, panel=LOGGING)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods, one after the other, each in a study of its own; () is all that the data allow."""
+        return () if self.method == ("all",) else self.method
+
+
+class PlanSettings(SweepSettings):
+    """A sweep, and for which machines it is planned."""
+
+    rates: tuple[Path, ...] = option(
+        "Measured rates: a file by --measure, or runs/NAME of a finished sweep; repeatable, one a device.",
+        (),
+        panel=PLAN,
+    )
+    measure: Path | None = option(
+        "Measure the rates on this machine, in about a minute, into this file.", None, panel=PLAN
+    )
+    probe: bool = option("Measure them, and keep no file.", False, panel=PLAN)
+    gpus: str | None = option(
+        "Clusters of so many one-GPU nodes: 1,8,64, or 1,8,64@2.50 with the price of a node's hour.", None, panel=PLAN
+    )
+    cpus_per_gpu: int = option("CPUs of such a node.", CPUS_PER_GPU, panel=PLAN, ge=1)
+    nodes: tuple[str, ...] = option(
+        "A cluster, COUNTxCPUS[:GPUS][@DOLLARS_PER_HOUR], kinds with commas between, such as 8x16:1@1.20,1x8@0.40; "
+        "repeatable.",
+        (),
+        panel=PLAN,
+    )
+    json_file: Path | None = option("Write all of it to this file too.", None, panel=PLAN, named="json")

@@ -1,0 +1,174 @@
+"""What the options of `sweep` become, and which values are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from distilbench.choices import BUDGETS
+from distilbench.cli import app
+from distilbench.errors import InputError
+from distilbench.search.objectives import OBJECTIVES
+from distilbench.search.samplers import SEARCHERS
+from distilbench.settings.commands import ExportSettings, StatusSettings
+from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.option import Settings, extra_of, option_name
+from distilbench.settings.sweep import PlanSettings, SweepSettings
+
+
+def settings(method: str = "mcr2", **given: Any) -> SweepSettings:
+    return SweepSettings(store=Path("store"), method=method, **given)
+
+
+def test_defaults_leave_everything_to_the_search_space() -> None:
+    found = settings()
+    assert found.methods == ("mcr2",) and found.objectives == ("quality",)
+    open_ones = (found.trials, found.time_budget, found.searcher, found.stopping, found.top, found.confirm_seeds)
+    assert open_ones == (None,) * 6 and found.lag is None and not found.extend
+
+
+@pytest.mark.parametrize(
+    ("text", "methods"),
+    [("mcr2", ("mcr2",)), ("mcr2,pca", ("mcr2", "pca")), (" pca , mcr2,pca", ("pca", "mcr2")), ("all", ())],
+)
+def test_methods(text: str, methods: tuple[str, ...]) -> None:
+    assert settings(text).methods == methods
+
+
+def test_values() -> None:
+    found = settings(time_budget="1h30m", objectives="bytes, quality", searcher="nsga2", stopping="none", lag=0, top=2)
+    assert found.time_budget == 5400 and found.objectives == ("quality", "bytes")
+    assert (found.searcher, found.stopping, found.lag, found.top) == ("nsga2", "none", 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"method": ","}, "--method ',': expected a method's name, several with commas between, or all"),
+        ({"time_budget": "soon"}, "--time-budget soon: expected a time such as 90s, 30m, 2h or 1h30m"),
+        ({"time_budget": "0m"}, "--time-budget 0m: expected a time"),
+        ({"searcher": "asha"}, f"--searcher asha: expected one of {', '.join(SEARCHERS)}"),
+        ({"stopping": "hyperband"}, "--stopping hyperband: expected one of asha, median, none"),
+        ({"time_budget": -3}, "--time-budget -3: expected a time"),
+        ({"objectives": "bytes"}, "--objectives bytes: expected quality alone, or with bytes or latency or both"),
+        ({"objectives": "quality,speed"}, "--objectives speed: expected quality alone, or with"),
+        ({"budget": "huge"}, "--budget huge: expected one of small, real, cluster"),
+        ({"trials": 0}, "--trials 0: expected at least 1"),
+        ({"trials": "many"}, "--trials many: expected a whole number"),
+        ({"cross_encoder_lr": 2}, "--cross-encoder-lr 2: expected at most 1"),
+        ({"cross_encoder_epochs": 0}, "--cross-encoder-epochs 0: expected at least 0.01"),
+        ({"backend": "jax"}, "--backend jax: expected one of torch, onnx"),
+        ({"pooling": "sum"}, "--pooling sum: expected one of mean, cls, lasttoken"),
+        ({"quantise": "int8,int3"}, "--quantise int3: expected int8, binary, both with a comma between, or none"),
+        ({"marian": "one"}, "--marian one: expected two models, there and back, with a comma between"),
+        ({"grow_to": "many"}, "--grow-to many: 'many' is no kind of node"),
+        ({"storage": "bucket"}, "--storage bucket: not a URI"),
+        ({"speed": 3}, "speed: no such setting; expected one of"),
+    ],
+)
+def test_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        settings(**given)
+    assert str(error.value).startswith(message)
+
+
+def test_the_names_are_those_that_there_are() -> None:
+    from typing import get_args
+
+    from distilbench.choices import ObjectiveName, Searcher
+    from distilbench.trials.budget import Budget
+
+    assert get_args(Searcher) == tuple(SEARCHERS) and get_args(ObjectiveName) == tuple(OBJECTIVES)
+    assert BUDGETS == ("small", "real", "cluster") and Budget(trials=1, steps=1).stopping == "asha"
+
+
+def test_settings_are_changed_by_their_own_checks() -> None:
+    found = settings(trials=3).but(trials=4, seed=2)
+    assert (found.trials, found.seed, found.method) == (4, 2, ("mcr2",))
+    with pytest.raises(InputError, match=r"^--trials 0: expected at least 1$"):
+        found.but(trials=0)
+
+
+def test_codes_and_lists_are_as_on_the_command_line() -> None:
+    assert settings(quantise="binary,int8,binary").quantisations == ("binary", "int8")
+    assert settings(quantise="none").quantisations == () and settings().quantisations == ("int8", "binary")
+    assert settings(augment=" synonym , swap").augmentation.operations == ("synonym", "swap")
+    assert settings(marian="there,back").augmentation.marian == ("there", "back")
+    found = EvaluateSettings(model=("a", "b", "a"), store=Path("s"), dims="256,64", indexes="ivf:1024:5,flat")
+    assert [m.name for m in found.models] == ["a", "b"] and found.dims == (256, 64)
+    assert [spec.lists for spec in found.index_specs] == [(1024, 5), None]
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [("128B", 128), ("128", 128), ("1kB", 1000), ("1KB", 1000), ("1KiB", 1024), (" 2 kb ", 2000)]
+)
+def test_bytes(size: str, expected: int) -> None:
+    assert ExportSettings(run=("r",), to=Path("t"), best_under=size).best_under == expected
+
+
+@pytest.mark.parametrize("size", ["", "0", "0.5", "-3", "12 apples", "kB", "1e3", "8 bit"])
+def test_no_bytes(size: str) -> None:
+    with pytest.raises(InputError, match=r"^--best-under .*: expected bytes per vector, such as 128B, 128 or 1kB$"):
+        ExportSettings(run=("r",), to=Path("t"), best_under=size)
+
+
+def test_two_ways_at_once_are_refused() -> None:
+    with pytest.raises(InputError, match=r"^--student: expected no --best-under, --latency or --dim with it$"):
+        ExportSettings(run=("r",), to=Path("t"), student="x", dim=3)
+    with pytest.raises(InputError, match=r"^--watch --json: expected one of the two$"):
+        StatusSettings(run="r", watch=True, as_json=True)
+
+
+# The command line
+
+
+@pytest.mark.parametrize("command", ["sweep", "plan", "compare", "prepare", "evaluate", "export", "methods", "status"])
+def test_every_field_is_an_option_with_a_help(command: str) -> None:
+    group = typer.main.get_command(app)
+    options = {name for p in group.commands[command].params for name in [*p.opts, *p.secondary_opts]}  # type: ignore[attr-defined]
+    kinds = {"sweep": SweepSettings, "plan": PlanSettings, "export": ExportSettings, "status": StatusSettings}
+    kind: type[Settings] = kinds.get(command, Settings)
+    for name, field in kind.model_fields.items():
+        assert field.description and field.description.endswith(".")
+        assert extra_of(field)["positional"] or option_name(name, field) in options
+    assert all(getattr(p, "help", None) for p in group.commands[command].params)  # type: ignore[attr-defined]
+
+
+def test_help_begins_with_a_dozen_everyday_options() -> None:
+    said = CliRunner().invoke(app, ["sweep", "--help"], env={"COLUMNS": "200"}).output
+    first, data, *_ = said.split("─ Data ─")[0], said.split("─ Data ─")[1]
+    assert 10 <= first.count("│ ") and all(
+        option in first for option in ("--method", "--data", "--teacher", "--trials")
+    )
+    assert sum(line.lstrip("│* ").startswith("--") for line in first.splitlines()) <= 13
+    assert "--max-pairs" in data and "─ Cluster and storage ─" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sweep", "--method", "mcr2", "--backend", "jax"], "error: --backend jax: expected one of torch, onnx"),
+        (["methods", "mcr3"], "error: --method mcr3: unknown method; expected one of contrastive"),
+        (["export", "run", "--to", "x", "--best-under", "0"], "error: --best-under 0: expected bytes per vector"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str) -> None:
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2 and done.stderr.startswith(message) and done.stderr.count("\n") == 1
+
+
+def test_version_and_completion() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output.startswith("distilbench 0.")
+    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_methods_lists_what_each_needs_and_its_hyper_parameters() -> None:
+    said = CliRunner().invoke(app, ["methods"], env={"COLUMNS": "200"}).output
+    for name in ("hpd", "mcr2", "ibkd", "dse", "pca"):
+        assert f"\n{name} " in said
+    said = CliRunner().invoke(app, ["methods", "hpd"], env={"COLUMNS": "200"}).output
+    assert "ACL Findings 2022" in said and "projection_start" in said and "Largest norm of the gradient" in said
