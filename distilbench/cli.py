@@ -47,7 +47,7 @@ def main() -> None:
 def sweep(
     method: Annotated[
         str,
-        typer.Option(help="The method, such as hpd, mcr2, ibkd or dse (README: Methods); several with commas; or all."),
+        typer.Option(help="The method, such as hpd, mcr2, ibkd or dse (docs/methods.md); several with commas; or all."),
     ],
     **options: Any,
 ) -> None:

@@ -64,7 +64,9 @@ def example_blocks() -> dict[str, str]:
     found = EXAMPLE.findall((ROOT / "docs" / "methods.md").read_text(encoding="utf-8"))
     assert len(found) == 1, "docs/methods.md: expected one <!-- method example --> ... <!-- /method example -->"
     blocks = dict(re.findall(r"^```(\w+)\n(.*?)^```$", found[0], flags=re.MULTILINE | re.DOTALL))
-    assert set(blocks) == {"python", "yaml"}, "docs/methods.md: expected the method and its search space, fenced as such"
+    assert set(blocks) == {"python", "yaml"}, (
+        "docs/methods.md: expected the method and its search space, fenced as such"
+    )
     return blocks
 
 
