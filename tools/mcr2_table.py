@@ -1,4 +1,4 @@
-"""The README's table of MCR2 beside the paper and PCA, out of a report's records.
+"""The table of results/mcr2.md: MCR2 beside the paper and PCA, out of a report's records.
 
     python tools/mcr2_table.py reports/mcr2/records.jsonl
 

@@ -36,6 +36,9 @@ PANELS = (
 
 S = TypeVar("S", bound=Settings)
 
+SETTINGS: dict[str, type[Settings]] = {}
+"""The settings of each command."""
+
 
 def takes(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., None]]:
     """Gives a command the options of `settings`, and calls it with the settings that they make.
@@ -53,6 +56,7 @@ def takes(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., No
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         run.__name__, run.__doc__ = command.__name__, command.__doc__
+        SETTINGS[command.__name__] = settings
         return run
 
     return decorate

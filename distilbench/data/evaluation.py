@@ -137,7 +137,7 @@ def evaluation_data(root: Path | None, kinds: Sequence[str], limits: Limits, sto
     corpus = replace(builder.build(), train=np.unique(calibration), missing=missing)
     data = EvaluationData(corpus, tuple(tokenised), tuple(searches), queries)
     if data.is_empty:
-        own = f"e.g. {_EXPECTED[kinds[0]]} (see the README)"
+        own = f"e.g. {_EXPECTED[kinds[0]]} (docs/data.md)"
         expected = "what SentEval's get_transfer_data.bash makes" if is_senteval(root) else own
         raise InputError(f"--data {root}: no set of {' or '.join(kinds)} in it; expected {expected}")
     return data

@@ -102,7 +102,7 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Te
 def _check_usable(root: Path, corpus: Corpus, *, own_text: bool) -> None:
     if not corpus.sts and not corpus.retrieval and not len(corpus.train):
         raise InputError(
-            f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (see the README for the layout)"
+            f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (docs/data.md has the layout)"
         )
     senteval = is_senteval(root)
     if not any(s.split == "dev" for s in corpus.sts):

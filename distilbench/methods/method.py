@@ -34,10 +34,10 @@ class Method(Learner):
     params_type: ClassVar[type[Params]]
     title: ClassVar[str]
     """The name in tables."""
-    learns: ClassVar[str]
+    learns: ClassVar[str] = ""
     """What is trained, for `distilbench methods`, as are `reads` (the data that it needs) and `paper`."""
-    reads: ClassVar[str]
-    paper: ClassVar[str]
+    reads: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
     trains_encoder: ClassVar[bool]
     """Whether the student is an encoder of its own, which needs token arrays; otherwise a head on the frozen teacher."""
 

@@ -1,4 +1,4 @@
-"""A sweep's study in optuna-dashboard, as the README starts it."""
+"""A sweep's study in optuna-dashboard, as docs/clusters.md starts it."""
 
 from __future__ import annotations
 
