@@ -32,6 +32,7 @@ lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from distilbench.errors import InputError
+from pydantic import BaseModel, ConfigDict, Field
 
 Device = Literal["cpu", "cuda"]
 Seconds = float
@@ -76,29 +73,3 @@ class Rates(_Part):
     row_s: Seconds | None = Field(default=None, ge=0, allow_inf_nan=False)
     """To score one encoder on every set, quantised too; in the driver."""
     report_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
-
-
-def read_rates(path: Path) -> Rates:
-    """Rates from a file that `plan --measure` wrote, or from the folder of a finished run.
-
-    Raises:
-        InputError: there is no such file or folder, or it is something else.
-    """
-    if path.is_dir():
-        from distilbench.planning.from_run import run_rates
-
-        return run_rates(path)
-    try:
-        return Rates.model_validate_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"--rates {path}: cannot be read ({error.strerror}); expected a file that `plan --measure` wrote, or runs/NAME"
-        ) from None
-    except (ValidationError, UnicodeDecodeError) as error:
-        where = ""
-        if isinstance(error, ValidationError):
-            first = error.errors()[0]
-            where = f" ({'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg'].lower()})"
-        raise InputError(
-            f"--rates {path}: not a file of rates{where}; expected one that `plan --measure` wrote, or runs/NAME"
-        ) from None

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.commands.sweep import _claim, _shares, sweep_members
 from distilbench.errors import InputError
-from distilbench.planning.rates import read_rates
+from distilbench.planning.given_rates import read_rates
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.study import sqlite_url
 from distilbench.settings.sweep import SweepSettings
