@@ -74,7 +74,7 @@ class TrialRecord(_Record):
     objective: float | None
     rungs: list[Rung]
     values: dict[str, float] = {}
-    """Of a sweep with several objectives: the value of each ("quality", "bytes", "latency"), at the last rung."""
+    """The value of each objective, in a sweep with several ("quality", "bytes", "latency"), at the last rung."""
     confirms: bool = False
     """Whether it repeats the settings of trial `number` with another seed, to confirm it."""
     provenance: Provenance
@@ -185,12 +185,12 @@ class Space(_Record):
     uniformity: float
     """Log of the mean Gaussian potential of all pairs, at unit norm: the lower, the more evenly spread."""
     covariance: list[list[float]]
-    """Of the first 16 dimensions."""
+    """The covariance of the first 16 dimensions."""
     effective_rank: float
     isotropy: float
     """0 to 1, all directions alike."""
     mean_cosine: float
-    """Of random pairs."""
+    """The mean cosine of random pairs."""
     positives: int
     rows: int
 
@@ -266,7 +266,7 @@ class ScoreRecord(_Record):
 
     @property
     def weights(self) -> str:
-        """Of an encoder that was evaluated as it came: the SHA-256 of its files; "" otherwise."""
+        """The SHA-256 of the files of an encoder that was evaluated as it came; "" of any other."""
         return str(self.hyperparameters.get("weights", "")) if self.start == AS_IT_CAME else ""
 
     @property

@@ -22,7 +22,8 @@ CONFIDENCE = 0.95
 BLOCK = 250
 """Resamples whose counts are in memory at a time: 30 MB for a set of 15,000 pairs."""
 DIGITS = 9
-"""Of an average that count: the same similarities give averages apart by 1e-13, since a matrix product rounds by column."""
+"""The digits of an average that count. The same similarities give averages apart by 1e-13: a matrix product rounds by
+column."""
 
 Similarities = Mapping[str, NDArray[np.floating]]
 """By test set: the similarity of each pair."""

@@ -19,7 +19,7 @@ class PhaseRate(_Part):
 
     batch: int = Field(ge=1)
     step_s: Seconds = Field(ge=0, allow_inf_nan=False)
-    """Of one optimiser step of `batch` examples."""
+    """The seconds of one optimiser step of `batch` examples."""
 
 
 class Training(_Part):
@@ -38,7 +38,7 @@ class Training(_Part):
 
 
 class Rates(_Part):
-    """Of one worker at work beside as many others as share its machine; None is not measured."""
+    """What one worker does, beside as many others as share its machine; None is not measured."""
 
     schema_version: Literal[1] = 1
     source: str
@@ -54,7 +54,7 @@ class Rates(_Part):
     teacher: str
     """The encoder whose rate `encode_per_s` is."""
     start_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Of the command: imports, the corpus, Ray."""
+    """What the command takes to start: imports, the corpus, Ray."""
     worker_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
     """From asking for a worker until it has what it works with: a process, its imports, an encoder."""
     encode_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -63,7 +63,7 @@ class Rates(_Part):
     augment_per_s: dict[str, float] = {}
     """Sentences, by operation."""
     pca_row_s: Seconds | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Of one training sentence of at most `prepare.pca.SAMPLE`; in the driver."""
+    """The driver's seconds for one training sentence, of at most `prepare.pca.SAMPLE`."""
     pca_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Beside the rows: the eigendecomposition."""
     training: dict[str, Training] = {}

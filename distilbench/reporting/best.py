@@ -211,7 +211,7 @@ Owners = Mapping[tuple[str, str], Path]
 
 
 def record_owners(runs: Sequence[Path]) -> Owners:
-    """Of records that are in several folders the first."""
+    """Find the run of each record; of a record that is in several folders, the first one."""
     return {
         (r.run, r.record_id): folder
         for folder in reversed(run_folders(runs))

@@ -81,7 +81,7 @@ def write_report(
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Of a process that was killed while it wrote here: what is being written now is younger."""
+    """Delete what a killed process was writing here: what is being written now is younger."""
     for leftover in folder.rglob(".*.tmp"):
         with contextlib.suppress(OSError):
             if time.time() - leftover.stat().st_mtime > LEFT_S:

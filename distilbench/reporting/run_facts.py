@@ -69,7 +69,7 @@ def run_file(run: str) -> str:
 def run_facts(
     records: Sequence[TrialRecord | ScoreRecord], board: Leaderboard, folders: Sequence[Path] = ()
 ) -> tuple[RunFacts, ...]:
-    """Of every run in the records, in order of appearance; `folders` are the runs' own."""
+    """Gather the facts of every run in the records, in order of appearance; `folders` are the runs' own."""
     configs, rankings = _configs(folders), _rankings(folders)
     trials: dict[str, list[TrialRecord]] = {}
     for trial in unique_trials(records):

@@ -34,7 +34,7 @@ class CompareSettings(RunSettings):
 
 
 class MethodsSettings(Settings):
-    """Of which method the hyper-parameters are listed."""
+    """The method whose hyper-parameters are listed."""
 
     method: str | None = option("A method, whose hyper-parameters are listed too.", None, positional=True)
 
@@ -118,7 +118,7 @@ class ReproduceSettings(Settings):
 
 
 class StatusSettings(Settings):
-    """Of which run it is said how far it is."""
+    """The run whose progress is told."""
 
     run: str = option("A run's folder, or one that holds several, or its URI.", positional=True)
     watch: bool = option("Again every 2 seconds, until it is done.", False)

@@ -62,7 +62,7 @@ class Outcome:
     failed: str
     rungs: tuple[Rung, ...]
     machine: dict[str, Any] | None = None
-    """Of its worker, for its record; None where it is not known."""
+    """Its worker's machine, for its record; None where it is not known."""
 
 
 def finish(

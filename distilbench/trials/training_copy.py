@@ -26,7 +26,7 @@ class TrainingCopy:
     def __init__(self, folder: Path, remote: Remote, of: str) -> None:
         self.folder, self.remote, self.mark = folder, remote, f"{OF}{of[:24]}"
         self._known: dict[str, tuple[int, int]] = {}
-        """Of each file that the storage has, what it was like here."""
+        """What each file that the storage has was like here."""
 
     def begin(self, waiting: Callable[[], None] = lambda: None) -> None:
         """Make the folder what the storage has; what is of another training is deleted in both.
