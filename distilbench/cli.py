@@ -193,23 +193,29 @@ def efficiency(
 
 @app.command()
 def report(
-    run: Runs,
+    run: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Run folders, files of records (NAME.jsonl.gz, NAME.jsonl), folders of reports, or URIs of these.",
+        ),
+    ],
     out: Annotated[str, typer.Option(help="The report's folder, or a URI.")],
-    title: Annotated[str | None, typer.Option(help="The page's title; default: the runs' names.")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="The page's title; default: that of the file of records, else the runs' names.")
+    ] = None,
+    mteb: Annotated[
+        bool, typer.Option("--mteb", help="Also result files that mteb reads, where its task scores the same pairs.")
+    ] = False,
 ) -> None:
-    """Write one leaderboard from the records of one or more runs."""
+    """Write one leaderboard from the records of one or more runs, or build a report again from its file of records."""
     with input_errors():
-        from distilbench.reporting.page import write_report
-        from distilbench.reporting.runs import read_runs, run_folders
-        from distilbench.reporting.ties import tie_groups
+        from distilbench.reporting.rebuild import report_from
         from distilbench.storage.runs import WITHOUT_STUDENTS, local_runs, written_to
 
-        runs = local_runs(run, WITHOUT_STUDENTS)
-        records = read_runs(runs)
-        title = title or ", ".join(r.resolve().name for r in runs)
-        folders = run_folders(runs)
+        sources = local_runs(run, WITHOUT_STUDENTS)
         with written_to(out) as (folder, told):
-            write_report(records, folder, title=title, ties=tie_groups(records, folders), folders=folders)
+            report_from(sources, folder, title=title, mteb=mteb)
     print(f"Leaderboard: {told}")  # noqa: T201
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import plotly.graph_objects as go
 from markupsafe import Markup
@@ -26,7 +27,10 @@ Records = Sequence[TrialRecord | ScoreRecord]
 
 
 class Plot(NamedTuple):
-    """A figure's place in a page: `themes` holds the Plotly JSON of each theme."""
+    """A figure's place in a page.
+
+    `themes` is JSON: the Plotly figure in light colours, and what is another in the dark ones, as pairs of path and value.
+    """
 
     name: str
     title: str
@@ -118,6 +122,21 @@ def search_plots(records: Records, *, importance: bool = True) -> tuple[dict[str
 def _plot(
     name: str, title: str, caption: str, draw: Callable[[Data, Palette], go.Figure], data: Data, *, tall: bool = False
 ) -> Plot:
-    """Drawn in both themes: to_json writes <, > and / as escapes, so no text can close the script element that it is in."""
+    """Drawn in both themes. <, > and / are written as escapes, so no text can close the script element that it is in."""
     light, dark = (str(draw(data, palette).to_json()) for palette in (figures.LIGHT, figures.DARK))
-    return Plot(name, title, caption, Markup(f'{{"light":{light},"dark":{dark}}}'), tall)
+    changes = json.dumps(list(_changes(json.loads(light), json.loads(dark), ())), separators=(",", ":"))
+    for character in "<>/":
+        changes = changes.replace(character, f"\\u{ord(character):04x}")
+    return Plot(name, title, caption, Markup(f'{{"light":{light},"dark":{changes}}}'), tall)
+
+
+def _changes(one: Any, other: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """What makes `one` the `other`: the path of each value that differs, and the other's value there."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        for key in one:
+            yield from _changes(one[key], other[key], (*path, key))
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for place, (left, right) in enumerate(zip(one, other, strict=True)):
+            yield from _changes(left, right, (*path, place))
+    elif one != other:
+        yield path, other
