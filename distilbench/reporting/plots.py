@@ -122,12 +122,27 @@ def search_plots(records: Records, *, importance: bool = True) -> tuple[dict[str
 def _plot(
     name: str, title: str, caption: str, draw: Callable[[Data, Palette], go.Figure], data: Data, *, tall: bool = False
 ) -> Plot:
-    """Drawn in both themes. <, > and / are written as escapes, so no text can close the script element that it is in."""
-    light, dark = (str(draw(data, palette).to_json()) for palette in (figures.LIGHT, figures.DARK))
-    changes = json.dumps(list(_changes(json.loads(light), json.loads(dark), ())), separators=(",", ":"))
+    """Drawn in both themes."""
+    light, dark = (_rounded(json.loads(draw(data, palette).to_json())) for palette in (figures.LIGHT, figures.DARK))
+    themes = {"light": light, "dark": list(_changes(light, dark, ()))}
+    return Plot(name, title, caption, Markup(_script(themes)), tall)
+
+
+def _script(value: Any) -> str:
+    """JSON with <, > and / as escapes, so no text can close the script element that it is in."""
+    text = json.dumps(value, separators=(",", ":"))
     for character in "<>/":
-        changes = changes.replace(character, f"\\u{ord(character):04x}")
-    return Plot(name, title, caption, Markup(f'{{"light":{light},"dark":{changes}}}'), tall)
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _rounded(value: Any) -> Any:
+    """The figure with every float to eight significant digits, half of what it has: no screen shows more."""
+    if isinstance(value, float):
+        return float(f"{value:.8g}")
+    if isinstance(value, dict):
+        return {key: _rounded(own) for key, own in value.items()}
+    return [_rounded(own) for own in value] if isinstance(value, list) else value
 
 
 def _changes(one: Any, other: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
