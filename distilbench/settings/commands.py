@@ -57,11 +57,16 @@ class RunsSettings(Settings):
     run: tuple[str, ...] = option(f"Run folders, {RUN.format('URIs')}.", positional=True)
 
 
-class ReportSettings(RunsSettings):
+class ReportSettings(Settings):
     """What a leaderboard of existing runs decides."""
 
+    run: tuple[str, ...] = option(
+        "Run folders, files of records (NAME.jsonl.gz, NAME.jsonl), folders of reports, or URIs of these.",
+        positional=True,
+    )
     out: str = option("The report's folder, or a URI.")
-    title: str | None = option("The page's title; default: the runs' names.", None)
+    title: str | None = option("The page's title; default: that of the file of records, else the runs' names.", None)
+    mteb: bool = option("Also result files that mteb reads, where its task scores the same pairs.", False)
 
 
 class BudgetSettings(RunsSettings):
