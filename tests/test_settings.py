@@ -63,7 +63,7 @@ def test_values() -> None:
         ({"cross_encoder_epochs": 0}, "--cross-encoder-epochs 0: expected at least 0.01"),
         ({"backend": "jax"}, "--backend jax: expected one of torch, onnx"),
         ({"pooling": "sum"}, "--pooling sum: expected one of mean, cls, lasttoken"),
-        ({"quantise": "int8,int3"}, "--quantise int3: expected int8, binary, both with a comma between, or none"),
+        ({"quantise": "int8,int3"}, "--quantise int3: expected one of int8, binary, none"),
         ({"marian": "one"}, "--marian one: expected two models, there and back, with a comma between"),
         ({"grow_to": "many"}, "--grow-to many: 'many' is no kind of node"),
         ({"storage": "bucket"}, "--storage bucket: not a URI"),

@@ -11,7 +11,7 @@ from rich.console import Console
 from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import ray_cluster, trial_resources, wait_for_idle
 from distilbench.cluster.run_copy import RunCopy, run_copy
-from distilbench.commands.configurations import Configuration, complete, read_configurations
+from distilbench.commands.configurations import Configuration, chosen_encoder, complete, read_configurations
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.run import check_encoders, one_writer, publish, report_folder, run_config, run_name
 from distilbench.data.corpus import Corpus
@@ -23,6 +23,7 @@ from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import TrialRecord, read_records
 from distilbench.settings.commands import CompareSettings
+from distilbench.settings.encoders import DEFAULT_STUDENT, DEFAULT_TEACHER
 from distilbench.storage.files import claim_folder, fingerprint
 from distilbench.trials.budget import Budget
 
@@ -40,6 +41,10 @@ def compare(settings: CompareSettings, console: Console) -> Path:
         InputError: bad input, found before anything is written.
     """
     written = read_configurations(settings.file, settings.row)
+    settings = settings.but(
+        teacher=chosen_encoder(written, "teacher", settings.teacher, DEFAULT_TEACHER),
+        student=chosen_encoder(written, "student", settings.student, DEFAULT_STUDENT),
+    )
     rows = [complete(path, row, settings.teacher_encoder, settings.student) for path, row in written]
     methods = list(dict.fromkeys(get_method(row.method) for row in rows))
     check_encoders(settings, trains_encoder=any(method.trains_encoder for method in methods))

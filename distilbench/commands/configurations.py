@@ -93,14 +93,14 @@ def _rows(path: Path) -> list[Configuration]:
     return rows
 
 
-def chosen_encoder(rows: Sequence[tuple[Path, Configuration]], which: str, given: str | None, default: str) -> str:
-    """The teacher or student (`which`) to train all rows with: the one `given`, else the one that they name.
+def chosen_encoder(rows: Sequence[tuple[Path, Configuration]], which: str, given: str, default: str) -> str:
+    """The teacher or student (`which`) to train all rows with: the one `given`, else ("") the one that they name.
 
     Raises:
         InputError: they name several, and none is given.
     """
     named = dict.fromkeys(name for _, row in rows if (name := str(getattr(row, which))))
-    if given is None and len(named) > 1:
+    if not given and len(named) > 1:
         raise InputError(
             f"--{which}: the rows name {len(named)} of them ({', '.join(named)}); expected --{which} for all of them, or "
             f"--row for those with the same"

@@ -38,7 +38,7 @@ from distilbench.search.run import Search, discard_checkpoints, run_trials
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace, check_setting, read_yaml
 from distilbench.search.study import TAKEN, finished_trials, starts_after, starts_for
-from distilbench.search.study_place import check_place, claim_place
+from distilbench.search.study_place import check_place, claim_place, database_url
 from distilbench.search.suggestions import default_lag
 from distilbench.search.trial import trial_folder
 from distilbench.settings.sweep import SweepSettings
@@ -119,6 +119,8 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
 
 def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Member], Path]:
     """The methods' spaces, their corpus, and the folder of the whole."""
+    if settings.study is not None:
+        database_url(settings.study)  # refused before anything is read
     every = not settings.methods
     is_folder = settings.space is not None and settings.space.is_dir()
     names = list(settings.methods) or [name for name in method_names() if _has_space(settings, name)]

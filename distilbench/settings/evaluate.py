@@ -33,16 +33,13 @@ class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings,
         "Kinds of sets: sts, classification, retrieval, pairs, with commas between.",
         ("sts", "classification", "retrieval", "pairs"),
         min_length=1,
-        expected="some of sts, classification, retrieval, pairs",
     )
     dims: Annotated[tuple[Annotated[int, Field(ge=1)], ...], COMMAS] = option(
         "Score also the first so many dimensions, with commas between: 256,128,64.",
         (),
         expected="numbers of dimensions, such as 256,128,64",
     )
-    quantise: Annotated[tuple[Code, ...], COMMAS] = option(
-        "Score also in these: int8, binary.", (), expected="int8, binary, both with a comma between, or none"
-    )
+    quantise: Annotated[tuple[Code, ...], COMMAS] = option("Score also in these: int8, binary.", ())
     documents: str | None = option(
         "The model that embeds the documents; the others embed the queries (asymmetric retrieval).",
         None,

@@ -30,7 +30,6 @@ class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings):
         "Score every row also in these: int8, binary, or none.",
         ("int8", "binary"),
         panel=RESULTS,
-        expected="int8, binary, both with a comma between, or none",
     )
 
     @property

@@ -16,7 +16,6 @@ from distilbench.planning.model import Plan, plan_sweep, rung_seconds, step_seco
 from distilbench.planning.rates import PhaseRate, Rates, Training
 from distilbench.planning.table import print_plans, shown
 from distilbench.planning.work import SweepWork, TrialWork, sweep_work
-from distilbench.settings.pool import PoolSize
 from distilbench.settings.sweep import SweepSettings
 from distilbench.training.length import PhaseSteps
 
@@ -43,10 +42,10 @@ def test_the_work_of_a_sweep(small: SweepSettings) -> None:
 
 
 def test_stages_by_hand_on_one_worker(small: SweepSettings) -> None:
-    small = small.model_copy(update={"stopping": "none"})
+    small = small.but(stopping="none")
     work = work_of(small)
     found = seconds(plan_sweep(small, work, [given_rates()], parse_nodes("1x1")))
-    trial = 0.5 + 90 * 0.02 + 3 * 1.0
+    trial = 0.5 + 90 * 0.02 + 4 * 1.0  # three rungs and the start
     embed = work.evaluated / 200
     assert found["start"] == 12 and found["report"] == 3
     assert found["encode"] == pytest.approx(8 + work.sentences / 50)
@@ -59,7 +58,7 @@ def test_stages_by_hand_on_one_worker(small: SweepSettings) -> None:
 
 def test_none_stopped_is_the_most_that_it_takes(small: SweepSettings) -> None:
     stopped = plan_sweep(small, work_of(small), [given_rates()], parse_nodes("1x2"))
-    every = small.model_copy(update={"stopping": "none"})
+    every = small.but(stopping="none")
     whole = plan_sweep(every, work_of(every), [given_rates()], parse_nodes("1x2"))
     assert stopped.seconds < stopped.most_seconds == pytest.approx(whole.seconds) == whole.most_seconds
 
@@ -142,7 +141,7 @@ def test_a_shard_is_not_divided(small: SweepSettings) -> None:
     assert work.encode_shards("cpu") == 2
     times = [seconds(plan_sweep(small, work, [rates], parse_nodes(f"1x{n}")))["encode"] for n in (1, 2, 64)]
     assert times == [work.sentences / 50, 512 / 50, 512 / 50]
-    one = small.model_copy(update={"pool": PoolSize(1)})
+    one = small.but(workers=1)
     assert seconds(plan_sweep(one, work, [rates], parse_nodes("1x64")))["encode"] == times[0]
 
 

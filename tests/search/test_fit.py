@@ -24,7 +24,6 @@ from distilbench.search.fit import adapted, fitted, within
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.space_files import shipped_folder
 from distilbench.search.study import first_settings
-from distilbench.settings.augment import AugmentSettings
 from distilbench.settings.sweep import SweepSettings
 
 SPACE = """
@@ -223,7 +222,7 @@ def test_augmentation_is_searched_where_there_are_copies(
     (tmp_path / "space.yaml").write_text(HPD)
     given: dict[str, Any] = {"method": ("hpd",), "space": tmp_path / "space.yaml"}
     if augment:
-        given["augment"] = AugmentSettings(operations=("swap",))
+        given["augment"] = "swap"
     space, _ = searched(run_settings(data_folder, encoder_folder, tmp_path, **given), "hpd", Console(quiet=True))
     if augment:
         assert space.parameters["augmentation"].choices == (False, True) and not space.notes

@@ -8,7 +8,8 @@ import pytest
 from optuna._hypervolume import compute_hypervolume
 
 from distilbench.errors import InputError
-from distilbench.search.objectives import OBJECTIVES, directions, hypervolume, pareto_front, parse
+from distilbench.search.objectives import OBJECTIVES, directions, hypervolume, pareto_front
+from distilbench.settings.sweep import SweepSettings
 
 UP_DOWN = directions(("quality", "bytes"))
 ALL = directions(OBJECTIVES)
@@ -19,26 +20,25 @@ ALL = directions(OBJECTIVES)
     [
         ("quality", ("quality",)),
         ("quality,bytes", ("quality", "bytes")),
+        ("quality,bytes,bytes,", ("quality", "bytes")),
         (" latency , bytes,quality", ("quality", "bytes", "latency")),
     ],
 )
-def test_parse_gives_the_names_in_one_order(text: str, names: tuple[str, ...]) -> None:
-    assert parse(text) == names
+def test_names_are_in_one_order(text: str, names: tuple[str, ...]) -> None:
+    assert SweepSettings(method="mcr2", objectives=text).objectives == names
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("quality,speed", "'speed' is no objective"),
-        ("quality,", "'' is no objective"),
-        ("", "'' is no objective"),
-        ("quality,bytes,bytes", "bytes is there 2 times"),
-        ("bytes,latency", "quality is missing; expected quality alone, or with bytes or latency or both"),
+        ("quality,speed", "--objectives speed: expected quality alone, or with bytes or latency or both"),
+        ("", "--objectives : expected quality alone"),
+        ("bytes,latency", "--objectives bytes,latency: expected quality alone, or with bytes or latency or both"),
     ],
 )
-def test_parse_says_what_is_wrong(text: str, message: str) -> None:
+def test_what_is_wrong_is_said(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        parse(text)
+        SweepSettings(method="mcr2", objectives=text)
 
 
 def test_directions() -> None:

@@ -34,7 +34,7 @@ def assert_whole(sweep: Command, trials: int) -> None:
         assert record.state == trial.state.name and not record.confirms
         assert record.params == trial.user_attrs["params"]
         assert {k: v for k, v in record.params.items() if k in trial.params} == trial.params
-        assert [r.rung for r in record.rungs] == sorted(trial.intermediate_values)
+        assert [r.rung for r in record.rungs] == [0, *sorted(trial.intermediate_values)]
     chosen = json.loads((sweep.run / "confirmed.json").read_text())
     best = {
         d: max((r for r in records if r.dim == d and r.state == "COMPLETE"), key=lambda r: (r.objective, -r.number))

@@ -9,8 +9,9 @@ import pytest
 from watched import failed, record
 
 from distilbench.progress import clock as timing
-from distilbench.progress.clock import Clock, seconds
+from distilbench.progress.clock import Clock
 from distilbench.records import Rung, TrialRecord
+from distilbench.settings.durations import seconds
 
 
 class Now:

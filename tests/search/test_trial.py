@@ -29,7 +29,7 @@ from distilbench.trials.rung_training import build_method
 
 MCR2 = """
 method: mcr2
-budget: {trials: 1, steps: 18, rungs: 3, eta: 3}
+budget: {trials: 1, steps: 18, rungs: 3, eta: 3, start: false}
 parameters: {lr: {low: 0.001, high: 0.01, paper: 0.003}}
 fixed: {output_dim: 8, batch_size: 16, clusters: 4, lambda: LAMBDA}
 """
@@ -96,6 +96,14 @@ def test_a_trial_reports_its_rungs_and_the_shape_of_its_embeddings(tmp_path: Pat
     assert training is not None
     shape = geometry(training.method.embed(dev_rows(load_prepared(prepared_folder))))
     assert (metrics["effective_rank"], metrics["variance"]) == pytest.approx(shape)
+
+
+def test_a_search_judges_the_start_too(tmp_path: Path, prepared_folder: Path) -> None:
+    trial = Trial(tmp_path / "r", prepared_folder, MCR2.replace("LAMBDA", "50").replace(", start: false", ""))
+    trial.drive()
+    record = trial.record()
+    assert [(r.rung, r.step) for r in record.rungs] == [(0, 0), (1, 2), (2, 6), (3, 18)]
+    assert list(trial.study.trials[0].intermediate_values) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.stored_runs import NO_TRAININGS, ONLY_RECORDS, local_runs, storage_of
-from distilbench.commands.options import OPTIONS, RUN_OPTIONS, run_settings
-from distilbench.commands.sweep_options import SWEEP_OPTIONS, sweep_settings
 from distilbench.data.text import text_files
 from distilbench.errors import InputError
 from distilbench.records import Rung, TrialRecord, append_records
+from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.remote import Remote, files_in
 from distilbench.storage.scratch import local_folder, local_text, scratch
 
@@ -78,23 +77,23 @@ def test_the_storage_of_a_run() -> None:
         storage_of(Remote("s3://b/p/r"))
 
 
-def options(**given: object) -> dict[str, object]:
-    every = {name: default for group in (OPTIONS, RUN_OPTIONS, SWEEP_OPTIONS) for name, (_, default) in group.items()}
-    return {**every, **given}
-
-
 def test_settings_of_uris(storage: Remote, data_folder: Path) -> None:
     (storage / "small").put_all(data_folder, files_in(data_folder))
     storage.write("text.txt", b"a sentence\n")
-    given = options(
-        data=f"{storage}/small", text=[f"{storage}/text.txt"], storage=f"{storage}/", warm_start=f"{storage}/runs/a/"
+    earlier = f"{storage}/runs/a/"
+    settings = SweepSettings(
+        method="mcr2",
+        data=f"{storage}/small",
+        text=(f"{storage}/text.txt",),
+        storage=f"{storage}/",
+        warm_start=earlier,
     )
-    settings = run_settings(given)
-    assert settings["storage"] == str(storage) and settings["data"].is_dir()
-    assert Path(settings["text"][0]).read_text() == "a sentence\n"
-    assert sweep_settings("mcr2", given)["warm_start"] == f"{storage}/runs/a"
-    assert sweep_settings("mcr2", options(warm_start="runs/a/"))["warm_start"] == "runs/a"
-    assert run_settings(options())["storage"] is None
+    assert settings.storage == str(storage)
+    assert settings.data_folder is not None and settings.data_folder.is_dir()
+    assert Path(settings.texts.sources[0]).read_text() == "a sentence\n"
+    assert settings.warm_start == f"{storage}/runs/a"
+    assert SweepSettings(method="mcr2", warm_start="runs/a/").warm_start == "runs/a"
+    assert SweepSettings(method="mcr2").storage is None
 
 
 @pytest.mark.parametrize(
