@@ -66,7 +66,7 @@ class Rates(_Part):
     augment_per_s: dict[str, float] = {}
     """Sentences, by operation."""
     pca_row_s: Seconds | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Of one training sentence of at most `prepare.pca.SAMPLE`; in the driver."""
+    """Of one training sentence of at most `data.calibration.SAMPLE`; in the driver."""
     pca_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Beside the rows: the eigendecomposition."""
     training: dict[str, Training] = {}

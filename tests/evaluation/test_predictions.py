@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from distilbench.evaluation.suite import evaluate
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import cosine, spearman
-from distilbench.evaluation.suite import evaluate
 
 
 def corpus_and_vectors() -> tuple[Corpus, np.ndarray]:

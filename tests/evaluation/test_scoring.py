@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from distilbench.evaluation.suite import evaluate
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.folder import Limits, folder_corpus
@@ -16,7 +17,6 @@ from distilbench.data.needs import Needs
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.evaluation.quantisation import Binary, Int8, evaluate_quantised
 from distilbench.evaluation.sts import from_rows, spearman
-from distilbench.evaluation.suite import evaluate
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.records import ClusterCost, Score

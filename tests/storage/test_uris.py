@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from bucket import Bucket
+from distilbench.commands.options import OPTIONS, RUN_OPTIONS, run_settings
+from distilbench.commands.sweep_options import SWEEP_OPTIONS, sweep_settings
 from typer.testing import CliRunner
 
 from distilbench.cli import app
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.stored_runs import NO_TRAININGS, ONLY_RECORDS, local_runs, storage_of
-from distilbench.commands.options import OPTIONS, RUN_OPTIONS, run_settings
-from distilbench.commands.sweep_options import SWEEP_OPTIONS, sweep_settings
 from distilbench.data.text import text_files
 from distilbench.errors import InputError
 from distilbench.records import Rung, TrialRecord, append_records
