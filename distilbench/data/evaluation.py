@@ -90,7 +90,9 @@ class EvaluationData:
         return fingerprint([self.corpus.fingerprint, tokenised, [s.digest() for s in self.searches]])
 
 
-def evaluation_data(root: Path | None, kinds: Sequence[str], limits: Limits, store: ArtifactStore) -> EvaluationData:
+def evaluation_data(
+    root: Path | None, kinds: Sequence[TaskKind], limits: Limits, store: ArtifactStore
+) -> EvaluationData:
     """The sets of the `kinds` asked for, in `root` or built in.
 
     Raises:
@@ -122,7 +124,7 @@ def evaluation_data(root: Path | None, kinds: Sequence[str], limits: Limits, sto
     add_pair_tasks(labelled, limits.labelled, asked, builder)
     queries = tuple(builder.rows(s.queries) for s in searches)
     asked = asked.union(*(task.evaluation for task in labelled), *(s.queries for s in searches))
-    calibration = builder.rows(_calibration(root, limits, builder, asked))
+    calibration = builder.rows(_calibration(root, kinds, limits, builder, asked))
     # The pair tasks allow training on their sentences; a file of two kinds of sets may be missing twice.
     missing = tuple(dict.fromkeys(builder.missing))
     corpus = replace(builder.build(), train=np.unique(calibration), missing=missing)
@@ -169,12 +171,14 @@ def _has_split(root: Path, form: TaskFormat, split: str) -> bool:
     return any(value == split for _, [value] in read_tsv(path, (form.split_column,)))
 
 
-def _calibration(root: Path, limits: Limits, builder: CorpusBuilder, asked: set[str]) -> list[str]:
+def _calibration(
+    root: Path, kinds: Sequence[TaskKind], limits: Limits, builder: CorpusBuilder, asked: set[str]
+) -> list[str]:
     """The sentences to calibrate on: those that a sweep takes of the folder's training text, but for what a set asks about.
 
     Those of the built-in corpus, where the folder has no training text.
     """
-    own, told = read_folder(root, limits), "the folder's training text"
+    own, told = read_folder(root, limits, kinds=kinds), "the folder's training text"
     drawn = [text for row in calibration_rows(own.train) if (text := own.sentences[row]) not in asked]
     if not drawn:
         own, told = builtin_corpus(), "the built-in corpus"

@@ -13,10 +13,11 @@ pair tasks are read only where a method needs them: see `triplets` and `pair_tas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.data.columns import format_of
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.needs import NO_NEEDS, Needs
@@ -73,8 +74,14 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Te
     return corpus
 
 
-def read_folder(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Texts = NO_TEXTS) -> Corpus:
-    """Read `root` as `folder_corpus` does, whether or not there is enough in it for a run.
+def read_folder(
+    root: Path,
+    limits: Limits,
+    needs: Needs = NO_NEEDS,
+    texts: Texts = NO_TEXTS,
+    kinds: Collection[TaskKind] = SWEPT_TASKS,
+) -> Corpus:
+    """Read `root` as `folder_corpus` does, whether or not there is enough in it for a run; of its sets the `kinds` alone.
 
     Raises:
         InputError: the folder is not there, lacks something in `needs`, or a file in it is malformed.
@@ -87,14 +94,16 @@ def read_folder(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Text
     training: list[str] = []
     pairs: list[tuple[str, str]] = []
     if is_senteval(root):
-        read_senteval_sts(root, builder)
+        if "sts" in kinds:
+            read_senteval_sts(root, builder)
         evaluation = set(builder.sentences)
         training = [] if texts.sources else senteval_training(root, builder)
         tasks = [read_senteval_task(root, name) for name in task_names]
     else:
-        read_sts(root / "sts", builder)
+        if "sts" in kinds:
+            read_sts(root / "sts", builder)
         evaluation = set(builder.sentences)
-        for split in ("dev", "test"):
+        for split in ("dev", "test") if "retrieval" in kinds else ():
             evaluation |= _read_quora_retrieval(root / "quora", split, limits, builder)
         pairs = [*_quora_pairs(root / "quora", builder), *_duplicate_titles(root / "cqadupstack", builder)]
         streams = _unlabelled(root / "unlabeled", texts, builder)
