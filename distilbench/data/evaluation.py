@@ -117,14 +117,15 @@ def evaluation_data(
             raw, builder.sts = builder.sts, []  # set aside: what is missing is told of each folder alone
             read_sts(root / "sts_senteval_tok", builder)
             tokenised, builder.sts = builder.sts, raw
+    coded = set(builder.sentences)
     labelled = read_labelled_sets(root, kinds, builder)
     if "retrieval" in kinds:
         searches = read_search_sets(root, store, limits.documents, builder.found, builder.missing)
     asked = set(builder.sentences)
     add_pair_tasks(labelled, limits.labelled, asked, builder)
     queries = tuple(builder.rows(s.queries) for s in searches)
-    asked = asked.union(*(task.evaluation for task in labelled), *(s.queries for s in searches))
-    calibration = builder.rows(_calibration(root, kinds, limits, builder, asked))
+    coded = coded.union(*(s.queries for s in searches))
+    calibration = builder.rows(_calibration(root, kinds, limits, builder, coded))
     # The pair tasks allow training on their sentences; a file of two kinds of sets may be missing twice.
     missing = tuple(dict.fromkeys(builder.missing))
     corpus = replace(builder.build(), train=np.unique(calibration), missing=missing)
@@ -172,14 +173,16 @@ def _has_split(root: Path, form: TaskFormat, split: str) -> bool:
 
 
 def _calibration(
-    root: Path, kinds: Sequence[TaskKind], limits: Limits, builder: CorpusBuilder, asked: set[str]
+    root: Path, kinds: Sequence[TaskKind], limits: Limits, builder: CorpusBuilder, coded: set[str]
 ) -> list[str]:
-    """The sentences to calibrate on: those that a sweep takes of the folder's training text, but for what a set asks about.
+    """The sentences to calibrate on: those that a sweep takes of the folder's training text.
 
-    Those of the built-in corpus, where the folder has no training text.
+    Left out are those that codes are scored on (STS, queries). Classification and pair tasks are scored in float32 alone:
+    without their sentences `evaluate` would calibrate on others than a sweep. Where the folder has no training text, they
+    are those of the built-in corpus.
     """
     own, told = read_folder(root, limits, kinds=kinds), "the folder's training text"
-    drawn = [text for row in calibration_rows(own.train) if (text := own.sentences[row]) not in asked]
+    drawn = [text for row in calibration_rows(own.train) if (text := own.sentences[row]) not in coded]
     if not drawn:
         own, told = builtin_corpus(), "the built-in corpus"
         drawn = [own.sentences[row] for row in calibration_rows(own.train)]
