@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 from samples import WORDS, make_data, random_sentences, write_tsv
 
+from distilbench.choices import Stored
 from distilbench.commands.evaluate import evaluate
 from distilbench.data.corpus import Corpus
 from distilbench.data.evaluation import KINDS
@@ -37,12 +38,12 @@ from distilbench.trials.scoring import Candidate, Encoded
 
 CODES = ("int8", "binary")
 METHODS: dict[str, dict[str, Any]] = {
-    "mcr2": {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16},
+    "mcr2": {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.0001, "batch_size": 16},
+    "pca": {"output_dim": 8},
     "hpd": {"output_dim": 8, "lr": 0.001, "batch_size": 16},
-    "matryoshka": {"output_dim": 8, "halvings": 1, "lr": 0.001, "batch_size": 16},
+    "matryoshka": {"output_dim": 8, "halvings": 1, "lr": 0.001, "batch_size": 16, "labelled": "pairs"},
 }
-HALF = 5e-4
-"""Float16 keeps 11 bits."""
+STORED: tuple[Stored, ...] = ("float16", "float32")
 TIMES = {"build_s", "ms_per_1000_queries", "fit_s", "assign_s", "search_s"}
 
 
@@ -54,22 +55,23 @@ class Run:
     encoder: Path
     corpus: Corpus
     prepared: Path
-    store: Path
+    """A folder for each precision of the teacher's vectors."""
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, cluster: None) -> Run:
-    """A folder with one set of each kind, prepared with the teacher's vectors in float16.
+    """A folder with a set of each kind, prepared twice, with the teacher's vectors in float16 and in float32.
 
-    No sentence is paired with itself: the rounding of such cosines, all 1, decides their ranks.
+    STS sets have 1,000 pairs, so that two that change places move Spearman by less than 0.001, and no sentence is paired
+    with itself: the rounding of such cosines, all 1, would decide their ranks.
     """
     root = tmp_path_factory.mktemp("both-ways")
     data, rng = make_data(root / "data"), random.Random(7)
     shutil.rmtree(data / "sts")
-    text = random_sentences(900, seed=123)
-    for name in ("STSB.dev", "STSB.test", "STS12.MSRpar", "STS12.OnWN"):
+    text = random_sentences(4_000, seed=123)
+    for name in ("STSB.dev", "STSB.test", "STS12.MSRpar"):
         rows = []
-        for _ in range(60):
+        for _ in range(1_000):
             one = text.pop()
             words = one.split()
             changed = rng.randint(1, len(words))
@@ -83,17 +85,19 @@ def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, cluster:
         write_tsv(data / "glue" / f"MRPC.{split}.tsv", ["sentence1", "sentence2", "label"], pairs)
     corpus = with_scored_tasks(folder_corpus(data, Limits()), data, KINDS, None)
     teacher, store, key = EncoderSpec(str(encoder_folder)), ArtifactStore(root / "store"), corpus.sentences_fingerprint
-    vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test")
     tokens = tokens_artifact(corpus.sentences, key, teacher, store)
-    pca = pca_artifact(vectors, corpus.train, store)
-    save_prepared(root / "prepared", corpus, teacher, "layers:0,2", vectors, pca, tokens)
-    return Run(data, encoder_folder, corpus, root / "prepared", root / "store")
+    for stored in STORED:
+        vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test", stored=stored)
+        pca = pca_artifact(vectors, corpus.train, store)
+        save_prepared(root / stored, corpus, teacher, "layers:0,2", vectors, pca, tokens)
+    return Run(data, encoder_folder, corpus, root)
 
 
-def swept(run: Run, folder: Path, name: str) -> list[ScoreRecord]:
+def swept(run: Run, folder: Path, name: str, stored: Stored = "float32") -> list[ScoreRecord]:
     """The rows of a student that was trained for a few steps, or of the teacher."""
+    prepared = run.prepared / stored
     board = Leaderboard(
-        folder, "r", load_prepared(run.prepared), run.corpus, CODES, Console(file=io.StringIO()), tasks=KINDS
+        folder, "r", load_prepared(prepared), run.corpus, CODES, Console(file=io.StringIO()), tasks=KINDS
     )
     if name == "teacher":
         return board.teacher(0)
@@ -101,7 +105,7 @@ def swept(run: Run, folder: Path, name: str) -> list[ScoreRecord]:
     params = method.params_type.model_validate(METHODS[name]).model_dump(mode="json", by_alias=True)
     candidate = Candidate("r", "student", name, 8, params, 0)
     job = Job(candidate, Budget(trials=1, steps=6, rungs=1, eta=3), folder, folder / "job", "students/s")
-    assert finish(job, run.prepared, run.corpus, threads=1, hang_s=0).failed == ""
+    assert finish(job, prepared, run.corpus, threads=1, hang_s=0).failed == ""
     encoded = Encoded.load(job.folder)
     assert encoded is not None
     return board.rows(candidate, method.widths_of(params), lambda: encoded)
@@ -129,58 +133,65 @@ def numbers(items: Iterable[Any], *key: str) -> dict[tuple[Any, ...], dict[str, 
     return {tuple(dump[field] for field in key): dump for dump in dumps}
 
 
+def differences(mine: dict[tuple[Any, ...], dict[str, Any]], other: dict[tuple[Any, ...], dict[str, Any]]) -> float:
+    """The largest difference of two rows' numbers; all that is no number is equal."""
+    assert mine.keys() == other.keys()
+    largest = 0.0
+    for key, fields in mine.items():
+        for field, value in fields.items():
+            if isinstance(value, float):
+                largest = max(largest, abs(value - other[key][field]))
+            else:
+                assert value == other[key][field], (key, field)
+    return largest
+
+
 @pytest.mark.parametrize(
-    ("name", "tolerance"),
+    ("name", "stored", "tolerance", "of_codes"),
     [
-        # An encoder of its own is read in float32 both ways, in batches that are padded otherwise: roundings of 1e-7.
-        ("hpd", 1e-3),
-        ("matryoshka", 1e-3),
-        # The teacher, and a head on it, are scored from vectors that were kept in float16.
-        ("teacher", 0.02),
-        ("mcr2", 0.02),
+        # All in float32: what differs is how batches are padded, 1e-7 of a number.
+        ("hpd", "float32", 1e-3, 1e-3),
+        ("matryoshka", "float32", 1e-3, 1e-3),
+        ("mcr2", "float32", 1e-3, 1e-3),
+        ("teacher", "float32", 1e-3, 1e-3),
+        # From vectors that were kept in float16. A number beside a border has another code then, a bit in some thousand.
+        ("pca", "float16", 0.02, 0.2),
+        ("teacher", "float16", 0.02, 0.2),
     ],
 )
-def test_a_row_of_a_run_and_evaluate_of_its_folder(run: Run, tmp_path: Path, name: str, tolerance: float) -> None:
-    ours = {(r.dim, r.quantisation): r for r in swept(run, tmp_path / "run", name)}
+def test_a_row_of_a_run_and_evaluate_of_its_folder(
+    run: Run, tmp_path: Path, name: str, stored: Stored, tolerance: float, of_codes: float
+) -> None:
+    ours = {(r.dim, r.quantisation): r for r in swept(run, tmp_path / "run", name, stored)}
     model = run.encoder if name == "teacher" else tmp_path / "run" / "students" / "s"
     whole = max(dim for dim, _ in ours)
     theirs = {(r.dim, r.quantisation): r for r in evaluated(run, tmp_path, model, {dim for dim, _ in ours} - {whole})}
     assert ours.keys() == theirs.keys() and len(ours) == (6 if name == "matryoshka" else 3)
     for row, mine in ours.items():
-        other = theirs[row]
-        assert (mine.bytes_per_vector, mine.parameters, mine.notes) == (
-            other.bytes_per_vector, other.parameters, other.notes,
-        )  # fmt: skip
-        tasks = {s.task for s in mine.scores}
-        assert tasks == (
-            {*tasks, "classification", "pair-probe"} if row == (whole, "float32") else {"sts", "retrieval"}
-        )
+        other, exact = theirs[row], row[1] == "float32"
+        most = tolerance if exact else of_codes
+        for field in ("bytes_per_vector", "parameters", "notes"):
+            assert getattr(mine, field) == getattr(other, field)
+        labelled = {"classification", "pair-probe"} if row == (whole, "float32") else set()
+        assert {s.task for s in mine.scores} == {"sts", "retrieval", *labelled}
         key = ("task", "set", "split", "metric", "variant")
         scores, expected = numbers(mine.scores, *key), numbers(other.scores, *key)
-        assert scores.keys() == expected.keys() and len(scores) == len(mine.scores)
-        for one in scores:
-            assert scores[one] == pytest.approx(expected[one], abs=tolerance), (row, one)
+        assert len(scores) == len(mine.scores) and differences(scores, expected) < most, row
         costs, expected = (numbers(r.indexes, "set", "split", "kind") for r in (mine, other))
-        assert costs.keys() == expected.keys() and len(costs) == (2 if row[1] == "float32" else 1)
-        for one in costs:
-            assert costs[one] == pytest.approx(expected[one], abs=tolerance), (row, one)
+        assert len(costs) == (2 if exact else 1) and differences(costs, expected) < most, row
         clusters, expected = (numbers(r.clusters, "set", "split", "kind") for r in (mine, other))
-        assert clusters.keys() == expected.keys()
-        assert bool(clusters) == (name == "mcr2" and row[1] == "float32")
-        for one in clusters:
-            assert clusters[one] == pytest.approx(expected[one], abs=tolerance), (row, one)
-        assert (mine.space is None) == (other.space is None) == (row[1] != "float32")
+        assert bool(clusters) == (name == "mcr2" and exact) and differences(clusters, expected) < most
+        assert (mine.space is None) == (other.space is None) == (not exact)
         if mine.space is not None and other.space is not None:
             own, same = mine.space.model_dump(), other.space.model_dump()
             np.testing.assert_allclose(own.pop("covariance"), same.pop("covariance"), atol=tolerance)
-            assert own == pytest.approx(same, abs=tolerance)
+            assert differences({(): own}, {(): same}) < tolerance
         kept = [
             Predictions.load(predictions_path(tmp_path / place, record.record_id))
             for place, record in (("run", mine), ("runs/e", other))
         ]
-        assert kept[0].item.keys() == kept[1].item.keys() and kept[0].similarity.keys() == kept[1].similarity.keys()
-        for group, similarity_P in kept[0].similarity.items():
-            np.testing.assert_allclose(similarity_P, kept[1].similarity[group], atol=max(tolerance / 10, HALF))
+        assert kept[0].item.keys() == kept[1].item.keys()
+        assert kept[0].similarity.keys() == kept[1].similarity.keys() == {"STSB", "STS12"}
 
 
 def test_evaluate_takes_the_quantiser_that_was_saved(run: Run, tmp_path: Path) -> None:
