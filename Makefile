@@ -1,6 +1,6 @@
 # make sweep   from a fresh clone to an HTML leaderboard
 # make cluster-bundle   build/distilbench.bundle, for `ray up`
-# make test    from a fresh clone through the test suite; make test-all: with the tests that take minutes each
+# make test    from a fresh clone through the linters and most tests; make test-all: those that take long too
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := .venv/bin
@@ -17,21 +17,30 @@ TORCH ?= torch==2.13.0$(if $(filter Linux,$(shell uname -s)),+cpu)
 endif
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: sweep test test-all lint clean cluster-bundle
+.PHONY: sweep test test-all test-slow lint clean cluster-bundle
 
 sweep: .venv/installed
 	$(BIN)/python -m platform.sweep --method $(METHOD)
 
-test: .venv/installed-dev lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder  # much of it is waiting for processes; long files have few tests
+PYTEST := -m pytest -n 2 --dist loadfile --no-loadscope-reorder  # much of it is waiting for processes; long files have few tests
 
-test-all:
-	DISTILBENCH_SLOW=1 $(MAKE) test
+test: .venv/installed-dev lint
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run $(PYTEST) -m "not slow"
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --fail-under=85 | tail -n 1
+
+test-all: test
+	$(MAKE) test-slow
+
+test-slow: .venv/installed-dev
+	$(BIN)/python $(PYTEST) -m slow
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -74,7 +76,7 @@ class TrialRecord(_Record):
     objective: float | None
     rungs: list[Rung]
     values: dict[str, float] = {}
-    """Of a sweep with several objectives: the value of each ("quality", "bytes", "latency"), at the last rung."""
+    """The value of each objective, in a sweep with several ("quality", "bytes", "latency"), at the last rung."""
     confirms: bool = False
     """Whether it repeats the settings of trial `number` with another seed, to confirm it."""
     provenance: Provenance
@@ -185,12 +187,12 @@ class Space(_Record):
     uniformity: float
     """Log of the mean Gaussian potential of all pairs, at unit norm: the lower, the more evenly spread."""
     covariance: list[list[float]]
-    """Of the first 16 dimensions."""
+    """The covariance of the first 16 dimensions."""
     effective_rank: float
     isotropy: float
     """0 to 1, all directions alike."""
     mean_cosine: float
-    """Of random pairs."""
+    """The mean cosine of random pairs."""
     positives: int
     rows: int
 
@@ -266,7 +268,7 @@ class ScoreRecord(_Record):
 
     @property
     def weights(self) -> str:
-        """Of an encoder that was evaluated as it came: the SHA-256 of its files; "" otherwise."""
+        """The SHA-256 of the files of an encoder that was evaluated as it came; "" of any other."""
         return str(self.hyperparameters.get("weights", "")) if self.start == AS_IT_CAME else ""
 
     @property
@@ -282,8 +284,17 @@ def selection_groups(dev_groups: Iterable[str]) -> list[str]:
     return ["STSB"] if "STSB" in groups else groups
 
 
-Record = Annotated[TrialRecord | ScoreRecord, Field(discriminator="kind")]
-_adapter: TypeAdapter[TrialRecord | ScoreRecord] = TypeAdapter(Record)
+class _OfReport(BaseModel):
+    """A line that only a report's file has (`reporting.report_records`); `read_records` passes over it."""
+
+    kind: Literal["run", "report"]
+
+
+Line = TypeVar("Line")
+Record = Annotated[TrialRecord | ScoreRecord | _OfReport, Field(discriminator="kind")]
+_adapter: TypeAdapter[TrialRecord | ScoreRecord | _OfReport] = TypeAdapter(Record)
+_GZIP = b"\x1f\x8b"
+"""The first bytes of a file that gzip compressed."""
 
 
 def append_records(path: Path, records: Iterable[TrialRecord | ScoreRecord]) -> None:
@@ -318,17 +329,34 @@ def _cut_torn_line(file: Any) -> None:
 
 
 def read_records(path: Path) -> Iterator[TrialRecord | ScoreRecord]:
-    """The records of `path` in order; nothing when it does not exist.
+    """The trials and scores of `path` in order; nothing when it does not exist.
+
+    The file may be compressed (gzip), and it may be that of a report, which has lines of other kinds as well.
 
     Raises:
         InputError: a complete line that is not a record of this schema; it names file, row and field. A torn last
             line (no newline: its writer was killed) is skipped, since its record is written again on resume.
     """
+    return (record for record in read_lines(path, _adapter) if not isinstance(record, _OfReport))
+
+
+def read_lines(path: Path, adapter: TypeAdapter[Line]) -> Iterator[Line]:
+    """The lines of `path`, compressed or not, checked by `adapter`; nothing when it does not exist.
+
+    Raises:
+        InputError: as `read_records`, or a compressed file that is damaged.
+    """
     if not path.exists():
         return
-    for row, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):  # what follows the last newline is torn
+    payload = path.read_bytes()
+    if payload.startswith(_GZIP):
         try:
-            yield _adapter.validate_json(line)
+            payload = gzip.decompress(payload)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{path}: a damaged gzip file ({error}); expected a whole file of records") from None
+    for row, line in enumerate(payload.split(b"\n")[:-1], start=1):  # what follows the last newline is torn
+        try:
+            yield adapter.validate_json(line)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the line"

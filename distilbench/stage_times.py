@@ -29,7 +29,7 @@ class Took(BaseModel):
     """Sentences, rows, trials or trainings."""
     workers: int = 1
     first_s: float = 0.0
-    """Of a pool: until the first shard was done."""
+    """The seconds until a pool's first shard was done."""
     device: str = "cpu"
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -416,3 +418,26 @@ def test_the_readme_is_short() -> None:
 def test_lines_are_short(name: str) -> None:
     long = [line for line in text_of(name).splitlines() if len(line) > 120 and not line.startswith("|")]
     assert long == []
+
+
+# --- The architecture page
+
+
+def test_the_map_is_up_to_date() -> None:
+    done = subprocess.run([sys.executable, "tools/module_map.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_walk_names_functions_that_there_are_each_once() -> None:
+    walk = text_of("docs/architecture.md").split("## The walk of one sentence")[1].split("## The map")[0]
+    named = [n for n in re.findall(r"`((?:\w+\.)+\w+)`", walk) if not n.endswith((".html", ".toml"))]
+    assert len(named) > 20 and len(set(named)) == len(named)
+    for name in named:
+        module, *rest = name.split(".")
+        found: Any = importlib.import_module(f"distilbench.{module}")
+        for part in rest:
+            try:
+                found = getattr(found, part)
+            except AttributeError:
+                found = importlib.import_module(f"{found.__name__}.{part}")
+        assert callable(found), name

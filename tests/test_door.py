@@ -38,6 +38,7 @@ def python(*arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[s
         (["platform.reproduce", "--help"], ["run", "trial", "--seed", "--tolerance"]),
         (["platform.prepare", "--help"], ["--augment", "--min-cosine", "--text", "--store"]),
         (["platform.status", "--help"], ["run", "--watch", "--json"]),
+        (["platform.methods", "--help"], ["method"]),
         (["distilbench", "--help"], ["prepare", "sweep", "compare", "report", "best", "export", "status"]),
     ],
 )

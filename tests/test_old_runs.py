@@ -146,7 +146,9 @@ def test_an_export_scores_what_is_recorded(old: Path, tmp_path: Path, run: str, 
 def test_a_report_has_every_row(old: Path, tmp_path: Path) -> None:
     command("report", old / "runs" / "swept", old / "runs" / "compared", "--out", tmp_path / "report")
     students = {key: r for key, r in scores(old / "runs").items() if r.role == "student"}
-    shown = {r.record_id: r for r in read_records(tmp_path / "report" / "records.jsonl") if isinstance(r, ScoreRecord)}
+    shown = {
+        r.record_id: r for r in read_records(tmp_path / "report" / "records.jsonl.gz") if isinstance(r, ScoreRecord)
+    }
     assert {key: r for key, r in shown.items() if r.role == "student"} == students
     rows = json.loads((tmp_path / "report" / "leaderboard.json").read_text())
     for name, run in (("HPD d=8", "swept/hpd"), ("regression", "compared")):

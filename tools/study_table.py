@@ -1,6 +1,6 @@
 """Print a comparison's rows as a Markdown table: mean over seeds and 95 % interval of each test column.
 
-python tools/study_table.py reports/orderings/records.jsonl [--quantised]
+python tools/study_table.py results/records/orderings.jsonl.gz [--quantised]
 """
 
 from __future__ import annotations

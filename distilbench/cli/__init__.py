@@ -117,7 +117,7 @@ def efficiency(settings: EfficiencySettings) -> None:
 @app.command()
 @takes(ReportSettings)
 def report(settings: ReportSettings) -> None:
-    """Write one leaderboard from the records of one or more runs."""
+    """Write one leaderboard from the records of one or more runs, or build a report again from its file of records."""
     from distilbench.commands.report import report as run
 
     _leaderboard(run(settings))

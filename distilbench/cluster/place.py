@@ -29,14 +29,14 @@ from distilbench.storage.store import ArtifactStore
 PREPARED = "prepared"
 PARTIAL = ".partial"
 FOLDERS = ".folders.json"
-"""Of a run in storage: the folders of its teacher and student, and their names in the store."""
+"""The folders of its teacher and student, and their names in the store."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class PreparedKeys:
-    """Of a run's prepared inputs: `files` tells their exact files, `content` what a training on them depends on."""
+    """What tells a run's prepared inputs: `files` tells their exact files, `content` what a training on them depends on."""
 
     files: str
     content: str

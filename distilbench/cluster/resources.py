@@ -15,7 +15,7 @@ from distilbench.cluster.nodes import Node, alive_nodes, fitting, needed, possib
 from distilbench.errors import InputError
 
 GPU_SHARE = 0.25
-"""Of a GPU for each trial: a head or a 6-layer student leaves most of a GPU idle."""
+"""The share of a GPU for each trial: a head or a 6-layer student leaves most of a GPU idle."""
 
 IDLE_TIMEOUT_S = 60
 

@@ -27,7 +27,7 @@ OUTPUT = "sentence_embedding"
 TOKENIZER = "tokenizer.json"
 
 LARGEST_DIFFERENCE = 1e-4
-"""Of a component from PyTorch's vector, both scaled to the PyTorch vector's length of 1."""
+"""The largest difference of a component from PyTorch's vector, both scaled to the PyTorch vector's length of 1."""
 
 LARGEST_FILE = 1_900_000_000
 """Bytes of weights in one file with the graph: a protobuf file ends at 2 GB. Above, they lie beside it."""

@@ -1,23 +1,19 @@
-"""`distilbench report`: one leaderboard of existing runs."""
+"""`distilbench report`: one leaderboard of existing runs, or a report built again from its file of records."""
 
 from __future__ import annotations
 
 from distilbench.cluster.stored_runs import WITHOUT_STUDENTS, local_runs, written_to
-from distilbench.reporting.page import write_report
-from distilbench.reporting.runs import read_runs, run_folders
-from distilbench.reporting.ties import tie_groups
+from distilbench.reporting.rebuild import report_from
 from distilbench.settings.commands import ReportSettings
 
 
 def report(settings: ReportSettings) -> str:
-    """Write one leaderboard of the records of runs; where it is.
+    """Write one leaderboard; where it is.
 
     Raises:
-        InputError: a run cannot be read.
+        InputError: a source cannot be read.
     """
-    runs = local_runs(settings.run, WITHOUT_STUDENTS)
-    records, folders = read_runs(runs), run_folders(runs)
-    title = settings.title or ", ".join(run.resolve().name for run in runs)
+    sources = local_runs(settings.run, WITHOUT_STUDENTS)
     with written_to(settings.out) as (folder, told):
-        write_report(records, folder, title=title, ties=tie_groups(records, folders), folders=folders)
+        report_from(sources, folder, title=settings.title, mteb=settings.mteb)
     return str(told)

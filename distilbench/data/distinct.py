@@ -18,10 +18,10 @@ from distilbench.storage.files import disk_full
 
 KEY = "key"
 MEMORY = "256MB"
-"""Of DuckDB; what does not fit goes to its temporary files."""
+"""The memory of DuckDB; what does not fit goes to its temporary files."""
 
 THREADS = 2
-"""Of DuckDB: each wants a share of its memory."""
+"""The threads of DuckDB: each wants a share of its memory."""
 
 DIGESTS = pa.schema([("number", pa.int64()), ("one", pa.int64()), ("two", pa.int64())])
 

@@ -27,7 +27,7 @@ from distilbench.data.tsv import read_tsv, sentence
 from distilbench.errors import InputError
 
 FOLDERS = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC")
-"""Of `downstream/`; those of MRPC and SICK hold pair tasks too."""
+"""The folders of `downstream/`; those of MRPC and SICK hold pair tasks too."""
 
 _CLASS_OF_FILE = {".pos": "1", ".neg": "0", ".objective": "1", ".subjective": "0"}
 _SST2, _SST5 = ("0", "1"), ("0", "1", "2", "3", "4")

@@ -19,10 +19,13 @@ from scipy.stats import rankdata
 
 RESAMPLES = 1_000
 CONFIDENCE = 0.95
+TAILS = (100 * (1 - CONFIDENCE) / 2, 100 * (1 + CONFIDENCE) / 2)
+"""Percentiles that end an interval."""
 BLOCK = 250
 """Resamples whose counts are in memory at a time: 30 MB for a set of 15,000 pairs."""
 DIGITS = 9
-"""Of an average that count: the same similarities give averages apart by 1e-13, since a matrix product rounds by column."""
+"""The digits of an average that count. The same similarities give averages apart by 1e-13: a matrix product rounds by
+column."""
 
 Similarities = Mapping[str, NDArray[np.floating]]
 """By test set: the similarity of each pair."""
@@ -136,8 +139,7 @@ def grouped(averages: Averages) -> list[Tie]:
 
 def percentiles(values_B: NDArray[np.float64]) -> Interval:
     """The interval that holds 95 % of the values."""
-    tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(values_B, [tail, 100 - tail])
+    low, high = np.percentile(values_B, TAILS)
     return Interval(float(low), float(high))
 
 

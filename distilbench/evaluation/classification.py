@@ -68,7 +68,7 @@ def classified(embed: Embed, task: ClassificationSet, sentences: Sequence[str]) 
 
 
 def _lengths(rows: Rows, sentences: Sequence[str]) -> NDArray[np.int64]:
-    """Of each sentence in tokens, which SentEval's files have blanks between."""
+    """The length of each sentence in tokens, which SentEval's files have blanks between."""
     return np.array([len(sentences[row].split()) for row in rows])
 
 
@@ -155,7 +155,7 @@ def _mask(rows: NDArray[np.int64], count: int) -> Mask:
 
 
 def _best(right_PN: NDArray[np.bool_], tests: Sequence[Mask], penalties: int) -> tuple[int, float]:
-    """Of problems by penalty, then fold: the penalty with the best mean accuracy over the folds, and that."""
+    """Find the penalty with the best mean accuracy over the folds, and that accuracy; `problems` by penalty, then fold."""
     accuracies = []
     for penalty in range(penalties):
         folds = right_PN[penalty * len(tests) :]

@@ -18,7 +18,7 @@ from distilbench.evaluation.sts import Embed
 from distilbench.records import ClusterCost
 
 ITERATIONS = 25
-"""Of k-means: FAISS's own default."""
+"""The iterations of k-means: FAISS's own default."""
 
 
 def cluster_costs(

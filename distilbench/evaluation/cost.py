@@ -42,18 +42,18 @@ WEIGHTS = (
 )
 """Where a module's weights are, in the order that loading prefers; an index names the files of its parts."""
 NO_CONFIGURATION = "data_config.json"
-"""Of some older encoders: what they were trained on."""
+"""What some older encoders were trained on."""
 
 
 class Cost(NamedTuple):
     """`..._1` is one sentence at a time, `..._32` is 32 at a time, each batch padded to its longest sentence."""
 
     parameters: int
-    """Of the model as it is loaded, a pooler that it does not use included; shared ones are counted once."""
+    """The parameters of the model as it is loaded, a pooler that it does not use included; shared ones are counted once."""
     parameters_without_embeddings: int
     """Without look-up tables (`nn.Embedding`, `nn.EmbeddingBag`): tokens, positions, segments."""
     bytes_on_disk: int
-    """Of the files that loading needs (`needed_files`)."""
+    """The bytes of the files that loading needs (`needed_files`)."""
     bytes_per_vector: int
     """In float32."""
     sentences_per_second_1: float
@@ -64,7 +64,7 @@ class Cost(NamedTuple):
     device: str
     """"cpu", or "cuda", on which the model runs in bfloat16 autocast."""
     threads: int
-    """Of torch; the tokenizer works on one."""
+    """The threads of torch; the tokenizer works on one."""
     timed_1: int
     """Sentences that were timed one at a time."""
     timed_32: int

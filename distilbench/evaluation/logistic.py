@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 TOLERANCE = 1e-7
-"""Of the distance to the minimum of the loss per training row, estimated by half the squared Newton-like decrement."""
+"""The largest distance to the minimum of the loss per training row, estimated by half the squared Newton-like decrement."""
 MOST_STEPS = 500
 SLACK = 1.05
 """On the bound: the rows of a problem are not exactly centred, which couples its intercept with its weights a little."""

@@ -34,7 +34,7 @@ LOGISTIC_C = tuple(10.0**t for t in range(-6, 2))
 """The strongest penalty first, as in `RIDGE_ALPHA`."""
 RIDGE_ALPHA = tuple(10.0**t for t in range(5, -2, -1))
 NOTHING = 1e-6
-"""Of the vectors' or the scores' own size: smaller differences are float32's rounding."""
+"""The least share of the vectors' or the scores' own size: smaller differences are float32's rounding."""
 
 Mask = NDArray[np.bool_]
 

@@ -31,7 +31,7 @@ UNREADABLE = (
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Of every STS test group (P pairs, its subsets concatenated in the corpus's order) and every retrieval test set.
+    """What was said of every STS test group (P pairs, its subsets in the corpus's order) and every retrieval test set.
 
     `subset[group]` numbers each pair's subset by that order, as the subsets' scores in the record are ordered.
     `reciprocal_rank[set]` is 1 / rank of each query's first relevant document, 0 beyond rank 10: their mean is MRR@10.
@@ -47,7 +47,7 @@ class Predictions:
     item: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """By "TASK/SET/METRIC" the value of each test item, whose mean is that score: 1 for a sentence put into its class."""
     dev_similarity: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    """Of every STS dev group, as `similarity` of the test groups; empty in files of earlier versions, as `dev_gold`."""
+    """The cosines of every STS dev group, as `similarity`; empty in files of earlier versions, as is `dev_gold`."""
     dev_gold: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:

@@ -24,7 +24,7 @@ DIMENSIONS = 16
 
 
 class Shape(NamedTuple):
-    """Of the distinct rows that the pairs use, every row counted once.
+    """The shape of the distinct rows that the pairs use, every row counted once.
 
     Alignment, uniformity, isotropy and the mean cosine are of the vectors at norm 1; covariance and effective rank of the
     vectors as they are.
@@ -35,7 +35,7 @@ class Shape(NamedTuple):
     uniformity: float
     """log of the mean of exp(-2 |x - y|^2) over all pairs of distinct rows, -8 to 0; lower is better (the same, t = 2)."""
     covariance: list[list[float]]
-    """Of the first 16 dimensions, or of all where there are fewer; divided by R - 1."""
+    """The covariance of the first 16 dimensions, or of all where there are fewer; divided by R - 1."""
     effective_rank: float
     """1 to D; 0 where all vectors are equal (`geometry.Geometry`)."""
     isotropy: float

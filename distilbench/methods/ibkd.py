@@ -58,7 +58,7 @@ class IBKDParams(UnlabelledParams, FineTuningParams):
     kernel: Kernel = "rbf"
     """imq is (1 + gamma r^2)^(-1/2), imq_released what the released code has, (gamma + r^2)^(-1/2)."""
     gamma: float = Field(default=0.5, gt=0)
-    """Of the RBF and IMQ kernels."""
+    """The bandwidth of the RBF and IMQ kernels."""
     kernel_input: Literal["unit", "raw"] = "unit"
     """Whether X and S are brought to unit norm before the kernel. The paper does not say; with raw vectors, whose squared
     distances are far above 1 / gamma, the RBF matrices are near the identity and HSIC has no gradient."""

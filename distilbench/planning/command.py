@@ -10,9 +10,9 @@ from rich.console import Console
 from distilbench.cluster.provenance import own_cpus
 from distilbench.commands.sweep import sweep_members
 from distilbench.errors import InputError
+from distilbench.planning.given_rates import read_rates
 from distilbench.planning.machines import Cluster, Nodes, clusters_for
 from distilbench.planning.model import plan_sweep
-from distilbench.planning.rates import read_rates
 from distilbench.planning.table import plans_json, print_plans
 from distilbench.planning.work import sweep_work
 from distilbench.settings.sweep import PlanSettings, SweepSettings

@@ -25,7 +25,7 @@ from distilbench.trials.budget import Budget
 LEARNED = 10
 """Trials of a study after which Optuna's samplers that learn begin to (`n_startup_trials` of TPE)."""
 GAIN = 1.75
-"""Standard deviations. Fitted to the steps of the three searches by TPE in reports/early-stopping: 7,950 of 18,000 on
+"""Standard deviations. Fitted to the steps of the three searches by TPE in results/records/early-stopping: 7,950 of 18,000 on
 average; with it 7,850, and 1,250 more or less from search to search. Without it 5,200, where random search took 5,650."""
 RANDOM = frozenset({"random", "grid"})
 

@@ -136,7 +136,7 @@ def _examples(folder: Path) -> Examples:
 
 
 def _beside(stages: Sequence[Took], name: str, busy_s: float, count: int, worker_s: float) -> float | None:
-    """Of the workers' seconds in a stage, once ready, what `busy_s` does not account for, for each of `count`.
+    """What `busy_s` leaves of the workers' seconds in a stage, once they are ready, for each of `count`.
 
     None where the stage was not timed.
     """
@@ -154,7 +154,7 @@ def _finish(folder: Path, stages: Sequence[Took], worker_s: float) -> float | No
 
 
 def _row_seconds(folders: Sequence[Path]) -> float | None:
-    """Of one scored encoder; from the times at which references were written where no stage was timed."""
+    """The seconds of scoring one encoder; from the times at which references were written where no stage was timed."""
     spent, rows = 0.0, 0
     for folder in folders:
         scores = [r for r in read_records(folder / "scores.jsonl") if isinstance(r, ScoreRecord)]

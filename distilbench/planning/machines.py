@@ -39,17 +39,17 @@ class Cluster:
 
     @property
     def cpus(self) -> int:
-        """Of all machines."""
+        """The CPUs of all machines."""
         return sum(n.count * n.cpus for n in self.nodes)
 
     @property
     def gpus(self) -> int:
-        """Of all machines."""
+        """The GPUs of all machines."""
         return sum(n.count * n.gpus for n in self.nodes)
 
     @property
     def dollars_per_hour(self) -> float | None:
-        """Of all machines; None where the price of one is not known."""
+        """The price of all machines; None where the price of one is not known."""
         prices = [n.count * n.dollars for n in self.nodes if n.dollars is not None]
         return math.fsum(prices) if len(prices) == len(self.nodes) else None
 

@@ -48,7 +48,7 @@ class Stage:
     scales: bool
     """Whether more machines shorten it."""
     most_s: float | None = None
-    """Of the search: if no trial were stopped."""
+    """The search's seconds if no trial were stopped."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Of all stages that are known."""
+        """The seconds of all stages that are known."""
         return math.fsum(stage.seconds or 0.0 for stage in self.stages)
 
     @property
@@ -188,7 +188,7 @@ def rung_seconds(trial: TrialWork, training: Training) -> tuple[float, ...]:
 
 
 def step_seconds(training: Training, phase: str, batch: int) -> float:
-    """Of one step; of a batch of another size than was measured in proportion to it."""
+    """The seconds of one step; a batch of another size than was measured takes in proportion to it."""
     known = training.phases.get(phase) or training.phases.get("")
     if known is None:
         known = max(training.phases.values(), key=lambda p: p.step_s)

@@ -158,7 +158,7 @@ def _training(
 
 
 def _mean(measured: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of several settings of one method."""
+    """The mean over several settings of one method."""
     names = list(dict.fromkeys(name for own in measured for name in own["phases"]))
     steps = {name: [own["phases"][name] for own in measured if name in own["phases"]] for name in names}
     return {

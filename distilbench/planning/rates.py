@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from distilbench.errors import InputError
+from pydantic import BaseModel, ConfigDict, Field
 
 Device = Literal["cpu", "cuda"]
 Seconds = float
@@ -22,7 +19,7 @@ class PhaseRate(_Part):
 
     batch: int = Field(ge=1)
     step_s: Seconds = Field(ge=0, allow_inf_nan=False)
-    """Of one optimiser step of `batch` examples."""
+    """The seconds of one optimiser step of `batch` examples."""
 
 
 class Training(_Part):
@@ -41,7 +38,7 @@ class Training(_Part):
 
 
 class Rates(_Part):
-    """Of one worker at work beside as many others as share its machine; None is not measured."""
+    """What one worker does, beside as many others as share its machine; None is not measured."""
 
     schema_version: Literal[1] = 1
     source: str
@@ -57,7 +54,7 @@ class Rates(_Part):
     teacher: str
     """The encoder whose rate `encode_per_s` is."""
     start_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Of the command: imports, the corpus, Ray."""
+    """What the command takes to start: imports, the corpus, Ray."""
     worker_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
     """From asking for a worker until it has what it works with: a process, its imports, an encoder."""
     encode_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -66,7 +63,7 @@ class Rates(_Part):
     augment_per_s: dict[str, float] = {}
     """Sentences, by operation."""
     pca_row_s: Seconds | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Of one training sentence of at most `data.calibration.SAMPLE`; in the driver."""
+    """The driver's seconds for one training sentence, of at most `data.calibration.SAMPLE`."""
     pca_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Beside the rows: the eigendecomposition."""
     training: dict[str, Training] = {}
@@ -76,29 +73,3 @@ class Rates(_Part):
     row_s: Seconds | None = Field(default=None, ge=0, allow_inf_nan=False)
     """To score one encoder on every set, quantised too; in the driver."""
     report_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
-
-
-def read_rates(path: Path) -> Rates:
-    """Rates from a file that `plan --measure` wrote, or from the folder of a finished run.
-
-    Raises:
-        InputError: there is no such file or folder, or it is something else.
-    """
-    if path.is_dir():
-        from distilbench.planning.from_run import run_rates
-
-        return run_rates(path)
-    try:
-        return Rates.model_validate_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"--rates {path}: cannot be read ({error.strerror}); expected a file that `plan --measure` wrote, or runs/NAME"
-        ) from None
-    except (ValidationError, UnicodeDecodeError) as error:
-        where = ""
-        if isinstance(error, ValidationError):
-            first = error.errors()[0]
-            where = f" ({'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg'].lower()})"
-        raise InputError(
-            f"--rates {path}: not a file of rates{where}; expected one that `plan --measure` wrote, or runs/NAME"
-        ) from None

@@ -48,7 +48,7 @@ class Played(NamedTuple):
     makespan_s: float
     """From the first worker asked for to the last trial told."""
     work_s: float
-    """Of all trials, what they train on while a verdict is awaited included."""
+    """The steps of all trials, with those that they train while a verdict is awaited."""
     longest_s: float
     """The longest chain of one trial."""
 

@@ -41,7 +41,7 @@ class TrialWork(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Of all phases."""
+        """The steps of all phases."""
         return sum(phase.steps for phase in self.phases)
 
 
@@ -53,7 +53,7 @@ class MethodWork:
     trials: tuple[TrialWork, ...]
     """In the order of their numbers. Hyper-parameters that are drawn are drawn at random here, whatever the searcher."""
     draws: tuple[tuple[int, ...], ...]
-    """Of each search that is played, the rung where each trial ends."""
+    """The rung where each trial ends, in each search that is played."""
     confirmations: tuple[tuple[TrialWork, bool], ...]
     """Trainings that finish a student, in their order, and whether it is trained already."""
     references: int

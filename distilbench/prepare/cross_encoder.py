@@ -61,7 +61,7 @@ SHARD_PAIRS = 512
 
 DEV_SCORES = "dev.json"
 FILES = ("config.json", "model.safetensors", "tokenizer_config.json", DEV_SCORES)
-"""Of a fine-tuned cross-encoder: those that every one has; a tokenizer may have more."""
+"""The files of a fine-tuned cross-encoder: those that every one has; a tokenizer may have more."""
 
 STEPS_SHOWN = 10
 STEP_VERSION = 1
@@ -88,7 +88,7 @@ class CrossEncoderParams(TrainedParams):
     batch_size: int = Field(default=32, ge=2)
     warmup: float = Field(default=0.1, ge=0, lt=1)
     max_tokens: int = Field(default=128, ge=5)
-    """Of both sentences together; what is longer loses its longest sentence's end."""
+    """The most tokens of both sentences together; what is longer loses its longest sentence's end."""
 
 
 class CrossEncoder:

@@ -46,18 +46,18 @@ SENTENCES = 3000
 """Training sentences of the regression at most."""
 ENOUGH_SENTENCES = 1000
 TOKENS = 120_000
-"""Of these sentences at most, where there are more than `ENOUGH_SENTENCES`: long documents take as long as short ones."""
+"""The most tokens that are read of more than `ENOUGH_SENTENCES` sentences: long documents take as long as short ones."""
 PAIRS = 1500
 """Dev pairs at most, of all sets together."""
 EXHAUSTIVE = 100
 """Runs of a layer up to which every choice is tried; beyond them layers are added one by one."""
 FIRST_SENTENCES, FIRST_PAIRS = 500, 300
-"""Of the first round. On STS-B dev the best two layers of all-MiniLM-L6-v2 came out first there in 8 of 9 draws, and
-second in the other."""
+"""The sentences of the first round. On STS-B dev the best two layers of all-MiniLM-L6-v2 came out first there in 8 of 9
+draws, and second in the other."""
 FINALISTS = 6
 """Choices that the second round compares on everything."""
 RIDGE = 1e-3
-"""Of the mean variance of a state's numbers."""
+"""The ridge, as a share of the mean variance of a state's numbers."""
 HELD_OUT = 5
 """One sentence in so many is held out, where the residual ranks."""
 STEP_VERSION = 1

@@ -38,7 +38,7 @@ SLOW_FUSIONS = ["SkipLayerNormFusion"]
 """Fused on CPU, addition and layer normalisation take 1.17 ms for 512 x 384 numbers, one after the other 0.16 ms."""
 
 LARGEST_DIFFERENCE = 1e-5
-"""Of a component from PyTorch's vector, both scaled to the PyTorch vector's length of 1."""
+"""The largest difference of a component from PyTorch's vector, both scaled to the PyTorch vector's length of 1."""
 
 STEP_VERSION = 2
 """Part of every fingerprint: raise it when the code below changes the graph."""
@@ -50,7 +50,7 @@ SAMPLES = (
     "one small red cat plays slowly under the big blue house " * 3,
     "how do i " * 400,
 )
-"""Of every kind of batch: short ones padded together, a middle one, and one longer than any encoder's limit."""
+"""Sentences for every kind of batch: short ones padded together, a middle one, and one longer than any encoder's limit."""
 
 
 def onnx_artifact(spec: EncoderSpec, store: ArtifactStore) -> Path:

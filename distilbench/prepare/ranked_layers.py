@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rich.console import Console
 from rich.table import Table
 
@@ -57,7 +57,7 @@ class LayerRanking(BaseModel):
     tried: int
     first_sentences: int = 0
     seconds: float
-    choices: tuple[RankedChoice, ...]
+    choices: tuple[RankedChoice, ...] = Field(min_length=1)
     screened: tuple[RankedChoice, ...] = ()
     path: tuple[RankedChoice, ...] = ()
 

@@ -11,9 +11,9 @@ from typing import Any
 from distilbench.records import TrialRecord
 
 MOST_RESERVED = 0.5
-"""Of the time that is left when the search begins, for what comes after it: the search has at least the rest."""
+"""The largest share of the time left at the begin of the search that is kept for what comes after it."""
 MARGIN = 1.5
-"""Of the estimates: exporting and embedding a student is not in them."""
+"""What the estimates are multiplied by: exporting and embedding a student is not in them."""
 START_S = 15.0
 """Until the workers that confirm are there: torch and an encoder's class take 5 to 10 s to import."""
 PUBLISH_S = 5.0

@@ -52,7 +52,7 @@ class Progress(BaseModel):
     stage: str
     """One of `STAGES`."""
     pid: int
-    """Of the driver; `process` tells it from a later process of the same number."""
+    """The driver's process number; `process` tells it from a later process of the same number."""
     process: str
     host: str
     started: float
@@ -67,7 +67,7 @@ class Progress(BaseModel):
     """Trainings of this driver that confirmed a trial."""
     running: list[Running]
     steps_per_second: float | None
-    """Of all running trials together, as each last reported it."""
+    """The steps a second of all running trials together, as each last reported it."""
     seconds_left: float | None
     """To the end of the search; None where nothing tells."""
 

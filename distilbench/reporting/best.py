@@ -11,7 +11,7 @@ from typing import Any
 
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.apart import dev_resamples
+from distilbench.reporting.apart import dev_groups
 from distilbench.reporting.budget import ServingBudget, best_under, candidates, latency_of, scored
 from distilbench.reporting.loading import can_be_built, is_nested, load_code
 from distilbench.reporting.neighbours import LEAST_OVERLAP, kept_neighbours
@@ -181,7 +181,7 @@ def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path
     if len(corpora) > 1:
         names = ", ".join(f"{row.record.corpus} of {row.record.run}" for row in _first_of_each(rows, corpora))
         raise InputError(f"{named}: the runs are of {len(corpora)} corpora ({names}); expected runs of one")
-    row = best_under(board, budget, dev_resamples(board, folders))
+    row = best_under(board, budget, dev_groups(board, folders))
     if row is None:
         left_out = f" (left out: {_without(lost)})" if lost else ""
         raise InputError(f"{_limits(budget)}: no row is within it; {_least(rows)}{left_out}")
@@ -211,7 +211,7 @@ Owners = Mapping[tuple[str, str], Path]
 
 
 def record_owners(runs: Sequence[Path]) -> Owners:
-    """Of records that are in several folders the first."""
+    """Find the run of each record; of a record that is in several folders, the first one."""
     return {
         (r.run, r.record_id): folder
         for folder in reversed(run_folders(runs))

@@ -24,7 +24,7 @@ class Covariances(NamedTuple):
 
 
 def compute_covariances(board: Leaderboard) -> Covariances:
-    """Of the first rows that have a geometry; scaled to variance 1, since encoders differ in scale by far more."""
+    """Take the covariances of the first rows that have a geometry, scaled to variance 1: encoders differ in scale."""
     own = {row.record.weights or row.anchor: row for row in reversed(board.rows) if row.record.space}
     rows = list(reversed(own.values()))  # of a model's widths the best alone: their first dimensions are the same
     names, matrices = [], []

@@ -46,7 +46,7 @@ class Importance(NamedTuple):
 
 
 def compute_importance(records: Iterable[TrialRecord | ScoreRecord], limit: int = MOST_TRIALS) -> Importance:
-    """Of the completed trials of one run; with more than `limit`, evenly spread over the search.
+    """Rate the hyper-parameters by the completed trials of one run; of more than `limit`, by trials spread over the search.
 
     Objectives compare only within an output dimension: each is taken as its distance to the mean of its dimension in
     standard deviations, and the dimension itself is no parameter. Numbers for a logarithmic axis

@@ -60,7 +60,7 @@ class IndexTime(NamedTuple):
 
 
 def compute_index_time(rows: Sequence[IndexRow], limit: int = MOST_POINTS) -> IndexTime:
-    """Of `table.index_rows(board)` those under the most common conditions; of equally common ones those of a test split.
+    """Take the rows of `table.index_rows(board)` that were measured under the most common conditions (test splits first).
 
     Beyond `limit` points the encoders further down the board are left out, each with all of its indexes.
 

@@ -48,7 +48,7 @@ _HUB_TASKS = {
     "pairs": ("text-classification", "Sentence pairs, the model's own pair head", "pair head"),
     "pair-probe": ("text-classification", "Sentence pairs, regression on the vectors", "pair probe"),
 }
-"""Of each task of ours the metadata's task, its name, and what tells two of the same set apart."""
+"""For each of our tasks: the metadata's task, its name, and what tells two of the same set apart."""
 _MEASURABLE = (
     ("semantic similarity", _STS),
     ("sentence classification", ("classification",)),

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, append_records
+from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting import budget, encoder_page, neighbours, run_facts, table
-from distilbench.reporting.apart import DevResamples, dev_resamples
-from distilbench.reporting.differences import Differences, differences
+from distilbench.reporting.comparisons import Comparisons, compare_rows, to_record
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports.write import Export, write_exports
 from distilbench.reporting.formats import set_name
@@ -20,14 +19,16 @@ from distilbench.reporting.highlights import highlights
 from distilbench.reporting.pages import render, write_assets, write_page
 from distilbench.reporting.plots import board_plots
 from distilbench.reporting.published import Published, board_rows, board_values
+from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.run_facts import RunFacts
 from distilbench.reporting.run_page import render_run
 from distilbench.reporting.serving import serving_costs
+from distilbench.reporting.study_file import PLAIN, RECORDS, write_study
 from distilbench.reporting.ties import NO_TIES, Ties
 from distilbench.reporting.ties import notices as tie_notices
 from distilbench.reporting.trainings import Trainings
-from distilbench.storage.files import atomic_path
 
+NOT_COMPARED = Comparisons()
 LEFT_S = 10.0
 """A temporary file that is older was left by a process that was killed."""
 
@@ -41,39 +42,43 @@ def write_report(
     ties: Ties = NO_TIES,
     folders: Sequence[Path] = (),
     live: bool = False,
+    mteb: bool = False,
+    compared: Comparisons | None = None,
+    described: Sequence[RunRecord] = (),
 ) -> Path:
     """Write the report of `records` into `folder` (created if missing) and return the path of its index.html.
 
-    Beside the page: a page for each row (`encoders/`) and each run (`runs/`), records.jsonl (every record given), the exports
-    (`exports.write`), and the style, script and Plotly of all pages. Each file is written under a temporary name and renamed,
-    index.html last, so a reader never meets half a file; an earlier report there is replaced. `notes` are paragraphs of plain
-    text for the head of the page, `ties` what `tie_groups` found, `folders` those of the runs, with their settings, and with
-    the predictions that paired differences are of (none: both are left out). `live`: the runs go on, so what takes seconds
-    (exports, paired differences, importance of hyper-parameters) is left to the end.
+    Beside the page: a page for each row (`encoders/`) and each run (`runs/`), records.jsonl.gz (`study_file`: every record
+    given, and what was computed from predictions), the exports (`exports.write`; with `mteb` those for mteb too), and the
+    style, script and Plotly of all pages. Each file is written under a temporary name and renamed, index.html last, so a
+    reader never meets half a file; an earlier report there is replaced. `notes` are paragraphs of plain text for the head of
+    the page, `ties` what `tie_groups` found, `folders` those of the runs, with their settings, and with the predictions that
+    paired differences are of (none: both are left out). `live`: the runs go on, so what takes seconds (exports, paired
+    differences, importance of hyper-parameters) is left to the end. `compared` and `described` are what a file of records
+    says in place of `ties` and `folders`.
 
     Raises:
         OSError: `folder` cannot be created or written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     board = table.leaderboard(records)
-    runs = run_facts.run_facts(records, board, folders)
-    with atomic_path(folder / "records.jsonl") as path:
-        append_records(path, records)
-    exports = () if live else write_exports(board, ties, folder)
-    found = () if live else differences(board, folders)
-    resamples = {} if live else dev_resamples(board, folders)
+    runs = run_facts.run_facts(records, board, folders, described)
+    if compared is None:
+        compared = Comparisons(ties) if live else compare_rows(board, ties, folders)
+    said = None if live else to_record(board, compared, title, notes)
+    write_study(folder / RECORDS, records, run_facts.descriptions(runs), said)
+    (folder / PLAIN).unlink(missing_ok=True)
+    exports = () if live else write_exports(board, compared.ties, folder, mteb=mteb)
     index = render_page(
         *(records, board),
         title=title,
         notes=notes,
-        ties=ties,
-        paired=found,
+        compared=compared,
         runs=runs,
         exports=exports,
-        resamples=resamples,
     )
     write_assets(folder)
-    _write_pages(records, board, folder, title, ties, runs, live)
+    _write_pages(records, board, folder, title, compared.ties, runs, live)
     write_page(folder / "index.html", index)
     if not live:
         _remove_leftovers(folder)
@@ -81,7 +86,7 @@ def write_report(
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Of a process that was killed while it wrote here: what is being written now is younger."""
+    """Delete what a killed process was writing here: what is being written now is younger."""
     for leftover in folder.rglob(".*.tmp"):
         with contextlib.suppress(OSError):
             if time.time() - leftover.stat().st_mtime > LEFT_S:
@@ -121,16 +126,11 @@ def render_page(
     *,
     title: str,
     notes: Sequence[str] = (),
-    ties: Ties = NO_TIES,
-    paired: Sequence[Differences] = (),
+    compared: Comparisons = NOT_COMPARED,
     runs: Sequence[RunFacts] = (),
     exports: Sequence[Export] = (),
-    resamples: DevResamples = budget.NOTHING_KEPT,
 ) -> str:
-    """The HTML of the leaderboard. It names no other host and no other file than its neighbours in the folder.
-
-    `resamples` are those of `apart.dev_resamples`, by which rows are told apart where one is chosen.
-    """
+    """The HTML of the leaderboard. It names no other host and no other file than its neighbours in the folder."""
     indexes, clusters = table.index_rows(board), table.cluster_rows(board)
     return render(
         "index.html.j2",
@@ -142,12 +142,12 @@ def render_page(
         groups=_groups(board.columns),
         classes=[_classes(board.columns, place) for place in range(len(board.columns))],
         serving=serving_costs(board),
-        ties=ties,
-        paired=paired,
+        ties=compared.ties,
+        paired=compared.paired,
         costs=[row for row in board.rows if row.record.cost],
         spaces=[row for row in board.rows if row.record.space],
         highlights=highlights(board),
-        notices=tuple(filter(None, (*table.notices(board), *tie_notices(ties), neighbours.notice(board)))),
+        notices=tuple(filter(None, (*table.notices(board), *tie_notices(compared.ties), neighbours.notice(board)))),
         lost={row.anchor: neighbours.lost_neighbours(row) for row in board.rows},
         kept={row.anchor: own.overlap for row in board.rows if (own := neighbours.kept_neighbours(row))},
         on_demonstration=ON_DEMONSTRATION,
@@ -156,7 +156,7 @@ def render_page(
         index_sets=sorted({set_name(row.cost) for row in indexes}),
         index_threads=sorted({row.cost.threads for row in indexes}),
         index_batches=sorted({row.cost.batch for row in indexes}, key=str),
-        budgets=budget.budget_rows(board, resamples),
+        budgets=budget.budget_rows(board, compared.dev),
         clusters=clusters,
         cluster_sets=sorted({set_name(row.cost) for row in clusters}),
         cluster_threads=sorted({row.cost.threads for row in clusters}),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import plotly.graph_objects as go
 from markupsafe import Markup
@@ -26,7 +27,10 @@ Records = Sequence[TrialRecord | ScoreRecord]
 
 
 class Plot(NamedTuple):
-    """A figure's place in a page: `themes` holds the Plotly JSON of each theme."""
+    """A figure's place in a page.
+
+    `themes` is JSON: the Plotly figure in light colours, and what is another in the dark ones, as pairs of path and value.
+    """
 
     name: str
     title: str
@@ -118,6 +122,36 @@ def search_plots(records: Records, *, importance: bool = True) -> tuple[dict[str
 def _plot(
     name: str, title: str, caption: str, draw: Callable[[Data, Palette], go.Figure], data: Data, *, tall: bool = False
 ) -> Plot:
-    """Drawn in both themes: to_json writes <, > and / as escapes, so no text can close the script element that it is in."""
-    light, dark = (str(draw(data, palette).to_json()) for palette in (figures.LIGHT, figures.DARK))
-    return Plot(name, title, caption, Markup(f'{{"light":{light},"dark":{dark}}}'), tall)
+    """Drawn in both themes."""
+    light, dark = (_rounded(json.loads(draw(data, palette).to_json())) for palette in (figures.LIGHT, figures.DARK))
+    themes = {"light": light, "dark": list(_changes(light, dark, ()))}
+    return Plot(name, title, caption, Markup(_script(themes)), tall)
+
+
+def _script(value: Any) -> str:
+    """JSON with <, > and / as escapes, so no text can close the script element that it is in."""
+    text = json.dumps(value, separators=(",", ":"))
+    for character in "<>/":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _rounded(value: Any) -> Any:
+    """The figure with every float to eight significant digits, half of what it has: no screen shows more."""
+    if isinstance(value, float):
+        return float(f"{value:.8g}")
+    if isinstance(value, dict):
+        return {key: _rounded(own) for key, own in value.items()}
+    return [_rounded(own) for own in value] if isinstance(value, list) else value
+
+
+def _changes(one: Any, other: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """What makes `one` the `other`: the path of each value that differs, and the other's value there."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        for key in one:
+            yield from _changes(one[key], other[key], (*path, key))
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for place, (left, right) in enumerate(zip(one, other, strict=True)):
+            yield from _changes(left, right, (*path, place))
+    elif one != other:
+        yield path, other

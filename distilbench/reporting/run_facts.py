@@ -14,6 +14,7 @@ from distilbench.progress.progress_file import PROGRESS
 from distilbench.progress.tally import Progress
 from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.figures import steps_of
+from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.runs import SCORES, TRIAL_FILES
 from distilbench.reporting.table import DEV, Cell, Leaderboard, Row, finite, unique_trials
 from distilbench.storage.files import bound_config, flat
@@ -67,10 +68,18 @@ def run_file(run: str) -> str:
 
 
 def run_facts(
-    records: Sequence[TrialRecord | ScoreRecord], board: Leaderboard, folders: Sequence[Path] = ()
+    records: Sequence[TrialRecord | ScoreRecord],
+    board: Leaderboard,
+    folders: Sequence[Path] = (),
+    described: Sequence[RunRecord] = (),
 ) -> tuple[RunFacts, ...]:
-    """Of every run in the records, in order of appearance; `folders` are the runs' own."""
-    configs, rankings = _configs(folders), _rankings(folders)
+    """Gather the facts of every run in the records, in order of appearance.
+
+    `folders` are the runs' own; a run whose folder is away is as it is `described`.
+    """
+    described_configs = {own.run: (own.config, own.stage, own.wanted) for own in described}
+    configs: Mapping[str, tuple[Mapping[str, Any], str, int | None]] = {**described_configs, **_configs(folders)}
+    rankings = {**{own.run: own.ranking for own in described}, **_rankings(folders)}
     trials: dict[str, list[TrialRecord]] = {}
     for trial in unique_trials(records):
         trials.setdefault(trial.run, []).append(trial)
@@ -109,6 +118,15 @@ def run_facts(
             )
         )
     return tuple(found)
+
+
+def descriptions(runs: Iterable[RunFacts]) -> list[RunRecord]:
+    """What is known of the runs beside their trials and scores; no line for a run of which nothing is."""
+    return [
+        RunRecord(run=own.run, config=dict(own.config), stage=own.stage, wanted=own.wanted, ranking=own.ranking)
+        for own in runs
+        if own.config or own.stage or own.ranking
+    ]
 
 
 def changed(runs: Sequence[RunFacts]) -> tuple[Changed, ...]:

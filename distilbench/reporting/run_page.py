@@ -11,7 +11,7 @@ from distilbench.reporting.plots import search_plots
 from distilbench.reporting.run_facts import RunFacts
 
 MAX_TRIALS = 300
-"""Trials listed in the page; records.jsonl has them all."""
+"""Trials listed in the page; records.jsonl.gz has them all."""
 
 
 def render_run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from distilbench.errors import InputError
@@ -11,20 +11,26 @@ from distilbench.records import ScoreRecord, TrialRecord, read_records
 
 SCORES = "scores.jsonl"
 TRIAL_FILES = ("trials.jsonl", "confirmations.jsonl")
+Record = ScoreRecord | TrialRecord
 
 
 def run_folders(folders: Sequence[Path]) -> list[Path]:
     """`folders`, and instead of one that holds the runs of several methods (RUN/mcr2, RUN/hpd) those runs."""
     found: list[Path] = []
     for folder in folders:
-        if folder.is_dir() and not any((folder / name).exists() for name in (SCORES, "config.json")):
+        if folder.is_dir() and not is_run(folder):
             found += sorted(p.parent for p in folder.glob(f"*/{SCORES}")) or [folder]
         else:
             found.append(folder)
     return list(dict.fromkeys(found))
 
 
-def read_runs(folders: Sequence[Path], *, unfinished: bool = False) -> list[ScoreRecord | TrialRecord]:
+def is_run(folder: Path) -> bool:
+    """Whether the folder is that of one run, begun or finished."""
+    return any((folder / name).exists() for name in (SCORES, "config.json"))
+
+
+def read_runs(folders: Sequence[Path], *, unfinished: bool = False) -> list[Record]:
     """Scores, trials and confirmations of `folders`, of which one may hold the runs of several methods.
 
     A teacher or baseline that several runs scored on the same corpus is the first's. With `unfinished` a run may have no
@@ -33,20 +39,34 @@ def read_runs(folders: Sequence[Path], *, unfinished: bool = False) -> list[Scor
     Raises:
         InputError: a folder without scores, or a malformed record.
     """
-    records: list[ScoreRecord | TrialRecord] = []
+    each = folders if unfinished else run_folders(folders)
+    return list(merged((folder, run_records(folder, unfinished=unfinished)) for folder in each))
+
+
+def run_records(folder: Path, *, unfinished: bool = False) -> list[Record]:
+    """Scores, trials and confirmations of one run.
+
+    Raises:
+        InputError: it has no scores and is not `unfinished`, or a record is malformed.
+    """
+    scores = latest_scores(folder)
+    if not scores and not unfinished:
+        raise InputError(f"{folder}: no scores.jsonl with records in it; expected the folder of a finished run")
+    trials = [r for file in TRIAL_FILES for r in read_records(folder / file) if isinstance(r, TrialRecord)]
+    return [*scores, *trials]
+
+
+def merged(parts: Iterable[tuple[Path, Iterable[Record]]]) -> Iterator[Record]:
+    """The records of each source, in order; a teacher or baseline that several scored on the same corpus is the first's."""
     owners: dict[tuple[str, ...], Path] = {}
-    for folder in folders if unfinished else run_folders(folders):
-        scores = latest_scores(folder)
-        if not scores and not unfinished:
-            raise InputError(f"{folder}: no scores.jsonl with records in it; expected the folder of a finished run")
-        for record in scores:
-            name = record.configuration or record.label
-            key = (name, record.quantisation, record.teacher, record.compared_on, record.weights)
-            if record.role == "student" or owners.setdefault(key, folder) == folder:
-                records.append(record)
-        for file in TRIAL_FILES:
-            records += [r for r in read_records(folder / file) if isinstance(r, TrialRecord)]
-    return records
+    for source, records in parts:
+        for record in records:
+            if isinstance(record, ScoreRecord) and record.role != "student":
+                name = record.configuration or record.label
+                key = (name, record.quantisation, record.teacher, record.compared_on, record.weights)
+                if owners.setdefault(key, source) != source:
+                    continue
+            yield record
 
 
 def latest_scores(folder: Path) -> list[ScoreRecord]:

@@ -25,7 +25,7 @@ class Serving(NamedTuple):
 
 
 class ServingCosts(NamedTuple):
-    """Of every row by its anchor. `searched` and `speed` say what the columns are of; "" where no row has a value."""
+    """The costs of every row, by its anchor. `searched` and `speed` say what the columns show, "" where nothing."""
 
     searched: str
     speed: str

@@ -45,7 +45,7 @@ class Ties(NamedTuple):
 
 NO_TIES = Ties({})
 ALONE = Tie("a", 0, 0.0, 0.0, 0.0, 0.0)
-"""Of a row that there is no other to tell from."""
+"""The letter of a row that stands alone: there is no other to tell it from."""
 
 
 def tie_groups(

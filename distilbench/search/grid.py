@@ -13,7 +13,7 @@ from distilbench.search.space import Range, SearchSpace
 LIMIT = 100_000
 """Combinations of a grid at most: about a second, and 100 MB."""
 POINTS = 3
-"""Of a range that does not say how many."""
+"""The points of a range that does not say how many."""
 
 
 def grid_values(r: Range, integer: bool) -> list[Any]:

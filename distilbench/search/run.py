@@ -66,7 +66,7 @@ class Search:
     """Finished trials of another study that measured the same, which the searcher starts from."""
 
     def suggestions(self) -> Suggestions:
-        """Of a search that begins."""
+        """The suggestions of a search that begins."""
         trials, count = self.wanted, len(self.objectives)
         return Suggestions(
             lambda taken: make_sampler(self.space.searcher, self.seed + taken, trials, count),

@@ -53,7 +53,7 @@ CLIENT = {
 }
 """What PostgreSQL's client is told, where the URL does not say it."""
 REFUSED = ("authentication failed", "does not exist", "no password supplied", "no pg_hba.conf entry", "denied")
-"""Of what a server says to a client that comes in vain: waiting does not help."""
+"""What a server says to a client that comes in vain: waiting does not help."""
 
 
 def database_url(given: str, what: str = OPTION) -> str:

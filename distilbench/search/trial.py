@@ -16,8 +16,8 @@ from distilbench.methods import get_method
 from distilbench.storage.files import remove_folder
 from distilbench.storage.patience import StorageGone
 from distilbench.trials.budget import Budget
+from distilbench.trials.on_node import on_this_node
 from distilbench.trials.rung_training import RungTraining
-from distilbench.trials.training_copy import on_this_node
 from distilbench.trials.training_spec import TrainingSpec
 
 SLICE_S = 5.0

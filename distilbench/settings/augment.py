@@ -21,14 +21,14 @@ class AugmentSettings(BaseModel):
     operations: tuple[str, ...] = ()
     """Names of operations and recipes."""
     share: float = Field(default=0.3, gt=0, le=1)
-    """Of a sentence's tokens, rounded up and at most 10, that synonym, swap, delete and contextual change."""
+    """The share of a sentence's tokens, rounded up and at most 10, that synonym, swap, delete and contextual change."""
     contextual_model: str | None = None
     """A masked language model's folder or hub id, for contextual."""
     translation: Translation = "auto"
     marian: tuple[str, str] | None = None
     """Two MarianMT models' folders or hub ids: from English, and back to it."""
     beams: int = Field(default=1, ge=1)
-    """Of MarianMT's search; 1 is greedy."""
+    """The beams of MarianMT's search; 1 is greedy."""
 
 
 def _two_models(value: Any) -> Any:

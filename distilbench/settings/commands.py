@@ -34,7 +34,7 @@ class CompareSettings(RunSettings):
 
 
 class MethodsSettings(Settings):
-    """Of which method the hyper-parameters are listed."""
+    """The method whose hyper-parameters are listed."""
 
     method: str | None = option("A method, whose hyper-parameters are listed too.", None, positional=True)
 
@@ -57,11 +57,16 @@ class RunsSettings(Settings):
     run: tuple[str, ...] = option(f"Run folders, {RUN.format('URIs')}.", positional=True)
 
 
-class ReportSettings(RunsSettings):
+class ReportSettings(Settings):
     """What a leaderboard of existing runs decides."""
 
+    run: tuple[str, ...] = option(
+        "Run folders, files of records (NAME.jsonl.gz, NAME.jsonl), folders of reports, or URIs of these.",
+        positional=True,
+    )
     out: str = option("The report's folder, or a URI.")
-    title: str | None = option("The page's title; default: the runs' names.", None)
+    title: str | None = option("The page's title; default: that of the file of records, else the runs' names.", None)
+    mteb: bool = option("Also result files that mteb reads, where its task scores the same pairs.", False)
 
 
 class BudgetSettings(RunsSettings):
@@ -118,7 +123,7 @@ class ReproduceSettings(Settings):
 
 
 class StatusSettings(Settings):
-    """Of which run it is said how far it is."""
+    """The run whose progress is told."""
 
     run: str = option("A run's folder, or one that holds several, or its URI.", positional=True)
     watch: bool = option("Again every 2 seconds, until it is done.", False)

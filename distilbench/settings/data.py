@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PANEL = "Data"
 MOST = 20_000
-"""Of anything that a command reads, where nothing else is said: it takes minutes on two cores."""
+"""The most that a command reads of anything, where nothing else is said: it takes minutes on two cores."""
 
 
 Tasks = Annotated[tuple[TaskKind, ...], COMMAS]

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from distilbench.cluster.nodes import Node
 
 GPU_SHARE = 0.25
-"""Of a GPU for each worker: several of them tokenise and write while one computes."""
+"""The share of a GPU for each worker: several of them tokenise and write while one computes."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from distilbench.settings.run import SEARCH, RunSettings, SpaceSettings
 LOGGING = "Logging"
 PLAN = "Plan"
 CPUS_PER_GPU = 8
-"""Of the nodes that `--gpus` stands for."""
+"""The CPUs of the nodes that `--gpus` stands for."""
 
 
 def _methods(value: Any) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     pass
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Of a disk, and of a user's share of it."""
+"""The errors of a full disk, and of a user's full share of it."""
 
 
 def fingerprint(parts: Any) -> str:

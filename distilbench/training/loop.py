@@ -21,7 +21,7 @@ from distilbench.training.phases import Learner, within_budget
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 SMALLEST_SCALE = 1.0
-"""Of the fp16 loss: below it the gradients overflow whatever the scale."""
+"""The least scale of the fp16 loss: below it the gradients overflow whatever the scale."""
 
 
 class Diverged(Exception):

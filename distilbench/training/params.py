@@ -60,7 +60,7 @@ class TrainedParams(Params):
     clip: float = Field(default=1.0, ge=0)
     """Largest norm of the gradient; 0 is no limit."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Of the forward pass: auto is bf16 on a GPU and fp32 on a CPU; fp16 scales the loss (AMP)."""
+    """The precision of the forward pass: auto is bf16 on a GPU and fp32 on a CPU; fp16 scales the loss (AMP)."""
 
 
 def check_enough(parameter: str, value: int, available: int, what: str) -> None:

@@ -62,7 +62,7 @@ class Outcome:
     failed: str
     rungs: tuple[Rung, ...]
     machine: dict[str, Any] | None = None
-    """Of its worker, for its record; None where it is not known."""
+    """Its worker's machine, for its record; None where it is not known."""
 
 
 def finish(
@@ -83,7 +83,7 @@ def finish(
     trained = (candidate.method, candidate.params, candidate.seed, job.budget)
     spec = TrainingSpec(*trained, prepared_folder, job.folder, log, hang_s)
     if place is not None:
-        from distilbench.trials.training_copy import on_this_node
+        from distilbench.trials.on_node import on_this_node
 
         student = place.remote_of(job.run / job.model)
         spec = on_this_node(spec, place)
@@ -216,7 +216,8 @@ def _finish_open(
 
 def _collect(job: Job, place: Place | None) -> None:
     if place is not None and Encoded.load(job.folder) is None:
-        from distilbench.trials.training_copy import collect, training_copy
+        from distilbench.trials.on_node import training_copy
+        from distilbench.trials.training_copy import collect
 
         own = job.candidate
         collect(training_copy(place, job.folder, own.method, own.params, own.seed, job.budget), place, job.model)

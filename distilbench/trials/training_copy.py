@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from distilbench.cluster.place import Place
-from distilbench.storage.files import fingerprint, remove_folder
+from distilbench.storage.files import remove_folder
 from distilbench.storage.remote import Absent, Remote, files_in
-from distilbench.trials.budget import Budget
 
 if TYPE_CHECKING:
-    from distilbench.trials.training_spec import TrainingSpec
+    pass
 
 OF = "training-"
 """Begins the name of an empty file that tells which training a folder is of."""
@@ -28,7 +26,7 @@ class TrainingCopy:
     def __init__(self, folder: Path, remote: Remote, of: str) -> None:
         self.folder, self.remote, self.mark = folder, remote, f"{OF}{of[:24]}"
         self._known: dict[str, tuple[int, int]] = {}
-        """Of each file that the storage has, what it was like here."""
+        """What each file that the storage has was like here."""
 
     def begin(self, waiting: Callable[[], None] = lambda: None) -> None:
         """Make the folder what the storage has; what is of another training is deleted in both.
@@ -63,38 +61,6 @@ class TrainingCopy:
         self.remote.put_all(self.folder, new, [name for name in LAST if name in new], waiting)
         self.remote.delete(*(name for name in self._known if name not in own))
         self._known = looks
-
-
-def training_of(method: str, params: dict[str, Any], seed: int, budget: Budget, content: str) -> str:
-    """What decides every checkpoint of a training; `content` is that of its prepared inputs."""
-    spent = budget.model_dump(exclude={"trials", "stopping", "confirm"})
-    return fingerprint([method, params, seed, spent, content])
-
-
-def training_copy(
-    place: Place, folder: Path, method: str, params: dict[str, Any], seed: int, budget: Budget
-) -> TrainingCopy:
-    """The copy of the training whose folder on the driver is `folder`."""
-    assert place.keys is not None
-    of = training_of(method, params, seed, budget, place.keys.content)
-    return TrainingCopy(place.in_run(folder), place.remote_of(folder), of)
-
-
-def on_this_node(spec: TrainingSpec, place: Place | None) -> TrainingSpec:
-    """A training given with the driver's folders, with this node's, and its copy.
-
-    Raises:
-        StorageGone: the run's prepared inputs are not in the storage.
-    """
-    if place is None:
-        return spec
-    return replace(
-        spec,
-        prepared=place.prepared(spec.prepared),
-        folder=place.in_run(spec.folder),
-        log=place.in_run(spec.log),
-        copy=training_copy(place, spec.folder, spec.method, spec.params, spec.seed, spec.budget),
-    )
 
 
 def collect(copy: TrainingCopy, place: Place, model: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -12,10 +11,11 @@ import numpy as np
 import pytest
 
 from distilbench.planning.fates import fates
+from distilbench.records import TrialRecord, read_records
 from distilbench.search.stopping import Verdicts, stopping_rule
 from distilbench.trials.budget import Budget
 
-STUDIES = Path(__file__).parents[2] / "reports" / "early-stopping" / "records.jsonl"
+STUDIES = Path(__file__).parents[2] / "results" / "records" / "early-stopping.jsonl.gz"
 
 
 def budget(stopping: str = "asha", **more: int) -> Budget:
@@ -64,10 +64,9 @@ def test_trials_that_learn_are_stopped_less() -> None:
 def test_the_steps_of_the_committed_studies(searcher: str, runs: list[str]) -> None:
     """Real trials of MCR2: their mean steps are within a fifth of the planned ones."""
     steps: Counter[str] = Counter()
-    for line in STUDIES.read_text().splitlines():
-        record = json.loads(line)
-        if record["kind"] == "trial" and record["rungs"]:
-            steps[record["run"]] += record["rungs"][-1]["step"]
+    for record in read_records(STUDIES):
+        if isinstance(record, TrialRecord) and record.rungs:
+            steps[record.run] += record.rungs[-1].step
     rungs = budget().rung_steps(450)
     planned = fmean(sum(rungs[end - 1] for end in fates([50] * 40, budget(), searcher, seed)) for seed in range(100))
     assert fmean(steps[run] for run in runs) == pytest.approx(planned, rel=0.2)

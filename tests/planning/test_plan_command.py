@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.storage.files import write_json
 
-slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes a minute: set DISTILBENCH_SLOW=1")
+slow = pytest.mark.slow
 
 
 def command(*words: Any) -> Any:

@@ -10,7 +10,7 @@ from planning_samples import given_rates
 
 from distilbench.cluster.provenance import provenance
 from distilbench.errors import InputError
-from distilbench.planning.rates import read_rates
+from distilbench.planning.given_rates import read_rates
 from distilbench.records import Rung, TrialRecord, append_records
 from distilbench.stage_times import Took, keep, note_pool, read_timings
 from distilbench.storage.arrays import save_array

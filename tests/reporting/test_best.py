@@ -20,7 +20,7 @@ from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import AS_IT_CAME, append_records, read_records
 from distilbench.reporting import page
-from distilbench.reporting.apart import dev_resamples
+from distilbench.reporting.apart import dev_groups
 from distilbench.reporting.budget import ServingBudget, best_under, budget_rows
 from distilbench.reporting.highlights import highlights
 from distilbench.reporting.neighbours import lost_neighbours
@@ -285,14 +285,14 @@ def test_kept_dev_cosines_tell_more_and_test_scores_nothing(make_score, tmp_path
             kept_dev(run, make_score("small", 90.0, dim=48), small, gold),
         ]
         board = leaderboard(records)
-        apart = best_under(board, ServingBudget(), dev_resamples(board, [run])).name
+        apart = best_under(board, ServingBudget(), dev_groups(board, [run])).name
         return apart, best_under(board, ServingBudget()).name
 
     assert chosen(worse) == ("large", "small")
     assert chosen(cosines + 0.01 * rng.normal(size=1500)) == ("small", "small")
     # What is kept of another training is not taken.
     records = [with_dev(make_score("small", 90.0, dim=48), 12.0)]
-    assert dev_resamples(leaderboard(records), [run]) == {}
+    assert dev_groups(leaderboard(records), [run]) == []
 
 
 def test_the_command_the_page_and_the_export_choose_alike(make_score, tmp_path):
@@ -359,9 +359,9 @@ def test_the_demonstration_corpus_is_named(make_score, tmp_path):
 
 def test_the_committed_leaderboards_recommend_no_coarse_code_and_mark_no_sound_one():
     """Rebuilt from records of earlier versions: of one bit for each of 32 dimensions too little is left."""
-    root = Path(__file__).resolve().parents[2] / "reports"
-    files = sorted(root.glob("*/records.jsonl"))
-    assert files
+    root = Path(__file__).resolve().parents[2]
+    files = [*root.glob("results/records/*.jsonl.gz"), root / "reports" / "real-data" / "records.jsonl.gz"]
+    assert len(files) > 3
     for file in files:
         board = leaderboard(read_records(file))
         marked = [row for row in board.rows if lost_neighbours(row)]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from distilbench.records import Space
 from distilbench.reporting.page import write_report
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -395,3 +396,33 @@ def test_the_tables_work_without_plotly(browser, make_study, tmp_path):
     click(opened, header(opened, "Average").find_element(By.TAG_NAME, "button"))
     assert labels(opened)[0] == "random-projection-32"
     assert "plotly.min.js" in opened.find_element(By.CSS_SELECTOR, ".canvas .absent").text
+
+
+def test_every_kind_of_chart_is_drawn_by_the_bundle(browser, make_study, make_score, make_trial, tmp_path):
+    """Lines and points, bars and heat maps: `add_scatter`, `add_bar` and `add_heatmap` are what the figures use."""
+    covariance = [[float(i == j) for i in range(16)] for j in range(16)]
+    space = Space(
+        alignment=0.2, uniformity=-3.0, covariance=covariance, effective_rank=9.0, isotropy=0.5, mean_cosine=0.1,
+        positives=300, rows=2000,
+    )  # fmt: skip
+    records = [*make_study(), *(make_score(f"s{k}", 70.0 + k, dim=16 + k, space=space) for k in range(2))]
+    index = write_report(records, tmp_path, title="Synthetic")
+    opened = open_page(browser, index, 1280)
+    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#plot-covariance .heatmaplayer .hm image"))
+    assert opened.find_elements(By.CSS_SELECTOR, "#plot-bytes .scatterlayer .points path")
+    [run] = (tmp_path / "runs").iterdir()
+    opened = open_page(browser, run, 1280)
+    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#plot-importance .barlayer .point path"))
+    assert opened.find_elements(By.CSS_SELECTOR, "#plot-coordinates .scatterlayer .lines path")
+    assert not [entry for entry in opened.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+
+@pytest.mark.parametrize("width", (390, 820, 1280))
+def test_the_committed_report_draws_every_figure(browser, width):
+    folder = REPORTS / "real-data"
+    for page in [folder / "index.html", *sorted((folder / "runs").iterdir())[:3]]:
+        opened = open_page(browser, page, width)
+        places = opened.find_elements(By.CSS_SELECTOR, "[data-plot]")
+        wait(lambda: all(place.find_elements(By.CSS_SELECTOR, "svg.main-svg") for place in places), 20)  # noqa: B023
+        assert places and fits(opened) and not opened.find_elements(By.CSS_SELECTOR, ".absent")
+        assert not [entry for entry in opened.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +16,9 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
-from distilbench.records import Score, ScoreRecord, append_records
+from distilbench.records import Score, ScoreRecord, append_records, read_records
 from distilbench.reporting import page
+from distilbench.reporting.comparisons import Comparisons
 from distilbench.reporting.exports.flat import leaderboard_csv
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import leaderboard
@@ -215,7 +215,7 @@ def test_the_page_shows_groups_beside_the_average_and_who_ties_with_the_best(stu
     study.add("gone", 2.6, draw=1, kept=False)
     ties = study.ties()
     board = leaderboard(study.records)
-    text = page.render_page(study.records, board, title="T", ties=ties)
+    text = page.render_page(study.records, board, title="T", compared=Comparisons(ties))
     assert study.groups() == {"best": "a", "near": "a", "twin": "a", "worse": "b"}
     assert "best at 64, tied with 2<" in row_of(text, "best")
     near = row_of(text, "near")
@@ -256,7 +256,7 @@ def test_names_in_tooltips_and_notices_are_escaped(study: Study) -> None:
     study.add(HOSTILE, 1.0, draw=1)
     study.add("near", 1.0, draw=1, jitter=0.2)
     study.add(HOSTILE + "gone", 2.0, kept=False)
-    text = page.render_page(study.records, leaderboard(study.records), title="T", ties=study.ties())
+    text = page.render_page(study.records, leaderboard(study.records), title="T", compared=Comparisons(study.ties()))
     assert "onerror=alert(1)>" not in text and "<img" not in text
     assert "to &lt;/script&gt;&lt;script&gt;alert(1)" in row_of(text, "near")
 
@@ -276,5 +276,5 @@ def test_the_report_command_compares_rows_of_several_runs(study: Study, tmp_path
     first = (out / "index.html").read_bytes()
     CliRunner().invoke(app, ["report", *map(str, folders), "--out", str(out)])
     assert (out / "index.html").read_bytes() == first
-    assert [json.loads(line)["label"] for line in (out / "records.jsonl").read_text().splitlines()] == ["A", "B", "C"]
+    assert [r.label for r in read_records(out / "records.jsonl.gz")] == ["A", "B", "C"]
     assert len(read_runs(folders)) == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.study import sqlite_url
 
 ROOT = Path(__file__).resolve().parents[2]
-slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes minutes: set DISTILBENCH_SLOW=1")
+slow = pytest.mark.slow
 """Of a test through a whole command, where each part of what it is about has a test of its own."""
 
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.commands.sweep import _claim, _shares, sweep_members
 from distilbench.errors import InputError
-from distilbench.planning.rates import read_rates
+from distilbench.planning.given_rates import read_rates
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.study import sqlite_url
 from distilbench.settings.sweep import SweepSettings
@@ -379,6 +379,6 @@ def test_quality_size_and_latency_are_searched_together(
     assert marked == {d: f"{own[0]};{own[0]}" for d, own in trials.items()}
     assert page.count(">chosen on dev<") == 2 * 3 and "confirmed with 2 seeds" in page
     assert "4 more trainings confirmed the best of them" in search and "<summary>Trials</summary>" in search
-    data = [*read_records(tmp_path / "reports" / "r" / "records.jsonl")]
+    data = [*read_records(tmp_path / "reports" / "r" / "records.jsonl.gz")]
     assert sum(isinstance(r, TrialRecord) and r.confirms for r in data) == 4
     assert sum(isinstance(r, ScoreRecord) and r.role == "student" for r in data) == 4 * 2 * 3

@@ -35,9 +35,9 @@ from distilbench.storage.remote import Remote, files_in
 from distilbench.storage.store import ArtifactStore
 from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, _collect, finish
+from distilbench.trials.on_node import training_copy
 from distilbench.trials.rung_training import RungTraining, known_rungs
 from distilbench.trials.scoring import Candidate, Encoded
-from distilbench.trials.training_copy import training_copy
 from distilbench.trials.training_spec import TrainingSpec
 
 PARAMS = {"output_dim": 8, "lr": 0.003, "batch_size": 16, "epochs": 200.0}

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import json
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -39,7 +38,7 @@ from distilbench.trials.jobs import Job, Outcome, _collect, finish
 from distilbench.trials.rung_training import known_rungs
 from distilbench.trials.scoring import Encoded
 
-slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes a minute: set DISTILBENCH_SLOW=1")
+slow = pytest.mark.slow
 SPACE = """
 method: hpd
 budget: {trials: 5, steps: 18, rungs: 3, eta: 3, confirm: {seeds: 2}}

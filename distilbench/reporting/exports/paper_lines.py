@@ -17,7 +17,7 @@ from distilbench.reporting.table import SEVEN, Cell, mean_cell
 
 QUORA = ("quora", "quora-duplicates")
 BATCH = 32
-"""Of `EncoderCost.sentences_per_second_32`."""
+"""The batch size of `EncoderCost.sentences_per_second_32`."""
 _PHASES = {"psi": " (ψ phase)", "f": " (f phase)", "total": ""}
 
 

@@ -42,11 +42,13 @@ def write_exports(
     folder: Path,
     *,
     published: Sequence[Published] | None = None,
+    mteb: bool = False,
 ) -> tuple[Export, ...]:
     """Write every export of `board` into `folder` (created if missing), each under a temporary name and then renamed.
 
-    A paper's table that no measured row fits is not written, nor is mteb's folder where nothing has a counterpart; what an
-    earlier report wrote of them is removed. `published` are the papers' rows, None all of them.
+    A paper's table that no measured row fits is not written, nor is mteb's folder where nothing has a counterpart, or where
+    `mteb` does not ask for it (up to 50 models with a file for each task); what an earlier report wrote of them is removed.
+    `published` are the papers' rows, None all of them.
 
     Raises:
         OSError: `folder` cannot be created or written.
@@ -68,7 +70,7 @@ def write_exports(
         Export("leaderboard", "leaderboard.tex", "Leaderboard, main columns", "latex"),
     ]
     found += _write_papers(board, folder, published_rows() if published is None else published)
-    written = mteb_results.write_mteb(board, folder)
+    written = mteb_results.write_mteb(board, folder, mteb_results.MODELS if mteb else 0)
     if written.models:
         part = f": the first {written.models} of {written.of} models" if written.models < written.of else ""
         found.append(Export("mteb", mteb_results.FOLDER, f"Results in mteb's layout{part}", "mteb"))

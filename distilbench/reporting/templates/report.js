@@ -291,10 +291,21 @@ if (board) {
 
 // ---- figures, in the colours of the theme; on paper always in the light ones
 
+// The light figure is whole; the dark one is written as what differs, pairs of path and value.
+function figureOf(name, theme) {
+  const { light, dark: changes } = JSON.parse(byId("data-" + name).textContent);
+  if (theme === "light") return light;
+  for (const [path, value] of changes) {
+    const last = path.pop();
+    path.reduce((part, key) => part[key], light)[last] = value;
+  }
+  return light;
+}
+
 function drawAll(theme) {
   if (!window.Plotly) return;
   for (const place of document.querySelectorAll("[data-plot]")) {
-    const figure = JSON.parse(byId("data-" + place.dataset.plot).textContent)[theme];
+    const figure = figureOf(place.dataset.plot, theme);
     // A drag has to scroll the page on a phone; elsewhere it zooms.
     if (narrow.matches) {
       figure.layout.dragmode = false;

@@ -1,0 +1,44 @@
+"""A report from what is there of its runs: their folders, or the file of records of an earlier report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from distilbench.reporting.comparisons import from_record
+from distilbench.reporting.page import write_report
+from distilbench.reporting.study_file import read_study
+from distilbench.reporting.table import leaderboard
+from distilbench.reporting.ties import tie_groups
+
+
+def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = None, mteb: bool = False) -> Path:
+    """Write the report of `sources` (`study_file.read_study`) into `folder` and return the path of its index.html.
+
+    From a single file of records, title, notes and comparisons are those that it says. Otherwise comparisons come from
+    the predictions that the runs keep, and the title from the names of the sources.
+
+    Raises:
+        InputError: a source without score records, or a malformed record.
+        OSError: `folder` cannot be created or written.
+    """
+    study = read_study(sources)
+    said, folders = study.report, list(study.folders)
+    compared = from_record(leaderboard(study.records), said, sources[0]) if said else None
+    return write_report(
+        study.records,
+        folder,
+        title=title or (said.title if said else ", ".join(_name(source) for source in sources)),
+        notes=said.notes if said else (),
+        ties=tie_groups(study.records, folders),
+        folders=folders,
+        mteb=mteb,
+        compared=compared,
+        described=study.runs,
+    )
+
+
+def _name(source: Path) -> str:
+    """A source's name in a title: without the endings of a file of records."""
+    name = source.resolve().name
+    return name.removesuffix(".gz").removesuffix(".jsonl")

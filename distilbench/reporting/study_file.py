@@ -1,0 +1,88 @@
+"""The file of a report: every record that its pages are made of, compressed. `distilbench report` reads it again."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from distilbench.errors import InputError
+from distilbench.records import ScoreRecord, TrialRecord, read_lines
+from distilbench.reporting.report_records import LINES, ReportRecord, RunRecord
+from distilbench.reporting.runs import Record, is_run, merged, run_folders, run_records
+from distilbench.storage.files import atomic_path
+
+RECORDS = "records.jsonl.gz"
+PLAIN = "records.jsonl"
+"""What reports of earlier versions hold instead."""
+
+
+class Study(NamedTuple):
+    """The contents of one or more sources. `folders` are the runs among them, which may keep settings and predictions.
+
+    `report` is what a single file says of title, notes and comparisons, None in all other cases: tie letters of two
+    leaderboards do not make those of their union.
+    """
+
+    records: tuple[Record, ...]
+    runs: tuple[RunRecord, ...] = ()
+    report: ReportRecord | None = None
+    folders: tuple[Path, ...] = ()
+
+
+def write_study(
+    path: Path,
+    records: Sequence[TrialRecord | ScoreRecord],
+    runs: Sequence[RunRecord] = (),
+    report: ReportRecord | None = None,
+) -> None:
+    """Write the file whole, or not at all. The same contents give the same bytes.
+
+    Raises:
+        DiskFull: the disk is full.
+    """
+    lines = [*records, *runs, *([] if report is None else [report])]
+    payload = b"".join(line.model_dump_json().encode() + b"\n" for line in lines)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(gzip.compress(payload, mtime=0))
+
+
+def read_study(sources: Sequence[Path]) -> Study:
+    """The records of run folders, files of records (`.jsonl`, compressed or not) and folders of reports, as one study.
+
+    A teacher or baseline that several sources scored on the same corpus is the first's.
+
+    Raises:
+        InputError: a source without score records, or a malformed record.
+    """
+    parts: list[tuple[Path, Sequence[Record]]] = []
+    runs: list[RunRecord] = []
+    reports: list[ReportRecord] = []
+    folders: list[Path] = []
+    for source in sources:
+        if not source.exists():
+            raise InputError(f"{source}: no such path; expected a run's folder, a file of records or a report's folder")
+        file = records_file(source)
+        if file is None:
+            own = run_folders([source])
+            parts += [(folder, run_records(folder)) for folder in own]
+            folders += own
+            continue
+        lines = list(read_lines(file, LINES))
+        parts.append((file, [line for line in lines if isinstance(line, TrialRecord | ScoreRecord)]))
+        if not any(isinstance(line, ScoreRecord) for line in lines):
+            raise InputError(f"{file}: no score records in it; expected the records of a report")
+        runs += [line for line in lines if isinstance(line, RunRecord)]
+        reports += [line for line in lines if isinstance(line, ReportRecord)]
+    single = len(parts) == 1 and len(reports) == 1
+    return Study(tuple(merged(parts)), tuple(runs), reports[0] if single else None, tuple(dict.fromkeys(folders)))
+
+
+def records_file(source: Path) -> Path | None:
+    """The file of records that `source` is, or as a report's folder holds; None for the folder of a run, or of several."""
+    if source.is_file():
+        return source
+    if source.is_dir() and not is_run(source):
+        return next((file for name in (RECORDS, PLAIN) if (file := source / name).is_file()), None)
+    return None

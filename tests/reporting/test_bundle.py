@@ -1,0 +1,55 @@
+"""The Plotly that pages load: the file that PLOTLY.md names, of the version that figures are written for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs_version
+
+from distilbench.reporting import page
+from distilbench.reporting.pages import BUNDLE, plotly_script
+from distilbench.reporting.plots import _plot
+
+NOTE = BUNDLE.with_name("PLOTLY.md")
+
+
+def test_the_bundle_is_the_one_that_is_noted() -> None:
+    script, note = plotly_script(), NOTE.read_text()
+    assert hashlib.sha256(script.encode()).hexdigest() in note
+    assert f"{len(script.encode()):,} bytes" in note and f"{BUNDLE.stat().st_size:,} " in note
+    assert "Permission is hereby granted, free of charge" in note and "Licensed under the MIT license" in script[:300]
+
+
+def test_it_is_of_the_version_that_the_installed_package_writes_figures_for() -> None:
+    [version] = re.findall(r"plotly\.js \(cartesian - minified\) v([\d.]+)", plotly_script()[:300])
+    assert version == get_plotlyjs_version() and f"plotly.js-cartesian-dist-min` {version} " in NOTE.read_text()
+
+
+def test_every_kind_of_chart_that_is_drawn_is_in_it() -> None:
+    """`Figure.add_...` calls of the reporting package; a kind that the bundle lacks would draw nothing."""
+    sources = "".join(path.read_text() for path in Path(page.__file__).parent.glob("*.py"))
+    drawn = set(re.findall(r"figure\.add_([a-z0-9]+)\(", sources)) & {trace.lower() for trace in dir(go)}
+    assert {"scatter", "bar", "heatmap"} <= drawn
+    script = plotly_script()
+    assert {kind for kind in drawn if f'moduleType:"trace",name:"{kind}"' in script} == drawn
+    assert 'moduleType:"trace",name:"scatter3d"' not in script
+
+
+def test_the_dark_figure_is_the_light_one_with_its_changes() -> None:
+    def draw(colours: tuple[str, ...], palette: object) -> go.Figure:
+        light = palette is not None and getattr(palette, "surface", "") == "#ffffff"
+        figure = go.Figure()
+        figure.add_scatter(x=[1, 2], y=[1 / 3, None], text=["</script>", "b"], line={"color": colours[not light]})
+        figure.update_layout(title={"text": "<b>" if light else "</script>"})
+        return figure
+
+    plot = _plot("x", "X", "", draw, ("#ffffff", "#000000"))
+    assert "<" not in plot.themes and ">" not in plot.themes
+    both = json.loads(plot.themes)
+    assert both["light"]["data"][0]["y"] == [0.33333333, None]
+    changed = {tuple(path): value for path, value in both["dark"]}
+    assert changed == {("data", 0, "line", "color"): "#000000", ("layout", "title", "text"): "</script>"}

@@ -1,0 +1,288 @@
+"""A report's file of records: the pages are built from it again, with what was computed from predictions."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from distilbench.cli import app
+from distilbench.errors import InputError
+from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.evaluation.sts import spearman
+from distilbench.records import Score, ScoreRecord, append_records, read_records
+from distilbench.reporting.comparisons import compare_rows, from_record, to_record
+from distilbench.reporting.report_records import ReportRecord, RunRecord
+from distilbench.reporting.study_file import read_study, write_study
+from distilbench.reporting.table import leaderboard
+from distilbench.reporting.ties import tie_groups
+from distilbench.storage.files import write_json
+
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "tests" / "fixtures" / "leaderboards"
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{7*7}}"
+SETS, DEV = ("STS12", "STSB"), "STSB"
+"""The rows: noise of their similarities, of the dev cosines alone, and their dimension."""
+ROWS: dict[str, tuple[float, float, int, dict[str, Any]]] = {
+    "teacher": (0.1, 0.0, 384, {"role": "teacher", "method": "teacher"}),
+    "good": (1.0, 0.0, 64, {}),
+    "good too": (1.0, 0.2, 48, {"role": "baseline", "method": "pca"}),
+    "worse": (2.0, 0.2, 64, {"trial": 4}),
+    "similar": (1.0, 0.2, 64, {"method": "mcr2"}),
+}
+
+
+def report(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["report", *map(str, arguments)])
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def letters(folder: Path) -> dict[str, str]:
+    with (folder / "leaderboard.csv").open(newline="") as file:
+        return {row["label"]: row["tie_group"] for row in csv.DictReader(file)}
+
+
+@pytest.fixture
+def make_run(make_score: Any, make_trial: Any, tmp_path: Path) -> Callable[..., Path]:
+    """Makes a run that keeps the predictions of its rows, with settings and trials."""
+
+    def make(name: str = "swept", rows: tuple[str, ...] = tuple(ROWS)) -> Path:
+        run = tmp_path / "runs" / name
+        gold = {s: np.random.default_rng(k).uniform(0, 5, 400) for k, s in enumerate(SETS)}
+        dev_gold = np.random.default_rng(9).uniform(0, 5, 1500)
+        records = []
+        for label in rows:
+            noise, own, dim, changes = ROWS[label]
+            draw = np.random.default_rng(1)
+            similarity = {s: g + noise * draw.standard_normal(len(g)) for s, g in gold.items()}
+            dev = dev_gold + draw.standard_normal(1500)
+            dev = dev + own * np.random.default_rng(dim).standard_normal(1500)
+            scores = [
+                Score(
+                    task="sts", set=s, split="test", metric="spearman", variant="all", n=400, value=spearman(v, gold[s])
+                )
+                for s, v in similarity.items()
+            ]
+            value = spearman(dev, dev_gold)
+            scores.append(
+                Score(task="sts", set=DEV, split="dev", metric="spearman", variant="all", n=1500, value=value)
+            )
+            common = {"run": name, "record_id": f"{name} {label}", "scores": scores, "dim": dim}
+            record = make_score(label, **(common | {"bytes_per_vector": 4 * dim} | changes))
+            subset = {s: np.zeros(400, dtype=np.int16) for s in SETS}
+            kept = Predictions(similarity, gold, subset, {}, {}, {DEV: dev}, {DEV: dev_gold})
+            kept.save(predictions_path(run, record.record_id))
+            records.append(record)
+        append_records(run / "scores.jsonl", records)
+        append_records(run / "trials.jsonl", [make_trial(k, run=name) for k in range(6)])
+        write_json(run / "config.json", {"seed": 7, "fixed": {"clip": 1.0, "note": HOSTILE}})
+        return run
+
+    return make
+
+
+def test_the_pages_are_built_again_to_the_byte_without_the_run(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    run, first, again = make_run(), tmp_path / "first", tmp_path / "again"
+    assert report(run, "--out", first, "--title", "A study").exit_code == 0
+    written = files(first)
+    shutil.rmtree(run)
+    assert letters(first) == {"teacher": "", "good": "a", "similar": "a", "worse": "b", "good too": "a"}
+    page = written["index.html"].decode()
+    assert "Beside teacher" in page and "<title>A study" in page
+    assert report(first / "records.jsonl.gz", "--out", again).exit_code == 0
+    assert files(again) == written
+    # A report's folder is as good as its file, and may be where the pages go.
+    assert report(first, "--out", first).exit_code == 0 and files(first) == written
+    # Neither ties nor settings come from nowhere: records alone have none.
+    bare = tmp_path / "bare.jsonl"
+    append_records(bare, read_records(first / "records.jsonl.gz"))
+    assert report(bare, "--out", tmp_path / "bare").exit_code == 0
+    assert set(letters(tmp_path / "bare").values()) == {""}
+    text = (tmp_path / "bare" / "index.html").read_text()
+    assert "Without a tie group" in text and "Beside teacher" not in text and "<title>bare" in text
+    assert all("config.json was not there" in page.read_text() for page in (tmp_path / "bare" / "runs").iterdir())
+
+
+def test_what_a_budget_chooses_is_kept_too(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    """Kept cosines tell "good" from the smaller "good too", which the records alone do not."""
+    report(make_run(rows=("good", "good too")), "--out", tmp_path / "first")
+    report(tmp_path / "first", "--out", tmp_path / "again")
+    append_records(tmp_path / "bare.jsonl", read_records(tmp_path / "first" / "records.jsonl.gz"))
+    report(tmp_path / "bare.jsonl", "--out", tmp_path / "bare")
+
+    def largest(name: str) -> bool:
+        text = (tmp_path / name / "index.html").read_text()
+        table = text.split('<table id="budgets"')[1].split("</table>")[0]
+        return ">good</a>" in table
+
+    assert largest("first") and largest("again") and not largest("bare")
+
+
+def test_two_files_do_not_share_their_letters(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    for name, rows in (("one", ("teacher", "good", "worse")), ("two", ("teacher", "good too"))):
+        report(make_run(name, rows), "--out", tmp_path / name)
+    found = [tmp_path / name / "records.jsonl.gz" for name in ("one", "two")]
+    assert report(*found, "--out", tmp_path / "both").exit_code == 0
+    assert letters(tmp_path / "both") == {"teacher": "", "good": "", "worse": "", "good too": ""}
+    text = (tmp_path / "both" / "index.html").read_text()
+    assert "Without a tie group" in text and "<title>records, records" in text
+    assert len(read_study(found).records) == 4 + 2 * 6, "the teacher counts once"
+    configs = [own.config["seed"] for own in read_study(found).runs]
+    assert configs == [7, 7], "each run's settings stay"
+    # A run beside a file keeps its predictions: its own rows are compared.
+    assert report(tmp_path / "one", tmp_path / "runs" / "two", "--out", tmp_path / "mixed").exit_code == 0
+    assert letters(tmp_path / "mixed")["good too"] == "a" and letters(tmp_path / "mixed")["good"] == ""
+
+
+def test_comparisons_of_other_rows_are_not_taken(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    report(make_run(), "--out", tmp_path / "first")
+    study = read_study([tmp_path / "first"])
+    assert study.report is not None
+    kept = [r for r in study.records if not (isinstance(r, ScoreRecord) and r.label == "similar")]
+    write_study(tmp_path / "fewer.jsonl.gz", kept, study.runs, study.report)
+    assert report(tmp_path / "fewer.jsonl.gz", "--out", tmp_path / "fewer").exit_code == 0
+    assert set(letters(tmp_path / "fewer").values()) == {""}
+
+
+def test_comparisons_come_back_as_they_were(make_run: Callable[..., Path]) -> None:
+    run = make_run()
+    study = read_study([run])
+    board = leaderboard(study.records)
+    compared = compare_rows(board, tie_groups(study.records, [run]), [run])
+    record = to_record(board, compared, "T", ["a note"])
+    [group] = record.dev
+    assert len(group.rows) == 5 and 0 < len(group.alike) < 10
+    again = from_record(board, ReportRecord.model_validate_json(record.model_dump_json()), run)
+    assert again is not None and again.dev == compared.dev and again.paired == compared.paired
+    for anchor, place in compared.ties.rows.items():
+        assert again.ties.rows[anchor]._replace(tie=place.tie) == place
+        assert again.ties.rows[anchor].tie._replace(leader=place.tie.leader) == place.tie
+    assert again.ties._replace(rows={}) == compared.ties._replace(rows={})
+
+
+def test_what_a_file_says_is_escaped(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    report(make_run(), "--out", tmp_path / "first")
+    study = read_study([tmp_path / "first"])
+    assert study.report is not None
+    said = study.report.model_copy(update={"title": HOSTILE, "notes": [HOSTILE], "without": [HOSTILE]})
+    runs = [RunRecord(run="swept", config={HOSTILE: [HOSTILE]}, stage=HOSTILE)]
+    write_study(tmp_path / "hostile.jsonl.gz", study.records, runs, said)
+    assert report(tmp_path / "hostile.jsonl.gz", "--out", tmp_path / "out").exit_code == 0
+    pages = [path.read_text() for path in (tmp_path / "out").rglob("*.html")]
+    assert len(pages) == 7 and not any("alert(1)</script>" in page or "<img" in page for page in pages)
+    assert sum("onerror=alert(1)&gt;" in page for page in pages) == 7
+
+
+def edited(change: Callable[[dict[str, Any]], None]) -> Callable[[bytes], bytes]:
+    """The file's bytes with a change of its last line, which is of kind report."""
+
+    def edit(payload: bytes) -> bytes:
+        *lines, last = gzip.decompress(payload).splitlines()
+        said = json.loads(last)
+        change(said)
+        return b"\n".join([*lines, json.dumps(said).encode(), b""])
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (lambda payload: payload[:-20], "a damaged gzip file"),
+        (lambda payload: payload[:200] + b"xxxx" + payload[204:], "a damaged gzip file"),
+        (lambda payload: b"", "no score records in it"),
+        (lambda payload: b"[]\n", "row 1"),
+        (edited(lambda said: said["ties"][0].update(row="r-0")), "'r-0' is no row of this leaderboard"),
+        (edited(lambda said: said["ties"][0].update(leader="r-0")), "'r-0' is no row of this leaderboard"),
+        (edited(lambda said: said["dev"][0]["rows"].append("r-0")), "'r-0' is no row of this leaderboard"),
+        (edited(lambda said: said["paired"][0].update(reference="r-0")), "'r-0' is no row of this leaderboard"),
+        (edited(lambda said: said["ties"][0].update(group="<b>")), "report.ties.0.group"),
+        (edited(lambda said: said["ties"][0].update(ahead=2)), "report.ties.0.ahead"),
+        (edited(lambda said: said["paired"][0]["rows"][0]["of"].pop()), "expected 3 differences a row"),
+        (edited(lambda said: said["dev"][0]["alike"].append([0, 99])), "expected positions of 5 rows"),
+        (edited(lambda said: said.update(schema_version=2)), "report.schema_version"),
+        (edited(lambda said: said.update(more=1)), "report.more"),
+    ],
+)
+def test_a_damaged_file_is_refused(
+    edit: Callable[[bytes], bytes], expected: str, make_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    report(make_run(), "--out", tmp_path / "first")
+    file = tmp_path / "file.jsonl.gz"
+    file.write_bytes(edit((tmp_path / "first" / "records.jsonl.gz").read_bytes()))
+    refused = report(file, "--out", tmp_path / "out")
+    assert refused.exit_code == 2 and expected in refused.stderr and "file.jsonl.gz" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such path; expected a run's folder, a file of records"):
+        read_study([tmp_path / "absent.jsonl.gz"])
+
+
+def test_mtebs_files_are_written_where_they_are_asked_for(make_score: Any, tmp_path: Path) -> None:
+    record = make_score("row")
+    scores = [s.model_copy(update={"n": 1379}) if s.set == "STSB" and s.split == "test" else s for s in record.scores]
+    append_records(tmp_path / "r.jsonl", [record.model_copy(update={"scores": scores})])
+    out = tmp_path / "report"
+    report(tmp_path / "r.jsonl", "--out", out, "--mteb")
+    assert len(list(out.glob("mteb/*/*/STSBenchmark.json"))) == 1 and "mteb" in (out / "index.html").read_text()
+    report(tmp_path / "r.jsonl", "--out", out)
+    assert not (out / "mteb").exists() and "mteb" not in (out / "index.html").read_text()
+
+
+def test_an_old_report_in_the_folder_is_replaced(make_score: Any, tmp_path: Path) -> None:
+    """Reports of earlier versions hold records.jsonl, with trials and scores alone."""
+    append_records(tmp_path / "old" / "records.jsonl", [make_score("row")])
+    assert report(tmp_path / "old", "--out", tmp_path / "old").exit_code == 0
+    names = {path.name for path in (tmp_path / "old").iterdir()}
+    assert "records.jsonl.gz" in names and "records.jsonl" not in names
+    assert [r.label for r in read_records(tmp_path / "old" / "records.jsonl.gz") if isinstance(r, ScoreRecord)] == [
+        "row"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "expected", "tied"),
+    [
+        ("reports/real-data/records.jsonl.gz", ROOT / "reports" / "real-data" / "leaderboard.csv", 96),
+        ("results/records/early-stopping.jsonl.gz", FIXTURES / "early-stopping.csv", 11),
+        ("results/records/mcr2.jsonl.gz", FIXTURES / "mcr2.csv", 0),
+    ],
+)
+def test_a_committed_study_is_built_again(file: str, expected: Path, tied: int, tmp_path: Path) -> None:
+    """Every row, value and tie letter is the committed one: the fixtures are of the version that measured the studies."""
+    assert report(ROOT / file, "--out", tmp_path / "out").exit_code == 0
+    with expected.open(newline="") as old, (tmp_path / "out" / "leaderboard.csv").open(newline="") as new:
+        before, after = list(csv.DictReader(old)), list(csv.DictReader(new))
+    assert before and [{key: row[key] for key in before[0]} for row in after] == before
+    assert sum(row["tie_group"] != "" for row in after) == tied
+    # A tie's difference is that of the averages that the records have.
+    board = leaderboard(read_records(ROOT / file))
+    study = read_study([ROOT / file])
+    assert study.report is not None and len(study.report.ties) == tied
+    averages = {row.anchor: board.cell(row, "sts_average").value or 0.0 for row in board.rows}
+    for tie in study.report.ties:
+        assert tie.difference == pytest.approx(averages[tie.row] - averages[tie.leader], abs=1e-6)
+        assert (tie.low <= 0 <= tie.high) and (tie.row != tie.leader or tie.difference == 0)
+
+
+def test_the_committed_pages_are_those_of_their_records(tmp_path: Path) -> None:
+    """Who changes a template builds them again: `distilbench report reports/real-data --out reports/real-data`."""
+    committed = ROOT / "reports" / "real-data"
+    assert report(committed, "--out", tmp_path / "out").exit_code == 0
+    expected, found = files(committed), files(tmp_path / "out")
+    assert expected.keys() - found.keys() == {"leaderboard.png"} and not found.keys() - expected.keys()
+    same = {"records.jsonl.gz", "plotly.min.js", "leaderboard.json", "leaderboard.md", "index.html"}
+    assert {name for name in same if expected[name] != found[name]} == set()
