@@ -152,7 +152,7 @@ def test_again_nothing_is_scored_and_more_is_added(
     evaluated: Path, models: list[Path], data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     before = (evaluated / "runs" / "e" / "scores.jsonl").read_bytes()
-    given = {"teacher": EncoderSpec(str(models[0])), "quantisations": ("int8", "binary"), "cost": True}
+    given = {"teacher": str(models[0]), "quantise": ("int8", "binary"), "cost": True}
     with monkeypatch.context() as patch:
         patch.setattr("distilbench.commands.evaluate.encode_corpus", None)
         evaluate(settings(evaluated, models, data, dims=(8,), **given), Console(quiet=True))
@@ -165,7 +165,7 @@ def test_again_nothing_is_scored_and_more_is_added(
 
 
 def test_documents_by_another_encoder(tmp_path: Path, models: list[Path], data: Path) -> None:
-    given = {"kinds": ("sts", "retrieval"), "documents": EncoderSpec(str(models[0]))}
+    given = {"tasks": ("sts", "retrieval"), "documents": str(models[0])}
     evaluate(settings(tmp_path, models, data, **given), Console(quiet=True))
     same, other = records_of(tmp_path)
     [plain] = [s for s in records_of_plain(tmp_path, models[0], data) if s.metric == "mrr@10"]
@@ -243,11 +243,11 @@ def test_vectors_of_several_widths_are_one_clear_error(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--tasks", "sts,glue"], "--tasks glue: expected one of sts, classification, retrieval, pairs"),
+        (["--tasks", "sts,glue"], "--tasks glue: expected some of sts, classification, retrieval, pairs"),
         (["--dims", "64,x"], "--dims x: expected numbers of dimensions"),
         (["--indexes", "lsh"], "--indexes lsh: expected one of flat, ivf, ivf-pq, hnsw, sq8"),
         (["--indexes", "hnsw:1:2"], "--indexes hnsw:1:2: expected hnsw alone"),
-        (["--quantise", "int4"], "--quantise int4: expected one of int8, binary, none"),
+        (["--quantise", "int4"], "--quantise int4: expected int8, binary, both with a comma between, or none"),
         (["--data", "nowhere"], "--data nowhere: no such folder"),
         (["--name", "a/b"], "--name 'a/b': expected a plain folder name"),
         (["--documents", "NARROW"], "16 dimensions, but .* has 32; expected documents and queries of one width"),
