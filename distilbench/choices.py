@@ -22,5 +22,8 @@ Code = Literal["int8", "binary", "none"]
 """In what vectors are scored beside float32; none leaves all codes out."""
 TaskKind = Literal["sts", "classification", "retrieval", "pairs"]
 """A kind of evaluation sets."""
+EVERY_TASK: tuple[TaskKind, ...] = ("sts", "classification", "retrieval", "pairs")
+SWEPT_TASKS: tuple[TaskKind, ...] = ("sts", "retrieval")
+"""What the rows of a run are scored on where nothing else is asked for."""
 ObjectiveName = Literal["quality", "bytes", "latency"]
 """What a search can want more of, or less."""

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distilbench.data.corpus import Corpus
+    from distilbench.evaluation.encoders import EncoderRow
 
 WORDS = (
     "the a one two man woman dog cat child runs walks eats sees plays in on under park house street river "
@@ -110,3 +116,19 @@ def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80, triplets: i
         [[text.pop(), text.pop(), text.pop()] for _ in range(triplets)],
     )
     return folder
+
+
+def scored_rows(vectors: Any, corpus: Corpus, quantisers: Sequence[Any] = ()) -> list[EncoderRow]:
+    """The rows of vectors of all sentences of a corpus: as they are, then by each quantiser."""
+    from distilbench.choices import EVERY_TASK
+    from distilbench.evaluation.document_search import InMemory
+    from distilbench.evaluation.encoders import Extra, Vectors, encoder_rows
+    from distilbench.evaluation.sets import sets_of_corpus
+    from distilbench.trials.scoring import SEARCHING
+
+    width = vectors.shape[1]
+    found = Vectors(
+        "test", width, lambda rows: vectors[rows], [InMemory(vectors[t.documents]) for t in corpus.retrieval]
+    )
+    sets = sets_of_corpus(corpus, EVERY_TASK)
+    return list(encoder_rows(found, sets, [width], lambda _: quantisers, SEARCHING, lambda _: Extra([], [], [])))

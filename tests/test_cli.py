@@ -221,7 +221,12 @@ BAD: list[tuple[str, Spoil, list[str], list[str]]] = [
         ["--max-tokens", "65"],
         ["--max-tokens 65", "64 tokens"],
     ),
-    ("another quantisation", lambda p: None, ["--quantise", "int4"], ["--quantise int4: expected one of int8, binary, none"]),
+    (
+        "another quantisation",
+        lambda p: None,
+        ["--quantise", "int4"],
+        ["--quantise int4: expected one of int8, binary, none"],
+    ),
     ("name with a slash", lambda p: None, ["--name", "a/b"], ["--name 'a/b': expected a plain folder name"]),
     ("name of the parent", lambda p: None, ["--name", ".."], ["--name '..'"]),
 ]
@@ -297,7 +302,12 @@ BAD_ROWS: list[tuple[str, Spoil, list[str], list[str]]] = [
         ["--student", "layers:0,4"],
         ["--student layers:0,4: expected rising layer numbers from 0 to 3"],
     ),
-    ("another quantisation", lambda p: None, ["--quantise", "int8,int4"], ["--quantise int4: expected one of int8, binary, none"]),
+    (
+        "another quantisation",
+        lambda p: None,
+        ["--quantise", "int8,int4"],
+        ["--quantise int4: expected one of int8, binary, none"],
+    ),
     ("name with a slash", lambda p: None, ["--name", "a/b"], ["--name 'a/b': expected a plain folder name"]),
 ]
 

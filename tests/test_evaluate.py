@@ -243,11 +243,11 @@ def test_vectors_of_several_widths_are_one_clear_error(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--tasks", "sts,glue"], "--tasks glue: expected one of sts, classification, retrieval, pairs"),
+        (["--tasks", "sts,glue"], "--tasks glue: expected some of sts, classification, retrieval, pairs"),
         (["--dims", "64,x"], "--dims x: expected numbers of dimensions"),
         (["--indexes", "lsh"], "--indexes lsh: expected one of flat, ivf, ivf-pq, hnsw, sq8"),
         (["--indexes", "hnsw:1:2"], "--indexes hnsw:1:2: expected hnsw alone"),
-        (["--quantise", "int4"], "--quantise int4: expected one of int8, binary, none"),
+        (["--quantise", "int4"], "--quantise int4: expected int8, binary, both with a comma between, or none"),
         (["--data", "nowhere"], "--data nowhere: no such folder"),
         (["--name", "a/b"], "--name 'a/b': expected a plain folder name"),
         (["--documents", "NARROW"], "16 dimensions, but .* has 32; expected documents and queries of one width"),

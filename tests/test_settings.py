@@ -172,3 +172,18 @@ def test_methods_lists_what_each_needs_and_its_hyper_parameters() -> None:
         assert f"\n{name} " in said
     said = CliRunner().invoke(app, ["methods", "hpd"], env={"COLUMNS": "200"}).output
     assert "ACL Findings 2022" in said and "projection_start" in said and "Largest norm of the gradient" in said
+
+
+def test_tasks_of_a_run_have_sts_and_bind_it_where_they_are_not_the_usual_ones() -> None:
+    from distilbench.commands.run import run_config
+    from distilbench.data.builtin import builtin_corpus
+
+    corpus = builtin_corpus(20)
+    assert "tasks" not in run_config(SweepSettings(method="mcr2"), corpus)  # as in runs of before
+    assert "tasks" not in run_config(SweepSettings(method="mcr2", tasks="retrieval,sts"), corpus)
+    found = run_config(SweepSettings(method="mcr2", tasks="sts,retrieval,classification"), corpus)
+    assert found["tasks"] == ["classification", "retrieval", "sts"]
+    with pytest.raises(InputError, match="--tasks retrieval: expected sts among them"):
+        SweepSettings(method="mcr2", tasks="retrieval")
+    with pytest.raises(InputError, match="--tasks glue: expected some of sts, classification, retrieval, pairs"):
+        SweepSettings(method="mcr2", tasks="sts,glue")

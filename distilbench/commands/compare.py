@@ -106,10 +106,11 @@ def _compare(
         wait_for_idle(resources)
         ready = load_prepared(prepared.resolve())
         place = copy.place(run.resolve(), prepared) if copy else None
-        board = Leaderboard(run, run.name, ready, made.corpus, settings.quantisations, console, place)
+        board = Leaderboard(run, run.name, ready, made.corpus, settings.quantisations, console, place, settings.tasks)
+        teacher = board.teacher(settings.seed)  # before hours of training: it is refused where it cannot be scored
         found, failures, _ = board.students(jobs, prepared.resolve(), resources)
         dimensions = sorted({record.dim for record in found})
-        scores = board.references(dimensions, settings.seed, made.scores)
+        scores = [*teacher, *board.baselines(dimensions, settings.seed, made.scores)]
     for failure in failures:
         console.print(
             f"failed: {failure.job.candidate.configuration}, seed {failure.job.candidate.seed}: {failure.failed}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,8 +22,19 @@ from distilbench.data.evaluation import EvaluationData, evaluation_data
 from distilbench.encoders.encoder import EncoderSpec, default_device
 from distilbench.errors import InputError
 from distilbench.evaluation.cost import encoder_cost
-from distilbench.evaluation.encoders import EncoderRow, Extra, Pieces, Searching, Vectors, encoder_rows
+from distilbench.evaluation.encoders import (
+    EncoderRow,
+    Extra,
+    Pieces,
+    Quantisers,
+    Searching,
+    Vectors,
+    check_vectors,
+    encoder_rows,
+)
 from distilbench.evaluation.predictions import predictions_path
+from distilbench.evaluation.quantisation import QUANTISERS, Quantiser, saved_quantiser
+from distilbench.evaluation.sets import sets_of_data
 from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.twins import distinct_readings
 from distilbench.records import (
@@ -107,7 +119,8 @@ class Evaluation:
             )
             return Extra(scores, clusters, [*notes, *told])
 
-        for row in encoder_rows(vectors, self.data, widths, self.settings.quantisations, self.searching, more):
+        quantisers = self._quantisers(spec, vectors)
+        for row in encoder_rows(vectors, sets_of_data(self.data), widths, quantisers, self.searching, more):
             identity = identities[row.width, row.quantisation]
             if identity["record_id"] in self.known:
                 continue
@@ -117,6 +130,24 @@ class Evaluation:
             append_records(self.run / SCORES, [record])
             self.known[record.record_id] = record
             self.console.print(_line(record), markup=False)
+
+    def _quantisers(self, spec: EncoderSpec, vectors: Vectors) -> Quantisers:
+        """The quantisers that were saved with a student; for any other encoder, and width, calibrated on training text."""
+        kinds = [kind for kind in self.quantisations if kind != "float32"]
+
+        @functools.cache
+        def calibration() -> NDArray[np.float32]:
+            rows = self.data.corpus.train
+            found_ND = vectors.take(rows)
+            check_vectors(found_ND, spec.name, self.data.corpus.sentences, rows)
+            return found_ND
+
+        def quantiser(kind: Quantisation, width: int) -> Quantiser:
+            if place := saved_quantiser(spec.folder(), kind, width):
+                return QUANTISERS[kind].load(place, width)
+            return QUANTISERS[kind].calibrate(calibration()[:, :width])
+
+        return lambda width: [quantiser(kind, width) for kind in kinds]
 
     def _record(
         self, row: EncoderRow, identity: dict[str, Any], parameters: int, cost: EncoderCost | None

@@ -23,10 +23,11 @@ def build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> None
     Raises:
         InputError: the run's `prepared` folder, or the teacher or the embeddings that it names, are gone or are others now.
     """
+    from distilbench.data.calibration import calibration_rows
     from distilbench.evaluation.quantisation import QUANTISERS
     from distilbench.methods.parts.heads import export_with_head
     from distilbench.trials.rung_training import build_method
-    from distilbench.trials.scoring import TEACHER, calibration_rows
+    from distilbench.trials.scoring import TEACHER
 
     prepared = _prepared(record, name, run)
     try:
@@ -38,7 +39,7 @@ def build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> None
             embed = method.embed
             method.export(folder)
         if record.quantisation != "float32":
-            rows = calibration_rows(prepared)
+            rows = calibration_rows(prepared.train)
             QUANTISERS[record.quantisation].calibrate(embed(rows)[:, : record.dim]).save(folder)
     except FileNotFoundError as error:
         raise _gone(name, run, f"{error.filename} is not there any more") from None

@@ -9,6 +9,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from distilbench.choices import SWEPT_TASKS
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, transformer_config
 from distilbench.encoders.student import (
@@ -81,6 +82,7 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         **({"cross_encoder": cross} if corpus.pair_tasks else {}),
         **({"augment": augment} if settings.augmentation.operations else {}),
         **({"backend": settings.backend} if settings.backend != "torch" else {}),
+        **({"tasks": sorted(settings.tasks)} if set(settings.tasks) != set(SWEPT_TASKS) else {}),
         "corpus": corpus.name,
         "corpus_fingerprint": corpus.fingerprint,
         "teacher": settings.teacher_encoder.title,

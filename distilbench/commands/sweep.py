@@ -313,7 +313,9 @@ class _Sweep:
         ready = load_prepared(prepared.resolve())
         resources = trial_resources(settings.share)
         self.place = self.copy.place(run.resolve(), prepared) if self.copy else None
-        board = Leaderboard(run, member.name, ready, made.corpus, settings.quantisations, self.console, self.place)
+        board = Leaderboard(
+            run, member.name, ready, made.corpus, settings.quantisations, self.console, self.place, settings.tasks
+        )
         references = 1 + 2 * len(self.widths)
         with self.clock.scoring(rows=references), timed(run, "references", references):
             member.scores += board.references(self.widths, settings.seed, made.scores)

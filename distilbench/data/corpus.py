@@ -44,7 +44,8 @@ class StsSet:
 class RetrievalSet:
     """Queries against documents, both as rows of the corpus.
 
-    `relevant[i]` holds the positions in `documents` (not corpus rows) that answer query i; never empty.
+    `relevant[i]` holds the positions in `documents` (not corpus rows) that answer query i; never empty. `grades[i]` says
+    how well each does (above 0); None is 1 for all.
     """
 
     name: str
@@ -52,6 +53,7 @@ class RetrievalSet:
     queries: Rows
     documents: Rows
     relevant: tuple[Rows, ...]
+    grades: tuple[NDArray[np.float64], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ class Corpus:
     """Everything a sweep reads, with all text in `sentences` (N distinct strings, in memory or a `SentenceFile`).
 
     `train` are the rows that students may train on, `pairs_P2` the similar pairs (duplicates, paraphrases) among
-    them, `triplets_T3` anchors with an entailed and a contradicting sentence. `found` and `missing` are lines for the
+    them, `triplets_T3` anchors with an entailed and a contradicting sentence. `pair_tasks` are those that a method learns,
+    `probed` those that encoders are scored on by a regression on their vectors. `found` and `missing` are lines for the
     user; `demonstration` marks generated text that is no benchmark.
     """
 
@@ -131,6 +134,7 @@ class Corpus:
     pair_tasks: tuple[PairTask, ...] = ()
     copies: Copies = field(default_factory=lambda: NO_COPIES)
     classification: tuple[ClassificationSet, ...] = ()
+    probed: tuple[PairTask, ...] = ()
 
     @functools.cached_property
     def sentences_fingerprint(self) -> str:
@@ -163,14 +167,17 @@ class Corpus:
                 digest.update(column.tobytes())
         for task in self.retrieval:
             digest.update(json.dumps([task.name, task.split]).encode())
-            for column in (task.queries, task.documents, *task.relevant):
-                digest.update(column.tobytes() + b"|")
+            for rows in (task.queries, task.documents, *task.relevant):
+                digest.update(rows.tobytes() + b"|")
+            for grade in task.grades or ():
+                digest.update(b"grades" + grade.tobytes())
         if len(self.triplets_T3):
             digest.update(b"triplets" + self.triplets_T3.tobytes())
         if len(self.copies.rows):
             digest.update(b"augmented" + self.copies.rows.tobytes())
-        for pair_task in self.pair_tasks:
-            digest.update(json.dumps([pair_task.name, pair_task.kind, pair_task.classes]).encode())
+        named = [*((b"", task) for task in self.pair_tasks), *((b"probed", task) for task in self.probed)]
+        for role, pair_task in named:
+            digest.update(role + json.dumps([pair_task.name, pair_task.kind, pair_task.classes]).encode())
             for name, split in sorted(pair_task.splits.items()):
                 for column in (split.left_P, split.right_P, split.target_P):
                     digest.update(name.encode() + column.tobytes())
@@ -252,11 +259,18 @@ class CorpusBuilder:
         self._classification.append(ClassificationSet(name, tuple(classes), columns, of, np.array(splits)))
 
     def add_retrieval(
-        self, name: str, split: str, queries: Sequence[str], documents: Sequence[str], relevant: Sequence[Sequence[int]]
+        self,
+        name: str,
+        split: str,
+        queries: Sequence[str],
+        documents: Sequence[str],
+        relevant: Sequence[Sequence[int]],
+        grades: Sequence[Sequence[float]] | None = None,
     ) -> None:
-        """`relevant[i]` are positions in `documents`."""
+        """Add a retrieval set: `relevant[i]` are positions in `documents`, `grades[i]` how well they answer (None: all 1)."""
         positions = tuple(np.array(r, dtype=np.int64) for r in relevant)
-        self.retrieval.append(RetrievalSet(name, split, self.rows(queries), self.rows(documents), positions))
+        graded = None if grades is None else tuple(np.array(g, dtype=np.float64) for g in grades)
+        self.retrieval.append(RetrievalSet(name, split, self.rows(queries), self.rows(documents), positions, graded))
 
     def build(self) -> Corpus:
         """The corpus of everything added so far."""

@@ -4,7 +4,7 @@ sts/, sts_senteval_tok/          STS, raw and as SentEval feeds it (tokenised, l
 sc/, sts/SICK.*                  sentence classification (`classification`)
 quora/, NAME/corpus.*            retrieval (`search_sets`)
 glue/, nli/, ...                 labelled pair tasks (`pair_tasks`)
-unlabeled/                       sentences that quantisers are calibrated on
+quora/, cqadupstack/, unlabeled/ training text, which quantisers are calibrated on, as in a sweep
 
 SentEval's own folder, known by its `downstream/`, has STS, sentence classification and pair tasks (`senteval`).
 """
@@ -22,12 +22,12 @@ import numpy as np
 from distilbench.choices import TaskKind
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.builtin_pairs import DEMO_TASKS
+from distilbench.data.calibration import calibration_rows
 from distilbench.data.classification import read_classification
-from distilbench.data.columns import format_of, read_column
 from distilbench.data.corpus import Corpus, CorpusBuilder, Rows, StsSet
-from distilbench.data.folder import Limits, read_sts
+from distilbench.data.folder import Limits, read_folder, read_sts
 from distilbench.data.needs import Needs
-from distilbench.data.pair_tasks import FORMATS, SPLITS, TaskFormat, add_pair_tasks, read_pair_task
+from distilbench.data.pair_tasks import FORMATS, SPLITS, LabelledPairs, TaskFormat, add_pair_tasks, read_pair_task
 from distilbench.data.search_sets import SearchSet, of_corpus, read_search_sets
 from distilbench.data.senteval import is_senteval, read_senteval_sts, read_senteval_task, senteval_tasks
 from distilbench.data.senteval_classification import FOLDERS, read_senteval_classification
@@ -38,8 +38,7 @@ from distilbench.storage.files import fingerprint
 from distilbench.storage.store import ArtifactStore
 
 KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
-CALIBRATION = 2_000
-"""Sentences that quantisers are calibrated on at most: 1,000 instead of 20,000 moved STS-B by 0.02 at most."""
+NO_BUILTIN_CLASSIFICATION = "sentence classification: the built-in corpus has no set of it"
 _EXPECTED = {
     "sts": "sts/STSB.test.tsv",
     "classification": "sc/MR.tsv",
@@ -91,7 +90,9 @@ class EvaluationData:
         return fingerprint([self.corpus.fingerprint, tokenised, [s.digest() for s in self.searches]])
 
 
-def evaluation_data(root: Path | None, kinds: Sequence[str], limits: Limits, store: ArtifactStore) -> EvaluationData:
+def evaluation_data(
+    root: Path | None, kinds: Sequence[TaskKind], limits: Limits, store: ArtifactStore
+) -> EvaluationData:
     """The sets of the `kinds` asked for, in `root` or built in.
 
     Raises:
@@ -108,30 +109,23 @@ def evaluation_data(root: Path | None, kinds: Sequence[str], limits: Limits, sto
     builder = CorpusBuilder(name=root.resolve().name)
     tokenised: list[StsSet] = []
     searches: list[SearchSet] = []
-    if is_senteval(root):
-        if "sts" in kinds:
-            read_senteval_sts(root, builder, also=FOLDERS if "classification" in kinds else ())
-        if "classification" in kinds:
-            read_senteval_classification(root, builder)
-        names = senteval_tasks(root, builder.missing) if "pairs" in kinds else []
-        labelled = [read_senteval_task(root, name) for name in names]
-    else:
-        if "sts" in kinds:
-            read_sts(root / "sts", builder)
-            if (root / "sts_senteval_tok").is_dir():
-                raw, builder.sts = builder.sts, []  # set aside: what is missing is told of each folder alone
-                read_sts(root / "sts_senteval_tok", builder)
-                tokenised, builder.sts = builder.sts, raw
-        if "classification" in kinds:
-            read_classification(root, builder)
-        labelled = [read_pair_task(root, name) for name in _tasks(root, builder)] if "pairs" in kinds else []
+    if "sts" in kinds and is_senteval(root):
+        read_senteval_sts(root, builder, also=FOLDERS if "classification" in kinds else ())
+    elif "sts" in kinds:
+        read_sts(root / "sts", builder)
+        if (root / "sts_senteval_tok").is_dir():
+            raw, builder.sts = builder.sts, []  # set aside: what is missing is told of each folder alone
+            read_sts(root / "sts_senteval_tok", builder)
+            tokenised, builder.sts = builder.sts, raw
+    coded = set(builder.sentences)
+    labelled = read_labelled_sets(root, kinds, builder)
     if "retrieval" in kinds:
         searches = read_search_sets(root, store, limits.documents, builder.found, builder.missing)
     asked = set(builder.sentences)
     add_pair_tasks(labelled, limits.labelled, asked, builder)
     queries = tuple(builder.rows(s.queries) for s in searches)
-    asked = asked.union(*(task.evaluation for task in labelled), *(s.queries for s in searches))
-    calibration = builder.rows(_calibration(root, builder, asked))
+    coded = coded.union(*(s.queries for s in searches))
+    calibration = builder.rows(_calibration(root, kinds, limits, builder, coded))
     # The pair tasks allow training on their sentences; a file of two kinds of sets may be missing twice.
     missing = tuple(dict.fromkeys(builder.missing))
     corpus = replace(builder.build(), train=np.unique(calibration), missing=missing)
@@ -141,6 +135,22 @@ def evaluation_data(root: Path | None, kinds: Sequence[str], limits: Limits, sto
         expected = "what SentEval's get_transfer_data.bash makes" if is_senteval(root) else own
         raise InputError(f"--data {root}: no set of {' or '.join(kinds)} in it; expected {expected}")
     return data
+
+
+def read_labelled_sets(root: Path, kinds: Sequence[str], builder: CorpusBuilder) -> list[LabelledPairs]:
+    """Add the classification sets of a data folder to `builder` and read its pair tasks, where `kinds` ask for them.
+
+    Raises:
+        InputError: a file is malformed (file, row and value are named).
+    """
+    senteval = is_senteval(root)
+    if "classification" in kinds:
+        (read_senteval_classification if senteval else read_classification)(root, builder)
+    if "pairs" not in kinds:
+        return []
+    if senteval:
+        return [read_senteval_task(root, name) for name in senteval_tasks(root, builder.missing)]
+    return [read_pair_task(root, name) for name in _tasks(root, builder)]
 
 
 def _tasks(root: Path, builder: CorpusBuilder) -> list[str]:
@@ -162,36 +172,34 @@ def _has_split(root: Path, form: TaskFormat, split: str) -> bool:
     return any(value == split for _, [value] in read_tsv(path, (form.split_column,)))
 
 
-def _calibration(root: Path, builder: CorpusBuilder, asked: set[str]) -> list[str]:
-    """The sentences to calibrate on: the first unlabelled ones that no set asks about, else the built-in ones."""
-    files = [path for path in sorted((root / "unlabeled").glob("*")) if format_of(path)]
-    drawn: dict[str, None] = {}
-    for text in (text for path in files for _, text in read_column(path, "text")):
-        if isinstance(text, InputError):
-            raise text
-        if text not in asked:
-            drawn[text] = None
-        if len(drawn) == CALIBRATION:
-            break
-    told = "unlabeled/"
+def _calibration(
+    root: Path, kinds: Sequence[TaskKind], limits: Limits, builder: CorpusBuilder, coded: set[str]
+) -> list[str]:
+    """The sentences to calibrate on: those that a sweep takes of the folder's training text.
+
+    Left out are those that codes are scored on (STS, queries). Classification and pair tasks are scored in float32 alone:
+    without their sentences `evaluate` would calibrate on others than a sweep. Where the folder has no training text, they
+    are those of the built-in corpus.
+    """
+    own, told = read_folder(root, limits, kinds=kinds), "the folder's training text"
+    drawn = [text for row in calibration_rows(own.train) if (text := own.sentences[row]) not in coded]
     if not drawn:
-        built_in = builtin_corpus()
-        drawn = dict.fromkeys(built_in.sentences[row] for row in built_in.train[:CALIBRATION])
-        told = "the built-in corpus"
+        own, told = builtin_corpus(), "the built-in corpus"
+        drawn = [own.sentences[row] for row in calibration_rows(own.train)]
     builder.found.append(f"quantisers are calibrated on {len(drawn):,} sentences of {told}")
-    return list(drawn)
+    return drawn
 
 
 def _builtin(kinds: Sequence[str], store: ArtifactStore) -> EvaluationData:
     corpus = builtin_corpus(needs=Needs(pair_tasks=DEMO_TASKS if "pairs" in kinds else ()))
     retrieval = corpus.retrieval if "retrieval" in kinds else ()
     searches = tuple(of_corpus(s, corpus.sentences, store) for s in retrieval)
-    missing = ("sentence classification: the built-in corpus has no set of it",) if "classification" in kinds else ()
+    missing = (NO_BUILTIN_CLASSIFICATION,) if "classification" in kinds else ()
     own = replace(
         corpus,
         sts=corpus.sts if "sts" in kinds else (),
         retrieval=(),
-        train=corpus.train[:CALIBRATION],
+        train=calibration_rows(builtin_corpus().train),  # without pair tasks, whose sentences come after the others
         missing=(*corpus.missing, *missing),
     )
     data = EvaluationData(own, (), searches, tuple(s.queries for s in retrieval))

@@ -13,10 +13,11 @@ pair tasks are read only where a method needs them: see `triplets` and `pair_tas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.data.columns import format_of
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.needs import NO_NEEDS, Needs
@@ -68,6 +69,23 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Te
         InputError: the folder is not there, holds nothing usable, lacks a dev STS set, training text or something in
             `needs`, or a file in it is malformed (file, row and value are named).
     """
+    corpus = read_folder(root, limits, needs, texts)
+    _check_usable(root, corpus, own_text=bool(texts.sources))
+    return corpus
+
+
+def read_folder(
+    root: Path,
+    limits: Limits,
+    needs: Needs = NO_NEEDS,
+    texts: Texts = NO_TEXTS,
+    kinds: Collection[TaskKind] = SWEPT_TASKS,
+) -> Corpus:
+    """Read `root` as `folder_corpus` does, whether or not there is enough in it for a run; of its sets the `kinds` alone.
+
+    Raises:
+        InputError: the folder is not there, lacks something in `needs`, or a file in it is malformed.
+    """
     if not root.is_dir():
         raise InputError(f"--data {root}: no such folder")
     task_names = needs.distinct_tasks(FORMATS)
@@ -76,14 +94,16 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Te
     training: list[str] = []
     pairs: list[tuple[str, str]] = []
     if is_senteval(root):
-        read_senteval_sts(root, builder)
+        if "sts" in kinds:
+            read_senteval_sts(root, builder)
         evaluation = set(builder.sentences)
         training = [] if texts.sources else senteval_training(root, builder)
         tasks = [read_senteval_task(root, name) for name in task_names]
     else:
-        read_sts(root / "sts", builder)
+        if "sts" in kinds:
+            read_sts(root / "sts", builder)
         evaluation = set(builder.sentences)
-        for split in ("dev", "test"):
+        for split in ("dev", "test") if "retrieval" in kinds else ():
             evaluation |= _read_quora_retrieval(root / "quora", split, limits, builder)
         pairs = [*_quora_pairs(root / "quora", builder), *_duplicate_titles(root / "cqadupstack", builder)]
         streams = _unlabelled(root / "unlabeled", texts, builder)
@@ -94,9 +114,7 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Te
     add_pair_tasks(tasks, limits.labelled, asked, builder)
     if needs.triplets:
         add_triplets(root, limits.triplets, asked, builder)
-    corpus = builder.build()
-    _check_usable(root, corpus, own_text=bool(texts.sources))
-    return corpus
+    return builder.build()
 
 
 def _check_usable(root: Path, corpus: Corpus, *, own_text: bool) -> None:
@@ -154,14 +172,14 @@ def _read_quora_retrieval(folder: Path, split: str, limits: Limits, builder: Cor
         _only_once(corpus_file, row, f"doc_id {doc!r}", (doc,), seen)
         if not flag(corpus_file, row, "is_beir_query", is_query):
             text_of[doc] = sentence(corpus_file, row, "text", text)
-    relevant: dict[str, list[str]] = {}
+    relevant: dict[str, dict[str, float]] = {}
     for row, (query, doc, score) in read_tsv(qrels_file, ("query_id", "doc_id", "score")):
-        is_answer = number(qrels_file, row, "score", score) > 0
+        grade = number(qrels_file, row, "score", score)
         _only_once(qrels_file, row, f"query_id {query!r} with doc_id {doc!r}", (query, doc), seen)
-        if is_answer:
+        if grade > 0:
             if doc not in text_of:
                 raise InputError(f"{qrels_file}, row {row}: doc_id {doc!r} is not in {corpus_file.name}")
-            relevant.setdefault(query, []).append(doc)
+            relevant.setdefault(query, {})[doc] = grade
     queries = {
         query: sentence(queries_file, row, "text", text)
         for row, (query, text) in read_tsv(queries_file, ("query_id", "text"))
@@ -172,12 +190,14 @@ def _read_quora_retrieval(folder: Path, split: str, limits: Limits, builder: Cor
     needed = dict.fromkeys(doc for query in queries for doc in relevant[query])
     kept = [*needed, *sample([d for d in text_of if d not in needed], _left(limits.documents, len(needed)))]
     position = {doc: i for i, doc in enumerate(kept)}
+    graded = any(grade != 1 for query in queries for grade in relevant[query].values())
     builder.add_retrieval(
         "quora",
         split,
         list(queries.values()),
         [text_of[d] for d in kept],
         [[position[d] for d in relevant[query]] for query in queries],
+        [list(relevant[query].values()) for query in queries] if graded else None,
     )
     builder.found.append(f"quora retrieval, {split}: {len(queries)} queries, {len(kept)} of {len(text_of)} documents")
     return set(queries.values())

@@ -27,7 +27,7 @@ ROW = pa.schema([(TEXT, pa.string())])
 
 def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactStore) -> Corpus:
     """`corpus`, training also on at most `limit` distinct sentences of `texts` (None: all), none that a dev or test set asks
-    about (STS and pair task sentences, retrieval queries).
+    about (STS, classification and pair task sentences, retrieval queries).
 
     Sentences that `corpus` has already become training rows, the others come after its sentences. Which are drawn does not
     depend on their order. Memory: that of `write_distinct`, and 8 bytes for each training row.
@@ -78,8 +78,11 @@ def asked_rows(corpus: Corpus) -> set[int]:
     """Rows of the sentences that a dev or test set asks about, on which no student is trained."""
     columns = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
     columns += [task.queries for task in corpus.retrieval]
-    for task in corpus.pair_tasks:
-        columns += [side for n, s in task.splits.items() if n != "train" for side in (s.left_P, s.right_P)]
+    for pair_task in (*corpus.pair_tasks, *corpus.probed):
+        columns += [side for n, s in pair_task.splits.items() if n != "train" for side in (s.left_P, s.right_P)]
+    for labelled in corpus.classification:
+        asked_N = labelled.split_N != "train"
+        columns += [side[asked_N] if asked_N.any() else side for side in labelled.texts]  # all, where cross-validated
     return {row for column in columns for row in column.tolist()}
 
 

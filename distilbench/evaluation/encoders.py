@@ -1,4 +1,4 @@
-"""One encoder's rows, trained here or not: on every set of an `EvaluationData`, at each width, as it is and quantised."""
+"""One encoder's rows, trained here or not: on every set, at each width, as it is and quantised. Every command scores here."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import Rows, StsSet
-from distilbench.data.evaluation import EvaluationData
 from distilbench.errors import InputError
 from distilbench.evaluation.classification import classification_scores
-from distilbench.evaluation.document_search import Documents, SearchResult, SearchTask, evaluate_search, search_scores
+from distilbench.evaluation.document_search import Documents, SearchResult, evaluate_search, search_scores
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.pair_probe import probe
 from distilbench.evaluation.predictions import Predictions, sts_predictions
 from distilbench.evaluation.quantisation import QUANTISERS, Quantiser
-from distilbench.evaluation.shape import shape
+from distilbench.evaluation.sets import EvaluationSets
+from distilbench.evaluation.shape import POSITIVE, shape
 from distilbench.evaluation.statistics import resampled_correlation, resampled_f1, resampled_mean
 from distilbench.evaluation.sts import cosine, scores_of_similarities
 from distilbench.records import ClusterCost, IndexCost, Quantisation, Score, Space, Task
@@ -93,6 +93,9 @@ class Extra:
 
 
 More = Callable[[Sequence[NDArray[np.float32]]], Extra]
+"""Called with the vectors of each retrieval set's queries."""
+Quantisers = Callable[[int], Sequence[Quantiser]]
+"""Called with a width: the quantisers of vectors of that width, each of another kind."""
 
 
 @dataclass(frozen=True)
@@ -112,64 +115,74 @@ class EncoderRow:
 
 def encoder_rows(
     vectors: Vectors,
-    data: EvaluationData,
+    sets: EvaluationSets,
     widths: Sequence[int],
-    quantisations: Sequence[Quantisation],
+    quantisers: Quantisers,
     searching: Searching,
     more: More,
 ) -> Iterator[EncoderRow]:
-    """A row for each width (its first dimensions) and quantisation, one after the other.
+    """Score each width (the first dimensions) in float32, then by each of its quantisers: a row each, one after the other.
 
-    Sentence classification and pair tasks are those of the whole float32 vectors alone, and so is what `more` gives, which is
-    called with the vectors of each retrieval set's queries.
+    Sentence classification and pair tasks are those of the whole float32 vectors alone, and so is what `more` gives.
 
     Raises:
-        InputError: a vector is zero, or not finite; the message quotes its sentence.
+        InputError: a vector is zero, or not finite; the message quotes its sentence, or names the document.
     """
-    sets = (*data.corpus.sts, *data.tokenised)
-    rows = np.unique(np.concatenate([*(side for s in sets for side in (s.left_P, s.right_P)), *data.queries, []]))
+    sts = (*sets.sts, *sets.tokenised)
+    rows = np.unique(np.concatenate([*(side for s in sts for side in (s.left_P, s.right_P)), *sets.queries, []]))
     rows = rows.astype(np.int64)
-    read_ND = _checked(vectors, data, rows)
-    calibration_ND = _checked(vectors, data, data.corpus.train) if quantisations else read_ND
+    read_ND = vectors.take(rows)
     for width in widths:
         own_ND = np.ascontiguousarray(read_ND[:, :width])
-        quantisers: dict[Quantisation, Quantiser] = {
-            kind: QUANTISERS[kind].calibrate(calibration_ND[:, :width]) for kind in quantisations if kind != "float32"
-        }
-        searches = _searches(vectors, data, rows, own_ND, width, tuple(quantisers.values()), searching)
-        for kind in dict.fromkeys(("float32", *quantisations)):
-            yield _row(vectors, data, rows, own_ND, kind, quantisers.get(kind), searches, more)
+        check_vectors(own_ND, vectors.encoder, sets.sentences, rows)
+        codes = tuple(quantisers(width))
+        searches = _searches(vectors, sets, rows, own_ND, width, codes, searching)
+        for quantiser in (None, *codes):
+            yield _row(vectors, sets, rows, own_ND, quantiser, searches, more)
+
+
+def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, sentences: Sequence[str], rows: Rows) -> None:
+    """Check that the vectors of the `rows` of `sentences` have a direction.
+
+    Raises:
+        InputError: one is zero, or not finite; the message quotes its sentence.
+    """
+    bad = np.flatnonzero(~(np.linalg.norm(vectors_ND, axis=1) > LEAST_NORM))
+    if len(bad):
+        sentence = sentences[int(rows[bad[0]])]
+        raise InputError(
+            f"encoder {encoder!r}: the vector of {sentence!r:.120} is zero or not finite, and has no cosine"
+        )
 
 
 def _row(
     vectors: Vectors,
-    data: EvaluationData,
+    sets: EvaluationSets,
     rows: Rows,
     own_ND: NDArray[np.float32],
-    kind: Quantisation,
     quantiser: Quantiser | None,
     searches: Sequence[SearchResult],
     more: More,
 ) -> EncoderRow:
     width = own_ND.shape[1]
     compared_ND = own_ND if quantiser is None else quantiser.decode(quantiser.encode(own_ND))
-    raw, tokenised = (_similarities(compared_ND, rows, sets) for sets in (data.corpus.sts, data.tokenised))
-    scores = scores_of_similarities(data.corpus.sts, raw)
-    scores += scores_of_similarities(data.tokenised, tokenised, "sts-tokenised")
+    raw, tokenised = (_similarities(compared_ND, rows, some) for some in (sets.sts, sets.tokenised))
+    scores = scores_of_similarities(sets.sts, raw)
+    scores += scores_of_similarities(sets.tokenised, tokenised, "sts-tokenised")
     notes = [
         f"{s.name} ({s.split}): every pair has the same cosine; its correlations, which are undefined, stand as 0"
-        for s, similarity_P in zip((*data.corpus.sts, *data.tokenised), (*raw, *tokenised), strict=True)
+        for s, similarity_P in zip((*sets.sts, *sets.tokenised), (*raw, *tokenised), strict=True)
         if np.ptp(similarity_P) < LEAST_SPREAD
     ]
     item: dict[str, NDArray[Any]] = {}
     reciprocal: dict[str, NDArray[Any]] = {}
     indexes: list[IndexCost] = []
     task: Task = "asymmetric" if vectors.documents_by else "retrieval"
-    for own, result in zip(data.searches, searches, strict=True):
+    for own, result in zip(sets.searches, searches, strict=True):
         indexes += [c for c in result.costs if (c.kind == quantiser.kind if quantiser else c.kind not in QUANTISERS)]
         notes += result.notes
         per_query = result.quantised[quantiser.kind] if quantiser else result.per_query
-        scores += search_scores(SearchTask(own.name, own.split, own.relevant), per_query, task)
+        scores += search_scores(own, per_query, task)
         if own.split == "test":
             item |= {f"{task}/{own.name}/{metric}": value_Q for metric, value_Q in per_query.items()}
             if not vectors.documents_by:
@@ -177,30 +190,32 @@ def _row(
     clusters: list[ClusterCost] = []
     if quantiser is None and width == vectors.width:
         found, right = classification_scores(
-            lambda asked: _checked(vectors, data, asked), data.corpus.classification, data.corpus.sentences
+            lambda asked: _checked(vectors, sets, asked), sets.classification, sets.sentences
         )
         scores += found
         item |= {f"classification/{name}/accuracy": correct_N for name, correct_N in right.items()}
-        for pair_task in data.corpus.pair_tasks:
-            probed, values, note = _probed(vectors, data, pair_task)
+        for pair_task in sets.pair_tasks:
+            probed, values, note = _probed(vectors, sets, pair_task)
             scores += probed
             item |= values
             notes += note
-        extra = more([own_ND[np.searchsorted(rows, queries)] for queries in data.queries])
+        extra = more([own_ND[np.searchsorted(rows, queries)] for queries in sets.queries])
         scores += extra.scores
         clusters += extra.clusters
         notes += extra.notes
-    predictions = sts_predictions(data.corpus.sts, raw, reciprocal, item)
-    space = _space(compared_ND, rows, data) if quantiser is None else None
+    predictions = sts_predictions(sets.sts, raw, reciprocal, item)
+    space, told = _space(own_ND, rows, sets) if quantiser is None else (None, [])
+    notes += told
     size = 4 * width if quantiser is None else quantiser.bytes_per_vector
+    kind: Quantisation = "float32" if quantiser is None else quantiser.kind
     return EncoderRow(width, kind, size, scores, indexes, predictions, clusters, space, notes)
 
 
 def _probed(
-    vectors: Vectors, data: EvaluationData, task: Any
+    vectors: Vectors, sets: EvaluationSets, task: Any
 ) -> tuple[list[Score], dict[str, NDArray[Any]], list[str]]:
     """The scores of a pair task with intervals, the values of its test items, and why there are none."""
-    found = probe(lambda rows: _checked(vectors, data, rows), task)
+    found = probe(lambda rows: _checked(vectors, sets, rows), task)
     if found.note:
         return [], {}, [found.note]
     items: dict[str, NDArray[Any]] = {}
@@ -222,7 +237,7 @@ def _probed(
 
 def _searches(
     vectors: Vectors,
-    data: EvaluationData,
+    sets: EvaluationSets,
     rows: Rows,
     own_ND: NDArray[np.float32],
     width: int,
@@ -234,13 +249,13 @@ def _searches(
         evaluate_search(
             _Truncated(documents, width),
             own_ND[np.searchsorted(rows, queries)],
-            SearchTask(own.name, own.split, own.relevant, own.grades),
+            own,
             kinds=searching.indexes,
             quantisers=quantisers,
             threads=searching.threads,
             batch=searching.batch,
         )
-        for own, queries, documents in zip(data.searches, data.queries, vectors.documents, strict=True)
+        for own, queries, documents in zip(sets.searches, sets.queries, vectors.documents, strict=True)
     ]
 
 
@@ -259,26 +274,24 @@ class _Truncated:
         return self.documents.block(start, stop)[:, : self.width]
 
 
-def _similarities(own_ND: NDArray[np.float32], rows: Rows, sets: Sequence[StsSet]) -> list[NDArray[np.float64]]:
-    return [cosine(*(own_ND[np.searchsorted(rows, side)] for side in (s.left_P, s.right_P))) for s in sets]
+def _similarities(own_ND: NDArray[np.float32], rows: Rows, every: Sequence[StsSet]) -> list[NDArray[np.float64]]:
+    return [cosine(*(own_ND[np.searchsorted(rows, side)] for side in (s.left_P, s.right_P))) for s in every]
 
 
-def _checked(vectors: Vectors, data: EvaluationData, rows: Rows) -> NDArray[np.float32]:
+def _checked(vectors: Vectors, sets: EvaluationSets, rows: Rows) -> NDArray[np.float32]:
     """The vectors of `rows`, none of them zero."""
     found_ND = vectors.take(rows)
-    bad = np.flatnonzero(~(np.linalg.norm(found_ND, axis=1) > LEAST_NORM))
-    if len(bad):
-        sentence = data.corpus.sentences[int(rows[bad[0]])]
-        raise InputError(
-            f"encoder {vectors.encoder!r}: the vector of {sentence!r:.120} is zero or not finite, and has no cosine"
-        )
+    check_vectors(found_ND, vectors.encoder, sets.sentences, rows)
     return found_ND
 
 
-def _space(own_ND: NDArray[np.float32], rows: Rows, data: EvaluationData) -> Space | None:
-    sets = [s for s in data.corpus.sts if s.group in SPACE_GROUPS and s.split == "test"]
-    if not sets:
-        return None
-    left, right = (np.searchsorted(rows, side) for side in (sets[0].left_P, sets[0].right_P))
-    found = shape(own_ND, left, right, sets[0].score_P)._asdict()
-    return Space.model_validate({name: found[name] for name in Space.model_fields})
+def _space(own_ND: NDArray[np.float32], rows: Rows, sets: EvaluationSets) -> tuple[Space | None, list[str]]:
+    """The geometry, or why there is none."""
+    chosen = next((s for s in sets.sts if s.group in SPACE_GROUPS and s.split == "test"), None)
+    if chosen is None:
+        return None, []
+    if not (chosen.score_P > POSITIVE).any():
+        return None, [f"{chosen.name} (test): no geometry, since no pair has a score above {POSITIVE:g}"]
+    left, right = (np.searchsorted(rows, side) for side in (chosen.left_P, chosen.right_P))
+    found = shape(own_ND, left, right, chosen.score_P)._asdict()
+    return Space.model_validate({name: found[name] for name in Space.model_fields}), []

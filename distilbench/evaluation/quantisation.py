@@ -9,7 +9,6 @@ Axes in names: N vectors or documents, d dimensions, B = ceil(d / 8) bytes, Q qu
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +20,8 @@ from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
-from distilbench.data.corpus import Corpus, RetrievalSet, Rows
 from distilbench.errors import InputError
-from distilbench.evaluation.retrieval import DEPTH, faiss_threads, index_cost, reciprocal_ranks, scores_of, timed, unit
-from distilbench.evaluation.sts import Embed
-from distilbench.evaluation.suite import Evaluation, evaluated
-from distilbench.records import IndexCost, Score
+from distilbench.evaluation.retrieval import unit
 from distilbench.storage.files import atomic_path, file_sha256, write_json
 
 T = TypeVar("T")
@@ -227,7 +222,12 @@ class Binary:
 
         The float query is centred on the threshold, as the codes are: up to 0.3 more MRR@10 on Quora. Candidates that
         tie keep their order by Hamming distance. Rescoring takes one thread.
+
+        Raises:
+            ValueError: vectors of another width or not finite, or `rescore` below 1.
         """
+        if rescore < 1:
+            raise ValueError(f"rescore is {rescore}, expected at least 1")
         codes_QB, centred_Qd = self.encode(queries_Qd), _unit(queries_Qd, self.width) - self.threshold_d
         held: Any = index  # the stubs lack `xb`
         codes_NB = faiss.rev_swig_ptr(held.xb.data(), held.xb.size()).reshape(index.ntotal, -1)
@@ -261,71 +261,19 @@ Quantiser = Int8 | Binary
 QUANTISERS: dict[str, type[Int8] | type[Binary]] = {"int8": Int8, "binary": Binary}
 
 
-def evaluate_quantised(
-    embed: Embed, corpus: Corpus, quantiser: Quantiser, *, rescore: int = RESCORE, threads: int = 1
-) -> Evaluation:
-    """All STS and retrieval sets of `corpus`, like `evaluate`, but of one index a retrieval set: the quantised one.
+def saved_quantiser(folder: Path | None, kind: str, width: int) -> Path | None:
+    """The folder with the quantiser that was saved with a student for the first `width` of its dimensions.
 
-    In STS both sides are quantised; in retrieval the documents are, and queries are float. `rescore` is that of
-    `Binary.search`.
+    Where a student was scored at several widths, each has a folder of its own, such as d64.
 
     Raises:
-        ValueError: `embed` gives vectors of another width or not finite, or `rescore` is below 1.
+        InputError: its card is not JSON.
     """
-
-    def decoded(rows: Rows) -> NDArray[np.float32]:
-        return quantiser.decode(quantiser.encode(embed(rows)))
-
-    def retrieval(task: RetrievalSet) -> tuple[list[Score], list[IndexCost], NDArray[np.float64]]:
-        cost, reciprocal_Q = _search(embed, task, quantiser, rescore=rescore, threads=threads)
-        return scores_of(cost), [cost], reciprocal_Q
-
-    return evaluated(decoded, corpus, retrieval)
-
-
-def quantised_cost(
-    embed: Embed, task: RetrievalSet, quantiser: Quantiser, *, rescore: int = RESCORE, threads: int = 1
-) -> IndexCost:
-    """What the index of quantised documents costs and finds. Coding the queries and rescoring are part of the time.
-
-    Raises:
-        ValueError: as `evaluate_quantised`.
-    """
-    return _search(embed, task, quantiser, rescore=rescore, threads=threads)[0]
-
-
-def _search(
-    embed: Embed, task: RetrievalSet, quantiser: Quantiser, *, rescore: int, threads: int
-) -> tuple[IndexCost, NDArray[np.float64]]:
-    """The cost, and the reciprocal ranks of what was found."""
-    if rescore < 1:
-        raise ValueError(f"rescore is {rescore}, expected at least 1")
-    documents_Nd, queries_Qd = embed(task.documents), embed(task.queries)
-    depth = min(DEPTH, len(documents_Nd))
-    with faiss_threads(threads):
-        began = time.perf_counter()
-        index: Any = quantiser.index(documents_Nd)
-        build = time.perf_counter() - began
-        settings = (rescore,) if isinstance(quantiser, Binary) else ()
-        found_QR, seconds = timed(quantiser.search, index, queries_Qd, depth, *settings)
-        serialize: Any = faiss.serialize_index_binary if isinstance(quantiser, Binary) else faiss.serialize_index
-        unit_Nd = unit(documents_Nd)
-        flat = faiss.IndexFlatIP(quantiser.width)
-        flat.add(unit_Nd - unit_Nd.mean(axis=0, dtype=np.float64).astype(np.float32))  # as in `Int8.search`
-        _, exact_QR = flat.search(unit(queries_Qd), depth)
-    reciprocal_Q = reciprocal_ranks(found_QR, task.relevant)
-    cost = index_cost(
-        task,
-        quantiser.kind,
-        found_QR,
-        exact_QR,
-        reciprocal_Q=reciprocal_Q,
-        build_s=build,
-        search_s=seconds,
-        size=serialize(index).nbytes,
-        threads=threads,
-    )
-    return cost, reciprocal_Q
+    for place in (folder, folder / f"d{width}") if folder is not None else ():
+        card = _card(place, kind)
+        if card.is_file() and _described(card).get("width") == width:
+            return place
+    return None
 
 
 def _unit(vectors_Nd: NDArray[Any], width: int | None = None) -> NDArray[np.float32]:
@@ -376,18 +324,28 @@ def _save(folder: Path, kind: str, tensors: dict[str, NDArray[np.float32]]) -> N
     write_json(path.with_suffix(".json"), {"format": FORMAT, "kind": kind, "width": width, "sha256": file_sha256(path)})
 
 
-def _load(folder: Path, kind: str, width: int | None, names: tuple[str, ...], make: Callable[..., T]) -> T:
-    path = folder / f"quantisation-{kind}.safetensors"
-    card = path.with_suffix(".json")
-    for file in (card, path):
-        if not file.is_file():
-            raise InputError(f"{file}: no such file; expected a quantiser saved as {card.name} and {path.name}")
+def _card(folder: Path, kind: str) -> Path:
+    return folder / f"quantisation-{kind}.json"
+
+
+def _described(card: Path) -> dict[str, Any]:
+    """What the card of a saved quantiser says."""
     try:
         described = json.loads(card.read_text())
     except ValueError as error:
         raise InputError(f"{card}: not JSON ({error}), expected what save() writes") from None
     if not isinstance(described, dict):
         raise InputError(f"{card}: {described!r:.80}, expected a JSON object")
+    return described
+
+
+def _load(folder: Path, kind: str, width: int | None, names: tuple[str, ...], make: Callable[..., T]) -> T:
+    card = _card(folder, kind)
+    path = card.with_suffix(".safetensors")
+    for file in (card, path):
+        if not file.is_file():
+            raise InputError(f"{file}: no such file; expected a quantiser saved as {card.name} and {path.name}")
+    described = _described(card)
     wanted: list[tuple[str, object, str]] = [("format", FORMAT, ""), ("kind", kind, "")]
     wanted += [("width", width, ", the width of the encoder")] if width is not None else []
     wanted += [("sha256", file_sha256(path), f", that of {path.name}: one of the two files is damaged")]

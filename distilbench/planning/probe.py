@@ -16,6 +16,7 @@ from rich.console import Console
 from distilbench.cluster.provenance import device_title, own_cpus
 from distilbench.cluster.resources import ray_cluster, trial_resources
 from distilbench.commands.sweep import Member
+from distilbench.data.calibration import CALIBRATION
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, default_device, token_ids
 from distilbench.encoders.student import student_source
@@ -167,7 +168,7 @@ def _driver_seconds(folder: Path) -> float:
 def _scoring(settings: SweepSettings, members: Sequence[Member], prepared: Prepared, folder: Path) -> dict[str, float]:
     """One row of the leaderboard, of random vectors at a dimension in the middle, on every set; and a page of it."""
     from distilbench.reporting.page import write_report
-    from distilbench.trials.scoring import CALIBRATION, Candidate, Encoded, evaluation_rows, score_candidate
+    from distilbench.trials.scoring import Candidate, Encoded, evaluation_rows, score_candidate
 
     corpus, rng = members[0].corpus, np.random.default_rng(0)
     dims = sorted(d for m in members for d in m.space.dimensions)
@@ -181,7 +182,9 @@ def _scoring(settings: SweepSettings, members: Sequence[Member], prepared: Prepa
     times = []
     for _ in range(2):  # the first one imports, and waits for nothing afterwards
         began = time.perf_counter()
-        made = score_candidate(candidate, prepared, corpus, encoded, [d], settings.quantisations, 0, folder)
+        made = score_candidate(
+            candidate, prepared, corpus, encoded, [d], settings.quantisations, 0, folder, settings.tasks
+        )
         times.append(time.perf_counter() - began)
     began = time.perf_counter()
     write_report([record for record, _ in made], folder / "report", title="probe")

@@ -63,7 +63,7 @@ class Rates(_Part):
     augment_per_s: dict[str, float] = {}
     """Sentences, by operation."""
     pca_row_s: Seconds | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """The driver's seconds for one training sentence, of at most `prepare.pca.SAMPLE`."""
+    """The driver's seconds for one training sentence, of at most `data.calibration.SAMPLE`."""
     pca_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Beside the rows: the eigendecomposition."""
     training: dict[str, Training] = {}

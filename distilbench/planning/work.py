@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import optuna
 
 from distilbench.commands.sweep import Member
+from distilbench.data.calibration import CALIBRATION, SAMPLE
 from distilbench.data.corpus import Corpus
 from distilbench.methods import get_method
 from distilbench.methods.parts.wanted import wanted_by
@@ -15,13 +16,12 @@ from distilbench.planning.fates import fates
 from distilbench.planning.steps import phase_steps
 from distilbench.prepare.augment import operations
 from distilbench.prepare.encode import SHARD_ROWS
-from distilbench.prepare.pca import SAMPLE
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import starts_for
 from distilbench.search.suggestions import default_lag
 from distilbench.settings.sweep import SweepSettings
 from distilbench.training.length import Examples, PhaseSteps
-from distilbench.trials.scoring import CALIBRATION, evaluation_rows
+from distilbench.trials.scoring import evaluation_rows
 
 DRAWS, DRAWN = 32, 8000
 """Searches that are played, and trials of all of them together at most: the mean of few long ones is as certain."""

@@ -8,11 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.data.calibration import sample
 from distilbench.storage.arrays import ShardedArray, array_sha256, save_array
 from distilbench.storage.store import ArtifactStore
-
-SAMPLE = 100_000
-"""Training sentences that the axes are fitted on at most, as in the HPD paper."""
 
 CHUNK = 8192
 STEP_VERSION = 1
@@ -53,15 +51,8 @@ def load_pca(folder: Path) -> Pca:
     return Pca(*(np.load(folder / name, allow_pickle=False) for name in ("mean.npy", "axes.npy")))
 
 
-def sample(train: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows that statistics of the teacher's embeddings are taken from: all, or a fixed sample of `SAMPLE`."""
-    if len(train) <= SAMPLE:
-        return train
-    return np.sort(np.random.default_rng(0).choice(train, SAMPLE, replace=False))
-
-
 def pca_artifact(vectors: ShardedArray, train: NDArray[np.int64], store: ArtifactStore) -> Path:
-    """The folder with the axes of the training sentences (a fixed sample of at most `SAMPLE`), fitted if not there."""
+    """The folder with the axes of the training sentences (`calibration.sample` of them), fitted if not there."""
     rows = sample(train)
     parts = {
         "vectors": vectors.folder.name,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from distilbench.settings.option import Settings, option
+from distilbench.choices import EVERY_TASK, TaskKind
+from distilbench.settings.option import COMMAS, Settings, option
 
 if TYPE_CHECKING:
     from distilbench.data.folder import Limits
@@ -15,6 +16,21 @@ if TYPE_CHECKING:
 PANEL = "Data"
 MOST = 20_000
 """The most that a command reads of anything, where nothing else is said: it takes minutes on two cores."""
+
+
+Tasks = Annotated[tuple[TaskKind, ...], COMMAS]
+
+
+def tasks_option(default: tuple[TaskKind, ...], panel: str = "") -> Any:
+    """The field `tasks`, of type `Tasks`: what is scored."""
+    named = ", ".join(EVERY_TASK)
+    return option(
+        f"Kinds of sets to score: {named}, with commas between.",
+        default,
+        panel=panel,
+        min_length=1,
+        expected=f"some of {named}",
+    )
 
 
 class DataSettings(Settings):

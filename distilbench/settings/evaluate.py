@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from distilbench.choices import Code, TaskKind
+from distilbench.choices import EVERY_TASK, Code
 from distilbench.records import Quantisation
-from distilbench.settings.data import EvaluationDataSettings
+from distilbench.settings.data import EvaluationDataSettings, Tasks, tasks_option
 from distilbench.settings.encoders import ReadingSettings
 from distilbench.settings.option import COMMAS, Names, option
 from distilbench.settings.place import ClusterSettings, RunPlaceSettings
@@ -29,11 +29,7 @@ class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings,
     teacher: str | None = option(
         "A model that is scored too, and that retention and differences are relative to.", None
     )
-    tasks: Annotated[tuple[TaskKind, ...], COMMAS] = option(
-        "Kinds of sets: sts, classification, retrieval, pairs, with commas between.",
-        ("sts", "classification", "retrieval", "pairs"),
-        min_length=1,
-    )
+    tasks: Tasks = tasks_option(EVERY_TASK)
     dims: Annotated[tuple[Annotated[int, Field(ge=1)], ...], COMMAS] = option(
         "Score also the first so many dimensions, with commas between: 256,128,64.",
         (),

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from distilbench.choices import Code, SpaceBudget
+from pydantic import AfterValidator
+
+from distilbench.choices import SWEPT_TASKS, Code, SpaceBudget, TaskKind
+from distilbench.errors import InputError
 from distilbench.records import Quantisation
 from distilbench.settings.augment import AugmentationSettings
-from distilbench.settings.data import TrainingDataSettings
+from distilbench.settings.data import Tasks, TrainingDataSettings, tasks_option
 from distilbench.settings.encoders import EncoderSettings
 from distilbench.settings.option import COMMAS, option
 from distilbench.settings.place import GrowingClusterSettings, RunPlaceSettings, TrialSettings
@@ -17,10 +20,19 @@ SEARCH = "Search"
 RESULTS = "Scores"
 
 
+def _with_sts(tasks: tuple[TaskKind, ...]) -> tuple[TaskKind, ...]:
+    if "sts" not in tasks:
+        raise InputError(
+            f"--tasks {','.join(tasks)}: expected sts among them, since students are chosen by STS dev sets"
+        )
+    return tasks
+
+
 class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSettings, GrowingClusterSettings):
     """What the preparation of a corpus decides."""
 
     seed: int = option("Fixes everything random.", 0, ge=0)
+    tasks: Annotated[Tasks, AfterValidator(_with_sts)] = tasks_option(SWEPT_TASKS, RESULTS)
 
 
 class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings):

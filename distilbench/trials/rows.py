@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
+from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources
 from distilbench.data.corpus import Corpus
+from distilbench.errors import InputError
 from distilbench.evaluation.predictions import predictions_path
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared
@@ -29,7 +31,7 @@ from distilbench.records import (
 )
 from distilbench.storage.files import fingerprint
 from distilbench.trials.jobs import Job, Outcome, finish_jobs
-from distilbench.trials.rung_training import build_method
+from distilbench.trials.rung_training import build_method, known_rungs
 from distilbench.trials.scoring import (
     CROSS_ENCODER,
     TEACHER,
@@ -60,7 +62,8 @@ class Students(NamedTuple):
 class Leaderboard:
     """The rows of one run, `name` in records. A row that is already in `scores.jsonl` (same identity) is not scored again.
 
-    `place`: where workers on other nodes find what the driver has; None: under its paths.
+    `place`: where workers on other nodes find what the driver has; None: under its paths. `tasks` are the kinds of sets
+    that rows are scored on.
     """
 
     def __init__(
@@ -72,8 +75,9 @@ class Leaderboard:
         quantisations: Sequence[Quantisation],
         console: Console,
         place: Place | None = None,
+        tasks: Sequence[TaskKind] = SWEPT_TASKS,
     ) -> None:
-        self.place = place
+        self.place, self.tasks = place, tasks
         self.run, self.name, self.prepared, self.corpus, self.console = run, name, prepared, corpus, console
         self.quantisations = quantisations
         self.file = run / "scores.jsonl"
@@ -82,15 +86,36 @@ class Leaderboard:
     def references(
         self, dimensions: Iterable[int], seed: int, cross_encoder: Sequence[Score] = ()
     ) -> list[ScoreRecord]:
-        """Teacher, then PCA and random projection at each output dimension that the teacher has, and the cross-encoder."""
-        prepared, corpus, run = self.prepared, self.corpus, self.name
-        teacher = Candidate(run, "teacher", TEACHER, prepared.vectors.width, {}, seed)
-        records = self.rows(teacher, [teacher.dim], lambda: encode_teacher(prepared, corpus))
+        """Teacher, then PCA and random projection at each output dimension that the teacher has, and the cross-encoder.
+
+        A baseline that cannot be scored is told on the console and left out.
+
+        Raises:
+            InputError: the teacher cannot be scored: every other row is seen relative to it.
+        """
+        return [*self.teacher(seed), *self.baselines(dimensions, seed, cross_encoder)]
+
+    def teacher(self, seed: int) -> list[ScoreRecord]:
+        """The teacher's rows.
+
+        Raises:
+            InputError: they cannot be scored.
+        """
+        prepared, corpus = self.prepared, self.corpus
+        teacher = Candidate(self.name, "teacher", TEACHER, prepared.vectors.width, {}, seed)
+        return self.rows(teacher, [teacher.dim], lambda: encode_teacher(prepared, corpus))
+
+    def baselines(self, dimensions: Iterable[int], seed: int, cross_encoder: Sequence[Score] = ()) -> list[ScoreRecord]:
+        """The rows of `references` below the teacher's."""
+        prepared, corpus = self.prepared, self.corpus
+        records: list[ScoreRecord] = []
         for d in dimensions:
-            for name in BASELINES if d <= teacher.dim else ():
-                params = {"output_dim": d}
-                candidate = Candidate(run, "baseline", name, d, params, seed)
-                records += self.rows(candidate, [d], functools.partial(_fixed, candidate, prepared, corpus))
+            for name in BASELINES if d <= prepared.vectors.width else ():
+                candidate = Candidate(self.name, "baseline", name, d, {"output_dim": d}, seed)
+                try:
+                    records += self.rows(candidate, [d], functools.partial(_fixed, candidate, prepared, corpus))
+                except InputError as error:
+                    self.console.print(f"not scored: {error}", markup=False)
         if cross_encoder:
             records.append(self._cross_encoder(cross_encoder, seed))
         return records
@@ -98,7 +123,7 @@ class Leaderboard:
     def _cross_encoder(self, scores: Sequence[Score], seed: int) -> ScoreRecord:
         """The row of a cross-encoder: it scores pairs and has no embedding."""
         candidate = Candidate(self.name, "baseline", CROSS_ENCODER, 0, {}, seed)
-        identity = candidate.identity(self.prepared, self.corpus, 0, "float32")
+        identity = candidate.identity(self.prepared, self.corpus, 0, "float32", self.tasks)
         if identity["record_id"] not in self.known:
             record = ScoreRecord(
                 **identity,
@@ -129,7 +154,8 @@ class Leaderboard:
         """Finish the jobs whose rows are not there (side by side), then score them one after the other: searches are timed.
 
         A training that has a record is over: it gets no second one, and where it failed it is not tried again. What is not
-        trained or scored by the two times (seconds since the epoch) is left for another call. `on_record` gets the records of
+        trained or scored by the two times (seconds since the epoch) is left for another call. A student whose vectors cannot
+        be scored has failed; it is scored again by the next call. `on_record` gets the records of
         trainings, `on_scoring` is called when these are over.
         """
         widths = {job.folder: self._widths(job) for job in jobs}
@@ -169,7 +195,11 @@ class Leaderboard:
             if time.time() >= score_until and not self.scored(job.candidate, widths[job.folder]):
                 unfinished.append(job)
                 continue
-            records += self.rows(job.candidate, widths[job.folder], functools.partial(_load, job.folder))
+            try:
+                records += self.rows(job.candidate, widths[job.folder], functools.partial(_load, job.folder))
+            except InputError as error:
+                self.console.print(f"not scored: {error}", markup=False)
+                failed.append(Outcome(job, f"not scored: {error}", tuple(known_rungs(job.folder))))
             remove_encoded(job.folder)
             if self.place is not None:
                 remove_encoded_there(self.place.remote_of(job.folder))
@@ -208,7 +238,15 @@ class Leaderboard:
             model = self.run / vectors.model if vectors.model else None
             parameters = parameters_of(self.prepared, candidate.method, candidate.dim, model)
             made = score_candidate(
-                candidate, self.prepared, self.corpus, vectors, widths, self.quantisations, parameters, self.run
+                candidate,
+                self.prepared,
+                self.corpus,
+                vectors,
+                widths,
+                self.quantisations,
+                parameters,
+                self.run,
+                self.tasks,
             )
             fresh = {}
             for record, predictions in made:
@@ -226,7 +264,7 @@ class Leaderboard:
         kinds: tuple[Quantisation, ...] = ("float32", *self.quantisations)
         for width in widths:
             for kind in kinds:
-                yield candidate.identity(self.prepared, self.corpus, width, kind)["record_id"]
+                yield candidate.identity(self.prepared, self.corpus, width, kind, self.tasks)["record_id"]
 
 
 def _training(of: Candidate | TrialRecord) -> str:

@@ -11,29 +11,30 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.provenance import provenance
+from distilbench.data.calibration import calibration_rows
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.student import describe_student
 from distilbench.evaluation.clusters import cluster_costs
+from distilbench.evaluation.encoders import Extra, Searching, Vectors, check_vectors, encoder_rows
+from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.predictions import Predictions
-from distilbench.evaluation.quantisation import QUANTISERS, evaluate_quantised
-from distilbench.evaluation.sts import from_rows
-from distilbench.evaluation.suite import evaluate
+from distilbench.evaluation.quantisation import QUANTISERS, Quantiser
+from distilbench.evaluation.sets import retrieval_of, sets_of_corpus
+from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
-from distilbench.prepare.pca import sample
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import FROZEN, ClusterCost, Quantisation, Role, Score, ScoreRecord
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, write_json
 
-FLOAT32 = 4
 TEACHER = "teacher"
 CROSS_ENCODER = "cross-encoder"
-CALIBRATION = 5_000
-"""Training embeddings that a quantiser is calibrated on at most: 1,000 instead of 20,000 moved STS-B by 0.02 at most."""
-
+SEARCHING = Searching((IndexSpec("flat"), IndexSpec("ivf")))
+"""The indexes of a run's rows, beside those of their codes."""
 ENCODED = "encoded.json"
 SPLITS: tuple[Literal["dev", "test"], ...] = ("dev", "test")
 
@@ -51,8 +52,15 @@ class Candidate:
     trial: int | None = None
     configuration: str = ""
 
-    def identity(self, prepared: Prepared, corpus: Corpus, width: int, quantisation: Quantisation) -> dict[str, Any]:
-        """What names a row and, with the artifact of the teacher's vectors, makes its record's id."""
+    def identity(
+        self,
+        prepared: Prepared,
+        corpus: Corpus,
+        width: int,
+        quantisation: Quantisation,
+        tasks: Sequence[TaskKind] = SWEPT_TASKS,
+    ) -> dict[str, Any]:
+        """What names a row and, with the artifact of the teacher's vectors and other `tasks` than usual, makes its id."""
         teacher = prepared.teacher
         start = FROZEN
         label = ""
@@ -83,7 +91,8 @@ class Candidate:
             "quantisation": quantisation,
             "configuration": self.configuration,
         }
-        return {**identity, "record_id": fingerprint([identity, prepared.vectors.folder.name])}
+        asked = [] if set(tasks) == set(SWEPT_TASKS) else [sorted(tasks)]
+        return {**identity, "record_id": fingerprint([identity, prepared.vectors.folder.name, *asked])}
 
 
 @dataclass(frozen=True)
@@ -134,25 +143,38 @@ def encode_method(method: Method, corpus: Corpus, model: str = "") -> Encoded:
     if (assign := method.assign()) is not None:
         for task in (t for t in corpus.retrieval if len(t.documents) >= method.params.clusters):
             clusters += cluster_costs(from_rows(rows, vectors_ND), task, method.params.clusters, assign)
-    return Encoded(vectors_ND, method.embed(calibration_rows(method.prepared)), model, scores, clusters)
+    return Encoded(vectors_ND, method.embed(calibration_rows(method.prepared.train)), model, scores, clusters)
 
 
 def encode_teacher(prepared: Prepared, corpus: Corpus) -> Encoded:
     """The teacher's own vectors."""
     take = prepared.vectors.take
-    return Encoded(take(evaluation_rows(corpus)), take(calibration_rows(prepared)))
-
-
-def calibration_rows(prepared: Prepared) -> Rows:
-    """Training rows that quantisers are calibrated on, a fixed sample."""
-    train = sample(prepared.train)
-    return train[np.linspace(0, len(train) - 1, min(CALIBRATION, len(train))).astype(np.int64)]
+    return Encoded(take(evaluation_rows(corpus)), take(calibration_rows(prepared.train)))
 
 
 def evaluation_rows(corpus: Corpus) -> Rows:
-    """The distinct rows that any STS or retrieval set uses, rising."""
-    sts = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
-    return np.unique(np.concatenate([*sts, *(r for t in corpus.retrieval for r in (t.queries, t.documents))]))
+    """The distinct rows that any set uses that encoders are scored on, rising."""
+    sides = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
+    sides += [side for t in corpus.retrieval for side in (t.queries, t.documents)]
+    sides += [side for labelled in corpus.classification for side in labelled.texts]
+    sides += [side for t in corpus.probed for s in t.splits.values() for side in (s.left_P, s.right_P)]
+    return np.unique(np.concatenate(sides))
+
+
+@dataclass(frozen=True)
+class _Documents:
+    """The documents of a retrieval set, taken from an encoder's vectors block by block."""
+
+    take: Embed
+    positions: Rows
+    width: int
+
+    @property
+    def rows(self) -> int:
+        return len(self.positions)
+
+    def block(self, start: int, stop: int) -> NDArray[np.float32]:
+        return self.take(self.positions[start:stop])
 
 
 def score_candidate(
@@ -164,37 +186,48 @@ def score_candidate(
     quantisations: Sequence[Quantisation],
     parameters: int,
     run: Path,
+    tasks: Sequence[TaskKind] = SWEPT_TASKS,
 ) -> list[tuple[ScoreRecord, Predictions]]:
     """A record for each width and quantisation, with what its test scores are of.
 
-    Quantisers are saved with the model (`quantisation-...` in its folder).
+    Quantisers are calibrated on training embeddings and saved with the model (`quantisation-...` in its folder).
+
+    Raises:
+        InputError: a vector is zero, or not finite (`encoder_rows`).
     """
-    records, rows = [], evaluation_rows(corpus)
-    for width in widths:
-        embed = from_rows(rows, np.ascontiguousarray(encoded.vectors_ND[:, :width]))
-        for quantisation in dict.fromkeys(("float32", *quantisations)):
-            if quantisation == "float32":
-                found = evaluate(embed, corpus)
-                size = FLOAT32 * width
-            else:
-                quantiser = QUANTISERS[quantisation].calibrate(encoded.calibration_ND[:, :width])
-                if encoded.model:
-                    quantiser.save(run / encoded.model / f"d{width}" if len(widths) > 1 else run / encoded.model)
-                found = evaluate_quantised(embed, corpus, quantiser)
-                size = quantiser.bytes_per_vector
-            whole = quantisation == "float32" and width == candidate.dim
-            record = ScoreRecord(
-                **candidate.identity(prepared, corpus, width, quantisation),
-                bytes_per_vector=size,
-                parameters=parameters,
-                scores=[*found.scores, *(encoded.task_scores if whole else ())],
-                indexes=found.indexes,
-                clusters=list(encoded.clusters) if whole else [],
-                sets=corpus.sts_digests,
-                model=encoded.model,
-                provenance=provenance(),
-            )
-            records.append((record, found.predictions))
+    take, retrieval = from_rows(evaluation_rows(corpus), encoded.vectors_ND), retrieval_of(corpus, tasks)
+    whole = encoded.vectors_ND.shape[1]
+    name = candidate.configuration or candidate.identity(prepared, corpus, whole, "float32")["label"]
+    vectors = Vectors(name, whole, take, [_Documents(take, t.documents, whole) for t in retrieval])
+    if quantisations:
+        check_vectors(encoded.calibration_ND, name, corpus.sentences, calibration_rows(prepared.train))
+
+    def quantisers(width: int) -> list[Quantiser]:
+        kinds = [kind for kind in dict.fromkeys(quantisations) if kind != "float32"]
+        found = [QUANTISERS[kind].calibrate(encoded.calibration_ND[:, :width]) for kind in kinds]
+        for quantiser in found if encoded.model else ():
+            quantiser.save(run / encoded.model / f"d{width}" if len(widths) > 1 else run / encoded.model)
+        return found
+
+    def more(_: Sequence[NDArray[np.float32]]) -> Extra:
+        return Extra(list(encoded.task_scores), list(encoded.clusters) if retrieval else [], [])
+
+    records = []
+    for row in encoder_rows(vectors, sets_of_corpus(corpus, tasks), widths, quantisers, SEARCHING, more):
+        record = ScoreRecord(
+            **candidate.identity(prepared, corpus, row.width, row.quantisation, tasks),
+            bytes_per_vector=row.bytes_per_vector,
+            parameters=parameters,
+            scores=row.scores,
+            indexes=row.indexes,
+            clusters=row.clusters,
+            sets=corpus.sts_digests,
+            space=row.space,
+            notes=row.notes,
+            model=encoded.model,
+            provenance=provenance(),
+        )
+        records.append((record, row.predictions))
     return records
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from samples import make_data, write_tsv
 
-from distilbench.data import evaluation
+from distilbench.data import calibration as module
 from distilbench.data.evaluation import KINDS, EvaluationData, evaluation_data
-from distilbench.data.folder import Limits
+from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.pair_tasks import FORMATS
 from distilbench.errors import InputError
 from distilbench.storage.store import ArtifactStore
@@ -179,33 +179,40 @@ def test_a_pair_task_with_its_splits_in_one_file(folder: Path) -> None:
     ]
 
 
-def test_calibration_is_of_unlabelled_text_that_no_set_asks_about(folder: Path) -> None:
+def training_pairs(folder: Path) -> set[str]:
+    """The questions of the duplicate pairs that a sweep trains on."""
+    rows = [line.split("\t") for line in (folder / "quora" / "pairs.tsv").read_text().splitlines()[1:]]
+    return {side for one, two, duplicate, split in rows if (duplicate, split) == ("1", "train") for side in (one, two)}
+
+
+def test_calibration_is_of_training_text_that_codes_are_not_scored_on(folder: Path) -> None:
     path = folder / "unlabeled" / "sentences.tsv"
     before = path.read_text().splitlines()[1:]
-    everything = asked(read(folder))
-    # One sentence of each kind of set, and one of the pairs that a pair task is trained on, which may be.
-    leaks = ["mr sentence 3", "trec test sentence 1", "mrpc dev two 2", "a c .", *sorted(everything)[::7]]
+    everything = asked(read(folder, ["sts", "retrieval"]))
+    leaks = ["a c .", *sorted(everything)[::7]]
     leaks += [read(folder, ["retrieval"]).searches[0].queries[4], read(folder, ["sts"]).corpus.sentences[0]]
     assert set(leaks) <= everything
-    allowed = ["mrpc train two 2", *before, before[0], "one more"]
+    # One sentence of each kind of set that is scored in float32 alone.
+    labelled = ["mr sentence 3", "trec test sentence 1", "mrpc dev two 2", "mrpc train two 2"]
+    assert set(labelled[:3]) <= asked(read(folder)) - everything
+    allowed = [*labelled, *before, before[0], "one more"]
     write_tsv(path, ["text"], [[text] for text in [*leaks, *allowed]])
     data = read(folder)
-    assert set(calibration(data)) == set(allowed) and len(calibration(data)) == len(set(allowed)) == len(before) + 2
-    assert not asked(data) & set(calibration(data))
-    assert f"quantisers are calibrated on {len(before) + 2} sentences of unlabeled/" in data.corpus.found
+    expected = {*allowed, *training_pairs(folder)}
+    assert set(calibration(data)) == expected and len(calibration(data)) == len(expected) > len(before) + 2
+    assert not everything & set(calibration(data))
+    assert f"quantisers are calibrated on {len(expected)} sentences of the folder's training text" in data.corpus.found
     # A sentence that another kind of set asks about is no question where that kind is not evaluated.
-    assert "mr sentence 3" in calibration(read(folder, ["sts"]))
+    query = read(folder, ["retrieval"]).searches[0].queries[4]
+    assert query in calibration(read(folder, ["sts"])) and query not in calibration(data)
 
 
-def test_calibration_takes_the_first_files_and_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "CALIBRATION", 5)
-    (folder / "unlabeled" / "a.txt").write_text("zero\none\nzero\ntwo\n")
-    (folder / "unlabeled" / "notes.md").write_text("is no text to read\n")
-    # The rows behind the last one taken are not read.
-    rows = (folder / "unlabeled" / "sentences.tsv").read_text().splitlines()
-    (folder / "unlabeled" / "sentences.tsv").write_text("\n".join([*rows[:3], "a\tb"]) + "\n")
-    data = read(folder)
-    assert set(calibration(data)) == {"zero", "one", "two", *rows[1:3]}
+def test_calibration_is_the_sweeps_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept = folder_corpus(folder, ALL)
+    assert {swept.sentences[row] for row in swept.train} == set(calibration(read(folder)))  # all of them
+    monkeypatch.setattr(module, "CALIBRATION", 5)
+    expected = {swept.sentences[row] for row in module.calibration_rows(swept.train)}
+    assert set(calibration(read(folder))) == expected and len(expected) == 5
 
 
 def test_a_bad_row_of_unlabelled_text(folder: Path) -> None:
@@ -218,13 +225,14 @@ def test_a_bad_row_of_unlabelled_text(folder: Path) -> None:
 @pytest.mark.parametrize("unlabelled", [None, "asked"])
 def test_calibration_is_built_in_where_there_is_no_text(folder: Path, tmp_path: Path, unlabelled: str | None) -> None:
     shutil.rmtree(folder / "unlabeled")
+    (folder / "quora" / "pairs.tsv").unlink()
     if unlabelled:
         (folder / "unlabeled").mkdir()
-        (folder / "unlabeled" / "all.txt").write_text("mr sentence 1\nmr sentence 2\n")
+        (folder / "unlabeled" / "all.txt").write_text("a c .\nd .\n")
     data = read(folder)
     built_in = read_built_in(tmp_path, ["sts"])
     assert set(calibration(data)) == set(calibration(built_in))
-    assert 1000 < len(calibration(data)) <= evaluation.CALIBRATION
+    assert 1000 < len(calibration(data)) <= module.CALIBRATION
     told = f"quantisers are calibrated on {len(calibration(data)):,} sentences of the built-in corpus"
     assert told in data.corpus.found
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -17,6 +18,7 @@ from distilbench.cluster.resources import TrialResources
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
+from distilbench.errors import InputError
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
@@ -150,6 +152,57 @@ def test_a_failed_training_is_told_recorded_and_not_tried_again(run: Run) -> Non
     assert run.trained == ["bad", "good"]
     assert [(t.state, t.reason) for t in run.trials()] == [("FAIL", failure.failed), ("COMPLETE", "")]
     assert "bad, seed 0" in run.console.getvalue() and failure.failed in run.console.getvalue()
+
+
+def test_a_student_that_cannot_be_scored_has_failed_and_the_others_have_rows(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [run.job("zero"), run.job("good", lr=0.001)]
+    real = Encoded.load
+
+    def broken(folder: Path) -> Encoded | None:
+        found = real(folder)
+        if found is None or folder != jobs[0].folder:
+            return found
+        vectors = np.array(found.vectors_ND)
+        vectors[3] = 0
+        return replace(found, vectors_ND=vectors)
+
+    monkeypatch.setattr(Encoded, "load", staticmethod(broken))
+    for _ in range(2):
+        records, [failure] = run.students(*jobs)
+        assert [r.configuration for r in records] == ["good", "good"] and failure.job == jobs[0]
+        assert failure.failed.startswith("not scored: encoder 'zero': the vector of ")
+        assert failure.failed.endswith("is zero or not finite, and has no cosine")
+    assert failure.failed in run.console.getvalue().replace("\n", " ")
+    assert not list(run.folder.rglob("vectors.npy")) and {t.state for t in run.trials()} == {"COMPLETE"}
+    monkeypatch.undo()
+
+
+def test_a_teacher_that_cannot_be_scored_ends_it_a_baseline_does_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = module.encode_method
+
+    def broken(method: Any, corpus: Corpus) -> Encoded:
+        found = real(method, corpus)
+        return replace(found, vectors_ND=np.zeros_like(found.vectors_ND)) if method.params.output_dim == 4 else found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "encode_method", broken)
+        found = run.board(()).references([4, 8], seed=0)
+    assert [(r.role, r.dim) for r in found] == [("teacher", 32), ("baseline", 8), ("baseline", 8)]
+    assert run.console.getvalue().count("not scored: encoder 'PCA d=4'") == 1
+    other = Run(run.folder.with_name("other"), run.prepared, run.corpus, monkeypatch)
+    real_teacher = module.encode_teacher
+
+    def zero(*given: Any) -> Encoded:
+        found = real_teacher(*given)
+        return replace(found, vectors_ND=np.zeros_like(found.vectors_ND))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "encode_teacher", zero)
+        with pytest.raises(InputError, match="encoder 'tiny d=32': the vector of "):
+            other.board(()).references([4, 8], seed=0)
+    assert other.scores() == []
 
 
 def test_a_quantisation_asked_for_later_is_added(run: Run) -> None:

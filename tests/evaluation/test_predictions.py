@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from samples import scored_rows
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import cosine, spearman
-from distilbench.evaluation.suite import evaluate
 
 
 def corpus_and_vectors() -> tuple[Corpus, np.ndarray]:
@@ -36,13 +36,14 @@ def corpus_and_vectors() -> tuple[Corpus, np.ndarray]:
 @pytest.fixture
 def made() -> Predictions:
     corpus, vectors = corpus_and_vectors()
-    return evaluate(lambda rows: vectors[rows], corpus).predictions
+    return scored_rows(vectors, corpus)[0].predictions
 
 
 def test_test_sets_by_group_with_their_subsets_and_retrieval_by_query() -> None:
     corpus, vectors = corpus_and_vectors()
-    scores, indexes, found = evaluate(lambda rows: vectors[rows], corpus)
-    values = {(s.set, s.split, s.metric, s.variant): s.value for s in scores}
+    [row] = scored_rows(vectors, corpus)
+    found = row.predictions
+    values = {(s.set, s.split, s.metric, s.variant): s.value for s in row.scores}
     assert list(found.similarity) == list(found.gold) == list(found.subset) == ["STS12", "STSB"]
     a, b = corpus.sts[0], corpus.sts[3]
     expected = [cosine(vectors[s.left_P], vectors[s.right_P]) for s in (a, b)]
@@ -61,7 +62,7 @@ def test_test_sets_by_group_with_their_subsets_and_retrieval_by_query() -> None:
     )
     assert list(found.reciprocal_rank) == ["quora"]
     assert 100 * found.reciprocal_rank["quora"].mean() == pytest.approx(values["quora", "test", "mrr@10", "all"])
-    flat = next(i for i in indexes if (i.kind, i.split) == ("flat", "test"))
+    flat = next(i for i in row.indexes if (i.kind, i.split) == ("flat", "test"))
     assert 100 * found.reciprocal_rank["quora"].mean() == pytest.approx(flat.mrr10)
 
 
@@ -73,8 +74,8 @@ def test_no_pair_is_embedded_or_compared_twice(monkeypatch: pytest.MonkeyPatch) 
         compared.append(len(left))
         return cosine(left, right)
 
-    monkeypatch.setattr("distilbench.evaluation.sts.cosine", counted)
-    evaluate(lambda rows: vectors[rows], corpus)
+    monkeypatch.setattr("distilbench.evaluation.encoders.cosine", counted)
+    scored_rows(vectors, corpus)
     assert compared == [10, 20, 25, 30]
 
 
@@ -83,7 +84,7 @@ def test_what_is_saved_comes_back(made: Predictions, tmp_path: Path) -> None:
     assert path == tmp_path / "predictions" / "0123456789abcdef01234567.npz"
     made.save(path)
     found = Predictions.load(path)
-    for kind in ("similarity", "gold", "subset", "reciprocal_rank", "dev_similarity", "dev_gold"):
+    for kind in ("similarity", "gold", "subset", "reciprocal_rank", "item", "dev_similarity", "dev_gold"):
         before, after = getattr(made, kind), getattr(found, kind)
         assert before.keys() == after.keys()
         assert all(np.array_equal(before[name], after[name]) for name in before)

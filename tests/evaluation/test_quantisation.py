@@ -8,13 +8,16 @@ from pathlib import Path
 import faiss
 import numpy as np
 import pytest
+from samples import scored_rows
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
+from distilbench.evaluation.document_search import InMemory, SearchTask, evaluate_search
 from distilbench.evaluation.indexes import IndexSpec, faiss_index
-from distilbench.evaluation.quantisation import QUANTISERS, RESCORE, Binary, Int8, evaluate_quantised, quantised_cost
+from distilbench.evaluation.quantisation import QUANTISERS, RESCORE, Binary, Int8, saved_quantiser
 from distilbench.evaluation.retrieval import unit
 from distilbench.evaluation.sts import cosine, sts_scores
+from distilbench.records import IndexCost
 
 KINDS = sorted(QUANTISERS)
 
@@ -43,7 +46,7 @@ def corpus_and_vectors(width: int, documents: int = 150) -> tuple[Corpus, np.nda
     builder = CorpusBuilder("test")
     left, right = ([f"{side}{i}" for i in range(40)] for side in "lr")
     builder.add_sts("STSB", "", "test", left, right, rng.uniform(0, 5, 40))
-    relevant = [[i, (7 * i) % documents] for i in range(30)]
+    relevant = [sorted({i, (7 * i) % documents}) for i in range(30)]
     builder.add_retrieval("r", "dev", [f"q{i}" for i in range(30)], [f"d{i}" for i in range(documents)], relevant)
     corpus = builder.build()
     vectors = some_vectors(len(corpus.sentences), width)
@@ -127,7 +130,7 @@ def test_length_of_vectors_does_not_matter(kind: str) -> None:
 def test_int8_retrieval_equals_numpy(width: int) -> None:
     corpus, vectors = corpus_and_vectors(width)
     int8 = Int8.calibrate(some_vectors(500, width, seed=5))
-    _, (cost,), _ = evaluate_quantised(lambda rows: vectors[rows], corpus, int8)
+    [cost] = scored_rows(vectors, corpus, [int8])[1].indexes
     task = corpus.retrieval[0]
     documents = unit(int8.decode(int8.encode(vectors[task.documents])).astype(np.float64))
     ranking = np.argsort(-(unit(vectors[task.queries]) @ documents.T), axis=1)
@@ -193,13 +196,16 @@ def test_the_int8_index_finds_what_the_cosine_of_the_decoded_vectors_finds(varia
 def test_binary_retrieval_with_every_document_a_candidate_equals_numpy(width: int) -> None:
     corpus, vectors = corpus_and_vectors(width)
     binary = Binary.calibrate(some_vectors(500, width, seed=5))
-    scores, (cost,), _ = evaluate_quantised(lambda rows: vectors[rows], corpus, binary, rescore=2)  # 200 of 150
+    row = scored_rows(vectors, corpus, [binary])[1]
+    [cost] = row.indexes
+    assert RESCORE == 2  # candidates: 200 of 150
     task = corpus.retrieval[0]
     signs = np.where(unit(vectors[task.documents]) > binary.threshold_d, 1.0, -1.0)
     ranking = np.argsort(-((unit(vectors[task.queries]) - binary.threshold_d) @ signs.T), axis=1, kind="stable")
     assert (cost.mrr10, cost.recall100) == pytest.approx(brute_force(ranking, task.relevant))
-    values = {(s.task, s.metric): s.value for s in scores}
-    assert values["retrieval", "mrr@10"] == cost.mrr10 and values["retrieval", "recall@100"] == cost.recall100
+    values = {(s.task, s.metric): s.value for s in row.scores}
+    assert values["retrieval", "mrr@10"] == pytest.approx(cost.mrr10)
+    assert values["retrieval", "recall@100"] == pytest.approx(cost.recall100)
     assert cost.kind == "binary" and 150 * -(-width // 8) <= cost.bytes <= 150 * -(-width // 8) + 200
 
 
@@ -232,7 +238,8 @@ def test_rescoring_finds_more_of_the_true_neighbours_than_hamming_distance() -> 
 def test_sts_is_scored_on_codes_of_both_sides(kind: str) -> None:
     corpus, vectors = corpus_and_vectors(48)
     quantiser = QUANTISERS[kind].calibrate(vectors)
-    scores, costs, predictions = evaluate_quantised(lambda rows: vectors[rows], corpus, quantiser)
+    row = scored_rows(vectors, corpus, [quantiser])[1]
+    scores, costs, predictions = row.scores, row.indexes, row.predictions
     decoded = quantiser.decode(quantiser.encode(vectors))
     assert [s for s in scores if s.task == "sts"] == sts_scores(lambda rows: decoded[rows], corpus.sts)
     test = corpus.sts[0]
@@ -241,10 +248,20 @@ def test_sts_is_scored_on_codes_of_both_sides(kind: str) -> None:
     assert costs[0].threads == 1 and costs[0].ms_per_1000_queries > 0 and costs[0].build_s > 0
 
 
+def cost_of(corpus: Corpus, vectors: np.ndarray, quantiser: Int8 | Binary, threads: int = 1) -> IndexCost:
+    [own] = corpus.retrieval
+    task = SearchTask(own.name, "dev", own.relevant)
+    found = evaluate_search(
+        InMemory(vectors[own.documents]), vectors[own.queries], task, kinds=(), quantisers=(quantiser,), threads=threads
+    )
+    [cost] = found.costs
+    return cost
+
+
 def test_threads_of_faiss_are_as_before_afterwards() -> None:
     corpus, vectors = corpus_and_vectors(16)
     before = faiss.omp_get_max_threads()
-    cost = quantised_cost(lambda rows: vectors[rows], corpus.retrieval[0], Int8.calibrate(vectors), threads=2)
+    cost = cost_of(corpus, vectors, Int8.calibrate(vectors), threads=2)
     assert cost.threads == 2 and faiss.omp_get_max_threads() == before
 
 
@@ -252,7 +269,7 @@ def test_fewer_documents_than_results_wanted() -> None:
     corpus, vectors = corpus_and_vectors(16, documents=30)
     for kind in KINDS:
         quantiser = QUANTISERS[kind].calibrate(vectors)
-        cost = quantised_cost(lambda rows: vectors[rows], corpus.retrieval[0], quantiser)
+        cost = cost_of(corpus, vectors, quantiser)
         assert cost.recall100 == pytest.approx(100) and cost.documents == 30
 
 
@@ -267,6 +284,20 @@ def test_saved_and_loaded(kind: str, tmp_path: Path) -> None:
         loaded = QUANTISERS[kind].load(tmp_path / "model", width)
         assert loaded.width == 21 and loaded.bytes_per_vector == {"int8": 21, "binary": 3}[kind]
         assert np.array_equal(loaded.encode(vectors), quantiser.encode(vectors))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_quantiser_that_was_saved_for_a_width(kind: str, tmp_path: Path) -> None:
+    wide, narrow = some_vectors(40, 21), some_vectors(40, 8)
+    assert saved_quantiser(None, kind, 21) is None and saved_quantiser(tmp_path, kind, 21) is None
+    QUANTISERS[kind].calibrate(wide).save(tmp_path / "one")
+    QUANTISERS[kind].calibrate(narrow).save(tmp_path / "several" / "d8")
+    assert saved_quantiser(tmp_path / "one", kind, 21) == tmp_path / "one"
+    assert saved_quantiser(tmp_path / "one", kind, 8) is None  # of other dimensions than the student's first 8
+    assert saved_quantiser(tmp_path / "several", kind, 8) == tmp_path / "several" / "d8"
+    (tmp_path / "one" / f"quantisation-{kind}.json").write_text("{")
+    with pytest.raises(InputError, match="not JSON"):
+        saved_quantiser(tmp_path / "one", kind, 21)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -347,7 +378,10 @@ def test_bad_vectors_are_refused(kind: str) -> None:
             quantiser.decode(codes)
     assert quantiser.decode(quantiser.encode(vectors[:0])).shape == (0, 8)
     corpus, other = corpus_and_vectors(9)
+    with pytest.raises(ValueError, match="8 dimensions, expected 9"):
+        scored_rows(other, corpus, [quantiser])
     with pytest.raises(ValueError, match="vectors of 9 dimensions, expected 8"):
-        evaluate_quantised(lambda rows: other[rows], corpus, quantiser)
-    with pytest.raises(ValueError, match="rescore is 0"):
-        evaluate_quantised(lambda rows: other[rows][:, :8], corpus, quantiser, rescore=0)
+        quantiser.encode(other)
+    if isinstance(quantiser, Binary):
+        with pytest.raises(ValueError, match="rescore is 0"):
+            quantiser.search(quantiser.index(vectors), vectors, 3, rescore=0)

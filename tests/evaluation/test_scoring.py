@@ -9,14 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from samples import scored_rows
 
+from distilbench.data import calibration
+from distilbench.data.calibration import calibration_rows
 from distilbench.data.corpus import Corpus, CorpusBuilder
+from distilbench.data.evaluation import KINDS
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.encoders.encoder import EncoderSpec
-from distilbench.evaluation.quantisation import Binary, Int8, evaluate_quantised
+from distilbench.errors import InputError
+from distilbench.evaluation.quantisation import Binary, Int8
 from distilbench.evaluation.sts import from_rows, spearman
-from distilbench.evaluation.suite import evaluate
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.records import ClusterCost, Score
@@ -25,7 +29,6 @@ from distilbench.trials.rung_training import build_method
 from distilbench.trials.scoring import (
     Candidate,
     Encoded,
-    calibration_rows,
     count_parameters,
     encode_method,
     encode_teacher,
@@ -91,6 +94,8 @@ def test_whatever_a_number_depends_on_changes_the_id(prepared: Prepared, corpus:
     other_corpus = replace(corpus, sts=corpus.sts[1:])
     other_vectors = replace(prepared, vectors=replace(prepared.vectors, folder=Path("embeddings-of-another-teacher")))
     ids += [STUDENT.identity(prepared, other_corpus, 8, "float32")["record_id"]]
+    ids += [STUDENT.identity(prepared, corpus, 8, "float32", tasks)["record_id"] for tasks in (("sts",), KINDS)]
+    assert ids[0] == STUDENT.identity(prepared, corpus, 8, "float32", ("retrieval", "sts"))["record_id"]
     ids += [STUDENT.identity(other_vectors, corpus, 8, "float32")["record_id"]]
     assert len(set(ids)) == len(ids)
 
@@ -166,7 +171,7 @@ def test_a_method_is_encoded_with_its_task_and_its_clusters(
     encoded = encode_method(method, corpus, "students/a")
     rows = evaluation_rows(corpus)
     assert np.array_equal(encoded.vectors_ND, method.embed(rows))
-    assert np.array_equal(encoded.calibration_ND, method.embed(calibration_rows(prepared)))
+    assert np.array_equal(encoded.calibration_ND, method.embed(calibration_rows(prepared.train)))
     assert [s.split for s in encoded.task_scores] == ["dev", "test"]
     [(name, split, clusters, below, queries)] = asked
     assert (name, split, clusters, below) == ("quora", "dev", 4, True)
@@ -191,11 +196,11 @@ def test_rows_are_looked_up_whatever_the_order() -> None:
 def test_quantisers_are_calibrated_on_training_sentences_alone(
     prepared: Prepared, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = calibration_rows(prepared)
+    rows = calibration_rows(prepared.train)
     assert np.array_equal(rows, prepared.train)
     assert not np.isin(rows, evaluation_rows(corpus)).any()
-    monkeypatch.setattr(scoring, "CALIBRATION", 10)
-    few = calibration_rows(prepared)
+    monkeypatch.setattr(calibration, "CALIBRATION", 10)
+    few = calibration_rows(prepared.train)
     assert len(set(few)) == 10 and set(few) <= set(rows) and {rows[0], rows[-1]} <= set(few)
 
 
@@ -227,18 +232,26 @@ def test_a_row_for_each_width_and_quantisation(
     found = score(prepared, corpus, tmp_path, encoded, widths, ["int8", "binary"])
     rows = evaluation_rows(corpus)
     for width in widths:
-        embed = from_rows(rows, np.ascontiguousarray(encoded.vectors_ND[:, :width]))
+        whole = np.full((len(corpus.sentences), width), np.nan, dtype=np.float32)  # what no set asks about is not read
+        whole[rows] = encoded.vectors_ND[:, :width]
         folder = tmp_path / "students" / "a" / ("" if widths == [8] else f"d{width}")
         plain = found[width, "float32"]
         own = [TASK_SCORE] if width == 8 else []
-        assert plain.scores == [*evaluate(embed, corpus).scores, *own]
+        [expected] = scored_rows(whole, corpus)
+        assert plain.scores == [*expected.scores, *own]
+        assert {s.metric for s in plain.scores if s.task == "retrieval"} == {
+            "mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10",
+        }  # fmt: skip
+        assert all(s.low is not None and s.high is not None for s in expected.scores)
+        assert plain.space == expected.space and plain.space is not None
+        assert any("recall@100 is left out: with 60 documents" in note for note in plain.notes)
         assert {i.kind for i in plain.indexes} == {"flat", "ivf"}
         assert plain.bytes_per_vector == 4 * width
         assert plain.clusters == ([CLUSTERS] if width == 8 else [])
         for kind, quantiser, size in (("int8", Int8, width), ("binary", Binary, -(-width // 8))):
             record = found[width, kind]
             saved = quantiser.load(folder, width)  # what is saved with the student is what was scored
-            assert record.scores == evaluate_quantised(embed, corpus, saved).scores
+            assert record.scores == scored_rows(whole, corpus, [saved])[1].scores and record.space is None
             assert [i.kind for i in record.indexes] == [kind] and record.bytes_per_vector == size
             assert record.clusters == []
     for record in found.values():
@@ -264,6 +277,29 @@ def test_int8_is_near_and_binary_is_further(tmp_path: Path, prepared: Prepared, 
     exact = test_scores("float32")
     assert np.abs(test_scores("int8") - exact).max() < 1
     assert np.abs(test_scores("binary") - exact).max() > np.abs(test_scores("int8") - exact).max()
+
+
+def test_vectors_without_a_direction_are_refused(tmp_path: Path, prepared: Prepared, corpus: Corpus) -> None:
+    teacher = encode_teacher(prepared, corpus)
+    rows = evaluation_rows(corpus)
+    [quora] = corpus.retrieval
+    pair, document = corpus.sts[0].left_P[3], quora.documents[7]
+    for bad, message in (
+        (pair, f"encoder 'MCR2 .*': the vector of {corpus.sentences[pair]!r} is zero or not finite"),
+        (document, "quora .dev.: document 7: norm 0, expected finite float32 numbers"),
+    ):
+        broken = np.array(teacher.vectors_ND)
+        broken[np.searchsorted(rows, bad)] = 0
+        with pytest.raises(InputError, match=message):
+            score(prepared, corpus, tmp_path, replace(teacher, vectors_ND=broken), [32], [])
+    broken = np.array(teacher.vectors_ND)
+    broken[np.searchsorted(rows, pair), :8] = 0  # a direction at 32 dimensions, none at 8
+    with pytest.raises(InputError, match=r"is zero or not finite"):
+        score(prepared, corpus, tmp_path, replace(teacher, vectors_ND=broken), [32, 8], [])
+    broken = np.array(teacher.calibration_ND)
+    broken[5] = np.nan
+    with pytest.raises(InputError, match=r"is zero or not finite"):
+        score(prepared, corpus, tmp_path, replace(teacher, calibration_ND=broken), [32], ["int8"])
 
 
 # Parameters

@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import RetrievalSet
 from distilbench.errors import InputError
 from distilbench.evaluation.document_search import RUN, InMemory, SearchTask, evaluate_search, search_scores
 from distilbench.evaluation.indexes import FAISS_KINDS, IndexSpec
-from distilbench.evaluation.quantisation import Binary, Int8, quantised_cost
+from distilbench.evaluation.quantisation import Binary, Int8
 from distilbench.evaluation.ranking import ranking_metrics
-from distilbench.evaluation.retrieval import retrieval_scores, unit
+from distilbench.evaluation.retrieval import unit
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 
 WIDTH = 16
@@ -132,25 +131,6 @@ def test_every_kind_has_its_cost(tmp_path: Path) -> None:
     assert 0 < binary.overlap10_with_flat < 90
     assert binary.bytes < pq.bytes < sq8.bytes < flat.bytes < ivf.bytes < hnsw.bytes
     assert (pq.setting, binary.setting) == ("m=2, bits=6, trained on 2496", "rescore=2")
-
-
-def test_equal_to_the_sweeps_evaluation() -> None:
-    documents = vectors(1_200)
-    queries, task = asked(documents)
-    both = np.concatenate([documents, queries])
-    old_task = RetrievalSet("set", "test", np.arange(1_200, 1_240), np.arange(1_200), task.relevant)
-    scores, (old_flat, old_ivf), reciprocal = retrieval_scores(lambda rows: both[rows], old_task)
-    plain = SearchTask("set", "test", task.relevant)
-    int8 = Int8.calibrate(documents[:300])
-    result = evaluate_search(InMemory(documents), queries, plain, kinds=("flat", "ivf"), quantisers=(int8,), block=500)
-    told = {s.metric: s.value for s in search_scores(plain, result.per_query)}
-    assert {s.metric: s.value for s in scores} == pytest.approx({m: told[m] for m in ("mrr@10", "recall@100")})
-    np.testing.assert_allclose(result.per_query["mrr@10"], reciprocal)
-    times = {"build_s", "ms_per_1000_queries"}
-    flat, _, codes = (c.model_dump(exclude=times) for c in result.costs)
-    assert flat == pytest.approx(old_flat.model_dump(exclude=times))
-    assert codes == pytest.approx(quantised_cost(lambda rows: both[rows], old_task, int8).model_dump(exclude=times))
-    assert result.costs[1].bytes == old_ivf.bytes  # its lists differ: they are trained on another sample
 
 
 def test_batches_and_threads_change_no_result() -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from distilbench.cli import app
+from distilbench.data.calibration import calibration_rows
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.evaluation.quantisation import QUANTISERS
@@ -21,7 +22,6 @@ from distilbench.records import read_records
 from distilbench.storage.files import write_json
 from distilbench.trials.rows import Leaderboard
 from distilbench.trials.rung_training import build_method
-from distilbench.trials.scoring import calibration_rows
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_the_folder_gives_the_scored_vectors_and_codes(run, tmp_path, method, qu
     assert kinds == ([] if quantisation == "float32" else [f"quantisation-{quantisation}.json"])
     if quantisation != "float32":
         own = QUANTISERS[quantisation].load(out, record.dim)
-        expected = QUANTISERS[quantisation].calibrate(embed(calibration_rows(prepared)))
+        expected = QUANTISERS[quantisation].calibrate(embed(calibration_rows(prepared.train)))
         np.testing.assert_array_equal(own.encode(embed(rows)), expected.encode(embed(rows)))
         assert np.mean(own.encode(found) == expected.encode(embed(rows))) > 0.9
     card = (out / "README.md").read_text()

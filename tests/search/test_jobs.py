@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from distilbench.cluster.resources import TrialResources
+from distilbench.data.calibration import calibration_rows
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
@@ -26,7 +27,7 @@ from distilbench.trials import rung_training
 from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, Outcome, finish, finish_jobs
 from distilbench.trials.rung_training import RungTraining
-from distilbench.trials.scoring import Candidate, Encoded, calibration_rows, evaluation_rows
+from distilbench.trials.scoring import Candidate, Encoded, evaluation_rows
 from distilbench.trials.training_spec import TrainingSpec
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
@@ -70,7 +71,7 @@ def test_a_job_trains_reports_saves_and_embeds(
     encoded = Encoded.load(job.folder)
     assert encoded is not None and encoded.model == "students/key"
     assert encoded.vectors_ND.shape == (len(evaluation_rows(corpus)), 8)
-    assert encoded.calibration_ND.shape == (len(calibration_rows(load_prepared(prepared_folder))), 8)
+    assert encoded.calibration_ND.shape == (len(calibration_rows(load_prepared(prepared_folder).train)), 8)
     model = SentenceTransformer(str(job.run / job.model), device="cpu")
     outside = model.encode([corpus.sentences[i] for i in evaluation_rows(corpus)[:9]])
     assert outside == pytest.approx(encoded.vectors_ND[:9], abs=5e-3)  # the stored vectors are float16

@@ -1,0 +1,56 @@
+"""The sets that an encoder is scored on, whoever asks: a sweep's corpus or `evaluate`'s data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from distilbench.choices import TaskKind
+from distilbench.data.corpus import ClassificationSet, Corpus, PairTask, RetrievalSet, Rows, StsSet
+from distilbench.data.evaluation import EvaluationData
+from distilbench.evaluation.document_search import SearchTask
+
+
+@dataclass(frozen=True)
+class EvaluationSets:
+    """Sets whose texts are rows of `sentences`; `queries` are the rows of the queries of each of the `searches`.
+
+    The documents of the searches come with the vectors (`encoders.Vectors`). `tokenised` are STS sets as SentEval feeds
+    them.
+    """
+
+    sentences: Sequence[str]
+    sts: Sequence[StsSet] = ()
+    tokenised: Sequence[StsSet] = ()
+    searches: Sequence[SearchTask] = ()
+    queries: Sequence[Rows] = ()
+    classification: Sequence[ClassificationSet] = ()
+    pair_tasks: Sequence[PairTask] = ()
+
+
+def sets_of_data(data: EvaluationData) -> EvaluationSets:
+    """All sets of `evaluate`'s data."""
+    corpus = data.corpus
+    searches = [SearchTask(s.name, s.split, s.relevant, s.grades) for s in data.searches]
+    return EvaluationSets(
+        corpus.sentences, corpus.sts, data.tokenised, searches, data.queries, corpus.classification, corpus.pair_tasks
+    )
+
+
+def sets_of_corpus(corpus: Corpus, tasks: Sequence[TaskKind]) -> EvaluationSets:
+    """The sets of a run's corpus that are of the `tasks`."""
+    retrieval = retrieval_of(corpus, tasks)
+    return EvaluationSets(
+        corpus.sentences,
+        corpus.sts if "sts" in tasks else (),
+        (),
+        [SearchTask(t.name, "dev" if t.split == "dev" else "test", t.relevant, t.grades) for t in retrieval],
+        [t.queries for t in retrieval],
+        corpus.classification if "classification" in tasks else (),
+        corpus.probed if "pairs" in tasks else (),
+    )
+
+
+def retrieval_of(corpus: Corpus, tasks: Sequence[TaskKind]) -> tuple[RetrievalSet, ...]:
+    """The retrieval sets of a run's corpus, where retrieval is one of the `tasks`."""
+    return corpus.retrieval if "retrieval" in tasks else ()

@@ -1,0 +1,218 @@
+"""One encoder scored both ways, as a row of a run and by `evaluate` of its folder, has the same numbers."""
+
+from __future__ import annotations
+
+import io
+import random
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from samples import WORDS, make_data, random_sentences, write_tsv
+
+from distilbench.choices import Stored
+from distilbench.commands.evaluate import evaluate
+from distilbench.data.corpus import Corpus
+from distilbench.data.evaluation import KINDS
+from distilbench.data.folder import Limits, folder_corpus
+from distilbench.data.scored_tasks import with_scored_tasks
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.methods import get_method
+from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.pca import pca_artifact
+from distilbench.prepare.prepared import load_prepared, save_prepared
+from distilbench.prepare.tokens import tokens_artifact
+from distilbench.records import ScoreRecord, read_records
+from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.storage.store import ArtifactStore
+from distilbench.trials.budget import Budget
+from distilbench.trials.jobs import Job, finish
+from distilbench.trials.rows import Leaderboard
+from distilbench.trials.scoring import Candidate, Encoded
+
+CODES = ("int8", "binary")
+METHODS: dict[str, dict[str, Any]] = {
+    "mcr2": {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.0001, "batch_size": 16},
+    "pca": {"output_dim": 8},
+    "hpd": {"output_dim": 8, "lr": 0.001, "batch_size": 16},
+    "matryoshka": {"output_dim": 8, "halvings": 1, "lr": 0.001, "batch_size": 16, "labelled": "pairs"},
+}
+STORED: tuple[Stored, ...] = ("float16", "float32")
+TIMES = {"build_s", "ms_per_1000_queries", "fit_s", "assign_s", "search_s"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's prepared corpus and what it was made from."""
+
+    data: Path
+    encoder: Path
+    corpus: Corpus
+    prepared: Path
+    """A folder for each precision of the teacher's vectors."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, cluster: None) -> Run:
+    """A folder with a set of each kind, prepared twice, with the teacher's vectors in float16 and in float32.
+
+    STS sets have 1,000 pairs, so that two that change places move Spearman by less than 0.001, and no sentence is paired
+    with itself: the rounding of such cosines, all 1, would decide their ranks.
+    """
+    root = tmp_path_factory.mktemp("both-ways")
+    data, rng = make_data(root / "data"), random.Random(7)
+    shutil.rmtree(data / "sts")
+    text = random_sentences(4_000, seed=123)
+    for name in ("STSB.dev", "STSB.test", "STS12.MSRpar"):
+        rows = []
+        for _ in range(1_000):
+            one = text.pop()
+            words = one.split()
+            changed = rng.randint(1, len(words))
+            other = words[: len(words) - changed] + rng.choices(WORDS, k=changed + 1)
+            rows.append([one, " ".join(other), f"{5 * (1 - (changed - 1) / len(words)):.2f}"])
+        write_tsv(data / "sts" / f"{name}.tsv", ["sentence1", "sentence2", "score"], rows)
+    mr = [[t, int("dog" in t or "cat" in t or "man" in t)] for t in (text.pop() for _ in range(120))]
+    write_tsv(data / "sc" / "MR.tsv", ["text", "label"], mr)
+    for split, count in (("train", 90), ("dev", 40), ("test", 40)):
+        pairs = [[one := text.pop(), f"{one} today" if i % 2 else text.pop(), i % 2] for i in range(count)]
+        write_tsv(data / "glue" / f"MRPC.{split}.tsv", ["sentence1", "sentence2", "label"], pairs)
+    corpus = with_scored_tasks(folder_corpus(data, Limits()), data, KINDS, None)
+    teacher, store, key = EncoderSpec(str(encoder_folder)), ArtifactStore(root / "store"), corpus.sentences_fingerprint
+    tokens = tokens_artifact(corpus.sentences, key, teacher, store)
+    for stored in STORED:
+        vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test", stored=stored)
+        pca = pca_artifact(vectors, corpus.train, store)
+        save_prepared(root / stored, corpus, teacher, "layers:0,2", vectors, pca, tokens)
+    return Run(data, encoder_folder, corpus, root)
+
+
+def swept(run: Run, folder: Path, name: str, stored: Stored = "float32") -> list[ScoreRecord]:
+    """The rows of a student that was trained for a few steps, or of the teacher."""
+    prepared = run.prepared / stored
+    board = Leaderboard(
+        folder, "r", load_prepared(prepared), run.corpus, CODES, Console(file=io.StringIO()), tasks=KINDS
+    )
+    if name == "teacher":
+        return board.teacher(0)
+    method = get_method(name)
+    params = method.params_type.model_validate(METHODS[name]).model_dump(mode="json", by_alias=True)
+    candidate = Candidate("r", "student", name, 8, params, 0)
+    job = Job(candidate, Budget(trials=1, steps=6, rungs=1, eta=3), folder, folder / "job", "students/s")
+    assert finish(job, prepared, run.corpus, threads=1, hang_s=0).failed == ""
+    encoded = Encoded.load(job.folder)
+    assert encoded is not None
+    return board.rows(candidate, method.widths_of(params), lambda: encoded)
+
+
+def evaluated(run: Run, folder: Path, model: Path, dims: Iterable[int]) -> list[ScoreRecord]:
+    given = {
+        "model": (str(model),),
+        "data": str(run.data),
+        "tasks": KINDS,
+        "dims": tuple(dims),
+        "quantise": CODES,
+        "indexes": ("flat", "ivf"),
+        "cost": False,
+        "name": "e",
+        **{name: folder / name for name in ("runs", "reports", "store")},
+    }
+    evaluate(EvaluateSettings.model_validate(given), Console(quiet=True))
+    return [r for r in read_records(folder / "runs" / "e" / "scores.jsonl") if isinstance(r, ScoreRecord)]
+
+
+def numbers(items: Iterable[Any], *key: str) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """By their key the fields of scores or costs, without what was timed."""
+    dumps = [item.model_dump(exclude=TIMES) for item in items]
+    return {tuple(dump[field] for field in key): dump for dump in dumps}
+
+
+def differences(mine: dict[tuple[Any, ...], dict[str, Any]], other: dict[tuple[Any, ...], dict[str, Any]]) -> float:
+    """The largest difference of two rows' numbers; all that is no number is equal."""
+    assert mine.keys() == other.keys()
+    largest = 0.0
+    for key, fields in mine.items():
+        for field, value in fields.items():
+            if isinstance(value, float):
+                largest = max(largest, abs(value - other[key][field]))
+            else:
+                assert value == other[key][field], (key, field)
+    return largest
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "tolerance", "of_codes"),
+    [
+        # All in float32: what differs is how batches are padded, 1e-7 of a number.
+        ("hpd", "float32", 1e-3, 1e-3),
+        ("matryoshka", "float32", 1e-3, 1e-3),
+        ("mcr2", "float32", 1e-3, 1e-3),
+        ("teacher", "float32", 1e-3, 1e-3),
+        # From vectors that were kept in float16. A number beside a border has another code then, a bit in some thousand.
+        ("pca", "float16", 0.02, 0.2),
+        ("teacher", "float16", 0.02, 0.2),
+    ],
+)
+def test_a_row_of_a_run_and_evaluate_of_its_folder(
+    run: Run, tmp_path: Path, name: str, stored: Stored, tolerance: float, of_codes: float
+) -> None:
+    ours = {(r.dim, r.quantisation): r for r in swept(run, tmp_path / "run", name, stored)}
+    model = run.encoder if name == "teacher" else tmp_path / "run" / "students" / "s"
+    whole = max(dim for dim, _ in ours)
+    theirs = {(r.dim, r.quantisation): r for r in evaluated(run, tmp_path, model, {dim for dim, _ in ours} - {whole})}
+    assert ours.keys() == theirs.keys() and len(ours) == (6 if name == "matryoshka" else 3)
+    for row, mine in ours.items():
+        other, exact = theirs[row], row[1] == "float32"
+        most = tolerance if exact else of_codes
+        for field in ("bytes_per_vector", "parameters", "notes"):
+            assert getattr(mine, field) == getattr(other, field)
+        labelled = {"classification", "pair-probe"} if row == (whole, "float32") else set()
+        assert {s.task for s in mine.scores} == {"sts", "retrieval", *labelled}
+        key = ("task", "set", "split", "metric", "variant")
+        scores, expected = numbers(mine.scores, *key), numbers(other.scores, *key)
+        assert len(scores) == len(mine.scores) and differences(scores, expected) < most, row
+        costs, expected = (numbers(r.indexes, "set", "split", "kind") for r in (mine, other))
+        assert len(costs) == (2 if exact else 1) and differences(costs, expected) < most, row
+        clusters, expected = (numbers(r.clusters, "set", "split", "kind") for r in (mine, other))
+        assert bool(clusters) == (name == "mcr2" and exact) and differences(clusters, expected) < most
+        assert (mine.space is None) == (other.space is None) == (not exact)
+        if mine.space is not None and other.space is not None:
+            own, same = mine.space.model_dump(), other.space.model_dump()
+            np.testing.assert_allclose(own.pop("covariance"), same.pop("covariance"), atol=tolerance)
+            assert differences({(): own}, {(): same}) < tolerance
+        kept = [
+            Predictions.load(predictions_path(tmp_path / place, record.record_id))
+            for place, record in (("run", mine), ("runs/e", other))
+        ]
+        assert kept[0].item.keys() == kept[1].item.keys()
+        assert kept[0].similarity.keys() == kept[1].similarity.keys() == {"STSB", "STS12"}
+
+
+def test_evaluate_takes_the_quantiser_that_was_saved(run: Run, tmp_path: Path) -> None:
+    """Another one beside the student gives other codes; without one they are calibrated on training text."""
+    swept(run, tmp_path / "run", "hpd")
+    model = tmp_path / "run" / "students" / "s"
+    own = {r.quantisation: r for r in evaluated(run, tmp_path / "own", model, ())}
+    for kind in CODES:
+        for suffix in ("json", "safetensors"):
+            (model / f"quantisation-{kind}.{suffix}").unlink()
+    calibrated = {r.quantisation: r for r in evaluated(run, tmp_path / "calibrated", model, ())}
+    # The same training text, but for a few steps of rounding.
+    for kind in CODES:
+        values = [[s.value for s in r.scores] for r in (own[kind], calibrated[kind])]
+        assert values[0] == pytest.approx(values[1], abs=1e-3)
+    from distilbench.evaluation.quantisation import QUANTISERS
+
+    rng = np.random.default_rng(0)
+    for kind in CODES:
+        QUANTISERS[kind].calibrate(rng.standard_normal((50, 8)) + 1).save(model)
+    other = {r.quantisation: r for r in evaluated(run, tmp_path / "other", model, ())}
+    assert [s.value for s in other["float32"].scores] == [s.value for s in own["float32"].scores]
+    for kind in CODES:
+        assert [s.value for s in other[kind].scores] != [s.value for s in own[kind].scores]
