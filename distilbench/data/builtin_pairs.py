@@ -40,11 +40,11 @@ def add_triplets(builder: CorpusBuilder, writer: Writer, pool: Pool, size: int, 
     while len(triplets) < size:
         premise, entailed = _entailment(_scene(pool, used, rng), rng)
         style = new_style(rng)
-        said = [writer.say(premise, style)]
+        triplet = [writer.say(premise, style)]
         for other in (entailed, _contradiction(premise, pool, rng)):
-            said.append(writer.say(other, _other_style(style, other == premise, rng)))
-        if len(set(said)) == 3:
-            triplets.append((said[0], said[1], said[2]))
+            triplet.append(writer.say(other, _other_style(style, other == premise, rng)))
+        if len(set(triplet)) == 3:
+            triplets.append((triplet[0], triplet[1], triplet[2]))
     builder.train_triplets(*zip(*triplets, strict=True))
     builder.found.append(f"triplets: {size} generated ones (train)")
 

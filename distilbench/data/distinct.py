@@ -53,22 +53,22 @@ def write_distinct(
     Raises:
         InputError: the disk is full.
     """
-    found = pa.schema([field for field in schema if field.name != KEY])
+    row_schema = pa.schema([field for field in schema if field.name != KEY])
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".distinct-") as work:
         spool = Path(work) / "rows.arrow"
         keys = Path(work) / "keys.arrow"
         with pa.OSFile(str(keys), "wb") as sink, pa.ipc.new_file(sink, DIGESTS) as writer:
-            read = write_arrow(spool, _without_keys(batches, found, writer), found)
+            read = write_arrow(spool, _without_keys(batches, row_schema, writer), row_schema)
         counts, numbers = _firsts(Path(work), keys, read, taken, limit)
         keep = np.zeros(read, dtype=bool)
         keep[numbers] = True
-        write_arrow(path, _kept(spool, keep), found)
+        write_arrow(path, _kept(spool, keep), row_schema)
     return counts
 
 
 def _without_keys(
-    batches: Iterable[pa.RecordBatch], found: pa.Schema, writer: pa.RecordBatchWriter
+    batches: Iterable[pa.RecordBatch], row_schema: pa.Schema, writer: pa.RecordBatchWriter
 ) -> Iterator[pa.RecordBatch]:
     """The batches without their keys, whose digests go to `writer`."""
     number = 0
@@ -77,7 +77,7 @@ def _without_keys(
         numbers = np.arange(number, number + batch.num_rows)
         writer.write_batch(pa.record_batch([pa.array(c) for c in (numbers, *digests.T)], schema=DIGESTS))
         number += batch.num_rows
-        yield batch.select(found.names)
+        yield batch.select(row_schema.names)
 
 
 def _digests(keys: Sequence[str]) -> NDArray[np.int64]:
