@@ -274,8 +274,8 @@ class ScoreRecord(_Record):
     @property
     def compared_on(self) -> str:
         """What two rows must have in common to be compared: their STS test sets; of records without `sets` the corpus."""
-        own = {name: digest for name, digest in self.sets.items() if name.endswith("/test")}
-        return fingerprint(own) if own else self.corpus_fingerprint
+        test_sets = {name: digest for name, digest in self.sets.items() if name.endswith("/test")}
+        return fingerprint(test_sets) if test_sets else self.corpus_fingerprint
 
 
 def selection_groups(dev_groups: Iterable[str]) -> list[str]:

@@ -56,7 +56,7 @@ def keep(run: Path, *took: Took) -> None:
     _pools.clear()
     with contextlib.suppress(OSError, DiskFull):
         require(run)
-        write_json(run / TIMINGS, [own.model_dump() for own in (*read_timings(run), *added)])
+        write_json(run / TIMINGS, [timing.model_dump() for timing in (*read_timings(run), *added)])
 
 
 def read_timings(run: Path) -> list[Took]:

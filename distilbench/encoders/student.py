@@ -63,8 +63,8 @@ class LayerRule:
 
 def layer_rule(student: str) -> LayerRule | None:
     """The rule that a student's layers are chosen by; None where it is an encoder as it is."""
-    found = _RULE.fullmatch(student)
-    return LayerRule(found["rule"], found["encoder"]) if found else None
+    match = _RULE.fullmatch(student)
+    return LayerRule(match["rule"], match["encoder"]) if match else None
 
 
 def is_layers(student: str) -> bool:
@@ -116,10 +116,10 @@ def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str =
     if rule := layer_rule(student):
         from distilbench.encoders.layers import LayerList
 
-        found = LayerList(getattr(transformer, "model", transformer), f"--student {student}")
-        count = len(found.own)
-        kept = list(range(1, count, 2)) if rule.rule == HALF else listed_layers(student, count)
-        found.keep(_checked(student, kept, count))
+        layers = LayerList(getattr(transformer, "model", transformer), f"--student {student}")
+        count = len(layers.own)
+        indices = list(range(1, count, 2)) if rule.rule == HALF else listed_layers(student, count)
+        layers.keep(_checked(student, indices, count))
     width = int(transformer.get_embedding_dimension())
     return SentenceTransformer(modules=[transformer, Pooling(width, pooling_mode=pooling)], device=device).eval()
 
@@ -196,18 +196,18 @@ def listed_layers(student: str, count: int) -> list[int]:
     """
     rule = layer_rule(student)
     try:
-        kept = [int(part) for part in (rule.rule if rule else "").removeprefix("layers:").split(",")]
+        indices = [int(part) for part in (rule.rule if rule else "").removeprefix("layers:").split(",")]
     except ValueError:
-        kept = []
-    return _checked(student, kept, count)
+        indices = []
+    return _checked(student, indices, count)
 
 
-def _checked(student: str, kept: list[int], count: int) -> list[int]:
-    if not kept or any(not 0 <= i < count for i in kept) or sorted(set(kept)) != kept:
+def _checked(student: str, indices: list[int], count: int) -> list[int]:
+    if not indices or any(not 0 <= i < count for i in indices) or sorted(set(indices)) != indices:
         raise InputError(
             f"--student {student}: expected rising layer numbers from 0 to {count - 1}, such as layers:0,2,4"
         )
-    return kept
+    return indices
 
 
 def student_pooling(student: str, teacher: EncoderSpec) -> str:
