@@ -86,9 +86,9 @@ class LayerWalk:
         stubs = [_Stub(i, layer, self._tape, self._wrapped) for i, layer in enumerate(self.layers.own)]
         self._first = [self.layers.first(i) for i in range(len(stubs))]
         self.layers.put(stubs)
-        every = tuple(range(self.count))
+        all_layers = tuple(range(self.count))
         try:
-            off = float(np.abs(self.pooled(probe, [every])[every] - whole).max())
+            off = float(np.abs(self.pooled(probe, [all_layers])[all_layers] - whole).max())
         except (TypeError, ValueError, IndexError, RuntimeError):
             off = np.inf
         if off > TOLERANCE * max(1.0, float(np.abs(whole).max())):
@@ -109,12 +109,12 @@ class LayerWalk:
 
     def _read(self, probe: dict[str, Tensor]) -> tuple[bool, NDArray[Any]]:
         """Whether a layer returns a tuple that begins with the states; and the whole encoder's pooled states."""
-        seen: list[bool] = []
-        hook = self.layers.own[0].register_forward_hook(lambda *told: seen.append(isinstance(told[2], tuple)))
+        gave_tuple: list[bool] = []
+        hook = self.layers.own[0].register_forward_hook(lambda *told: gave_tuple.append(isinstance(told[2], tuple)))
         with torch.inference_mode():
             whole = self.pooling(self.transformer(dict(probe)))["sentence_embedding"].float().cpu().numpy()
         hook.remove()
-        return seen[0], whole
+        return gave_tuple[0], whole
 
     def pooled(self, features: dict[str, Tensor], choices: Sequence[Choice]) -> dict[Choice, NDArray[Any]]:
         """Pooled states of each choice for a padded batch, B x D float32."""
@@ -122,15 +122,15 @@ class LayerWalk:
         tape.given, tape.start, tape.end = {}, None, None
         with torch.inference_mode():
             plain_BTD = self.transformer(dict(features))["token_embeddings"]
-            given, start_BTD = dict(tape.given), tape.start
+            layer_inputs, start_BTD = dict(tape.given), tape.start
             assert start_BTD is not None
             plainly = plain_BTD is start_BTD or torch.equal(plain_BTD, start_BTD)
-            return dict(self._walk(features, given, (), start_BTD, sorted(choices), plainly))
+            return dict(self._walk(features, layer_inputs, (), start_BTD, sorted(choices), plainly))
 
     def _walk(
         self,
         features: dict[str, Tensor],
-        given: dict[int, tuple[tuple[Any, ...], dict[str, Any]]],
+        layer_inputs: dict[int, tuple[tuple[Any, ...], dict[str, Any]]],
         prefix: Choice,
         states_BTD: Tensor,
         choices: Sequence[Choice],
@@ -141,16 +141,16 @@ class LayerWalk:
             yield prefix, self._end(features, states_BTD, plainly)
         for index in sorted({choice[depth] for choice in choices if len(choice) > depth}):
             below = [choice for choice in choices if len(choice) > depth and choice[depth] == index]
-            args, kwargs = given[index]
+            args, kwargs = layer_inputs[index]
             layer = self.layers.own[index] if prefix else self._first[index]
-            found = layer(states_BTD, *args, **kwargs)
-            next_BTD = found[0] if self._wrapped else found
-            yield from self._walk(features, given, (*prefix, index), next_BTD, below, plainly)
+            output = layer(states_BTD, *args, **kwargs)
+            next_BTD = output[0] if self._wrapped else output
+            yield from self._walk(features, layer_inputs, (*prefix, index), next_BTD, below, plainly)
 
     def _end(self, features: dict[str, Tensor], states_BTD: Tensor, plainly: bool) -> NDArray[Any]:
         if not plainly:
             self._tape.end = states_BTD
             states_BTD = self.transformer(dict(features))["token_embeddings"]
             self._tape.end = None
-        found = self.pooling({**features, "token_embeddings": states_BTD})["sentence_embedding"]
-        return found.float().cpu().numpy()
+        pooled_BD = self.pooling({**features, "token_embeddings": states_BTD})["sentence_embedding"]
+        return pooled_BD.float().cpu().numpy()

@@ -68,8 +68,8 @@ class ShardWorker:
             if place is not None and not place.here:
                 self.task = place.moved(task)
                 for name in task.reads:
-                    there, own = place.shard(task.folder, name)
-                    there.fetch(own, self.task.folder / name)
+                    remote, remote_name = place.shard(task.folder, name)
+                    remote.fetch(remote_name, self.task.folder / name)
             self.make = self.task.load()
         except InputError as error:
             self.error = str(error)
@@ -91,8 +91,8 @@ class ShardWorker:
         """Copy what was made to the storage, for the driver and for whoever goes on without it."""
         if self.place is not None:
             for name in self.task.files(shard):
-                there, own = self.place.shard(self.task.folder, name)
-                there.put(self.task.folder / name, own)
+                remote, remote_name = self.place.shard(self.task.folder, name)
+                remote.put(self.task.folder / name, remote_name)
                 if not self.place.here:
                     (self.task.folder / name).unlink()
 
@@ -125,8 +125,8 @@ def run_pool(
         place = make_place(store, task)
         assert place is not None
         for name in task.reads:
-            there, own = place.shard(task.folder, name)
-            there.put(task.folder / name, own)
+            remote, remote_name = place.shard(task.folder, name)
+            remote.put(task.folder / name, remote_name)
 
     total = sum(stop - start for _, start, stop in shards)
     nodes = possible_nodes(size.grow_to)
@@ -147,8 +147,8 @@ def run_pool(
     )
     began, first = time.monotonic(), 0.0
     fetched: list[Future[None]] = []
-    told = waiting_told(1, share, label)
-    with told, progress(label, total, unit) as advance, ThreadPoolExecutor(FETCHED_AT_ONCE) as threads:
+    waiting = waiting_told(1, share, label)
+    with waiting, progress(label, total, unit) as advance, ThreadPoolExecutor(FETCHED_AT_ONCE) as threads:
         for row in dataset.iter_rows():
             if row["error"]:
                 raise InputError(row["error"])
@@ -167,5 +167,5 @@ def _collect(task: ShardTask, shard: int, place: Place) -> None:
     """The files of a shard that was made on another node."""
     for name in task.files(shard):
         if not (task.folder / name).exists():
-            there, own = place.shard(task.folder, name)
-            there.fetch(own, task.folder / name)
+            remote, remote_name = place.shard(task.folder, name)
+            remote.fetch(remote_name, task.folder / name)

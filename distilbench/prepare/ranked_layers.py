@@ -89,8 +89,8 @@ class LayerRanking(BaseModel):
         for column in table.columns[1:]:
             column.justify = "right"
         for choice in self.choices[:most]:
-            taken = " (taken)" if choice.layers == self.chosen else ""
-            table.add_row(named(choice.layers) + taken, *(f"{value:.4g}" for value in self.values(choice)))
+            mark = " (taken)" if choice.layers == self.chosen else ""
+            table.add_row(named(choice.layers) + mark, *(f"{value:.4g}" for value in self.values(choice)))
         console.print(table)
 
     @property

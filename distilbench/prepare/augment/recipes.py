@@ -37,13 +37,13 @@ def resolved(names: tuple[str, ...]) -> tuple[str, ...]:
     Raises:
         InputError: a name is not known.
     """
-    found: dict[str, None] = {}
+    resolved_names: dict[str, None] = {}
     for name in names:
         if name not in _MAKERS and name not in RECIPES:
             recipes = "; ".join(f"{recipe} ({', '.join(parts)})" for recipe, parts in RECIPES.items())
             raise InputError(f"augmentation {name!r}: expected one of {', '.join(_MAKERS)}, or the recipe {recipes}")
-        found |= dict.fromkeys(RECIPES.get(name, (name,)))
-    return tuple(found)
+        resolved_names |= dict.fromkeys(RECIPES.get(name, (name,)))
+    return tuple(resolved_names)
 
 
 def operations(settings: AugmentSettings) -> list[Operation]:
