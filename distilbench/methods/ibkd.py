@@ -141,7 +141,7 @@ class IBKD(EncoderMethod):
             )
 
     def _check_widths(self, encoder_width: int) -> None:
-        """The start of W fits the two widths, and a student whose `own` width is that after W has one to d in stage 2."""
+        """The start of W fits the two widths, and a student as wide as W's output gets a layer to d in stage 2."""
         p, teacher = self.params, self.prepared.vectors.width
         if p.map_start == "identity" and self.width != teacher:
             raise InputError(
