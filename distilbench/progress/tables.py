@@ -91,12 +91,12 @@ def finished_line(record: TrialRecord, done: int, total: int) -> str:
     if record.rungs:
         last, result = record.rungs[-1], record.result or record.rungs[-1]
         dev, pca = result.metrics.get("dev_spearman"), result.metrics.get("dev_pca_spearman")
-        found = []
+        scores = []
         if dev is not None:
-            found.append(f"dev {dev:.2f}" + ("" if pca is None else f" ({dev - pca:+.2f} to PCA)"))
+            scores.append(f"dev {dev:.2f}" + ("" if pca is None else f" ({dev - pca:+.2f} to PCA)"))
         if record.values:
-            found += [f"{name} {value:.4g}" for name, value in record.values.items()]
+            scores += [f"{name} {value:.4g}" for name, value in record.values.items()]
         elif record.objective is not None and (dev is None or pca is None or abs(dev - pca - record.objective) > 1e-6):
-            found.append(f"objective {record.objective:.2f}")
-        line += f" after {last.step} steps" + (f": {', '.join(found)}" if found else "")
+            scores.append(f"objective {record.objective:.2f}")
+        line += f" after {last.step} steps" + (f": {', '.join(scores)}" if scores else "")
     return f"{line} {record.reason}" if record.state == "FAIL" or not record.rungs else line
