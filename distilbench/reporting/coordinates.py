@@ -161,11 +161,11 @@ def _standing(study: Searched) -> list[float]:
     members: list[list[int]] = [[] for _ in study.groups]
     for i in sorted(range(len(study.trials)), key=lambda i: study.objective[i]):
         members[study.group[i]].append(i)
-    found = [0.0] * len(study.trials)
-    for own in members:
-        for rank, i in enumerate(own):
-            found[i] = (rank + 0.5) / len(own)
-    return found
+    standing = [0.0] * len(study.trials)
+    for ranked in members:
+        for rank, i in enumerate(ranked):
+            standing[i] = (rank + 0.5) / len(ranked)
+    return standing
 
 
 def _objective(study: Searched) -> tuple[Axis, list[float | None]]:
@@ -183,8 +183,8 @@ def _objective(study: Searched) -> tuple[Axis, list[float | None]]:
 
 def _axis(p: Parameter) -> tuple[Axis, list[float | None]]:
     """The axis, and the height of every trial on it."""
-    known = [value for value in p.values if value is not None]
-    low, high = min(known), max(known)
+    values = [value for value in p.values if value is not None]
+    low, high = min(values), max(values)
     first, last = (math.log10(low), math.log10(high)) if p.log else (low, high)
 
     def height(value: float | None) -> float | None:
@@ -195,9 +195,9 @@ def _axis(p: Parameter) -> tuple[Axis, list[float | None]]:
     marks: Sequence[Tick]
     if p.categories:
         marks = every_kth([(float(i), text) for i, text in enumerate(p.categories)], 2 * MOST_TICKS)
-    elif len(set(known)) <= MOST_TICKS:
-        marks = [(value, short(value)) for value in sorted(set(known))]
+    elif len(set(values)) <= MOST_TICKS:
+        marks = [(value, short(value)) for value in sorted(set(values))]
     else:
         marks = ticks(low, high, log=p.log, most=MOST_TICKS)
-    shown = tuple((at, text) for value, text in marks if (at := height(value)) is not None)
-    return Axis(p.name, p.log, shown), [height(value) for value in p.values]
+    axis_ticks = tuple((at, text) for value, text in marks if (at := height(value)) is not None)
+    return Axis(p.name, p.log, axis_ticks), [height(value) for value in p.values]

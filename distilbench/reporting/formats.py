@@ -80,8 +80,8 @@ def index_setting(cost: IndexCost) -> str:
     lists = (
         [f"nlist {cost.nlist:,}, nprobe {cost.nprobe:,}"] if cost.nlist is not None and cost.nprobe is not None else []
     )
-    own = [cost.setting] if cost.setting else []
-    return ", ".join([*lists, *own, *(["GPU"] if cost.device == "cuda" else [])])
+    setting = [cost.setting] if cost.setting else []
+    return ", ".join([*lists, *setting, *(["GPU"] if cost.device == "cuda" else [])])
 
 
 FILTERS = {

@@ -31,20 +31,20 @@ def highlights(board: Leaderboard) -> tuple[Highlight, ...]:
     teachers = [row for row in scored if (row.record.role, row.record.quantisation) == ("teacher", "float32")]
     others = [row for row in scored if row not in teachers]
     close = [row for row in others if (board.cell(row, DEV).retention or 0) >= KEPT_PERCENT]
-    found = []
+    cards = []
     if teachers:
-        found.append(_card(board, "Teacher", max(teachers, key=lambda row: _value(board, row, AVERAGE))))
+        cards.append(_card(board, "Teacher", max(teachers, key=lambda row: _value(board, row, AVERAGE))))
     if others:
-        found.append(_card(board, "Highest test average", max(others, key=lambda row: _value(board, row, AVERAGE))))
+        cards.append(_card(board, "Highest test average", max(others, key=lambda row: _value(board, row, AVERAGE))))
     if close:
         smallest = min(close, key=lambda row: (row.record.bytes_per_vector, -_value(board, row, DEV)))
-        found.append(_card(board, f"Fewest bytes that keep {KEPT_PERCENT} % on dev", smallest))
-    return tuple(found)
+        cards.append(_card(board, f"Fewest bytes that keep {KEPT_PERCENT} % on dev", smallest))
+    return tuple(cards)
 
 
 def _card(board: Leaderboard, title: str, row: Row) -> Highlight:
-    found = retrieval_found(row, teacher_row(board, row))
-    return Highlight(title, row, board.cell(row, AVERAGE), board.cell(row, DEV), found)
+    retrieval = retrieval_found(row, teacher_row(board, row))
+    return Highlight(title, row, board.cell(row, AVERAGE), board.cell(row, DEV), retrieval)
 
 
 def _value(board: Leaderboard, row: Row, key: str) -> float:

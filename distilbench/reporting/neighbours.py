@@ -32,8 +32,8 @@ def kept_neighbours(row: Row) -> Kept | None:
     if kind == "float32":
         return None
     costs = [cost for seed in row.seeds for cost in seed.record.indexes if cost.kind == kind]
-    known = [Kept(cost.overlap10_with_flat, cost) for cost in costs if finite(cost.overlap10_with_flat) is not None]
-    return min(known, key=lambda kept: kept.overlap, default=None)
+    overlaps = [Kept(cost.overlap10_with_flat, cost) for cost in costs if finite(cost.overlap10_with_flat) is not None]
+    return min(overlaps, key=lambda kept: kept.overlap, default=None)
 
 
 def lost_neighbours(row: Row) -> str:

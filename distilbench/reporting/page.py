@@ -65,8 +65,8 @@ def write_report(
     runs = run_facts.run_facts(records, board, folders, described)
     if compared is None:
         compared = Comparisons(ties) if live else compare_rows(board, ties, folders)
-    said = None if live else to_record(board, compared, title, notes)
-    write_study(folder / RECORDS, records, run_facts.descriptions(runs), said)
+    report_record = None if live else to_record(board, compared, title, notes)
+    write_study(folder / RECORDS, records, run_facts.descriptions(runs), report_record)
     (folder / PLAIN).unlink(missing_ok=True)
     exports = () if live else write_exports(board, compared.ties, folder, mteb=mteb)
     index = render_page(
@@ -149,7 +149,7 @@ def render_page(
         highlights=highlights(board),
         notices=tuple(filter(None, (*table.notices(board), *tie_notices(compared.ties), neighbours.notice(board)))),
         lost={row.anchor: neighbours.lost_neighbours(row) for row in board.rows},
-        kept={row.anchor: own.overlap for row in board.rows if (own := neighbours.kept_neighbours(row))},
+        kept={row.anchor: overlap.overlap for row in board.rows if (overlap := neighbours.kept_neighbours(row))},
         on_demonstration=ON_DEMONSTRATION,
         demonstrations=table.demonstration_rows(board),
         indexes=indexes,
@@ -185,7 +185,7 @@ def _classes(columns: Sequence[table.Column], place: int) -> Markup:
     """The class attribute of a column's cells; nothing where they need none."""
     column = columns[place]
     first = place == 0 or columns[place - 1].group != column.group
-    names = [name for name, own in (("average", place == 0), ("edge", first), ("dev", column.dev)) if own]
+    names = [name for name, applies in (("average", place == 0), ("edge", first), ("dev", column.dev)) if applies]
     return Markup(f' class="{" ".join(names)}"') if names else Markup("")
 
 

@@ -65,9 +65,9 @@ def read_study(sources: Sequence[Path]) -> Study:
             raise InputError(f"{source}: no such path; expected a run's folder, a file of records or a report's folder")
         file = records_file(source)
         if file is None:
-            own = run_folders([source])
-            parts += [(folder, run_records(folder)) for folder in own]
-            folders += own
+            source_folders = run_folders([source])
+            parts += [(folder, run_records(folder)) for folder in source_folders]
+            folders += source_folders
             continue
         lines = list(read_lines(file, LINES))
         parts.append((file, [line for line in lines if isinstance(line, TrialRecord | ScoreRecord)]))
