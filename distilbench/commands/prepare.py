@@ -30,19 +30,19 @@ def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
     augmentation = bool(settings.augmentation.operations)
     if method is None:
         corpus = load_corpus(settings, Needs(augmentation=augmentation), console)
-        wanted = Wanted(augmentation, tokens, logits=False)
+        needs = Wanted(augmentation, tokens, logits=False)
     else:
         space, corpus = searched(settings, str(settings.method), console)
         for note in space_notes(space):
             console.print(note, markup=False)
-        wanted = wanted_by([(method, space.possible)])
+        needs = wanted_by([(method, space.possible)])
     if settings.remote:
         settings.remote.check()
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
         if line := nodes_line(settings.pool.grow_to):
             console.print(line, markup=False)
-        made = prepare_corpus(settings, corpus, wanted, console)
-    found = made.described()
-    for name, artifact in found["artifacts"].items():
+        inputs = prepare_corpus(settings, corpus, needs, console)
+    description = inputs.described()
+    for name, artifact in description["artifacts"].items():
         console.print(f"{name:<12} {artifact['bytes'] / 1e6:>10,.1f} MB  {artifact['path']}", markup=False)
-    return found
+    return description

@@ -98,9 +98,9 @@ def _student_config(settings: RunSettings) -> dict[str, Any]:
     if rule is not None and rule.rule == HALF:
         with contextlib.suppress(InputError):  # of a teacher without layers, which a run of heads alone may have
             student = resolved(student, teacher)
-    shown = with_encoder(student, lambda name: fingerprint(EncoderSpec(name).identity()))
+    portable = with_encoder(student, lambda name: fingerprint(EncoderSpec(name).identity()))
     pooling = settings.pooling or student_pooling(student, teacher)
-    return {"student": shown, **({"pooling": pooling} if pooling != MEAN else {})}
+    return {"student": portable, **({"pooling": pooling} if pooling != MEAN else {})}
 
 
 def one_writer(run: Path) -> FileLock:
