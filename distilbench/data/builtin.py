@@ -11,7 +11,7 @@ from functools import cache
 from itertools import combinations
 from random import Random
 
-from distilbench.data.builtin_pairs import DEMO_TASKS, add_task, add_triplets
+from distilbench.data.builtin_pairs import DEMO_TASKS, add_generated_triplets, add_task
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.grammar import FRAMES, Meaning, Pool, new_style, opposite, say, third_way
 from distilbench.data.meanings import Writer, fresh, graded_pairs, positions, with_less
@@ -69,7 +69,7 @@ def assemble(
     trained = "no training pairs" if own_text else f"{size} similar training pairs"
     builder.found.append(f"{NAME}: {trained}, seed {seed}; generated text, no published benchmark")
     if needs.triplets:
-        add_triplets(builder, writer, _pools("train")["scene"], size, Random(f"{seed} triplets"))
+        add_generated_triplets(builder, writer, _pools("train")["scene"], size, Random(f"{seed} triplets"))
     for task in tasks:
         add_task(builder, writer, task, _pools, seed)
     corpus = builder.build()

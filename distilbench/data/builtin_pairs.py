@@ -34,7 +34,7 @@ _ANYONE = ("child", "adult")  # families of agents that may be any other agent a
 _Rows = list[tuple[str, str, float]]
 
 
-def add_triplets(builder: CorpusBuilder, writer: Writer, pool: Pool, size: int, rng: Random) -> None:
+def add_generated_triplets(builder: CorpusBuilder, writer: Writer, pool: Pool, size: int, rng: Random) -> None:
     """Train on `size` triplets of scenes: a sentence, one that it entails, one that contradicts it."""
     used, triplets = set[Meaning](), list[tuple[str, str, str]]()
     while len(triplets) < size:

@@ -29,10 +29,10 @@ from distilbench.data.senteval import (
     read_senteval_task,
     senteval_training,
 )
-from distilbench.data.tables import either, sample
+from distilbench.data.tables import either, fixed_sample
 from distilbench.data.text import NO_TEXTS, Texts, TextStream, open_text
-from distilbench.data.triplets import add_triplets
-from distilbench.data.tsv import flag, number, read_tsv, sentence
+from distilbench.data.triplets import add_triplets_of_folder
+from distilbench.data.tsv import finite_number, flag, read_tsv, sentence
 from distilbench.data.unlabelled import draw, only_text
 from distilbench.errors import InputError
 
@@ -93,7 +93,7 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Te
     builder.found += [f"{name}: {stream.told()}" for name, stream in streams.items()]
     add_pair_tasks(tasks, limits.labelled, test_texts, builder)
     if needs.triplets:
-        add_triplets(root, limits.triplets, test_texts, builder)
+        add_triplets_of_folder(root, limits.triplets, test_texts, builder)
     corpus = builder.build()
     _check_usable(root, corpus, own_text=bool(texts.sources))
     return corpus
@@ -130,7 +130,7 @@ def read_sts(folder: Path, builder: CorpusBuilder) -> None:
         for row, (one, two, value) in read_tsv(path, ("sentence1", "sentence2", "score")):
             left.append(sentence(path, row, "sentence1", one))
             right.append(sentence(path, row, "sentence2", two))
-            score.append(number(path, row, "score", value))
+            score.append(finite_number(path, row, "score", value))
         if len(set(score)) < 2:
             raise InputError(
                 f"{path}: {len(score)} pairs with {len(set(score))} distinct scores; expected at least 2 of each"
@@ -156,7 +156,7 @@ def _read_quora_retrieval(folder: Path, split: str, limits: Limits, builder: Cor
             text_of[doc] = sentence(corpus_file, row, "text", text)
     relevant: dict[str, list[str]] = {}
     for row, (query, doc, score) in read_tsv(qrels_file, ("query_id", "doc_id", "score")):
-        is_answer = number(qrels_file, row, "score", score) > 0
+        is_answer = finite_number(qrels_file, row, "score", score) > 0
         _only_once(qrels_file, row, f"query_id {query!r} with doc_id {doc!r}", (query, doc), seen_keys)
         if is_answer:
             if doc not in text_of:
@@ -170,7 +170,7 @@ def _read_quora_retrieval(folder: Path, split: str, limits: Limits, builder: Cor
     if not queries:
         raise InputError(f"{queries_file}: none of its queries has a relevant document in {qrels_file.name}")
     needed = dict.fromkeys(doc for query in queries for doc in relevant[query])
-    documents = [*needed, *sample([d for d in text_of if d not in needed], _left(limits.documents, len(needed)))]
+    documents = [*needed, *fixed_sample([d for d in text_of if d not in needed], _left(limits.documents, len(needed)))]
     position = {doc: i for i, doc in enumerate(documents)}
     builder.add_retrieval(
         "quora",
@@ -235,7 +235,7 @@ def _add_training(
     limits: Limits,
 ) -> None:
     clean_pairs = [p for p in pairs if p[0] != p[1] and not evaluation.intersection(p)]
-    drawn_pairs = sample(clean_pairs, limits.pairs)
+    drawn_pairs = fixed_sample(clean_pairs, limits.pairs)
     drawn = draw(sentences, evaluation, limits.sentences)
     # Everything drawn gets its row before the pair tasks take from it: the sentences stay those of a corpus without them.
     for texts in ([p[0] for p in drawn_pairs], [p[1] for p in drawn_pairs], drawn.sentences):

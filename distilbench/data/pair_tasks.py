@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from distilbench.data.corpus import CorpusBuilder, PairSplit, PairTask
-from distilbench.data.tables import either, sample
-from distilbench.data.tsv import number, read_tsv, sentence
+from distilbench.data.tables import either, fixed_sample
+from distilbench.data.tsv import finite_number, read_tsv, sentence
 from distilbench.errors import InputError
 
 SPLITS = ("train", "dev", "test")
@@ -189,7 +189,7 @@ def _target(path: Path, row: int, form: TaskFormat, label: str) -> float:
     column = form.columns[2]
     if form.labels:
         return float(form.labels.index(_one_of(path, row, column, label, form.labels)))
-    score = number(path, row, column, label)
+    score = finite_number(path, row, column, label)
     if not form.low <= score <= form.high:
         raise InputError(f"{path}, row {row}: column {column!r} is {label!r}; expected {form.low:g} to {form.high:g}")
     return score
@@ -212,7 +212,7 @@ def add_pair_tasks(
     for task in tasks:
         form, splits = FORMATS[task.name], dict[str, PairSplit]()
         for name, split in task.splits.items():
-            pairs = sample(task.training, limit) if name == "train" else split.pairs
+            pairs = fixed_sample(task.training, limit) if name == "train" else split.pairs
             splits[name] = builder.pair_split([p[0] for p in pairs], [p[1] for p in pairs], [p[2] for p in pairs])
             note = f"; {split.skipped} without an agreed label skipped" if split.skipped else ""
             if name == "train":

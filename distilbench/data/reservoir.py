@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from distilbench.data.tables import sample
+from distilbench.data.tables import fixed_sample
 
 HELD = 500_000
 """Distinct sentences held in memory (some 125 MB) before sampling turns to a reservoir."""
@@ -18,7 +18,7 @@ _KEY = b"distilbench sentences 0"  # the seed
 def draw_distinct(sentences: Iterable[str], limit: int | None, in_memory: int = HELD) -> list[str]:
     """`limit` distinct sentences, drawn with a fixed seed; all of them, in order, where there are no more or it is None.
 
-    Of `in_memory` distinct sentences or fewer the draw is `tables.sample`'s: it is a key of embeddings and runs that exist.
+    Of `in_memory` distinct sentences or fewer the draw is `fixed_sample`'s: it is a key of embeddings and runs that exist.
     Of a longer stream it is a `reservoir`, which holds no more than `limit` sentences.
     """
     stream: Iterator[str] = iter(sentences)
@@ -27,7 +27,7 @@ def draw_distinct(sentences: Iterable[str], limit: int | None, in_memory: int = 
         first[sentence] = None
         if limit is not None and len(first) > max(limit, in_memory):
             return reservoir(chain(first, stream), limit)
-    return sample(first, limit)
+    return fixed_sample(first, limit)
 
 
 def reservoir(sentences: Iterable[str], limit: int) -> list[str]:

@@ -33,8 +33,8 @@ from distilbench.data.columns import usable
 from distilbench.data.corpus import RetrievalSet, Rows
 from distilbench.data.lines import decoded, read_lines
 from distilbench.data.sentences import FILE, TEXT, SentenceFile, in_batches, write_arrow
-from distilbench.data.tables import columns_of, either, sample
-from distilbench.data.tsv import flag, number, read_tsv, sentence
+from distilbench.data.tables import columns_of, either, fixed_sample
+from distilbench.data.tsv import finite_number, flag, read_tsv, sentence
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256, fingerprint
 from distilbench.storage.store import ArtifactStore
@@ -183,7 +183,7 @@ def _read_qrels(path: Path, columns: tuple[str, str, str]) -> dict[str, tuple[in
                 f"{path}, row {row}: {columns[0]} {query!r} with {columns[1]} {doc!r} is there already; expected it once"
             )
         seen_keys.add((query, doc))
-        grade = number(path, row, columns[2], score)
+        grade = finite_number(path, row, columns[2], score)
         if grade > 0:
             grades.setdefault(query, (row, {}))[1][doc] = (row, grade)
     return grades
@@ -213,7 +213,7 @@ def _documents(
     parts: dict[str, Any] = {"file": file_sha256(path), "step_version": STEP_VERSION}
     chosen: set[str] | None = None
     if limit is not None and len(rows) > limit:
-        chosen = {*needed, *sample(others, max(0, limit - len(needed)))}
+        chosen = {*needed, *fixed_sample(others, max(0, limit - len(needed)))}
         position = {
             doc: i
             for i, doc in enumerate(doc for _, doc, _ in _texts(path, "doc_id") if doc in chosen)

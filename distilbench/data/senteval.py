@@ -19,7 +19,7 @@ from pathlib import Path
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.data.lines import decoded, read_lines
 from distilbench.data.pair_tasks import LabelledPair, LabelledPairs, LabelledSplit, labelled_pairs
-from distilbench.data.tsv import flag, number, read_tsv, sentence
+from distilbench.data.tsv import finite_number, flag, read_tsv, sentence
 from distilbench.errors import InputError
 
 SUBSETS: Mapping[str, tuple[str, ...]] = {
@@ -210,7 +210,7 @@ def _scored_pair(path: Path, row: int, columns: tuple[str, str, str], fields: li
 
 
 def _score(path: Path, row: int, column: str, value: str, low: float) -> float:
-    score = number(path, row, column, value)
+    score = finite_number(path, row, column, value)
     if not low <= score <= 5:
         raise InputError(f"{path}, row {row}: column {column!r} is {value!r}; expected {low:g} to 5")
     return score

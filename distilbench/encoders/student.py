@@ -104,7 +104,7 @@ def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str =
     """Transformer and pooling to start from, in evaluation mode.
 
     "half" is every second layer here, 1, 3, 5: what it meant to runs that have it in their `prepared.json`. New runs have the
-    layers there, as `resolved` chooses them.
+    layers there, as `resolved_student` chooses them.
 
     Raises:
         InputError: a layer that the encoder does not have, an encoder whose layers cannot be told apart, or `auto`.
@@ -124,7 +124,7 @@ def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str =
     return SentenceTransformer(modules=[transformer, Pooling(width, pooling_mode=pooling)], device=device).eval()
 
 
-def resolved(student: str, teacher: EncoderSpec, chosen: tuple[int, ...] | None = None) -> str:
+def resolved_student(student: str, teacher: EncoderSpec, chosen: tuple[int, ...] | None = None) -> str:
     """The student with its layers written out: `half` by its rule, `auto` by the layers that a ranking has `chosen`.
 
     Without a ranking `auto` is as many layers by the rule of `half`: enough to measure how long its training takes.

@@ -19,11 +19,12 @@ from distilbench.commands.sweep import Member
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, default_device, token_ids
 from distilbench.encoders.student import student_source
+from distilbench.evaluation.retrieval import unit
 from distilbench.methods import get_method
 from distilbench.methods.parts.wanted import wanted_by
 from distilbench.planning.probe_worker import CHUNK, ProbeJob, probe_worker
 from distilbench.planning.rates import PhaseRate, Rates, Training
-from distilbench.planning.sample import prepare_sample, sample_of, unit
+from distilbench.planning.sample import prepare_sample, sample_of
 from distilbench.planning.work import drawn_settings
 from distilbench.prepare.augment import operations
 from distilbench.prepare.onnx import onnx_artifact

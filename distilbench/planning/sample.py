@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distilbench.data.corpus import Corpus, PairSplit, Rows
-from distilbench.encoders.student import resolved, student_source
+from distilbench.encoders.student import resolved_student, student_source
+from distilbench.evaluation.retrieval import unit
 from distilbench.prepare.prepared import LOGITS, save_prepared
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.settings.sweep import SweepSettings
@@ -83,12 +83,6 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, *, tok
         save_array(folder / "logits" / LOGITS, rng.standard_normal((pairs, outputs), dtype=np.float32))
     logits_folder = folder / "logits" if task is not None and logits else None
     ready = folder / "prepared"
-    student = resolved(settings.student, settings.teacher_encoder) if tokens else settings.student
+    student = resolved_student(settings.student, settings.teacher_encoder) if tokens else settings.student
     save_prepared(ready, corpus, settings.teacher_encoder, student, vectors, folder / "pca", ids, task, logits_folder)
     return ready
-
-
-def unit(vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-    """At unit norm."""
-    unit_vectors_ND: NDArray[np.float32] = vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    return unit_vectors_ND

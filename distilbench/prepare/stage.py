@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from distilbench.data.corpus import Corpus, PairTask
-from distilbench.encoders.student import MEAN, layer_rule, resolved, student_pooling, student_source
+from distilbench.encoders.student import MEAN, layer_rule, resolved_student, student_pooling, student_source
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.copy_filter import copy_cosines, filtered
@@ -155,14 +155,16 @@ def _with_student(settings: PreparationSettings, prepared: Made, store: Artifact
     pooling = settings.pooling or student_pooling(student, teacher)
     rule = layer_rule(student)
     if rule is None or not rule.ranked:
-        return replace(prepared, student=resolved(student, teacher), pooling=pooling)
+        return replace(prepared, student=resolved_student(student, teacher), pooling=pooling)
     assert prepared.tokens is not None
     dev = selection_sets(corpus)
     folder = ranking_artifact(student, teacher, pooling, prepared.vectors, prepared.tokens, corpus.train, dev, store)
     ranking = read_ranking(folder)
     assert ranking is not None
     ranking.show(console)
-    return replace(prepared, student=resolved(student, teacher, ranking.chosen), pooling=pooling, ranking=folder)
+    return replace(
+        prepared, student=resolved_student(student, teacher, ranking.chosen), pooling=pooling, ranking=folder
+    )
 
 
 def _with_logits(settings: PreparationSettings, prepared: Made, store: ArtifactStore, console: Console) -> Made:
