@@ -43,7 +43,7 @@ def note_pool(took: Took) -> None:
 
 
 @contextlib.contextmanager
-def timed(run: Path, stage: str, count: int = 0) -> Iterator[None]:
+def timed_stage(run: Path, stage: str, count: int = 0) -> Iterator[None]:
     """Time a stage of `run`; it is written if it ends well."""
     began = time.monotonic()
     yield

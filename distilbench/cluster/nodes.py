@@ -180,7 +180,7 @@ def possible_nodes(grow_to: Sequence[Node] = ()) -> list[Node]:
     return grown(_alive(), growth_of(grow_to))
 
 
-def fitting(nodes: Iterable[Node], cpus: int, gpus: float) -> int:
+def places_on(nodes: Iterable[Node], cpus: int, gpus: float) -> int:
     """How many pieces of work fit on the nodes together."""
     return sum(node.fits(cpus, gpus) for node in nodes)
 
@@ -230,7 +230,7 @@ def _watch(ended: threading.Event, cpus: int, gpus: float, what: str) -> None:
         except Exception:  # Ray is being stopped; the work says so itself
             return
         now = time.monotonic()
-        if fitting(nodes, cpus, gpus):
+        if places_on(nodes, cpus, gpus):
             if last_line is not None:
                 rich.print(f"{what}: goes on; nodes now: {described(nodes)}")
             since = last_line = None

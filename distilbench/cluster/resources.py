@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import rich
 
-from distilbench.cluster.nodes import Node, alive_nodes, fitting, needed, possible_nodes, waiting_told
+from distilbench.cluster.nodes import Node, alive_nodes, needed, places_on, possible_nodes, waiting_told
 from distilbench.errors import InputError
 
 GPU_SHARE = 0.25
@@ -111,7 +111,7 @@ def trial_resources(share: TrialShare) -> TrialResources:
     own_gpus = GPU_SHARE if share.gpus is None and gpus else share.gpus or 0.0
     if own_gpus > 1 and own_gpus % 1:
         raise InputError(f"--gpus-per-trial {own_gpus:g}: expected a share of one GPU (at most 1), or whole ones")
-    fits, now = fitting(nodes, own_cpus, own_gpus), fitting(up, own_cpus, own_gpus)
+    fits, now = places_on(nodes, own_cpus, own_gpus), places_on(up, own_cpus, own_gpus)
     if not fits:
         sizes = "; ".join(dict.fromkeys(f"{node.cpus} and {node.gpus}" for node in nodes)) or "0 and 0"
         raise InputError(
@@ -156,7 +156,7 @@ def wait_for_idle(resources: TrialResources) -> None:
     try:
         with waiting_told(resources.cpus, resources.gpus, "Trials"):
             while not probe.wait(IDLE_TIMEOUT_S):
-                room = fitting(alive_nodes(), resources.cpus, resources.gpus)
+                room = places_on(alive_nodes(), resources.cpus, resources.gpus)
                 if room and not resources.grows:
                     break
                 if room:

@@ -96,7 +96,7 @@ def _rows(path: Path) -> list[Configuration]:
 def chosen_encoder(
     rows: Sequence[tuple[Path, Configuration]], which: str, from_option: str | None, default: str
 ) -> str:
-    """The teacher or student (`which`) to train all rows with: the one `given`, else the one that they name.
+    """The teacher or student (`which`) to train all rows with: the one `from_option`, else the one that they name.
 
     Raises:
         InputError: they name several, and none is given.

@@ -10,7 +10,7 @@ from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.run import check_encoders
-from distilbench.commands.spaces import searched, space_notes
+from distilbench.commands.spaces import space_and_corpus, space_notes
 from distilbench.data.needs import Needs
 from distilbench.methods import get_method
 from distilbench.methods.parts.wanted import wanted_by
@@ -32,7 +32,7 @@ def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
         corpus = load_corpus(settings, Needs(augmentation=augmentation), console)
         needs = Wanted(augmentation, tokens, logits=False)
     else:
-        space, corpus = searched(settings, str(settings.method), console)
+        space, corpus = space_and_corpus(settings, str(settings.method), console)
         for note in space_notes(space):
             console.print(note, markup=False)
         needs = wanted_by([(method, space.possible)])

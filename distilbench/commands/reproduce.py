@@ -31,7 +31,7 @@ NOT_COMPARED = frozenset({"rung_seconds", "latency_ms", "micro_batches"})
 """What depends on the machine at that moment: times, and whether its memory sufficed."""
 
 
-class Difference(NamedTuple):
+class MetricDifference(NamedTuple):
     """A metric of a rung, as it is recorded and as it came out again; None where it is not finite, or not there."""
 
     rung: int
@@ -61,7 +61,7 @@ class Reproduced(NamedTuple):
         """Why it is recorded to have failed; a stopped trial did not fail."""
         return self.record.reason if self.record.state == "FAIL" else ""
 
-    def differences(self) -> list[Difference]:
+    def differences(self) -> list[MetricDifference]:
         """Every dev metric of every rung that either has, the objective first."""
         recorded, again = ({rung.rung: rung for rung in rungs} for rungs in (self.record.rungs, self.rungs))
         differences = []
@@ -71,7 +71,7 @@ class Reproduced(NamedTuple):
             assert rung is not None
             names = dict.fromkeys([*_metrics(one), *_metrics(two)])
             values = ((name, _metrics(one).get(name), _metrics(two).get(name)) for name in names)
-            differences += [Difference(number, rung.step, *value) for value in values]
+            differences += [MetricDifference(number, rung.step, *value) for value in values]
         return differences
 
     def same(self, tolerance: float) -> bool:
@@ -214,7 +214,7 @@ def _metrics(rung: Rung | None) -> dict[str, float | None]:
     return {"objective": rung.objective, **{k: v for k, v in rung.metrics.items() if k not in NOT_COMPARED}}
 
 
-def _table(differences: Sequence[Difference], tolerance: float) -> Table:
+def _table(differences: Sequence[MetricDifference], tolerance: float) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, justify in (("rung", "right"), ("step", "right"), ("metric", "left")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]

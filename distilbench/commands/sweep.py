@@ -17,7 +17,7 @@ from distilbench.cluster.resources import TrialResources, ray_cluster, trial_res
 from distilbench.cluster.run_copy import RunCopy, run_copy
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.run import check_encoders, one_writer, publish, report_folder, run_config, run_name
-from distilbench.commands.spaces import fitted_to_corpus, searched, space_notes, space_of
+from distilbench.commands.spaces import fitted_to_corpus, space_and_corpus, space_notes, space_of
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.errors import InputError
@@ -42,7 +42,7 @@ from distilbench.search.study_place import check_place, claim_place
 from distilbench.search.suggestions import default_lag
 from distilbench.search.trial import trial_folder
 from distilbench.settings.sweep import SweepSettings
-from distilbench.stage_times import StageTimes, Took, keep, timed
+from distilbench.stage_times import StageTimes, Took, keep, timed_stage
 from distilbench.storage.files import bound_config, claim_folder, config_differences, write_json
 from distilbench.storage.scratch import local_folder
 from distilbench.trials.scoring import remove_encoded
@@ -98,7 +98,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
             # One preparation for all: rows of one leaderboard are of one corpus.
             methods = [(get_method(member.space.method), member.space.possible) for member in members]
             keep(run, Took(stage="start", seconds=time.time() - clock.began))
-            with timed(run, "prepare", len(members[0].corpus.sentences)):
+            with timed_stage(run, "prepare", len(members[0].corpus.sentences)):
                 inputs = prepare_corpus(settings, members[0].corpus, wanted_by(methods), console)
             for number, member in enumerate(members):
                 if several:
@@ -113,7 +113,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
                         raise
                     member.notes.append(str(error))
                     console.print(str(error), markup=False)
-        with timed(run, "report"):
+        with timed_stage(run, "report"):
             return _publish(settings, members, inputs.corpus, run)
 
 
@@ -132,8 +132,8 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
         try:
             method = get_method(name)
             check_encoders(settings, trains_encoder=method.trains_encoder)
-            space_and_corpus = searched(settings, name, Console(quiet=True) if several else console, corpora)
-            both = needs | method.needs(space_and_corpus[0].possible)
+            fitted_space = space_and_corpus(settings, name, Console(quiet=True) if several else console, corpora)
+            both = needs | method.needs(fitted_space[0].possible)
             if len(set(both.pair_tasks)) > 1:
                 tasks = " and ".join(dict.fromkeys(both.pair_tasks))
                 raise InputError(f"--method {name}: with the methods before it there are several pair tasks ({tasks})")
@@ -142,7 +142,7 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
                 raise
             console.print(f"{name} is left out: {error}", markup=False)
         else:
-            spaces_and_corpora.append(space_and_corpus)
+            spaces_and_corpora.append(fitted_space)
             needs = both
     if not spaces_and_corpora:
         raise InputError("--method all: none of the methods can be swept on these data")
@@ -313,7 +313,7 @@ class _Sweep:
         self.place = self.copy.place(run.resolve(), prepared) if self.copy else None
         board = Leaderboard(run, member.name, ready, inputs.corpus, settings.quantisations, self.console, self.place)
         references = 1 + 2 * len(self.widths)
-        with self.clock.scoring(rows=references), timed(run, "references", references):
+        with self.clock.scoring(rows=references), timed_stage(run, "references", references):
             member.scores += board.references(self.widths, settings.seed, inputs.scores)
         teacher_ms = None
         if "latency" in settings.objectives:

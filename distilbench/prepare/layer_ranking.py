@@ -243,7 +243,7 @@ def ridge(
     return lambda states: np.asarray(states @ weight_DE.astype(np.float32) + bias_E.astype(np.float32))
 
 
-class Found(NamedTuple):
+class LayerSearch(NamedTuple):
     """What a search came to: the finalists, the best first; what was screened last, if anything; and the greedy path."""
 
     choices: list[RankedChoice]
@@ -251,7 +251,7 @@ class Found(NamedTuple):
     path: list[RankedChoice]
 
 
-def search_layers(source: Source, depth: int) -> Found:
+def search_layers(source: Source, depth: int) -> LayerSearch:
     """Every choice of `depth` layers on a small part of the source, and the best of them on all of it.
 
     Where they are too many: the best layer, then the best one to add, and so on.
@@ -271,7 +271,7 @@ def search_layers(source: Source, depth: int) -> Found:
             screened = small.judge(tried, f"Layers, {size} of {depth}")
             path.append(screened[0])
     finalists = [choice.layers for choice in screened[:FINALISTS]] or tried
-    return Found(source.judge(finalists, "Layers, last round"), screened, path)
+    return LayerSearch(source.judge(finalists, "Layers, last round"), screened, path)
 
 
 def best_first(choices: Sequence[RankedChoice]) -> list[RankedChoice]:

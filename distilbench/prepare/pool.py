@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.cluster.nodes import fitting, possible_nodes, waiting_told
+from distilbench.cluster.nodes import places_on, possible_nodes, waiting_told
 from distilbench.errors import InputError
 from distilbench.prepare.progress import progress
 from distilbench.settings.pool import AS_FIT, PoolSize
@@ -131,7 +131,7 @@ def run_pool(
     total = sum(stop - start for _, start, stop in shards)
     nodes = possible_nodes(size.grow_to)
     share = size.gpus if gpu and any(node.gpus for node in nodes) else 0.0
-    fit = fitting(nodes, 1, share)
+    fit = places_on(nodes, 1, share)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False  # ours counts sentences, theirs counts blocks
     items = [dict(zip(("shard", "start", "stop"), map(np.int64, shard), strict=True)) for shard in shards]

@@ -20,7 +20,7 @@ def duration(seconds: float) -> str:
     return f"{minutes}:{whole % 60:02} min" if minutes else f"{whole} s"
 
 
-def number(value: float | None, form: str) -> str:
+def number_cell(value: float | None, form: str) -> str:
     """`value` as `form` has it, "-" for None."""
     return "-" if value is None else format(value, form)
 
@@ -49,16 +49,16 @@ def running_table(running: list[Running], most: int) -> Table:
     """A line for each running trial, for `most` of them."""
     table = _table("trial", "d", "rung", "step", "steps/s", "loss", "dev", "objective")
     for r in running[:most]:
-        steps = f"{r.step}/{number(r.total_steps, 'd')}"
+        steps = f"{r.step}/{number_cell(r.total_steps, 'd')}"
         table.add_row(
             str(r.number),
-            number(r.dim, "d"),
+            number_cell(r.dim, "d"),
             str(r.rung),
             steps,
-            number(r.steps_per_second, ",.1f"),
-            number(r.loss, ".4g"),
-            number(r.dev, ".2f"),
-            number(r.objective, "+.2f"),
+            number_cell(r.steps_per_second, ",.1f"),
+            number_cell(r.loss, ".4g"),
+            number_cell(r.dev, ".2f"),
+            number_cell(r.objective, "+.2f"),
         )
     if len(running) > most:
         table.caption = f"and {len(running) - most} more"
@@ -72,8 +72,14 @@ def best_table(records: Iterable[TrialRecord]) -> Table | None:
     table = _table("d", "best trial", "steps", "dev", "objective", *names)
     for dim, r in best.items():
         last = None if r.result is None else r.result.step
-        cells = [str(dim), str(r.number), number(last, "d"), number(dev_of(r), ".2f"), number(r.objective, "+.2f")]
-        table.add_row(*cells, *(number(r.values.get(name), ".4g") for name in names))
+        cells = [
+            str(dim),
+            str(r.number),
+            number_cell(last, "d"),
+            number_cell(dev_of(r), ".2f"),
+            number_cell(r.objective, "+.2f"),
+        ]
+        table.add_row(*cells, *(number_cell(r.values.get(name), ".4g") for name in names))
     return table if best else None
 
 

@@ -22,8 +22,9 @@ from distilbench.errors import InputError
 from distilbench.evaluation.bootstrap import TAILS, paired_bootstrap
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
+from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord
-from distilbench.reporting.table import DEV, Leaderboard, Row, finite, mean_cell
+from distilbench.reporting.table import DEV, Leaderboard, Row, mean_cell
 
 TOLERANCE = 1e-6
 """How far (x 100) a Spearman of kept cosines may be from its record's."""

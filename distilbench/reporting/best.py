@@ -15,7 +15,7 @@ from distilbench.reporting.apart import dev_groups
 from distilbench.reporting.budget import ServingBudget, best_under, candidates, latency_of, scored
 from distilbench.reporting.loading import can_be_built, is_nested, load_code
 from distilbench.reporting.neighbours import LEAST_OVERLAP, kept_neighbours
-from distilbench.reporting.retrieval import retrieval_found
+from distilbench.reporting.retrieval import retrieval_sets
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_row
 
@@ -118,7 +118,7 @@ class Best:
             "dim": row.record.dim,
             "latency_ms": latency_of(row),
             "dev": self.board.cell(row, DEV).value,
-            "retrieval": [retrieval.to_json() for retrieval in retrieval_found(row, teacher_row(self.board, row))],
+            "retrieval": [retrieval.to_json() for retrieval in retrieval_sets(row, teacher_row(self.board, row))],
             "kept_neighbours_percent": neighbours.overlap if (neighbours := kept_neighbours(row)) else None,
             "test_average": test.value,
             "test_interval95": test.interval,
@@ -138,7 +138,7 @@ class Best:
             f"  bytes per vector  {row.record.bytes_per_vector:,}",
             f"  dimensions        {row.record.dim:,}",
             f"  dev               {_two(self.board.cell(row, DEV).value)}",
-            *(f"  retrieval         {retrieval.text()}" for retrieval in retrieval_found(row, self.teacher)),
+            *(f"  retrieval         {retrieval.text()}" for retrieval in retrieval_sets(row, self.teacher)),
             f"  test average      {_two(test.value)}{spread} ({seeds}){kept_share}: {sets}",
         ]
         return lines if latency is None else [*lines, f"  latency           {latency:.3g} ms per sentence"]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from distilbench.records import AS_IT_CAME
 from distilbench.reporting.apart import DevGroups, told_apart
 from distilbench.reporting.neighbours import lost_neighbours
-from distilbench.reporting.retrieval import Found, retrieval_found
+from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
 from distilbench.reporting.table import AVERAGE, DEV, Cell, Leaderboard, Row, teacher_row
 
 NOTHING_KEPT: DevGroups = ()
@@ -44,7 +44,7 @@ class BudgetRow(NamedTuple):
     dev: Cell
     test: Cell
     latency_ms: float | None
-    found: tuple[Found, ...]
+    found: tuple[SetRetrieval, ...]
 
 
 def candidates(board: Leaderboard) -> list[Row]:
@@ -104,7 +104,7 @@ def _of_corpus(board: Leaderboard, corpus: str, dev: DevGroups) -> Iterator[Budg
     for size in _powers_of_two(min(sizes), max(sizes)) if sizes else ():
         row = best_under(board, ServingBudget(bytes_per_vector=size), dev)
         if row is not None and row is not before:
-            retrieval = retrieval_found(row, teacher_row(board, row))
+            retrieval = retrieval_sets(row, teacher_row(board, row))
             yield BudgetRow(size, row, board.cell(row, DEV), board.cell(row, AVERAGE), latency_of(row), retrieval)
         before = row
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
+from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, Palette, frame, plain
-from distilbench.reporting.searched import axis_start, every_kth, grouped, search_trials
-from distilbench.reporting.table import finite
+from distilbench.reporting.searched import axis_start, every_kth, search_trials, trial_groups
 from distilbench.reporting.ticks import log_axis, logarithmic
 
 MOST_CURVES = 200
@@ -54,7 +54,7 @@ def compute_curves(records: Iterable[TrialRecord | ScoreRecord], limit: int = MO
         raise ValueError(f"limit is {limit}, expected 2 or more")
     trials = search_trials(records)
     drawable = [(t, points) for t in trials if t.state != "FAIL" and (points := _points(t))]
-    group, groups = grouped([t for t, _ in drawable])
+    group, groups = trial_groups([t for t, _ in drawable])
     best: dict[int, tuple[float, int]] = {}
     for i, (t, points) in enumerate(drawable):
         if t.state == "COMPLETE":

@@ -6,12 +6,13 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from distilbench.progress.tally import finite
 from distilbench.records import AS_IT_CAME
 from distilbench.reporting.loading import can_be_built, is_nested, load_code
 from distilbench.reporting.neighbours import lost_neighbours
-from distilbench.reporting.pages import render
+from distilbench.reporting.pages import render_html
 from distilbench.reporting.run_facts import run_file
-from distilbench.reporting.table import Column, Leaderboard, Row, finite
+from distilbench.reporting.table import Column, Leaderboard, Row
 from distilbench.reporting.ties import Ties
 from distilbench.reporting.trainings import Trainings, reproduce_command
 
@@ -32,7 +33,7 @@ class ScoreLine(NamedTuple):
     of: tuple[Measured, ...]
 
 
-class Curve(NamedTuple):
+class TrainingCurve(NamedTuple):
     """The dev objective at each rung of one training, and the corners of its polyline in a box of 100 x 100, y downwards."""
 
     seed: int
@@ -41,10 +42,10 @@ class Curve(NamedTuple):
     line: tuple[tuple[float, float], ...]
 
 
-class Curves(NamedTuple):
+class TrainingCurves(NamedTuple):
     """The trainings of a row; `low` to `high` are the objectives that the box spans, `steps` its width."""
 
-    curves: tuple[Curve, ...]
+    curves: tuple[TrainingCurve, ...]
     low: float
     high: float
     steps: int
@@ -58,7 +59,7 @@ def encoder_file(row: Row) -> str:
 def render_encoder(row: Row, board: Leaderboard, ties: Ties, trainings: Trainings, title: str) -> str:
     """The HTML of the row's page."""
     folder = f"runs/{row.record.run}/{row.record.model}"
-    return render(
+    return render_html(
         "encoder.html.j2",
         "../",
         title=title,
@@ -97,7 +98,7 @@ def score_lines(row: Row) -> dict[str, list[ScoreLine]]:
     return tasks
 
 
-def learning_curves(row: Row, trainings: Trainings) -> Curves | None:
+def learning_curves(row: Row, trainings: Trainings) -> TrainingCurves | None:
     """What the row's trainings reported at their rungs; None where that is less than two values."""
     seed_points = []
     for seed in row.seeds:
@@ -115,8 +116,8 @@ def learning_curves(row: Row, trainings: Trainings) -> Curves | None:
     def line(points: Iterable[tuple[int, float]]) -> tuple[tuple[float, float], ...]:
         return tuple((round(100 * step / steps, 2), round(100 * (high - v) / span, 2)) for step, v in points)
 
-    curves = tuple(Curve(seed, state, points, line(points)) for seed, state, points in seed_points)
-    return Curves(curves, low, high, steps)
+    curves = tuple(TrainingCurve(seed, state, points, line(points)) for seed, state, points in seed_points)
+    return TrainingCurves(curves, low, high, steps)
 
 
 def commands(row: Row, trainings: Trainings) -> list[str]:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
+from distilbench.progress.tally import finite
 from distilbench.records import Role, ScoreRecord, TrialRecord
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, Variant, finite, unique_trials
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, Variant, unique_trials
 
 MAX_TRIAL_MARKERS = 2000
 """A browser draws this many SVG markers without a pause; beyond, every k-th trial is drawn."""

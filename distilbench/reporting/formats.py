@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost
 from distilbench.reporting import table
 
@@ -96,6 +97,6 @@ FILTERS = {
     "set_name": set_name,
     "column_name": column_name,
     "index_setting": index_setting,
-    "shown": table.finite,
+    "shown": finite,
     "last_metric": table.last_metric,
 }

@@ -12,9 +12,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from distilbench.choices import QUALITY
+from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, MAX_TRIAL_MARKERS, SYMBOLS, Palette, frame, log_ticks, plain, steps_of
-from distilbench.reporting.table import finite, unique_trials
+from distilbench.reporting.table import unique_trials
 from distilbench.search.objectives import OBJECTIVES, directions, hypervolume, pareto_front
 
 COSTS = tuple(name for name in OBJECTIVES if name != QUALITY)

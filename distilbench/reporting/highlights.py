@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from distilbench.reporting.neighbours import lost_neighbours
-from distilbench.reporting.retrieval import Found, retrieval_found
+from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
 from distilbench.reporting.table import AVERAGE, DEV, Cell, Leaderboard, Row, teacher_row
 
 KEPT_PERCENT = 95
@@ -18,7 +18,7 @@ class Highlight(NamedTuple):
     row: Row
     cell: Cell
     dev: Cell
-    found: tuple[Found, ...]
+    found: tuple[SetRetrieval, ...]
 
 
 def highlights(board: Leaderboard) -> tuple[Highlight, ...]:
@@ -43,7 +43,7 @@ def highlights(board: Leaderboard) -> tuple[Highlight, ...]:
 
 
 def _card(board: Leaderboard, title: str, row: Row) -> Highlight:
-    retrieval = retrieval_found(row, teacher_row(board, row))
+    retrieval = retrieval_sets(row, teacher_row(board, row))
     return Highlight(title, row, board.cell(row, AVERAGE), board.cell(row, DEV), retrieval)
 
 

@@ -15,7 +15,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, Palette, frame, plain
-from distilbench.reporting.searched import Parameter, Searched, searched
+from distilbench.reporting.searched import Parameter, Searched, searched_trials
 
 LEAST_TRIALS = 10
 LEAST_IN_GROUP = 4
@@ -57,7 +57,7 @@ def compute_importance(records: Iterable[TrialRecord | ScoreRecord], limit: int 
     """
     if limit < LEAST_TRIALS:
         raise ValueError(f"limit is {limit}, expected {LEAST_TRIALS} or more")
-    study = searched(records)
+    study = searched_trials(records)
     target_N, comparable = _standardised(study)
     groups = len({study.group[i] for i in comparable})
     left_out = [(p.name, why) for p in study.parameters if (why := _unfit(p, comparable))]

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import plotly.graph_objects as go
 
+from distilbench.progress.tally import finite
 from distilbench.reporting.figures import (
     LIGHT,
     ROLES,
@@ -22,7 +23,7 @@ from distilbench.reporting.figures import (
     quality_point,
     quality_title,
 )
-from distilbench.reporting.table import Leaderboard, Row, Variant, finite, mean_cell
+from distilbench.reporting.table import Leaderboard, Row, Variant, mean_cell
 from distilbench.reporting.ticks import log_axis
 from distilbench.search.objectives import pareto_front
 

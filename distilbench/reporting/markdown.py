@@ -45,7 +45,7 @@ def fenced(code: str, language: str) -> Markup:
     return Markup(f"{fence}{language}\n{code}\n{fence}")
 
 
-def render(template: str, **values: object) -> str:
+def render_markdown(template: str, **values: object) -> str:
     """A Markdown template of ours; every value in it goes through `escaped`."""
     return _environment().get_template(template).render(values)
 

@@ -1,6 +1,6 @@
 """A student's model card: README.md with Hugging Face's metadata, everything that its records say, and what they do not.
 
-It is computed as data, then written as Markdown (`markdown.render`); the metadata is huggingface_hub's own.
+It is computed as data, then written as Markdown (`render_markdown`); the metadata is huggingface_hub's own.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from markupsafe import Markup
 
 from distilbench.encoders.encoder import HUB_IDS
 from distilbench.encoders.student import named_encoder
+from distilbench.progress.tally import finite
 from distilbench.records import FROZEN, ON_DEMONSTRATION, Score, ScoreRecord, TrialRecord
 from distilbench.reporting.formats import set_name, value
 from distilbench.reporting.loading import FITTED
-from distilbench.reporting.markdown import one_line, render
+from distilbench.reporting.markdown import one_line, render_markdown
 from distilbench.reporting.neighbours import kept_neighbours, lost_neighbours
-from distilbench.reporting.retrieval import retrieval_found
+from distilbench.reporting.retrieval import retrieval_sets
 from distilbench.reporting.table import (
     AVERAGE,
     DEV,
@@ -29,7 +30,6 @@ from distilbench.reporting.table import (
     Leaderboard,
     Row,
     SeedScores,
-    finite,
     mean_cell,
     percent,
 )
@@ -166,7 +166,7 @@ def compute_card(
 
 def render_card(card: Card) -> str:
     """The whole of README.md."""
-    return render("model_card.md.j2", card=card, metadata=Markup(metadata(card)))
+    return render_markdown("model_card.md.j2", card=card, metadata=Markup(metadata(card)))
 
 
 def metadata(card: Card) -> str:
@@ -302,7 +302,7 @@ def _facts(board: Leaderboard, row: Row, teacher: Row | None, record: ScoreRecor
     if dev.value is not None:
         beside = board.cell(teacher, DEV).value if teacher is not None and teacher is not row else None
         facts.append(("Dev score", _shown(dev) + ("" if beside is None else f"; teacher {beside:.2f}") + scored))
-    facts += [("Retrieval", retrieval.text() + scored) for retrieval in retrieval_found(row, teacher)]
+    facts += [("Retrieval", retrieval.text() + scored) for retrieval in retrieval_sets(row, teacher)]
     if (neighbours := kept_neighbours(row)) is not None:
         facts.append(
             (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from distilbench.progress.tally import finite
 from distilbench.records import IndexCost
 from distilbench.reporting.formats import set_name
-from distilbench.reporting.table import Leaderboard, Row, finite
+from distilbench.reporting.table import Leaderboard, Row
 
 LEAST_OVERLAP = 50.0
 """Percent of the first 10 neighbours that a code has to keep. On 42,000 Quora documents sound int8 codes keep 97 to 99.5 %,

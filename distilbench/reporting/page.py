@@ -16,7 +16,7 @@ from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports.write import Export, write_exports
 from distilbench.reporting.formats import set_name
 from distilbench.reporting.highlights import highlights
-from distilbench.reporting.pages import render, write_assets, write_page
+from distilbench.reporting.pages import render_html, write_assets, write_page
 from distilbench.reporting.plots import board_plots
 from distilbench.reporting.published import Published, board_rows, board_values
 from distilbench.reporting.report_records import RunRecord
@@ -25,7 +25,7 @@ from distilbench.reporting.run_page import render_run
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.study_file import PLAIN, RECORDS, write_study
 from distilbench.reporting.ties import NO_TIES, Ties
-from distilbench.reporting.ties import notices as tie_notices
+from distilbench.reporting.ties import tie_notices as tie_notices
 from distilbench.reporting.trainings import Trainings
 
 NOT_COMPARED = Comparisons()
@@ -132,7 +132,7 @@ def render_page(
 ) -> str:
     """The HTML of the leaderboard. It names no other host and no other file than its neighbours in the folder."""
     indexes, clusters = table.index_rows(board), table.cluster_rows(board)
-    return render(
+    return render_html(
         "index.html.j2",
         "",
         title=title,

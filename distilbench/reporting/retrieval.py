@@ -7,7 +7,7 @@ from typing import NamedTuple
 from distilbench.reporting.table import MISSING, Cell, Row, mean_cell
 
 
-class Found(NamedTuple):
+class SetRetrieval(NamedTuple):
     """MRR@10 and recall@100 (x 100, means over seeds) in one retrieval set, the teacher's own beside them."""
 
     set: str
@@ -39,7 +39,7 @@ class Found(NamedTuple):
         return ("MRR@10", self.mrr10), ("recall@100", self.recall100)
 
 
-def retrieval_found(row: Row, teacher: Row | None = None) -> tuple[Found, ...]:
+def retrieval_sets(row: Row, teacher: Row | None = None) -> tuple[SetRetrieval, ...]:
     """The row's retrieval sets: the test split of a set where the row has it, otherwise dev. Empty where none was searched.
 
     By the row's own index: the codes' of a quantised row, the exact one of a float32 row.
@@ -56,7 +56,7 @@ def retrieval_found(row: Row, teacher: Row | None = None) -> tuple[Found, ...]:
             for row_values in (values, taught)
             for metric in ("mrr@10", "recall@100")
         ]
-        sets_found.append(Found(name, split, *cells))
+        sets_found.append(SetRetrieval(name, split, *cells))
     return tuple(sets_found)
 
 

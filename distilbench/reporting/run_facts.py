@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from distilbench.prepare.ranked_layers import LayerRanking, read_ranking
 from distilbench.progress.progress_file import PROGRESS
-from distilbench.progress.tally import Progress
+from distilbench.progress.tally import Progress, finite
 from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.figures import steps_of
 from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.runs import SCORES, TRIAL_FILES
-from distilbench.reporting.table import DEV, Cell, Leaderboard, Row, finite, unique_trials
+from distilbench.reporting.table import DEV, Cell, Leaderboard, Row, unique_trials
 from distilbench.storage.files import bound_config, flat
 
 FOLDER = "runs"

@@ -9,8 +9,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.table import finite, unique_trials
+from distilbench.reporting.table import unique_trials
 from distilbench.reporting.ticks import logarithmic
 
 GROUPED = "output_dim"
@@ -49,7 +50,7 @@ class Searched(NamedTuple):
     total: int
 
 
-def searched(records: Iterable[TrialRecord | ScoreRecord]) -> Searched:
+def searched_trials(records: Iterable[TrialRecord | ScoreRecord]) -> Searched:
     """The search of one run. Trainings that confirm a trial are no part of it; nor are score records.
 
     Raises:
@@ -58,7 +59,7 @@ def searched(records: Iterable[TrialRecord | ScoreRecord]) -> Searched:
     trials_of_search = search_trials(records)
     complete = [(t, value) for t in trials_of_search if t.state == "COMPLETE" and (value := _objective(t)) is not None]
     trials = [t for t, _ in complete]
-    group, groups = grouped(trials)
+    group, groups = trial_groups(trials)
     names = dict.fromkeys(name for t in trials for name in t.params if name != GROUPED)
     varied = [_parameter(name, [t.params.get(name, _ABSENT) for t in trials]) for name in names]
     return Searched(
@@ -84,7 +85,7 @@ def search_trials(records: Iterable[TrialRecord | ScoreRecord]) -> list[TrialRec
     return trials
 
 
-def grouped(trials: Sequence[TrialRecord]) -> tuple[list[int], list[str]]:
+def trial_groups(trials: Sequence[TrialRecord]) -> tuple[list[int], list[str]]:
     """Each trial's group, and what the groups are called, by method and rising dimension."""
     keys = sorted({(t.method, t.dim) for t in trials})
     place = {key: i for i, key in enumerate(keys)}

@@ -14,7 +14,7 @@ from plotly.subplots import make_subplots
 
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, SYMBOLS, Palette, frame, plain
-from distilbench.reporting.searched import Parameter, Searched, axis_start, every_kth, searched
+from distilbench.reporting.searched import Parameter, Searched, axis_start, every_kth, searched_trials
 from distilbench.reporting.ticks import log_axis
 
 ACROSS = 3
@@ -78,7 +78,7 @@ def compute_sensitivity(records: Iterable[TrialRecord | ScoreRecord], limit: int
     """
     if limit < 1:
         raise ValueError(f"limit is {limit}, expected 1 or more")
-    study = searched(records)
+    study = searched_trials(records)
     members: list[list[int]] = [[] for _ in study.groups]
     for i in sorted(range(len(study.trials)), key=lambda i: -study.objective[i]):
         members[study.group[i]].append(i)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distilbench.errors import InputError
-from distilbench.records import ScoreRecord, TrialRecord, read_lines
+from distilbench.records import ScoreRecord, TrialRecord, read_json_lines
 from distilbench.reporting.report_records import LINES, ReportRecord, RunRecord
 from distilbench.reporting.runs import Record, is_run, merged, run_folders, run_records
 from distilbench.storage.files import atomic_path
@@ -69,7 +69,7 @@ def read_study(sources: Sequence[Path]) -> Study:
             parts += [(folder, run_records(folder)) for folder in source_folders]
             folders += source_folders
             continue
-        lines = list(read_lines(file, LINES))
+        lines = list(read_json_lines(file, LINES))
         parts.append((file, [line for line in lines if isinstance(line, TrialRecord | ScoreRecord)]))
         if not any(isinstance(line, ScoreRecord) for line in lines):
             raise InputError(f"{file}: no score records in it; expected the records of a report")

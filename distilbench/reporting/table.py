@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 from scipy.stats import t as student_t
 
+from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost, Score, ScoreRecord, TrialRecord, selection_groups
 
 Variant = Literal["all", "wmean"]
@@ -371,11 +372,6 @@ def trial_table(records: Iterable[TrialRecord | ScoreRecord], limit: int = 300) 
 def last_metric(trial: TrialRecord, key: str) -> float | None:
     """The metric at the trial's last rung; None where that rung has none or it is not finite."""
     return finite(trial.rungs[-1].metrics.get(key)) if trial.rungs else None
-
-
-def finite(value: float | None) -> float | None:
-    """`value`, or None where it is missing, NaN or infinite."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _names(records: Sequence[ScoreRecord]) -> dict[int, str]:

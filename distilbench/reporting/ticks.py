@@ -35,10 +35,10 @@ def ticks(low: float, high: float, *, log: bool, most: int = 6) -> tuple[Tick, .
     if not low <= high or (log and low <= 0):
         raise ValueError(f"an axis from {low} to {high}, expected rising ends" + (" above 0" if log else ""))
     values = _log(low, high, most) if log else _linear(low, high, most)
-    return tuple((value, short(value)) for value in (values if len(values) > 1 else dict.fromkeys([low, high])))
+    return tuple((value, tick_label(value)) for value in (values if len(values) > 1 else dict.fromkeys([low, high])))
 
 
-def short(value: float) -> str:
+def tick_label(value: float) -> str:
     """A number in few characters: "2,000", "0.05", "1e-5"."""
     if value == round(value) and abs(value) < 1e6:
         return f"{value:,.0f}"

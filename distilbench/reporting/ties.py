@@ -96,7 +96,7 @@ def tie_groups(
     return Ties(tie_of_row, resamples, tuple(without), tuple(other_pairs))
 
 
-def notices(ties: Ties) -> tuple[str, ...]:
+def tie_notices(ties: Ties) -> tuple[str, ...]:
     """What a reader has to know of the tie groups, in plain words; nothing where they were not looked for."""
     lines = []
     if ties.rows:

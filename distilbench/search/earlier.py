@@ -97,18 +97,18 @@ def take_over(source: Path, config: dict[str, Any], space: SearchSpace) -> Earli
     differing = {key for key, _ in config_differences(bound, config)} - SEARCH_KEYS
     if differing:
         best = [ranked[0] for ranked in best_per_dimension(trials).values()]
-        return Earlier([], [s for s in (fitting(trial_params(t), space) for t in best) if s])
+        return Earlier([], [s for s in (params_within(trial_params(t), space) for t in best) if s])
     history = []
     for trial in trials:
         objectives = {
             str(rung): v["objective"] for rung, v in trial_rungs(trial).items() if rung and not v.get("collapsed")
         }
-        params = fitting(trial_params(trial), space)
+        params = params_within(trial_params(trial), space)
         history.append({"params": params, "state": trial.state.name, "values": trial.values, "rungs": objectives})
     return Earlier(history, [])
 
 
-def fitting(params: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
+def params_within(params: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
     """Those of a trial's parameters that the space searches and can have with these values."""
     fitting_values = {}
     for name in space.parameters:
@@ -127,7 +127,7 @@ def as_frozen(history: Sequence[dict[str, Any]], space: SearchSpace, objectives:
     """Kept trials as Optuna's, for a sampler to learn from; their parameters as far as the space has them (now)."""
     frozen = []
     for earlier in history:
-        params = fitting(earlier["params"], space)
+        params = params_within(earlier["params"], space)
         rungs = {int(rung): math.nan if value is None else value for rung, value in earlier["rungs"].items()}
         frozen.append(
             optuna.trial.create_trial(
@@ -159,7 +159,7 @@ def carry_over(run: Path, space: SearchSpace, directions: Sequence[str]) -> None
         if name != TAKEN:
             after.set_user_attr(name, value)
     for trial in begun:
-        params = fitting(trial_params(trial), space)
+        params = params_within(trial_params(trial), space)
         after.add_trial(
             optuna.trial.create_trial(
                 state=trial.state,
@@ -199,6 +199,6 @@ def set_aside(run: Path, space: SearchSpace) -> Path:
         study.rename(aside / study.name)
     settings = []
     for ranked in best_per_dimension(finished_trials(latest_study(aside))).values():
-        settings.append(fitting(trial_params(ranked[0]), space))
+        settings.append(params_within(trial_params(ranked[0]), space))
     keep_earlier(run, Earlier([], [s for s in settings if s]))
     return aside

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from distilbench.progress.tally import finite
 from distilbench.records import Score, ScoreRecord
 from distilbench.reporting import table
 from distilbench.reporting.exports.names import slug
@@ -142,7 +143,7 @@ def remove_others(root: Path, current: Iterable[str]) -> None:
 def _results(record: ScoreRecord) -> list[tuple[str, dict[str, Any]]]:
     by_set: dict[tuple[str, str], dict[str, Score]] = {}
     for s in record.scores:
-        if s.split == "test" and s.variant == "all" and table.finite(s.value) is not None:
+        if s.split == "test" and s.variant == "all" and finite(s.value) is not None:
             by_set.setdefault((s.task, s.set), {})[s.metric] = s
     results = []
     for (task, name), counterpart in COUNTERPARTS.items():

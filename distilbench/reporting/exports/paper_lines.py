@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
+from distilbench.progress.tally import finite
 from distilbench.records import ON_DEMONSTRATION, EncoderCost, IndexCost
 from distilbench.reporting import table
 from distilbench.reporting.budget import latency_of
@@ -94,7 +95,7 @@ def _values(row: table.Row, board: table.Leaderboard, indexes: Iterable[table.In
     for seed in row.seeds:
         for s in seed.record.scores:
             if s.task != "sts" and s.variant == "all":
-                by_key.setdefault((s.task, s.set, s.metric, s.split), []).append(table.finite(s.value))
+                by_key.setdefault((s.task, s.set, s.metric, s.split), []).append(finite(s.value))
     for (task, name, metric, split), values in sorted(by_key.items()):  # test after dev
         key = _score_key(task, name, metric, split)
         if key is not None:
@@ -263,7 +264,7 @@ def _searched(cost: IndexCost) -> str:
 
 def _cost(row: table.Row, field: str) -> Cell:
     costs: list[EncoderCost | None] = [seed.record.cost for seed in row.seeds]
-    return mean_cell([table.finite(getattr(cost, field)) for cost in costs if cost is not None])
+    return mean_cell([finite(getattr(cost, field)) for cost in costs if cost is not None])
 
 
 def _merged(entries: Iterable[_Entry], scored: Set[ScoreKey]) -> list[_Entry]:
