@@ -106,7 +106,7 @@ def _without(space: SearchSpace, name: str, refused: Mapping[Value, str]) -> Sea
             "integers": {n: whole for n, whole in space.integers.items() if n in parameters},
             "defaults": {n: value for n, value in space.defaults.items() if n in parameters},
             "asked": space.asked or space.parameters,
-            "notes": (*space.notes, *(f"without {name} {_told(v)}: {why}" for v, why in refused.items())),
+            "notes": (*space.notes, *(f"without {name} {_value_text(v)}: {why}" for v, why in refused.items())),
         }
     )
     return fits.model_copy(update={"enqueue": tuple(s for s in (adapted(s, fits) for s in space.enqueue) if s)})
@@ -133,5 +133,5 @@ def _are_numbers(r: Range) -> bool:
     return all(isinstance(c, int | float) and not isinstance(c, bool) for c in r.choices or ())
 
 
-def _told(value: Value) -> str:
+def _value_text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -133,7 +133,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.count = len(begun)
         for trial in begun:
             self._restore(trial)
-        suggestions.repeat(begun, self._taken())
+        suggestions.repeat(begun, self._count_taken())
         self._settle()
         for live_trial in self.interrupted:
             live_trial.ended = self.verdicts.settled(
@@ -142,7 +142,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.interrupted = [live_trial for live_trial in self.interrupted if not live_trial.ended]
         self._settle()
 
-    def _taken(self) -> int:
+    def _count_taken(self) -> int:
         """How many trials the sampler takes as they are; all, where it is made anew for another number of trials."""
         attrs = self.study.user_attrs
         if attrs.get(PLANNED) == self.wanted:

@@ -207,7 +207,7 @@ def test_mcr2_without_similar_pairs_takes_noisy_copies(tmp_path: Path, data_fold
     console = Console(record=True, width=400, file=io.StringIO())
     given = {"space": tmp_path / "space.yaml", "enqueue": tmp_path / "first.yaml"}
     (member,), _ = sweep_members(run_settings(data, encoder_folder, tmp_path, **given), console)
-    assert member.space.fixed["pairs"] == "noise" and member.given == [{"lr": 0.001}]
+    assert member.space.fixed["pairs"] == "noise" and member.enqueued == [{"lr": 0.001}]
     [note] = member.notes
     assert note.startswith("Search space of mcr2: without pairs duplicates: ") and "0 similar pairs" in note
     assert note in console.export_text()
