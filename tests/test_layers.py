@@ -72,7 +72,7 @@ def test_threads_do_not_disturb_each_other(teacher: EncoderSpec) -> None:
 def test_shared_prefixes_are_run_once(encoder_folder: Path) -> None:
     walk = LayerWalk(EncoderSpec(str(encoder_folder)).load(), "--student x")
     runs: list[int] = []
-    for number, layer in enumerate(walk.layers.own):
+    for number, layer in enumerate(walk.layer_list.layers):
         layer.register_forward_hook(lambda *_, number=number: runs.append(number))
     choices = list(combinations(range(4), 2))
     walk.pooled(padded([[5, 6, 7]], 0, "cpu"), choices)

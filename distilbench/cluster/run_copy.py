@@ -86,7 +86,7 @@ class _Mirror:
                         look = (state.st_size, state.st_mtime_ns, digest)
                         if before is not None and digest and before[2] == digest:
                             copied_looks[name] = look
-                        elif not digest and _fixed(name) and self._there(name, state.st_size, before):
+                        elif not digest and _fixed(name) and self._already_copied(name, state.st_size, before):
                             copied_looks[name] = look
                         else:
                             changed[name] = (path, look)
@@ -101,7 +101,7 @@ class _Mirror:
         for name in deleted:
             del copied_looks[name]
 
-    def _there(self, name: str, size: int, before: tuple[int, int, str] | None) -> bool:
+    def _already_copied(self, name: str, size: int, before: tuple[int, int, str] | None) -> bool:
         """Whether a worker, or another driver, has copied it."""
         entry = self.remote.entry(name) if before is None or before[1] == 0 else None
         return entry is not None and entry.size == size

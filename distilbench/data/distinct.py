@@ -63,7 +63,7 @@ def write_distinct(
         counts, numbers = _firsts(Path(work), keys, read, taken, limit)
         keep = np.zeros(read, dtype=bool)
         keep[numbers] = True
-        write_arrow(path, _kept(spool, keep), row_schema)
+        write_arrow(path, _chosen_rows(spool, keep), row_schema)
     return counts
 
 
@@ -120,7 +120,7 @@ def _firsts(
     return Distinct(read, read - free, free - distinct, len(numbers)), numbers
 
 
-def _kept(spool: Path, keep: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+def _chosen_rows(spool: Path, keep: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
     at = 0
     for batch in read_arrow(spool).to_batches():
         yield batch.filter(pa.array(keep[at : at + batch.num_rows]))

@@ -90,7 +90,7 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Te
         tasks = [read_pair_task(root, name) for name in task_names]
     test_texts = evaluation.union(*(task.evaluation for task in tasks))
     _add_training(builder, pairs, [training, *map(only_text, streams.values())], evaluation, test_texts, limits)
-    builder.found += [f"{name}: {stream.told()}" for name, stream in streams.items()]
+    builder.found += [f"{name}: {stream.summary()}" for name, stream in streams.items()]
     add_pair_tasks(tasks, limits.labelled, test_texts, builder)
     if needs.triplets:
         add_triplets_of_folder(root, limits.triplets, test_texts, builder)

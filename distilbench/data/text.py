@@ -115,7 +115,7 @@ class TextStream:
                 f"{self.source}: none of its {counts.rows} rows can be used; the first: {counts.first_error}"
             )
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """What was read, for the reader: "80 sentences (train)", and what was left out for which reason."""
         counts, parts = self.counts, [f"{self.counts.kept} sentences (train)"]
         if isinstance(self._opened, HubDataset) and self._opened.commit:

@@ -58,7 +58,7 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
         write_arrow(folder / NEW, _unknown(SentenceFile(drawn), row_of, known_rows), ROW)
         save_array(folder / KNOWN, np.array(known_rows, dtype=np.int64))
         drawn.unlink()
-        lines = [f"--text {stream.source}: {stream.told()}" for stream in streams]
+        lines = [f"--text {stream.source}: {stream.summary()}" for stream in streams]
         lines.append(
             f"training on {counts.kept:,} distinct of {counts.read:,} sentences of --text; {counts.taken:,} left out (text "
             f"that a dev or test set asks about), {counts.repeated:,} repeated"

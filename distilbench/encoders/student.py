@@ -116,10 +116,10 @@ def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str =
     if rule := layer_rule(student):
         from distilbench.encoders.layers import LayerList
 
-        layers = LayerList(getattr(transformer, "model", transformer), f"--student {student}")
-        count = len(layers.own)
+        layer_list = LayerList(getattr(transformer, "model", transformer), f"--student {student}")
+        count = len(layer_list.layers)
         indices = list(range(1, count, 2)) if rule.rule == HALF else listed_layers(student, count)
-        layers.keep(_checked(student, indices, count))
+        layer_list.keep(_checked(student, indices, count))
     width = int(transformer.get_embedding_dimension())
     return SentenceTransformer(modules=[transformer, Pooling(width, pooling_mode=pooling)], device=device).eval()
 

@@ -103,7 +103,7 @@ def augmented_corpus(
         corpus,
         sentences=SentenceFile(*base.paths, path / KEPT),
         copies=copies,
-        found=(*corpus.found, *_told(json.loads((path / COUNTS).read_text()))),
+        found=(*corpus.found, *_count_lines(json.loads((path / COUNTS).read_text()))),
     )
 
 
@@ -156,7 +156,7 @@ def _keyed(
             yield pa.record_batch(arrays, schema=KEYED)
 
 
-def _told(counts: dict[str, dict[str, int]]) -> Iterator[str]:
+def _count_lines(counts: dict[str, dict[str, int]]) -> Iterator[str]:
     for name, count in counts.items():
         repeated = count["made"] - count["unchanged"] - count["kept"]
         yield (

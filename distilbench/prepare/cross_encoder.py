@@ -424,7 +424,7 @@ class _Best:
     def __init__(self, path: Path, encoder: CrossEncoder, task: PairTask, dev: tuple[list[str], list[str]]) -> None:
         self.path, self.encoder, self.task, self.dev = path, encoder, task, dev
 
-    def kept(self) -> dict[str, Any] | None:
+    def best_scores(self) -> dict[str, Any] | None:
         from safetensors import safe_open
 
         if not self.path.exists():
@@ -438,7 +438,7 @@ class _Best:
 
         target_P = self.task.splits["dev"].target_P
         metrics = pair_metrics(self.task.kind, self.encoder.logits(*self.dev), target_P)
-        first, best = next(iter(metrics)), self.kept()
+        first, best = next(iter(metrics)), self.best_scores()
         line = ", ".join(f"dev {name} {value:.2f}" for name, value in metrics.items())
         if best is not None and best[first] >= metrics[first]:
             return line
@@ -451,7 +451,7 @@ class _Best:
         """Load the best state; its dev metrics and epoch."""
         from safetensors.torch import load_model
 
-        scores = self.kept()
+        scores = self.best_scores()
         assert scores is not None
         load_model(self.encoder.model, str(self.path), device=self.encoder.device)
         return scores

@@ -37,13 +37,13 @@ class Checkpoint:
 
     rung: int
     state: dict[str, Any]
-    kept: dict[int, dict[str, torch.Tensor]]
+    optimizer_state: dict[int, dict[str, torch.Tensor]]
     """`id` of a parameter of the method -> AdamW's state of it."""
 
     def restore_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Give an optimiser over (some of) the method's parameters the state that it had."""
         parameters = [q for group in optimizer.param_groups for q in group["params"]]
-        state = {i: self.kept[id(p)] for i, p in enumerate(parameters) if id(p) in self.kept}
+        state = {i: self.optimizer_state[id(p)] for i, p in enumerate(parameters) if id(p) in self.optimizer_state}
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
