@@ -67,7 +67,7 @@ class Member:
     corpus: Corpus
     run: Path
     name: str
-    given: list[dict[str, Any]] = field(default_factory=list)
+    enqueued: list[dict[str, Any]] = field(default_factory=list)
     """The user's settings that are tried first."""
     notes: list[str] = field(default_factory=list)
     scores: list[ScoreRecord] = field(default_factory=list)
@@ -163,7 +163,7 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
         chosen = _chosen(settings, space, trials)
         folder = settings.runs / name / space.method if several else settings.runs / name
         member = Member(chosen, corpus, folder, f"{name}/{space.method}" if several else name)
-        member.given = _given(settings, chosen)
+        member.enqueued = _enqueued_settings(settings, chosen)
         member.notes = space_notes(space)
         for note in member.notes:
             console.print(note, markup=False)
@@ -200,7 +200,7 @@ def _chosen(settings: SweepSettings, space: SearchSpace, trials: int) -> SearchS
     return chosen
 
 
-def _given(settings: SweepSettings, space: SearchSpace) -> list[dict[str, Any]]:
+def _enqueued_settings(settings: SweepSettings, space: SearchSpace) -> list[dict[str, Any]]:
     if settings.enqueue is None:
         return []
     settings_read = read_yaml(settings.enqueue)
@@ -223,7 +223,7 @@ def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
         "objectives": list(settings.objectives),
         "parameters": {n: r.model_dump(mode="json", exclude_none=True) for n, r in space.parameters.items()},
         "fixed": space.fixed,
-        "enqueue": [*space.enqueue, *member.given],
+        "enqueue": [*space.enqueue, *member.enqueued],
         **({"paper_steps": space.paper_steps} if space.paper_steps else {}),
         **{f"budget.{k}": v for k, v in budget.items() if k not in ("trials", "confirm")},
         "trials": space.budget.trials,
@@ -363,7 +363,7 @@ class _Sweep:
             space,
             space.budget.trials,
             settings.seed,
-            [*self.member.given, *earlier_trials.settings],
+            [*self.member.enqueued, *earlier_trials.settings],
             share_dimensions=len(settings.objectives) == 1,
         )
         trials = space.budget.trials

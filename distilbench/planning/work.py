@@ -165,7 +165,7 @@ def drawn_settings(settings: SweepSettings, member: Member) -> list[dict[str, An
     """Hyper-parameters of each trial: those that the sweep gives itself, the others at random."""
     space, count = member.space, member.space.budget.trials
     single = len(settings.objectives) == 1
-    starts = starts_for(space, count, settings.seed, member.given, share_dimensions=single)
+    starts = starts_for(space, count, settings.seed, member.enqueued, share_dimensions=single)
     if space.searcher == "grid":
         count = min(count, len(starts))
     optuna.logging.set_verbosity(optuna.logging.WARNING)

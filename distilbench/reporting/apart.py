@@ -61,7 +61,7 @@ def dev_groups(board: Leaderboard, run_folders: Sequence[Path]) -> DevGroups:
     """
     groups: list[tuple[dict[str, NDArray[np.float64]], list[tuple[Row, list[Predictions]]]]] = []
     for row in board.rows:
-        loaded = [_kept(seed.record, run_folders, board.dev_sets) for seed in row.seeds]
+        loaded = [_dev_predictions(seed.record, run_folders, board.dev_sets) for seed in row.seeds]
         predictions = [p for p in loaded if p is not None]
         if not board.dev_sets or len(predictions) < len(loaded):
             continue
@@ -153,7 +153,7 @@ def _digest(row: Row, name: str) -> str:
     return row.record.sets.get(f"{name}/dev", "")
 
 
-def _kept(record: ScoreRecord, folders: Sequence[Path], sets: Sequence[str]) -> Predictions | None:
+def _dev_predictions(record: ScoreRecord, folders: Sequence[Path], sets: Sequence[str]) -> Predictions | None:
     """The first kept cosines that give the record's own dev scores."""
     values = {s.set: s.value for s in record.scores if _is_dev(s.set, s.task, s.set, s.split, s.metric, s.variant)}
     for folder in folders:

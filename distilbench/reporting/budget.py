@@ -44,7 +44,7 @@ class BudgetRow(NamedTuple):
     dev: Cell
     test: Cell
     latency_ms: float | None
-    found: tuple[SetRetrieval, ...]
+    retrieval: tuple[SetRetrieval, ...]
 
 
 def candidates(board: Leaderboard) -> list[Row]:

@@ -18,7 +18,7 @@ class Highlight(NamedTuple):
     row: Row
     cell: Cell
     dev: Cell
-    found: tuple[SetRetrieval, ...]
+    retrieval: tuple[SetRetrieval, ...]
 
 
 def highlights(board: Leaderboard) -> tuple[Highlight, ...]:

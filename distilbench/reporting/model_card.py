@@ -94,7 +94,7 @@ class Card(NamedTuple):
     columns: tuple[str, ...]
     scores: tuple[CardScore, ...]
     forms: tuple[Form, ...]
-    made: str
+    training: str
     hyperparameters: tuple[tuple[str, str], ...]
     reproduce: str
     provenance: tuple[tuple[str, str], ...]
@@ -155,7 +155,7 @@ def compute_card(
         columns=columns,
         scores=scores,
         forms=tuple(_form(board, *form) for form in forms),
-        made=_made(record),
+        training=_training_text(record),
         hyperparameters=tuple((str(k), value(v)) for k, v in record.hyperparameters.items()),
         reproduce=reproduce_command(training) if training else "",
         provenance=_provenance(record),
@@ -332,7 +332,7 @@ def _scored(row: Row, seed: SeedScores) -> str:
     return " ".join(sentences)
 
 
-def _made(record: ScoreRecord) -> str:
+def _training_text(record: ScoreRecord) -> str:
     how = (
         f"trial {record.trial} of the sweep {record.run}"
         if record.trial is not None

@@ -19,7 +19,7 @@ class SetRetrieval(NamedTuple):
 
     def text(self) -> str:
         """ "MRR@10 84.61, recall@100 97.20 (quora, dev); teacher 98.90, 99.90"."""
-        scores = [f"{name} {cell.value:.2f}" for name, cell in self._own() if cell.value is not None]
+        scores = [f"{name} {cell.value:.2f}" for name, cell in self._metric_cells() if cell.value is not None]
         teacher = [cell for cell in (self.teacher_mrr10, self.teacher_recall100) if cell.value is not None]
         beside = "; teacher " + ", ".join(f"{cell.value:.2f}" for cell in teacher) if teacher else ""
         return f"{', '.join(scores)} ({self.set}, {self.split}){beside}"
@@ -35,7 +35,7 @@ class SetRetrieval(NamedTuple):
             "teacher_recall100": self.teacher_recall100.value,
         }
 
-    def _own(self) -> tuple[tuple[str, Cell], tuple[str, Cell]]:
+    def _metric_cells(self) -> tuple[tuple[str, Cell], tuple[str, Cell]]:
         return ("MRR@10", self.mrr10), ("recall@100", self.recall100)
 
 

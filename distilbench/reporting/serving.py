@@ -40,7 +40,7 @@ def serving_costs(board: Leaderboard) -> ServingCosts:
     rows = {row.anchor: _serving(row, setting) for row in board.rows}
     speed = any(costs.sentences_per_s.value is not None for costs in rows.values())
     return ServingCosts(
-        searched="" if setting is None else _told(setting),
+        searched="" if setting is None else _setting_text(setting),
         speed="Sentences per second in batches on one thread: compare rows of one run" if speed else "",
         rows=rows,
     )
@@ -78,7 +78,7 @@ def _setting(cost: IndexCost) -> Setting:
     return cost.set, cost.split, cost.documents, cost.threads, cost.batch, cost.device
 
 
-def _told(setting: Setting) -> str:
+def _setting_text(setting: Setting) -> str:
     name, split, documents, threads, batch, device = setting
     set_title = name if split == "test" else f"{name}, {split}"
     queries = "all queries at once" if batch is None else f"{batch:,} queries at a time"

@@ -192,7 +192,7 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     columns = _columns(sts_sets, dev_sets, keys)
 
     def seed_scores(record: ScoreRecord) -> SeedScores:
-        cells = {v: _found(record, v, sts_sets, dev_sets, wmean_sets, keys) for v in VARIANTS}
+        cells = {v: _scores_in_order(record, v, sts_sets, dev_sets, wmean_sets, keys) for v in VARIANTS}
         values = {v: tuple(value for value, _ in of_variant) for v, of_variant in cells.items()}
         return SeedScores(
             _anchor(record),
@@ -512,7 +512,7 @@ def _columns(sts: Sequence[str], dev: Sequence[str], keys: Sequence[Key]) -> tup
     return tuple(columns)
 
 
-def _found(
+def _scores_in_order(
     record: ScoreRecord,
     variant: Variant,
     sts_sets: Sequence[str],

@@ -77,7 +77,7 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise InputError(_told(type(self), error)) from None
+            raise InputError(_first_error(type(self), error)) from None
 
     def but(self, **changes: Any) -> Self:
         """The same settings with some of them changed, checked again."""
@@ -85,7 +85,7 @@ class Settings(BaseModel):
         return type(self)(**{**set_values, **changes})
 
 
-def _told(settings: type[Settings], error: ValidationError) -> str:
+def _first_error(settings: type[Settings], error: ValidationError) -> str:
     """The first error of a validation, in the words of the command line."""
     first = error.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else ""

@@ -68,7 +68,7 @@ def flat_columns(board: table.Leaderboard, ties: Ties = NO_TIES) -> tuple[FlatCo
         FlatColumn("pareto", "flag", ("pareto",), lambda row: row.pareto["all"]),
         FlatColumn("best_in_dim", "flag", ("best_in_dim",), lambda row: row.best_in_dim["all"]),
         FlatColumn("chosen_on_dev", "flag", ("chosen_on_dev",), lambda row: row.chosen),
-        FlatColumn("kept_neighbours_percent", "number", ("neighbours", "kept_percent"), _kept),
+        FlatColumn("kept_neighbours_percent", "number", ("neighbours", "kept_percent"), _neighbour_overlap),
         FlatColumn("neighbours_lost", "text", ("neighbours", "lost"), lost_neighbours),
         *(tie("group", "text"), tie("difference", "number"), tie("low", "number"), tie("high", "number")),
         *(of("teacher"), of("start"), of("corpus", path=("corpus", "name"))),
@@ -157,7 +157,7 @@ def _score_columns(board: table.Leaderboard) -> list[FlatColumn]:
     return columns
 
 
-def _kept(row: table.Row) -> float | None:
+def _neighbour_overlap(row: table.Row) -> float | None:
     neighbours = kept_neighbours(row)
     return None if neighbours is None else neighbours.overlap
 

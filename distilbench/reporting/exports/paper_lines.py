@@ -31,7 +31,7 @@ class _Entry(NamedTuple):
     teacher: str
     params: Mapping[str, Any]
     values: Mapping[ScoreKey, Cell]
-    told: str
+    source: str
     published: bool
     joins: bool = False
     """Whether entries of one name and source are one line where they have no score in common."""
@@ -141,7 +141,7 @@ def _published_entries(paper_table: PaperTable, row: Published) -> list[_Entry]:
         teacher=row.teacher.rsplit("/", 1)[-1] or last,
         params=row.params,
         values=values,
-        told=f"published: {paper_table.paper}, table {paper_table.number}",
+        source=f"published: {paper_table.paper}, table {paper_table.number}",
         published=True,
         joins=True,
     )
@@ -171,7 +171,7 @@ def _measured_entries(paper_table: PaperTable, row: table.Row, measured: Measure
     notes += [f"teacher {r.teacher}"] if r.teacher and not uncompressed else []
     notes += [f"start {r.start}"] if r.start and not uncompressed else []
     notes += [f"{len(row.seeds)} seeds"] if len(row.seeds) > 1 else []
-    notes += [f"{name} {r.hyperparameters[name]}" for name in paper_table.told if name in r.hyperparameters]
+    notes += [f"{name} {r.hyperparameters[name]}" for name in paper_table.named_parameters if name in r.hyperparameters]
     entry = _Entry(
         row.name,
         UNCOMPRESSED if uncompressed else r.method,
@@ -179,7 +179,7 @@ def _measured_entries(paper_table: PaperTable, row: table.Row, measured: Measure
         teacher=(r.teacher or r.label).rsplit("/", 1)[-1],
         params=r.hyperparameters,
         values=measured.values[row.anchor],
-        told=", ".join(["measured", *notes]),
+        source=", ".join(["measured", *notes]),
         published=False,
     )
     if paper_table.view == "index":
@@ -212,7 +212,7 @@ def _of_index(entry: _Entry, index: table.IndexRow) -> _Entry | None:
             for metric, cell in values.items()
             if cell.value is not None
         },
-        told=f"{entry.told}, {setting}",
+        source=f"{entry.source}, {setting}",
     )
 
 
@@ -227,7 +227,7 @@ def _of_clusters(entry: _Entry, cluster_row: table.ClusterRow) -> _Entry | None:
     return entry._replace(
         name=entry.name + (" + kmeans" if cost.kind == "k-means" else ""),
         values={ScoreKey("clusters", "quora", name): cell for name, cell in values.items() if cell.value is not None},
-        told=f"{entry.told}, {cost.clusters} clusters, {cost.set}{split}, {cost.documents} documents",
+        source=f"{entry.source}, {cost.clusters} clusters, {cost.set}{split}, {cost.documents} documents",
     )
 
 
@@ -247,12 +247,12 @@ def _of_catalogue(entry: _Entry, row: table.Row, index: table.IndexRow) -> list[
         return []
     seconds = {"psi": one_ms / 1000, "f": search_ms / 1e6}
     seconds["total"] = sum(seconds.values())
-    description = f"{entry.told}, {_searched(index.cost)}"
+    description = f"{entry.source}, {_searched(index.cost)}"
     return [
         entry._replace(
             name=entry.name + _PHASES[phase],
             values={ScoreKey("efficiency", "catalogue", "s"): Cell(value, None)},
-            told=description,
+            source=description,
         )
         for phase, value in seconds.items()
     ]
@@ -276,7 +276,7 @@ def _merged(entries: Iterable[_Entry], scored: Set[ScoreKey]) -> list[_Entry]:
     places: dict[tuple[object, ...], list[int]] = {}
     for entry in entries:
         keys = scored & entry.values.keys()
-        same = places.setdefault((entry.name, entry.told, entry.method, entry.published), [])
+        same = places.setdefault((entry.name, entry.source, entry.method, entry.published), [])
         free = next((i for i in same if entry.joins and keys.isdisjoint(merged[i].values)), None)
         if free is None:
             same.append(len(merged))
@@ -301,7 +301,7 @@ def _fits(entry: _Entry, block: Block) -> bool:
 
 def _line(paper_table: PaperTable, entry: _Entry) -> Line:
     cells = (_shown(column, entry.values) for column in paper_table.columns)
-    return Line((entry.name, *cells, entry.told), entry.published)
+    return Line((entry.name, *cells, entry.source), entry.published)
 
 
 def _shown(column: PaperColumn, values: Mapping[ScoreKey, Cell]) -> str:
