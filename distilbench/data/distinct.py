@@ -40,15 +40,15 @@ def write_distinct(
     path: Path,
     batches: Iterable[pa.RecordBatch],
     schema: pa.Schema,
-    taken: Iterable[Sequence[str]],
+    excluded_keys: Iterable[Sequence[str]],
     *,
     limit: int | None = None,
 ) -> Distinct:
-    """Write the rows of `batches` whose column `key` comes for the first time and is not in `taken` to an Arrow file.
+    """Write the rows of `batches` whose column `key` comes for the first time and is not in `excluded_keys` to an Arrow file.
 
-    The rows keep their order, and lose the column `key`. `taken` are lists of keys. Of more than `limit` rows a sample is
-    taken, which depends on the rows' keys and on nothing else. Keys are compared by 128-bit digests. Memory: `MEMORY`, one
-    batch, and 9 bytes for each row.
+    The rows keep their order, and lose the column `key`. `excluded_keys` are lists of keys. Of more than `limit` rows a
+    sample is taken, which depends on the rows' keys and on nothing else. Keys are compared by 128-bit digests. Memory:
+    `MEMORY`, one batch, and 9 bytes for each row.
 
     Raises:
         InputError: the disk is full.
@@ -60,7 +60,7 @@ def write_distinct(
         keys = Path(work) / "keys.arrow"
         with pa.OSFile(str(keys), "wb") as sink, pa.ipc.new_file(sink, DIGESTS) as writer:
             read = write_arrow(spool, _without_keys(batches, row_schema, writer), row_schema)
-        counts, numbers = _firsts(Path(work), keys, read, taken, limit)
+        counts, numbers = _firsts(Path(work), keys, read, excluded_keys, limit)
         keep = np.zeros(read, dtype=bool)
         keep[numbers] = True
         write_arrow(path, _chosen_rows(spool, keep), row_schema)
@@ -87,13 +87,13 @@ def _digests(keys: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _firsts(
-    work: Path, keys: Path, read: int, taken: Iterable[Sequence[str]], limit: int | None
+    work: Path, keys: Path, read: int, excluded_keys: Iterable[Sequence[str]], limit: int | None
 ) -> tuple[Distinct, NDArray[np.int64]]:
     """What there is, and the numbers of the rows to keep."""
     import duckdb
 
     def taken_digests() -> Iterator[pa.RecordBatch]:
-        for batch in taken:
+        for batch in excluded_keys:
             digests = _digests(batch)
             yield pa.record_batch([pa.array(c) for c in (np.zeros(len(digests), np.int64), *digests.T)], schema=DIGESTS)
 

@@ -51,4 +51,4 @@ def reservoir(sentences: Iterable[str], limit: int) -> list[str]:
         else:
             continue
         drawn.add(sentence)
-    return [sentence for _, _, sentence in sorted(heap, key=lambda item: item[1])]
+    return [sentence for _, _, sentence in sorted(heap, key=lambda keyed: keyed[1])]

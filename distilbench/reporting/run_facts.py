@@ -77,16 +77,16 @@ def run_facts(
 
     `folders` are the runs' own; a run whose folder is away is as it is `described`.
     """
-    described_configs = {own.run: (own.config, own.stage, own.wanted) for own in described}
+    described_configs = {one.run: (one.config, one.stage, one.wanted) for one in described}
     configs: Mapping[str, tuple[Mapping[str, Any], str, int | None]] = {**described_configs, **_configs(folders)}
-    rankings = {**{own.run: own.ranking for own in described}, **_rankings(folders)}
+    rankings = {**{one.run: one.ranking for one in described}, **_rankings(folders)}
     trials: dict[str, list[TrialRecord]] = {}
     for trial in unique_trials(records):
         trials.setdefault(trial.run, []).append(trial)
     provenances: dict[str, dict[str, Provenance]] = {}
     for r in records:
-        own = provenances.setdefault(r.run, {})
-        own.setdefault(
+        of_run = provenances.setdefault(r.run, {})
+        of_run.setdefault(
             f"{r.provenance.commit} {sorted(r.provenance.versions.items())} {r.provenance.device}", r.provenance
         )
     rows = Counter(row.record.run for row in board.rows)

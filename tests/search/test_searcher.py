@@ -21,7 +21,7 @@ from distilbench.search import searcher as module
 from distilbench.search.run import Search, trial_record
 from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySearcher
 from distilbench.search.study import MACHINE, PARAMS, trial_rungs
-from distilbench.search.trial import here
+from distilbench.search.trial import this_node
 from distilbench.storage.patience import StorageGone
 
 STATES = {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
