@@ -478,5 +478,5 @@ def test_a_trials_record_names_the_machine_that_it_ran_on(tmp_path: Path) -> Non
 def test_a_worker_tells_its_machine(cluster: None) -> None:
     import ray
 
-    found = ray.get(ray.remote(here).remote())
+    found = ray.get(ray.remote(this_node).remote())
     assert found["machine"] == machine() and found["node"] == ray.nodes()[0]["NodeID"]
