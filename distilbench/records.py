@@ -274,8 +274,8 @@ class ScoreRecord(_Record):
     @property
     def compared_on(self) -> str:
         """What two rows must have in common to be compared: their STS test sets; of records without `sets` the corpus."""
-        own = {name: digest for name, digest in self.sets.items() if name.endswith("/test")}
-        return fingerprint(own) if own else self.corpus_fingerprint
+        test_sets = {name: digest for name, digest in self.sets.items() if name.endswith("/test")}
+        return fingerprint(test_sets) if test_sets else self.corpus_fingerprint
 
 
 def selection_groups(dev_groups: Iterable[str]) -> list[str]:
@@ -337,10 +337,10 @@ def read_records(path: Path) -> Iterator[TrialRecord | ScoreRecord]:
         InputError: a complete line that is not a record of this schema; it names file, row and field. A torn last
             line (no newline: its writer was killed) is skipped, since its record is written again on resume.
     """
-    return (record for record in read_lines(path, _adapter) if not isinstance(record, _OfReport))
+    return (record for record in read_json_lines(path, _adapter) if not isinstance(record, _OfReport))
 
 
-def read_lines(path: Path, adapter: TypeAdapter[Line]) -> Iterator[Line]:
+def read_json_lines(path: Path, adapter: TypeAdapter[Line]) -> Iterator[Line]:
     """The lines of `path`, compressed or not, checked by `adapter`; nothing when it does not exist.
 
     Raises:

@@ -43,7 +43,7 @@ def note_pool(took: Took) -> None:
 
 
 @contextlib.contextmanager
-def timed(run: Path, stage: str, count: int = 0) -> Iterator[None]:
+def timed_stage(run: Path, stage: str, count: int = 0) -> Iterator[None]:
     """Time a stage of `run`; it is written if it ends well."""
     began = time.monotonic()
     yield
@@ -56,7 +56,7 @@ def keep(run: Path, *took: Took) -> None:
     _pools.clear()
     with contextlib.suppress(OSError, DiskFull):
         require(run)
-        write_json(run / TIMINGS, [own.model_dump() for own in (*read_timings(run), *added)])
+        write_json(run / TIMINGS, [timing.model_dump() for timing in (*read_timings(run), *added)])
 
 
 def read_timings(run: Path) -> list[Took]:

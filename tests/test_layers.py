@@ -12,7 +12,7 @@ from architectures import CHAINS, OTHERS, make_architecture, make_static
 from sentence_transformers import SentenceTransformer
 
 from distilbench.encoders.encoder import EncoderSpec, encode, padded, token_ids
-from distilbench.encoders.student import check_student, count_layers, load_student, resolved, student_pooling
+from distilbench.encoders.student import check_student, count_layers, load_student, resolved_student, student_pooling
 from distilbench.errors import InputError
 from distilbench.prepare.layer_walk import LayerWalk, evaluations
 
@@ -72,7 +72,7 @@ def test_threads_do_not_disturb_each_other(teacher: EncoderSpec) -> None:
 def test_shared_prefixes_are_run_once(encoder_folder: Path) -> None:
     walk = LayerWalk(EncoderSpec(str(encoder_folder)).load(), "--student x")
     runs: list[int] = []
-    for number, layer in enumerate(walk.layers.own):
+    for number, layer in enumerate(walk.layer_list.layers):
         layer.register_forward_hook(lambda *_, number=number: runs.append(number))
     choices = list(combinations(range(4), 2))
     walk.pooled(padded([[5, 6, 7]], 0, "cpu"), choices)
@@ -122,7 +122,7 @@ def test_a_decoder_keeps_nothing_from_one_sentence_to_the_next(encoder_folder: P
 
 def test_a_student_of_a_decoder_trains(encoder_folder: Path, tmp_path: Path) -> None:
     teacher = EncoderSpec(str(make_architecture("qwen3", encoder_folder, tmp_path / "qwen3")))
-    model = load_student(resolved("half", teacher), teacher, "cpu", "lasttoken")
+    model = load_student(resolved_student("half", teacher), teacher, "cpu", "lasttoken")
     batch = padded(token_ids(model, SENTENCES), 0, "cpu")
     model(batch)["sentence_embedding"].square().sum().backward()
     kept = model[0].model.layers

@@ -21,11 +21,11 @@ from distilbench.cluster.nodes import (
     autoscaling_config,
     config_growth,
     described,
-    fitting,
     grown,
     needed,
     nodes_line,
     parse_growth,
+    places_on,
     waiting_told,
 )
 from distilbench.errors import InputError
@@ -56,9 +56,9 @@ def test_what_fits_on_a_node(node: Node, cpus: int, gpus: float, fits: int) -> N
 
 
 def test_shares_do_not_add_up_over_nodes() -> None:
-    assert fitting([Node(3), Node(3)], 2, 0) == 2
-    assert fitting([Node(8, 1), Node(8, 1)], 1, 0.6) == 2
-    assert fitting([], 1, 0) == 0
+    assert places_on([Node(3), Node(3)], 2, 0) == 2
+    assert places_on([Node(8, 1), Node(8, 1)], 1, 0.6) == 2
+    assert places_on([], 1, 0) == 0
 
 
 # What may come

@@ -18,7 +18,7 @@ from distilbench.encoders.student import (
     describe_student,
     load_student,
     named_encoder,
-    resolved,
+    resolved_student,
     spread_layers,
     student_layers,
     student_pooling,
@@ -129,7 +129,7 @@ def test_an_encoder_that_is_not_there(teacher: EncoderSpec, student: str) -> Non
 def test_half_keeps_the_first_and_the_last_layer(teacher: EncoderSpec) -> None:
     assert [spread_layers(n, max(1, n // 2)) for n in (1, 2, 4, 6)] == [(0,), (1,), (0, 3), (0, 3, 5)]
     assert spread_layers(12, 6) == (0, 2, 4, 7, 9, 11) and spread_layers(5, 5) == (0, 1, 2, 3, 4)
-    assert resolved("half", teacher) == "layers:0,3"
+    assert resolved_student("half", teacher) == "layers:0,3"
     # A `prepared.json` from before says "half": every second layer, as `test_the_layers_asked_for_are_kept` has it.
     assert not same(
         layers(load_student("half", teacher, "cpu"))[0], layers(load_student("layers:0,3", teacher, "cpu"))[0]
@@ -137,12 +137,15 @@ def test_half_keeps_the_first_and_the_last_layer(teacher: EncoderSpec) -> None:
 
 
 def test_auto_is_what_a_ranking_chooses(teacher: EncoderSpec, narrow_encoder_folder: Path) -> None:
-    assert resolved("auto:3", teacher, (0, 1, 3)) == "layers:0,1,3"
-    assert resolved("auto:3", teacher) == "layers:0,2,3"  # to measure how long it takes
+    assert resolved_student("auto:3", teacher, (0, 1, 3)) == "layers:0,1,3"
+    assert resolved_student("auto:3", teacher) == "layers:0,2,3"  # to measure how long it takes
     assert [student_layers(s, teacher) for s in ("auto", "auto:1", "auto:4", "half", "layers:0,1,2")] == [2, 1, 4, 2, 3]
     other = f"auto:1@{narrow_encoder_folder}"
-    assert resolved(other, teacher, (0,)) == f"layers:0@{narrow_encoder_folder}"
-    assert resolved("layers:1", teacher) == "layers:1" and resolved("/some/where", teacher) == "/some/where"
+    assert resolved_student(other, teacher, (0,)) == f"layers:0@{narrow_encoder_folder}"
+    assert (
+        resolved_student("layers:1", teacher) == "layers:1"
+        and resolved_student("/some/where", teacher) == "/some/where"
+    )
     with pytest.raises(InputError):
         load_student("auto:2", teacher, "cpu")
 

@@ -66,9 +66,9 @@ def plan(settings: PlanSettings) -> None:
     from distilbench.planning.command import plan as run
     from distilbench.storage.files import write_json
 
-    found = run(settings, began, Console(soft_wrap=True))
+    plans = run(settings, began, Console(soft_wrap=True))
     if settings.json_file:
-        write_json(settings.json_file, found)
+        write_json(settings.json_file, plans)
 
 
 @app.command()
@@ -87,9 +87,9 @@ def prepare(settings: PrepareSettings) -> None:
     from distilbench.commands.prepare import prepare as run
     from distilbench.storage.files import write_json
 
-    found = run(settings, Console(soft_wrap=True))
+    description = run(settings, Console(soft_wrap=True))
     if settings.json_file:
-        write_json(settings.json_file, found)
+        write_json(settings.json_file, description)
 
 
 @app.command()
@@ -108,10 +108,10 @@ def efficiency(settings: EfficiencySettings) -> None:
     from distilbench.commands.efficiency import efficiency as run
     from distilbench.storage.files import write_json
 
-    found = run(settings)
+    measured = run(settings)
     if settings.json_file:
-        write_json(settings.json_file, found.to_json())
-    print(found.text())  # noqa: T201
+        write_json(settings.json_file, measured.to_json())
+    print(measured.text())  # noqa: T201
 
 
 @app.command()
@@ -133,10 +133,10 @@ def best(settings: BestSettings) -> None:
     from distilbench.storage.files import write_json
 
     budget = ServingBudget(settings.size, settings.latency, settings.dim)
-    found = best_of_runs(local_runs(settings.run), budget)
+    best_row = best_of_runs(local_runs(settings.run), budget)
     if settings.json_file:
-        write_json(settings.json_file, found.to_json())
-    print(found.text())  # noqa: T201
+        write_json(settings.json_file, best_row.to_json())
+    print(best_row.text())  # noqa: T201
 
 
 @app.command()
@@ -159,9 +159,9 @@ def reproduce(settings: ReproduceSettings) -> None:
     from distilbench.cluster.stored_runs import reproducible_run
     from distilbench.commands.reproduce import reproduce as run
 
-    found = run(reproducible_run(settings.run), settings.trial, settings.seed, threads=settings.threads)
-    found.show(settings.tolerance, Console(soft_wrap=True))
-    if not found.same(settings.tolerance):
+    reproduced = run(reproducible_run(settings.run), settings.trial, settings.seed, threads=settings.threads)
+    reproduced.show(settings.tolerance, Console(soft_wrap=True))
+    if not reproduced.same(settings.tolerance):
         raise typer.Exit(1)
 
 

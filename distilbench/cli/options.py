@@ -47,11 +47,11 @@ def takes(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., No
     """
 
     def decorate(command: Callable[[S], None]) -> Callable[..., None]:
-        def run(**given: Any) -> None:
+        def run(**options: Any) -> None:
             with input_errors():
-                command(settings(**{name: value for name, value in given.items() if value not in (None, [], ())}))
+                command(settings(**{name: value for name, value in options.items() if value not in (None, [], ())}))
 
-        fields = sorted(settings.model_fields.items(), key=lambda item: _place(*item))
+        fields = sorted(settings.model_fields.items(), key=lambda name_and_field: _place(*name_and_field))
         parameters = [_parameter(name, field) for name, field in fields if not extra_of(field).get("hidden")]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -80,20 +80,20 @@ def _place(name: str, field: FieldInfo) -> tuple[bool, int, int]:
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     extra, kind = extra_of(field), _type(field)
-    shown: dict[str, Any] = {"help": field.description}
+    arguments: dict[str, Any] = {"help": field.description}
     if kind in (int, float):
-        shown |= {
+        arguments |= {
             key: getattr(part, bound) for part in field.metadata for key, bound in _BOUNDS if hasattr(part, bound)
         }
     if (words := choices_of(field.annotation)) and COMMAS not in field.metadata:
-        shown["metavar"] = f"[{'|'.join(words)}]"
+        arguments["metavar"] = f"[{'|'.join(words)}]"
     if extra["positional"]:
-        info: Any = typer.Argument(**shown)
+        info: Any = typer.Argument(**arguments)
     else:
         option = option_name(name, field)
         declared = [option] if kind is not bool or field.default is False else [f"{option}/--no-{option[2:]}"]
-        shown |= {"envvar": extra["env"] or None, "rich_help_panel": extra["panel"] or None}
-        info = typer.Option(*declared, **shown)
+        arguments |= {"envvar": extra["env"] or None, "rich_help_panel": extra["panel"] or None}
+        info = typer.Option(*declared, **arguments)
     read: Any = kind if kind is bool or field.is_required() else Optional[kind]  # noqa: UP045 - kind is a variable
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=Annotated[read, info]

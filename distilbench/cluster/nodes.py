@@ -47,10 +47,10 @@ class Node(NamedTuple):
 
     def fits(self, cpus: int, gpus: float) -> int:
         """How many pieces of work of so many CPUs and GPUs fit: on a share of a GPU each is on one, else it has whole."""
-        found = self.cpus // cpus
+        count = self.cpus // cpus
         if gpus:
-            found = min(found, int(1 / gpus + 1e-9) * self.gpus if gpus <= 1 else int(self.gpus // gpus))
-        return found
+            count = min(count, int(1 / gpus + 1e-9) * self.gpus if gpus <= 1 else int(self.gpus // gpus))
+        return count
 
     def __str__(self) -> str:
         gpus = f", {self.gpus} GPU{'s' if self.gpus > 1 else ''}" if self.gpus else ""
@@ -72,7 +72,7 @@ def parse_growth(text: str) -> tuple[Node, ...]:
     Raises:
         InputError: it is written otherwise.
     """
-    found: list[Node] = []
+    nodes: list[Node] = []
     for part in (part.strip() for part in text.split(",") if part.strip()):
         match = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?::(\d{1,3}))?", part)
         if match is None or not int(match[1]) or not int(match[2]):
@@ -80,8 +80,8 @@ def parse_growth(text: str) -> tuple[Node, ...]:
                 f"{OPTION} {text}: {part!r} is no kind of node; expected COUNTxCPUS or COUNTxCPUS:GPUS, several with commas "
                 "between, such as 8x16:1,4x32"
             )
-        found += [Node(int(match[2]), int(match[3] or 0))] * int(match[1])
-    return tuple(found)
+        nodes += [Node(int(match[2]), int(match[3] or 0))] * int(match[1])
+    return tuple(nodes)
 
 
 def config_growth(path: Path) -> Growth:
@@ -100,21 +100,21 @@ def config_growth(path: Path) -> Growth:
         kinds, head = config["available_node_types"], config.get("head_node_type")
         # A file as it was given to `ray up`, and not as Ray writes it, may leave these out.
         most = int(config.get("max_workers", 2))
-        known, untold = [], []
+        nodes, unsized = [], []
         for name, kind in kinds.items():
             count = int(kind.get("max_workers", 0 if name == head else most))
             resources = kind.get("resources") or {}
             if count and "CPU" not in resources:
-                untold.append(str(name))
+                unsized.append(str(name))
             elif count:
                 node = Node(int(resources["CPU"]), int(resources.get("GPU", 0)), int(resources.get("memory", 0)))
-                known += [node] * count
+                nodes += [node] * count
     except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise InputError(
             f"{path}: no cluster's file ({type(error).__name__}: {str(error).splitlines()[0]:.200})"
         ) from None
-    known.sort(key=lambda node: (-node.gpus, -node.cpus))
-    return Growth(tuple(known[:most]), str(path), tuple(untold))
+    nodes.sort(key=lambda node: (-node.gpus, -node.cpus))
+    return Growth(tuple(nodes[:most]), str(path), tuple(unsized))
 
 
 def alive_nodes() -> list[Node]:
@@ -126,8 +126,8 @@ def _alive() -> list[tuple[Node, bool]]:
     """Each node that is up, and whether it is the head, which comes first."""
     import ray
 
-    there = sorted((node["Resources"] for node in ray.nodes() if node["Alive"]), key=lambda r: HEAD not in r)
-    return [(Node(int(r.get("CPU", 0)), int(r.get("GPU", 0)), int(r.get("memory", 0))), HEAD in r) for r in there]
+    resources = sorted((node["Resources"] for node in ray.nodes() if node["Alive"]), key=lambda r: HEAD not in r)
+    return [(Node(int(r.get("CPU", 0)), int(r.get("GPU", 0)), int(r.get("memory", 0))), HEAD in r) for r in resources]
 
 
 def lost_nodes() -> frozenset[str]:
@@ -156,23 +156,23 @@ def autoscaling_config(gcs_address: str, processes: Path = Path("/proc")) -> Pat
             continue
         if f"--gcs-address={gcs_address}" not in words or not any(w.endswith("monitor.py") for w in words):
             continue
-        given = [w.partition("=")[2] for w in words if w.startswith("--autoscaling-config=")]
-        if given and given[0]:
-            return Path(given[0]).expanduser()
+        config_paths = [w.partition("=")[2] for w in words if w.startswith("--autoscaling-config=")]
+        if config_paths and config_paths[0]:
+            return Path(config_paths[0]).expanduser()
     return None
 
 
-def grown(there: Iterable[tuple[Node, bool]], growth: Growth) -> list[Node]:
-    """The nodes of a cluster that has grown as far as it may: `there` are nodes, and whether each is the head.
+def grown(alive: Iterable[tuple[Node, bool]], growth: Growth) -> list[Node]:
+    """The nodes of a cluster that has grown as far as it may: `alive` are nodes, and whether each is the head.
 
     A worker that is there and is as large as one that may come is taken to be that one.
     """
-    found, coming = [], Counter((node.cpus, node.gpus) for node in growth.nodes)
-    for node, is_head in there:
-        found.append(node)
+    nodes, coming = [], Counter((node.cpus, node.gpus) for node in growth.nodes)
+    for node, is_head in alive:
+        nodes.append(node)
         if not is_head and coming[node.cpus, node.gpus]:
             coming[node.cpus, node.gpus] -= 1
-    return found + [Node(*kind) for kind, count in coming.items() for _ in range(count)]
+    return nodes + [Node(*kind) for kind, count in coming.items() for _ in range(count)]
 
 
 def possible_nodes(grow_to: Sequence[Node] = ()) -> list[Node]:
@@ -180,7 +180,7 @@ def possible_nodes(grow_to: Sequence[Node] = ()) -> list[Node]:
     return grown(_alive(), growth_of(grow_to))
 
 
-def fitting(nodes: Iterable[Node], cpus: int, gpus: float) -> int:
+def places_on(nodes: Iterable[Node], cpus: int, gpus: float) -> int:
     """How many pieces of work fit on the nodes together."""
     return sum(node.fits(cpus, gpus) for node in nodes)
 
@@ -195,13 +195,13 @@ def described(nodes: Sequence[Node]) -> str:
 
 def nodes_line(grow_to: Sequence[Node] = ()) -> str:
     """What a command says of the nodes at its start; "" of one node that is all there is. Needs `ray.init`."""
-    there, growth = _alive(), growth_of(grow_to)
-    whole = grown(there, growth)
-    if len(whole) < 2 and not growth.untold:
+    alive, growth = _alive(), growth_of(grow_to)
+    nodes = grown(alive, growth)
+    if len(nodes) < 2 and not growth.untold:
         return ""
-    line = f"Nodes: {described([node for node, _ in there])}"
-    if len(whole) > len(there):
-        line += f"; may come ({growth.source}): {described(whole[len(there) :])}"
+    line = f"Nodes: {described([node for node, _ in alive])}"
+    if len(nodes) > len(alive):
+        line += f"; may come ({growth.source}): {described(nodes[len(alive) :])}"
     if growth.untold:
         line += (
             f"; {growth.source} does not say what {', '.join(growth.untold)} has: expected {OPTION} where it may come"
@@ -223,21 +223,21 @@ def waiting_told(cpus: int, gpus: float, what: str) -> Iterator[None]:
 
 
 def _watch(ended: threading.Event, cpus: int, gpus: float, what: str) -> None:
-    since = said = None
+    since = last_line = None
     while not ended.is_set():
         try:
             nodes = alive_nodes()
         except Exception:  # Ray is being stopped; the work says so itself
             return
         now = time.monotonic()
-        if fitting(nodes, cpus, gpus):
-            if said is not None:
+        if places_on(nodes, cpus, gpus):
+            if last_line is not None:
                 rich.print(f"{what}: goes on; nodes now: {described(nodes)}")
-            since = said = None
+            since = last_line = None
         else:
             since = now if since is None else since
-            if now - since >= PATIENCE_S and (said is None or now - said >= AGAIN_S):
-                said = now
+            if now - since >= PATIENCE_S and (last_line is None or now - last_line >= AGAIN_S):
+                last_line = now
                 rich.print(f"{what}: waiting for a node with {needed(cpus, gpus)}; there is now: {described(nodes)}")
         ended.wait(LOOK_S)
 
@@ -261,7 +261,7 @@ def gpus_elsewhere(grow_to: Sequence[Node] = ()) -> bool:
     return any(node.gpus for node in possible_nodes(grow_to))
 
 
-def on_gpu_node(function: Callable[..., T], *given: Any, gpus: float = 1.0, what: str) -> T:
+def on_gpu_node(function: Callable[..., T], *args: Any, gpus: float = 1.0, what: str) -> T:
     """`function(*given)` on a node with a GPU, waited for where none is up. Begun again where it died: must be repeatable.
 
     Raises:
@@ -272,7 +272,7 @@ def on_gpu_node(function: Callable[..., T], *given: Any, gpus: float = 1.0, what
     remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(function)
     with waiting_told(1, gpus, what):
         try:
-            return ray.get(remote.remote(*given))
+            return ray.get(remote.remote(*args))
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, InputError):
                 raise InputError(str(error.cause)) from None

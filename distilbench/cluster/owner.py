@@ -45,15 +45,15 @@ class Owner:
         Raises:
             InputError: another driver is alive.
         """
-        found = self._read()
-        if found is not None and not found.get("released"):
-            if found["owner"] == self.me:
-                pid, _, mark = str(found["process"]).partition(" ")
-                if found["process"] != self.process and process_mark(int(pid)) == mark:
+        owner = self._read()
+        if owner is not None and not owner.get("released"):
+            if owner["owner"] == self.me:
+                pid, _, mark = str(owner["process"]).partition(" ")
+                if owner["process"] != self.process and process_mark(int(pid)) == mark:
                     raise InputError(f"{self.run}: another process of this machine is running it (number {pid})")
             else:
-                self._wait_until_dead(found)
-        self.before = str(found["owner"]) if found else ""
+                self._wait_until_dead(owner)
+        self.before = str(owner["owner"]) if owner else ""
         self._write()
         if self.before not in ("", self.me):
             time.sleep(min(2.0, DEAD_S / 10))  # two that took over at once: the second one's word counts
@@ -63,23 +63,23 @@ class Owner:
                 )
         self._thread.start()
 
-    def _wait_until_dead(self, found: dict[str, Any]) -> None:
-        host, beat, told = str(found["owner"]).rpartition("-")[0], found["beat"], False
+    def _wait_until_dead(self, owner: dict[str, Any]) -> None:
+        host, beat, announced = str(owner["owner"]).rpartition("-")[0], owner["beat"], False
         silent = self._age()
         began = time.monotonic() - silent
         while silent < DEAD_S:
-            if not told:
+            if not announced:
                 self.console.print(
                     f"{self.run}: a driver on {host} was at work on it {silent:.0f} s ago; waiting whether it is alive, "
                     f"{DEAD_S - silent:.0f} s at most",
                     markup=False,
                 )
-                told = True
+                announced = True
             time.sleep(min(LOOK_S, DEAD_S / 10))
             now = self._read()
             if now is None or now.get("released"):
                 return
-            if (now["owner"], now["beat"]) != (found["owner"], beat):
+            if (now["owner"], now["beat"]) != (owner["owner"], beat):
                 raise InputError(
                     f"{self.run}: a driver on {host} is at work on it; wait for it, or choose another --name"
                 )
@@ -99,10 +99,10 @@ class Owner:
     def _read(self) -> dict[str, Any] | None:
         content = self.run.read(FILE)
         try:
-            found = json.loads(content or b"null")
+            owner = json.loads(content or b"null")
         except ValueError:
             return None
-        return found if isinstance(found, dict) and {"owner", "process", "beat"} <= found.keys() else None
+        return owner if isinstance(owner, dict) and {"owner", "process", "beat"} <= owner.keys() else None
 
     def _write(self, *, released: bool = False) -> None:
         self._beats += 1

@@ -71,7 +71,7 @@ class Place:
         """
         if self.here:
             return path
-        own = ArtifactStore(scratch() / "store", self.remote_store)
+        local_store = ArtifactStore(scratch() / "store", self.remote_store)
         if str(path) in self.folders:
             name, inside = self.folders[str(path)], [path.name]
         elif path.is_relative_to(self.store) and path != self.store:
@@ -79,11 +79,11 @@ class Place:
         else:
             return path
         if name.endswith(PARTIAL):
-            folder = own.root.joinpath(name, *inside)
+            folder = local_store.root.joinpath(name, *inside)
             folder.mkdir(parents=True, exist_ok=True)
             return folder
-        found = _fetched(own, name)
-        return found.joinpath(*inside)
+        artifact = _fetched(local_store, name)
+        return artifact.joinpath(*inside)
 
     def moved(self, value: T) -> T:
         """`value` with every path in it as it is on this node: of paths, sentence files, and data classes of them."""
@@ -106,19 +106,19 @@ class Place:
         if self.here:
             return folder
         assert self.remote_run is not None and self.keys is not None
-        kept = scratch() / PREPARED / self.keys.files
-        if not (kept / "prepared.json").exists():
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{kept}.lock"):
-                if not (kept / "prepared.json").exists():
-                    self._fetch_prepared(kept)
-        self._fetch_artifacts(kept)
-        return kept
+        copy = scratch() / PREPARED / self.keys.files
+        if not (copy / "prepared.json").exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{copy}.lock"):
+                if not (copy / "prepared.json").exists():
+                    self._fetch_prepared(copy)
+        self._fetch_artifacts(copy)
+        return copy
 
-    def _fetch_prepared(self, kept: Path) -> None:
+    def _fetch_prepared(self, copy: Path) -> None:
         assert self.remote_run is not None and self.keys is not None
-        remove_folder(kept)
-        partial = kept.with_name(f"{kept.name}{PARTIAL}")
+        remove_folder(copy)
+        partial = copy.with_name(f"{copy.name}{PARTIAL}")
         remove_folder(partial)
         try:
             (self.remote_run / PREPARED).fetch_all(partial)
@@ -129,18 +129,18 @@ class Place:
         described = json.loads((partial / "prepared.json").read_text())
         described = with_paths(described, lambda path: str(self.local(Path(path))), self._encoder)
         write_json(partial / "prepared.json", described)
-        partial.rename(kept)
+        partial.rename(copy)
 
     def _encoder(self, name: str) -> str:
         return str(self.local(Path(name))) if name in self.folders else name
 
-    def _fetch_artifacts(self, kept: Path) -> None:
+    def _fetch_artifacts(self, copy: Path) -> None:
         """Again where a clean-up of the node has deleted them."""
-        described = json.loads((kept / "prepared.json").read_text())
-        own = scratch() / "store"
+        described = json.loads((copy / "prepared.json").read_text())
+        store = scratch() / "store"
         for path in (Path(name) for name in artifacts_of(described) if name):
-            if path.is_relative_to(own):
-                _fetched(ArtifactStore(own, self.remote_store), path.relative_to(own).parts[0])
+            if path.is_relative_to(store):
+                _fetched(ArtifactStore(store, self.remote_store), path.relative_to(store).parts[0])
 
     def run_folder(self) -> Path:
         """The run's folder for this node's workers: trials, logs, students on their way."""
@@ -177,16 +177,16 @@ def of_run(place: Place, run: Path, remote_run: Remote, prepared: Path) -> Place
     """The place for the trials of a run: its prepared inputs go to the storage."""
     described = json.loads((prepared / "prepared.json").read_text())
     named = [described["teacher"]["name"], named_encoder(described["student"]) or ""]
-    more = make_place(ArtifactStore(place.store, place.remote_store), *(Path(n) for n in named))
-    assert more is not None
+    encoders = make_place(ArtifactStore(place.store, place.remote_store), *(Path(n) for n in named))
+    assert encoders is not None
     files = sorted(p.name for p in prepared.iterdir() if p.is_file() and not p.name.startswith("."))
-    there = (remote_run / PREPARED).list()
+    remote_files = (remote_run / PREPARED).list()
     (remote_run / PREPARED).put_all(prepared, files, last=["prepared.json"])
-    (remote_run / PREPARED).delete(*(name for name in there if name not in files))
-    remote_run.write(FOLDERS, json.dumps(more.folders).encode())  # for `distilbench reproduce`
+    (remote_run / PREPARED).delete(*(name for name in remote_files if name not in files))
+    remote_run.write(FOLDERS, json.dumps(encoders.folders).encode())  # for `distilbench reproduce`
     return replace(
         place,
-        folders={**place.folders, **more.folders},
+        folders={**place.folders, **encoders.folders},
         run=run.absolute(),
         remote_run=remote_run,
         keys=prepared_keys(prepared),
@@ -210,11 +210,13 @@ def prepared_keys(folder: Path) -> PreparedKeys:
 
 
 @functools.cache
-def _fetched(own: ArtifactStore, name: str) -> Path:
-    found = own.fetch(name)
-    if found is None:
-        raise StorageGone(f"{own.remote}/{name}: not in the storage, or not whole; repeat the command that makes it")
-    return found
+def _fetched(local_store: ArtifactStore, name: str) -> Path:
+    folder = local_store.fetch(name)
+    if folder is None:
+        raise StorageGone(
+            f"{local_store.remote}/{name}: not in the storage, or not whole; repeat the command that makes it"
+        )
+    return folder
 
 
 @functools.cache

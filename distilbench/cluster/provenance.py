@@ -32,10 +32,10 @@ PACKAGES = (
 @functools.lru_cache(maxsize=1)
 def commit() -> str:
     """The commit of the checkout that this package runs from, "+changes" when it is dirty; "" outside a checkout."""
-    here = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parent
 
     def git(*words: str) -> str:
-        done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, check=False)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import rich
 
-from distilbench.cluster.nodes import Node, alive_nodes, fitting, needed, possible_nodes, waiting_told
+from distilbench.cluster.nodes import Node, alive_nodes, needed, places_on, possible_nodes, waiting_told
 from distilbench.errors import InputError
 
 GPU_SHARE = 0.25
@@ -40,16 +40,16 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     if ray.is_initialized():
         yield
         return
-    asked = address or (os.environ.get("RAY_ADDRESS") if cpus is None else None)
-    where = asked or (None if cpus is None else "local")
-    local = {} if asked else {"num_cpus": cpus, "include_dashboard": dashboard}
+    cluster = address or (os.environ.get("RAY_ADDRESS") if cpus is None else None)
+    target = cluster or (None if cpus is None else "local")
+    local = {} if cluster else {"num_cpus": cpus, "include_dashboard": dashboard}
     try:
-        _knock(asked or "")
-        context = ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR, **local)
+        _knock(cluster or "")
+        context = ray.init(address=target, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (OSError, ValueError) as error:  # also a ConnectionError of Ray's
-        if not asked:
+        if not cluster:
             raise
-        named = f"--address {address}" if address else f"RAY_ADDRESS={asked}"
+        named = f"--address {address}" if address else f"RAY_ADDRESS={cluster}"
         raise InputError(f"{named}: no Ray cluster answers there ({str(error).splitlines()[0]:.200})") from None
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a page of traceback for every worker that is continued
@@ -111,11 +111,11 @@ def trial_resources(share: TrialShare) -> TrialResources:
     own_gpus = GPU_SHARE if share.gpus is None and gpus else share.gpus or 0.0
     if own_gpus > 1 and own_gpus % 1:
         raise InputError(f"--gpus-per-trial {own_gpus:g}: expected a share of one GPU (at most 1), or whole ones")
-    fits, now = fitting(nodes, own_cpus, own_gpus), fitting(up, own_cpus, own_gpus)
+    fits, now = places_on(nodes, own_cpus, own_gpus), places_on(up, own_cpus, own_gpus)
     if not fits:
-        there = "; ".join(dict.fromkeys(f"{node.cpus} and {node.gpus}" for node in nodes)) or "0 and 0"
+        sizes = "; ".join(dict.fromkeys(f"{node.cpus} and {node.gpus}" for node in nodes)) or "0 and 0"
         raise InputError(
-            f"a trial is to take {own_cpus} CPUs and {own_gpus:g} GPUs, but the cluster has {there}"
+            f"a trial is to take {own_cpus} CPUs and {own_gpus:g} GPUs, but the cluster has {sizes}"
             f"{' on its nodes' if len(nodes) > 1 else ''}; expected --cpus-per-trial and --gpus-per-trial that fit"
         )
     concurrency = min(fits, share.at_once or fits)
@@ -156,12 +156,12 @@ def wait_for_idle(resources: TrialResources) -> None:
     try:
         with waiting_told(resources.cpus, resources.gpus, "Trials"):
             while not probe.wait(IDLE_TIMEOUT_S):
-                room = fitting(alive_nodes(), resources.cpus, resources.gpus)
+                room = places_on(alive_nodes(), resources.cpus, resources.gpus)
                 if room and not resources.grows:
                     break
                 if room:
-                    wanted = needed(resources.cpus, resources.gpus)
-                    rich.print(f"Trials: other work holds the nodes that are up; waiting for {wanted}")
+                    resources_needed = needed(resources.cpus, resources.gpus)
+                    rich.print(f"Trials: other work holds the nodes that are up; waiting for {resources_needed}")
             else:
                 return
         free = ray.available_resources()

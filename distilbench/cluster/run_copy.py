@@ -58,60 +58,62 @@ class _Mirror:
         with tempfile.TemporaryDirectory(prefix="distilbench-") as name:
             self._copy(self.known, Path(name))
 
-    def _copy(self, known: dict[str, tuple[int, int, str]], temporary: Path) -> None:
+    def _copy(self, copied_looks: dict[str, tuple[int, int, str]], temporary: Path) -> None:
         """Records first are read, then the study, then all else; written in the opposite order.
 
         So the storage always has what records and study speak of, and every trial that is recorded is in the study.
         """
-        held: dict[str, Path] = {}
+        snapshots: dict[str, Path] = {}
         kinds: dict[int, list[str]] = {0: [], 1: [], 2: []}
         if self.of_run:
             for suffix, kind in ((".jsonl", 2), (".db", 1)):
                 for name, path in self._files().items():
                     if name.endswith(suffix) and "/students/" not in f"/{name}":
-                        held[name] = temporary / f"{len(held)}{suffix}"
-                        _hold(path, held[name])
+                        snapshots[name] = temporary / f"{len(snapshots)}{suffix}"
+                        _hold(path, snapshots[name])
                         kinds[kind].append(name)
         files = self._files()
-        kinds[0] = [name for name in files if name not in held]
+        kinds[0] = [name for name in files if name not in snapshots]
         for kind in (0, 1, 2):
             changed = {}
             for name in kinds[kind]:
-                path = held.get(name, files.get(name, self.folder / name))
+                path = snapshots.get(name, files.get(name, self.folder / name))
                 with contextlib.suppress(FileNotFoundError):  # replaced or deleted meanwhile: the next pass has it
                     state = path.stat()
-                    before = known.get(name)
-                    if before is None or name in held or before[:2] != (state.st_size, state.st_mtime_ns):
-                        digest = _digest(path) if state.st_size <= SMALL or name in held else ""
-                        looks = (state.st_size, state.st_mtime_ns, digest)
+                    before = copied_looks.get(name)
+                    if before is None or name in snapshots or before[:2] != (state.st_size, state.st_mtime_ns):
+                        digest = _digest(path) if state.st_size <= SMALL or name in snapshots else ""
+                        look = (state.st_size, state.st_mtime_ns, digest)
                         if before is not None and digest and before[2] == digest:
-                            known[name] = looks
-                        elif not digest and _fixed(name) and self._there(name, state.st_size, before):
-                            known[name] = looks
+                            copied_looks[name] = look
+                        elif not digest and _fixed(name) and self._already_copied(name, state.st_size, before):
+                            copied_looks[name] = look
                         else:
-                            changed[name] = (path, looks)
-            for name, (path, looks) in changed.items():
+                            changed[name] = (path, look)
+            for name, (path, look) in changed.items():
                 with contextlib.suppress(FileNotFoundError):
                     self.remote.put(path, name)
-                    known[name] = looks
-        gone = [name for name in known if name not in files] if files else []  # a lost folder does not empty its copy
-        self.remote.delete(*gone)
-        for name in gone:
-            del known[name]
+                    copied_looks[name] = look
+        deleted = (
+            [name for name in copied_looks if name not in files] if files else []
+        )  # a lost folder does not empty its copy
+        self.remote.delete(*deleted)
+        for name in deleted:
+            del copied_looks[name]
 
-    def _there(self, name: str, size: int, before: tuple[int, int, str] | None) -> bool:
+    def _already_copied(self, name: str, size: int, before: tuple[int, int, str] | None) -> bool:
         """Whether a worker, or another driver, has copied it."""
         entry = self.remote.entry(name) if before is None or before[1] == 0 else None
         return entry is not None and entry.size == size
 
     def _files(self) -> dict[str, Path]:
-        found = files_in(self.folder) if self.folder.is_dir() else {}
-        return {name: path for name, path in found.items() if not self.of_run or copied(name)}
+        files = files_in(self.folder) if self.folder.is_dir() else {}
+        return {name: path for name, path in files.items() if not self.of_run or copied(name)}
 
     def _first(self) -> dict[str, tuple[int, int, str]]:
         """What the storage has, looks unknown."""
-        there = self.remote.list()
-        return {name: (entry.size, 0, "") for name, entry in there.items() if not self.of_run or copied(name)}
+        entries = self.remote.list()
+        return {name: (entry.size, 0, "") for name, entry in entries.items() if not self.of_run or copied(name)}
 
 
 class RunCopy:
@@ -147,15 +149,15 @@ class RunCopy:
 
     def _adopt(self) -> None:
         note = self.run.with_name(f".{self.run.name}.storage.json")
-        here = self.run.is_dir() and any(not p.name.startswith(".") for p in self.run.iterdir())
+        in_folder = self.run.is_dir() and any(not p.name.startswith(".") for p in self.run.iterdir())
         names = [name for name in self.remote.list() if copied(name) or f"/{PREPARED}/" in f"/{name}"]
-        there = any(name.rpartition("/")[2] == "config.json" and "/students/" not in f"/{name}" for name in names)
-        known = json.loads(note.read_text()).get("copy") if note.exists() else None
-        if there and here and known != str(self.remote):
+        in_storage = any(name.rpartition("/")[2] == "config.json" and "/students/" not in f"/{name}" for name in names)
+        copied_to = json.loads(note.read_text()).get("copy") if note.exists() else None
+        if in_storage and in_folder and copied_to != str(self.remote):
             raise InputError(
                 f"{self.run}: another run of this name is in {self.remote}; choose another --name, or move one away"
             )
-        if there and (not here or self.owner.before != self.owner.me):
+        if in_storage and (not in_folder or self.owner.before != self.owner.me):
             self.console.print(f"{self.run}: the run is fetched from {self.remote}", markup=False)
             fresh = self.run.with_name(f".{self.run.name}.fetching")
             remove_folder(fresh)

@@ -21,33 +21,33 @@ WITHOUT_STUDENTS = rf"{NO_TRAININGS}|(^|/)(students/|prepared/(?!layer-ranking))
 ONLY_RECORDS = rf"{WITHOUT_STUDENTS}|(^|/)(predictions|logs|before-\d+)/|\.db$"
 
 
-def local_runs(given: Sequence[str], leave_out: str = NO_TRAININGS) -> list[Path]:
+def local_runs(runs: Sequence[str], leave_out: str = NO_TRAININGS) -> list[Path]:
     """Run folders as local paths; a run in storage is fetched, or what is new of it, without what `leave_out` matches.
 
     Raises:
         InputError: nothing is at a URI.
     """
-    return [local_folder(run, leave_out=leave_out) for run in given]
+    return [local_folder(run, leave_out=leave_out) for run in runs]
 
 
-def reproducible_run(given: str) -> Path:
+def reproducible_run(run_or_uri: str) -> Path:
     """A run as a local folder, with the artifacts that its trials read.
 
     Raises:
         InputError: nothing is at the URI, or an artifact is not in its storage.
     """
-    run = local_folder(given, leave_out=NO_TRAININGS)
-    if is_uri(given) and (file := run / "prepared" / "prepared.json").exists():
-        storage = storage_of(Remote(check_uri(given)))
-        own = ArtifactStore(scratch() / "store", storage / "store")
-        folders = json.loads(Remote(check_uri(given)).read(FOLDERS) or b"{}")
+    run = local_folder(run_or_uri, leave_out=NO_TRAININGS)
+    if is_uri(run_or_uri) and (file := run / "prepared" / "prepared.json").exists():
+        storage = storage_of(Remote(check_uri(run_or_uri)))
+        local_store = ArtifactStore(scratch() / "store", storage / "store")
+        folders = json.loads(Remote(check_uri(run_or_uri)).read(FOLDERS) or b"{}")
 
         def artifact(path: str) -> str:
-            return str(own.fetch(Path(path).name) or path)
+            return str(local_store.fetch(Path(path).name) or path)
 
         def encoder(name: str) -> str:
-            found = own.fetch(folders[name]) if name in folders else None
-            return name if found is None else str(found / Path(name).name)
+            folder = local_store.fetch(folders[name]) if name in folders else None
+            return name if folder is None else str(folder / Path(name).name)
 
         write_json(file, with_paths(json.loads(file.read_text()), artifact, encoder))
     return run
@@ -59,8 +59,8 @@ def storage_of(run: Remote) -> Remote:
     Raises:
         InputError: it is not in a folder `runs`.
     """
-    above, found, _ = str(run).rpartition("/runs/")
-    if not found:
+    above, marker, _ = str(run).rpartition("/runs/")
+    if not marker:
         raise InputError(f"{run}: expected a run of a storage, such as s3://bucket/project/runs/NAME")
     return run.at(above)
 
@@ -75,7 +75,7 @@ def written_to(out: str) -> Iterator[tuple[Path, str]]:
     remote.check()
     with tempfile.TemporaryDirectory(prefix="distilbench-") as name:
         yield Path(name), f"{remote}/index.html"
-        there = remote.list()
-        names = files_in(Path(name))
-        remote.put_all(Path(name), names, last=["index.html"])
-        remote.delete(*(old for old in there if old not in names))
+        remote_files = remote.list()
+        files = files_in(Path(name))
+        remote.put_all(Path(name), files, last=["index.html"])
+        remote.delete(*(old for old in remote_files if old not in files))

@@ -97,20 +97,20 @@ def _compare(
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
         if line := nodes_line(settings.share.grow_to):
             console.print(line, markup=False)
-        wanted = wanted_by([(get_method(row.method), row.possible) for row in rows])
-        made = prepare_corpus(settings, corpus, wanted, console)
+        needs = wanted_by([(get_method(row.method), row.possible) for row in rows])
+        inputs = prepare_corpus(settings, corpus, needs, console)
         prepared = run / "prepared"
-        made.save(prepared, settings)
+        inputs.save(prepared, settings)
         resources = trial_resources(settings.share)
         console.print(f"{len(jobs)} trainings; {resources.explanation}")
         wait_for_idle(resources)
         ready = load_prepared(prepared.resolve())
         place = copy.place(run.resolve(), prepared) if copy else None
-        board = Leaderboard(run, run.name, ready, made.corpus, settings.quantisations, console, place, settings.tasks)
+        board = Leaderboard(run, run.name, ready, inputs.corpus, settings.quantisations, console, place, settings.tasks)
         teacher = board.teacher(settings.seed)  # before hours of training: it is refused where it cannot be scored
-        found, failures, _ = board.students(jobs, prepared.resolve(), resources)
-        dimensions = sorted({record.dim for record in found})
-        scores = [*teacher, *board.baselines(dimensions, settings.seed, made.scores)]
+        students, failures, _ = board.students(jobs, prepared.resolve(), resources)
+        dimensions = sorted({record.dim for record in students})
+        scores = [*teacher, *board.baselines(dimensions, settings.seed, inputs.scores)]
     for failure in failures:
         console.print(
             f"failed: {failure.job.candidate.configuration}, seed {failure.job.candidate.seed}: {failure.failed}",
@@ -118,7 +118,7 @@ def _compare(
         )
     trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
     published = [line for row in rows for line in published_lines(row)]
-    return publish(settings, made.corpus, run, [*scores, *found, *trials], published)
+    return publish(settings, inputs.corpus, run, [*scores, *students, *trials], published)
 
 
 def comparison_budget(steps: int | None) -> Budget:

@@ -70,16 +70,16 @@ def read_configurations(files: Sequence[Path], names: Sequence[str]) -> list[tup
     Raises:
         InputError: a file is malformed or has no such row, or a name comes twice. The message names file and row.
     """
-    found: dict[str, tuple[Path, Configuration]] = {}
+    by_name: dict[str, tuple[Path, Configuration]] = {}
     for path in files:
         for row in _rows(path):
-            if row.name in found:
-                raise InputError(f"{path}: row {row.name!r}: the name comes twice (also in {found[row.name][0]})")
-            found[row.name] = (path, row)
+            if row.name in by_name:
+                raise InputError(f"{path}: row {row.name!r}: the name comes twice (also in {by_name[row.name][0]})")
+            by_name[row.name] = (path, row)
     for name in names:
-        if name not in found:
-            raise InputError(f"--row {name}: no such row; expected one of {', '.join(map(repr, found))}")
-    return [found[name] for name in dict.fromkeys(names or found)]
+        if name not in by_name:
+            raise InputError(f"--row {name}: no such row; expected one of {', '.join(map(repr, by_name))}")
+    return [by_name[name] for name in dict.fromkeys(names or by_name)]
 
 
 def _rows(path: Path) -> list[Configuration]:
@@ -93,19 +93,19 @@ def _rows(path: Path) -> list[Configuration]:
     return rows
 
 
-def chosen_encoder(rows: Sequence[tuple[Path, Configuration]], which: str, given: str, default: str) -> str:
-    """The teacher or student (`which`) to train all rows with: the one `given`, else ("") the one that they name.
+def chosen_encoder(rows: Sequence[tuple[Path, Configuration]], which: str, from_option: str, default: str) -> str:
+    """The teacher or student (`which`) to train all rows with: the one `from_option`, else ("") the one that they name.
 
     Raises:
         InputError: they name several, and none is given.
     """
     named = dict.fromkeys(name for _, row in rows if (name := str(getattr(row, which))))
-    if not given and len(named) > 1:
+    if not from_option and len(named) > 1:
         raise InputError(
             f"--{which}: the rows name {len(named)} of them ({', '.join(named)}); expected --{which} for all of them, or "
             f"--row for those with the same"
         )
-    return given or next(iter(named), default)
+    return from_option or next(iter(named), default)
 
 
 def complete(path: Path, row: Configuration, teacher: EncoderSpec, student: str) -> Configuration:
@@ -120,15 +120,15 @@ def complete(path: Path, row: Configuration, teacher: EncoderSpec, student: str)
         raise InputError(f"{where}: method is {row.method!r}; expected one of {', '.join(method_names())}")
     method = get_method(row.method)
     fields = {field.alias or name: field for name, field in method.params_type.model_fields.items()}
-    given = dict(row.params)
-    for name in [name for name, value in given.items() if value == NATIVE]:
-        given[name] = method.native_dim(teacher, student)
-    for name, value in given.items():
+    filled = dict(row.params)
+    for name in [name for name, value in filled.items() if value == NATIVE]:
+        filled[name] = method.native_dim(teacher, student)
+    for name, value in filled.items():
         if name not in fields:
             raise InputError(f"{where}: {name}: {row.method} has no such parameter; it has {', '.join(sorted(fields))}")
         check_value(where, name, "the value", value, fields[name])
     for name, field in fields.items():
-        if field.is_required() and name not in given:
+        if field.is_required() and name not in filled:
             raise InputError(f"{where}: {name}: not given; {row.method} needs it")
-    params = method.params_type.model_validate(given).model_dump(mode="json", by_alias=True)
+    params = method.params_type.model_validate(filled).model_dump(mode="json", by_alias=True)
     return row.model_copy(update={"params": params})

@@ -147,12 +147,12 @@ def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, num
             "student that a sweep or a comparison trained"
         )
     if not folder.is_dir():
-        there = [
+        seeds_present = [
             str(s.record.seed) for s in row.seeds if (f := model_folder(s.record, owners)) is not None and f.is_dir()
         ]
         hint = (
-            f"take --seed {there[0]}, which is there"
-            if there
+            f"take --seed {seeds_present[0]}, which is there"
+            if seeds_present
             else "put it back, or train it again under another --name"
         )
         raise InputError(
@@ -177,20 +177,20 @@ def _named(board: Leaderboard, name: str) -> tuple[Row, SeedScores | None]:
         each = ", ".join(f"{row.anchor} ({row.record.quantisation}, run {row.record.run})" for row in rows)
         raise InputError(f"--student {name}: {len(rows)} rows are called that; name one by its id: {each}")
     students = sorted({row.name for row in board.rows if row.record.role == "student"})
-    known = ", ".join(students[:8]) + (", ..." if len(students) > 8 else "")
+    listed = ", ".join(students[:8]) + (", ..." if len(students) > 8 else "")
     raise InputError(
         f"--student {name}: no such row; expected a row's name, a record id or an anchor of the page "
-        f"(the students are {known or 'none'})"
+        f"(the students are {listed or 'none'})"
     )
 
 
 def _of_seed(row: Row, seed: SeedScores | None, number: int) -> SeedScores:
     # An anchor names the row too: on the page the first seed's is that of the row.
-    found = next((s for s in row.seeds if s.record.seed == number), None)
-    if found is None or (seed is not None and seed not in (found, row.seeds[0])):
-        there = ", ".join(str(s.record.seed) for s in ([seed] if found and seed else row.seeds))
-        raise InputError(f"--seed {number}: {row.name} was trained with seed {there}")
-    return found
+    chosen = next((s for s in row.seeds if s.record.seed == number), None)
+    if chosen is None or (seed is not None and seed not in (chosen, row.seeds[0])):
+        seeds = ", ".join(str(s.record.seed) for s in ([seed] if chosen and seed else row.seeds))
+        raise InputError(f"--seed {number}: {row.name} was trained with seed {seeds}")
+    return chosen
 
 
 def _check_target(to: Path, target: Path, model: Path | None) -> None:
@@ -212,8 +212,8 @@ def _check_target(to: Path, target: Path, model: Path | None) -> None:
     if not any(target.iterdir()):
         return
     try:
-        kept = json.loads((target / MANIFEST).read_text())
-        files, ours = dict(kept["files"]), kept["format"] == FORMAT
+        manifest = json.loads((target / MANIFEST).read_text())
+        files, ours = dict(manifest["files"]), manifest["format"] == FORMAT
     except (OSError, ValueError, LookupError, TypeError):
         files, ours = {}, False
     if not ours:
@@ -221,9 +221,9 @@ def _check_target(to: Path, target: Path, model: Path | None) -> None:
     present = {p.relative_to(target).as_posix(): p for p in target.rglob("*") if not p.is_dir() or p.is_symlink()}
     changed = [n for n, p in present.items() if n != MANIFEST and (p.is_symlink() or files.get(n) != file_sha256(p))]
     if changed:
-        shown = ", ".join(sorted(changed)[:3]) + (", ..." if len(changed) > 3 else "")
+        some = ", ".join(sorted(changed)[:3]) + (", ..." if len(changed) > 3 else "")
         raise InputError(
-            f"--to {to}: an export, in which {shown} {'was' if len(changed) == 1 else 'were'} added or changed since; "
+            f"--to {to}: an export, in which {some} {'was' if len(changed) == 1 else 'were'} added or changed since; "
             "move what you want to keep, or choose another folder"
         )
 
@@ -238,9 +238,9 @@ def _write(chosen: Chosen, folder: Path, *, onnx: bool) -> None:
             _cut(folder, record.dim)
         if record.quantisation != "float32":
             _copy_quantiser(chosen.model, chosen.row.name, record, folder)
-    given = write_onnx(folder, chosen.row.name) if onnx else None
+    onnx_input = write_onnx(folder, chosen.row.name) if onnx else None
     write_json(folder / RECORDS, _records(chosen))
-    code = Code(load_code(record, ".", ".", cut=False), plain_codes(record), run_code(given) if given else "")
+    code = Code(load_code(record, ".", ".", cut=False), plain_codes(record), run_code(onnx_input) if onnx_input else "")
     card = compute_card(
         chosen.board,
         chosen.row,
@@ -275,8 +275,8 @@ def _is_quantisers(path: Path) -> bool:
 
 
 def _copy_quantiser(model: Path, name: str, record: ScoreRecord, folder: Path) -> None:
-    own = model / f"d{record.dim}"  # a student of several widths has a quantiser for each
-    place = own if own.is_dir() else model
+    width_folder = model / f"d{record.dim}"  # a student of several widths has a quantiser for each
+    place = width_folder if width_folder.is_dir() else model
     for suffix in ("json", "safetensors"):
         file = place / f"quantisation-{record.quantisation}.{suffix}"
         if not file.is_file():
@@ -290,8 +290,8 @@ def _copy_quantiser(model: Path, name: str, record: ScoreRecord, folder: Path) -
 def _cut(folder: Path, width: int) -> None:
     """Make `width` numbers what the model gives: sentence-transformers reads `truncate_dim` from its configuration."""
     path = folder / CONFIG
-    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    write_json(path, {**kept, "truncate_dim": width})
+    saved_config: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    write_json(path, {**saved_config, "truncate_dim": width})
 
 
 def _records(chosen: Chosen) -> dict[str, Any]:

@@ -56,10 +56,10 @@ def _prepared(record: ScoreRecord, name: str, run: Path) -> Prepared:
     except (ValueError, LookupError, TypeError) as error:
         raise _gone(name, run, f"{place} cannot be read ({type(error).__name__}: {error})") from None
     if prepared.teacher.title != record.teacher or prepared.vectors.width < record.dim:
-        found = f"{place} is of the teacher {prepared.teacher.title} with {prepared.vectors.width} dimensions"
-        raise _gone(name, run, f"{found}, expected {record.teacher} with at least {record.dim}")
-    known = (bound_config(run) or {}).get("teacher_fingerprint")
-    if known is not None and known != fingerprint(prepared.teacher.identity()):
+        actual = f"{place} is of the teacher {prepared.teacher.title} with {prepared.vectors.width} dimensions"
+        raise _gone(name, run, f"{actual}, expected {record.teacher} with at least {record.dim}")
+    recorded = (bound_config(run) or {}).get("teacher_fingerprint")
+    if recorded is not None and recorded != fingerprint(prepared.teacher.identity()):
         raise _gone(name, run, f"the files of the teacher {prepared.teacher.name} have changed since it was scored")
     return prepared
 

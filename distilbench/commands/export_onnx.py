@@ -77,27 +77,27 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
     size = 4 * sum(p.numel() for p in model.parameters())
     try:
         save_graph(_whole(model), folder / GRAPH, OUTPUT, model[0].model.config, weights_apart=size > LARGEST_FILE)
-        given = _input(folder, model)
-        found = run_onnx(folder, given, SAMPLES)
+        onnx_input = _input(folder, model)
+        onnx_vectors = run_onnx(folder, onnx_input, SAMPLES)
     except OSError:
         raise
     except Exception as error:  # exporter, tokenizer and runtime raise many kinds
         raise _unable(name, (str(error).splitlines() or [type(error).__name__])[0]) from error
-    difference = _difference(model.encode(list(SAMPLES), show_progress_bar=False, convert_to_numpy=True), found)
+    difference = _difference(model.encode(list(SAMPLES), show_progress_bar=False, convert_to_numpy=True), onnx_vectors)
     if not difference < LARGEST_DIFFERENCE:
         raise _unable(name, f"its vectors differ from PyTorch's by {difference:.1e}")
-    return given
+    return onnx_input
 
 
-def run_onnx(folder: Path, given: OnnxInput, sentences: Sequence[str]) -> NDArray[np.float32]:
+def run_onnx(folder: Path, onnx_input: OnnxInput, sentences: Sequence[str]) -> NDArray[np.float32]:
     """Vectors of sentences by ONNX Runtime, N x d: what `run_code` writes out."""
     import onnxruntime
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-    tokenizer.enable_truncation(given.max_tokens)
-    tokenizer.enable_padding(pad_id=given.pad_id, pad_token=given.pad_token)
-    batch = tokenizer.encode_batch([given.prompt + s for s in sentences])
+    tokenizer.enable_truncation(onnx_input.max_tokens)
+    tokenizer.enable_padding(pad_id=onnx_input.pad_id, pad_token=onnx_input.pad_token)
+    batch = tokenizer.encode_batch([onnx_input.prompt + s for s in sentences])
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors
     session = onnxruntime.InferenceSession(str(folder / GRAPH), options, providers=["CPUExecutionProvider"])
@@ -106,17 +106,17 @@ def run_onnx(folder: Path, given: OnnxInput, sentences: Sequence[str]) -> NDArra
     return vectors_Bd
 
 
-def run_code(given: OnnxInput) -> str:
+def run_code(onnx_input: OnnxInput) -> str:
     """Python that embeds sentences with the graph, in the folder of the model."""
     texts = '["One sentence.", "Another one."]'
-    prompt = f"[{literal(given.prompt)} + s for s in {texts}]" if given.prompt else texts
+    prompt = f"[{literal(onnx_input.prompt)} + s for s in {texts}]" if onnx_input.prompt else texts
     return "\n".join(
         [
             "import numpy as np, onnxruntime",
             "from tokenizers import Tokenizer",
             f'tokenizer = Tokenizer.from_file("{TOKENIZER}")',
-            f"tokenizer.enable_truncation({given.max_tokens})",
-            f"tokenizer.enable_padding(pad_id={given.pad_id}, pad_token={literal(given.pad_token)})",
+            f"tokenizer.enable_truncation({onnx_input.max_tokens})",
+            f"tokenizer.enable_padding(pad_id={onnx_input.pad_id}, pad_token={literal(onnx_input.pad_token)})",
             f'session = onnxruntime.InferenceSession("{GRAPH.as_posix()}", providers=["CPUExecutionProvider"])',
             f"batch = tokenizer.encode_batch({prompt})",
             "ids, mask = np.array([e.ids for e in batch]), np.array([e.attention_mask for e in batch])",
@@ -148,8 +148,8 @@ def _whole(model: SentenceTransformer) -> torch.nn.Module:
 
 def _input(folder: Path, model: SentenceTransformer) -> OnnxInput:
     tokenizer: Any = model.tokenizer
-    kept = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))
-    longest = int(model.max_seq_length or (kept.get("truncation") or {}).get("max_length") or 512)
+    tokenizer_config = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))
+    longest = int(model.max_seq_length or (tokenizer_config.get("truncation") or {}).get("max_length") or 512)
     prompt = model.prompts.get(model.default_prompt_name or "", "")
     return OnnxInput(prompt, longest, int(tokenizer.pad_token_id or 0), str(tokenizer.pad_token or "[PAD]"))
 

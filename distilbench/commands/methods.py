@@ -21,15 +21,15 @@ def print_methods(console: Console, name: str | None = None) -> None:
     """
     if name is None:
         table = _table("--method", "trains", "reads", "paper")
-        for known in method_names():
-            method = get_method(known)
-            table.add_row(known, method.learns, method.reads, method.paper)
+        for method_name in method_names():
+            method = get_method(method_name)
+            table.add_row(method_name, method.learns, method.reads, method.paper)
         console.print(table)
         console.print("distilbench methods METHOD lists its hyper-parameters, such as distilbench methods hpd.")
         return
     method = get_method(name)
-    for told, value in (("trains", method.learns), ("reads", method.reads), ("paper", method.paper)):
-        console.print(f"{told:<7} {value}", markup=False)
+    for label, value in (("trains", method.learns), ("reads", method.reads), ("paper", method.paper)):
+        console.print(f"{label:<7} {value}", markup=False)
     console.print(_parameters(method))
 
 
@@ -38,8 +38,8 @@ def _parameters(method: type[Method]) -> Table:
     for name, field in method.params_type.model_fields.items():
         required = field.is_required()
         published, swept = ("", "") if required else (_shown(field.default), _shown(sweep_default(field)))
-        said = (field.description or "").split("\n\n")[0].replace("\n", " ")
-        table.add_row(field.alias or name, _values(field), published, swept, said)
+        description = (field.description or "").split("\n\n")[0].replace("\n", " ")
+        table.add_row(field.alias or name, _values(field), published, swept, description)
     return table
 
 
@@ -57,7 +57,7 @@ def _values(field: FieldInfo) -> str:
     kind = kind.replace("typing.", "").removeprefix("Literal")
     signs = (("ge", "at least "), ("gt", "above "), ("le", "at most "), ("lt", "below "))
     limits = [
-        f"{told}{getattr(limit, bound):g}" for limit in field.metadata for bound, told in signs if hasattr(limit, bound)
+        f"{sign}{getattr(limit, bound):g}" for limit in field.metadata for bound, sign in signs if hasattr(limit, bound)
     ]
     return " ".join([kind.replace("'", "").strip("[]"), ", ".join(limits)]).strip()
 

@@ -10,7 +10,7 @@ from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.run import check_encoders
-from distilbench.commands.spaces import searched, space_notes
+from distilbench.commands.spaces import space_and_corpus, space_notes
 from distilbench.data.needs import Needs
 from distilbench.methods import get_method
 from distilbench.methods.parts.wanted import wanted_by
@@ -30,19 +30,19 @@ def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
     augmentation = bool(settings.augmentation.operations)
     if method is None:
         corpus = load_corpus(settings, Needs(augmentation=augmentation), console)
-        wanted = Wanted(augmentation, tokens, logits=False)
+        needs = Wanted(augmentation, tokens, logits=False)
     else:
-        space, corpus = searched(settings, str(settings.method), console)
+        space, corpus = space_and_corpus(settings, str(settings.method), console)
         for note in space_notes(space):
             console.print(note, markup=False)
-        wanted = wanted_by([(method, space.possible)])
+        needs = wanted_by([(method, space.possible)])
     if settings.remote:
         settings.remote.check()
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
         if line := nodes_line(settings.pool.grow_to):
             console.print(line, markup=False)
-        made = prepare_corpus(settings, corpus, wanted, console)
-    found = made.described()
-    for name, artifact in found["artifacts"].items():
+        inputs = prepare_corpus(settings, corpus, needs, console)
+    description = inputs.described()
+    for name, artifact in description["artifacts"].items():
         console.print(f"{name:<12} {artifact['bytes'] / 1e6:>10,.1f} MB  {artifact['path']}", markup=False)
-    return found
+    return description

@@ -14,6 +14,6 @@ def report(settings: ReportSettings) -> str:
         InputError: a source cannot be read.
     """
     sources = local_runs(settings.run, WITHOUT_STUDENTS)
-    with written_to(settings.out) as (folder, told):
+    with written_to(settings.out) as (folder, page):
         report_from(sources, folder, title=settings.title, mteb=settings.mteb)
-    return str(told)
+    return str(page)

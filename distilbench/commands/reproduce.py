@@ -31,7 +31,7 @@ NOT_COMPARED = frozenset({"rung_seconds", "latency_ms", "micro_batches"})
 """What depends on the machine at that moment: times, and whether its memory sufficed."""
 
 
-class Difference(NamedTuple):
+class MetricDifference(NamedTuple):
     """A metric of a rung, as it is recorded and as it came out again; None where it is not finite, or not there."""
 
     rung: int
@@ -61,18 +61,18 @@ class Reproduced(NamedTuple):
         """Why it is recorded to have failed; a stopped trial did not fail."""
         return self.record.reason if self.record.state == "FAIL" else ""
 
-    def differences(self) -> list[Difference]:
+    def differences(self) -> list[MetricDifference]:
         """Every dev metric of every rung that either has, the objective first."""
         recorded, again = ({rung.rung: rung for rung in rungs} for rungs in (self.record.rungs, self.rungs))
-        found = []
+        differences = []
         for number in sorted(recorded.keys() | again.keys()):
             one, two = recorded.get(number), again.get(number)
-            known = one or two
-            assert known is not None
+            rung = one or two
+            assert rung is not None
             names = dict.fromkeys([*_metrics(one), *_metrics(two)])
             values = ((name, _metrics(one).get(name), _metrics(two).get(name)) for name in names)
-            found += [Difference(number, known.step, *value) for value in values]
-        return found
+            differences += [MetricDifference(number, rung.step, *value) for value in values]
+        return differences
 
     def same(self, tolerance: float) -> bool:
         """Whether it went as far, failed alike or not at all, and no metric differs by more than `tolerance`."""
@@ -82,24 +82,24 @@ class Reproduced(NamedTuple):
 
     def show(self, tolerance: float, console: Console) -> None:
         """A table of the metrics, and whether they are the same."""
-        record, found = self.record, self.differences()
+        record, differences = self.record, self.differences()
         kind = "confirmation of trial" if record.confirms else "trial"
         console.print(
             f"{record.run}: {kind} {record.number}, {record.method} d={record.dim}, seed {record.seed}, {record.state}",
             markup=False,
         )
-        if found:
-            console.print(_table(found, tolerance))
+        if differences:
+            console.print(_table(differences, tolerance))
         if self.reason or self.expected:
             console.print(f"recorded failure: {self.expected or 'none'}", markup=False)
             console.print(f"failure again:    {self.reason or 'none'}", markup=False)
-        most = max((abs(d.amount) for d in found), default=0.0)
+        most = max((abs(d.amount) for d in differences), default=0.0)
         if self.same(tolerance):
             console.print(f"reproduced: no difference above {tolerance:g} (the largest: {most:.3g})", markup=False)
             return
-        beyond = sum(abs(d.amount) > tolerance for d in found)
+        beyond = sum(abs(d.amount) > tolerance for d in differences)
         console.print(
-            f"not reproduced: {beyond} of {len(found)} values differ by more than {tolerance:g}"
+            f"not reproduced: {beyond} of {len(differences)} values differ by more than {tolerance:g}"
             + ("" if self.reason == self.expected else "; it did not fail alike"),
             markup=False,
         )
@@ -160,8 +160,8 @@ def find_record(run: Path, number: int, seed: int | None) -> TrialRecord:
     of_number = [r for r in records.values() if r.number == number]
     if not of_number:
         numbers = sorted({r.number for r in records.values()})
-        there = f"those that have ended are {_ranges(numbers)}" if numbers else "none has ended"
-        raise InputError(f"{run}: no record of a trial {number}; {there}")
+        ended = f"those that have ended are {_ranges(numbers)}" if numbers else "none has ended"
+        raise InputError(f"{run}: no record of a trial {number}; {ended}")
     for r in of_number:
         if (not r.confirms) if seed is None else r.seed == seed:
             return r
@@ -186,10 +186,10 @@ def _budget(run: Path, config: dict[str, Any]) -> Budget:
         from distilbench.commands.compare import comparison_budget
 
         return comparison_budget(config["steps"])
-    kept = {key.removeprefix("budget."): value for key, value in config.items() if key.startswith("budget.")}
-    if "steps" not in kept:
+    fields = {key.removeprefix("budget."): value for key, value in config.items() if key.startswith("budget.")}
+    if "steps" not in fields:
         raise InputError(f"{run}/config.json: no budget.steps in it: the run of an earlier version")
-    return Budget.model_validate({**kept, "trials": config["trials"]})
+    return Budget.model_validate({**fields, "trials": config["trials"]})
 
 
 def _check_artifacts(prepared: Path) -> None:
@@ -198,9 +198,9 @@ def _check_artifacts(prepared: Path) -> None:
         raise InputError(
             f"{file}: not there, so what the trials were trained on is not known; repeat the run's command"
         )
-    kept = json.loads(file.read_text())
+    described = json.loads(file.read_text())
     for what in ("vectors", "pca", "tokens", "logits"):
-        folder = kept[what]["folder"] if what == "vectors" else kept[what]
+        folder = described[what]["folder"] if what == "vectors" else described[what]
         if folder is not None and not (Path(folder) / MANIFEST).exists():
             raise InputError(
                 f"{folder}: the prepared {what} that the trials were trained on are gone; repeat the run's command, which "
@@ -214,13 +214,13 @@ def _metrics(rung: Rung | None) -> dict[str, float | None]:
     return {"objective": rung.objective, **{k: v for k, v in rung.metrics.items() if k not in NOT_COMPARED}}
 
 
-def _table(found: Sequence[Difference], tolerance: float) -> Table:
+def _table(differences: Sequence[MetricDifference], tolerance: float) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, justify in (("rung", "right"), ("step", "right"), ("metric", "left")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for name in ("recorded", "again", "difference"):
         table.add_column(name, justify="right")
-    for d in found:
+    for d in differences:
         mark = "" if abs(d.amount) <= tolerance else " !"
         amount = "-" if math.isinf(d.amount) else f"{d.amount:+.4g}" if d.amount else "0"
         cells = [str(d.rung), str(d.step), d.metric, _shown(d.recorded), _shown(d.again), amount + mark]
@@ -234,10 +234,10 @@ def _shown(value: float | None) -> str:
 
 def _ranges(numbers: Sequence[int]) -> str:
     """0 to 5, 7."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for n in numbers:
-        if found and n == found[-1][1] + 1:
-            found[-1][1] = n
+        if ranges and n == ranges[-1][1] + 1:
+            ranges[-1][1] = n
         else:
-            found.append([n, n])
-    return ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in found)
+            ranges.append([n, n])
+    return ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in ranges)

@@ -18,7 +18,7 @@ from distilbench.encoders.student import (
     check_student,
     layer_rule,
     named_encoder,
-    resolved,
+    resolved_student,
     student_pooling,
     with_encoder,
 )
@@ -99,10 +99,10 @@ def _student_config(settings: RunSettings) -> dict[str, Any]:
     rule = layer_rule(student)
     if rule is not None and rule.rule == HALF:
         with contextlib.suppress(InputError):  # of a teacher without layers, which a run of heads alone may have
-            student = resolved(student, teacher)
-    shown = with_encoder(student, lambda name: fingerprint(EncoderSpec(name).identity()))
+            student = resolved_student(student, teacher)
+    portable = with_encoder(student, lambda name: fingerprint(EncoderSpec(name).identity()))
     pooling = settings.pooling or student_pooling(student, teacher)
-    return {"student": shown, **({"pooling": pooling} if pooling != MEAN else {})}
+    return {"student": portable, **({"pooling": pooling} if pooling != MEAN else {})}
 
 
 def one_writer(run: Path) -> FileLock:

@@ -17,7 +17,7 @@ from distilbench.search.space_files import SpaceFile, space_file
 from distilbench.settings.run import PreparationSettings, SpaceSettings
 
 
-def searched(
+def space_and_corpus(
     settings: SpaceSettings,
     name: str,
     console: Console,

@@ -17,7 +17,7 @@ from distilbench.cluster.resources import TrialResources, ray_cluster, trial_res
 from distilbench.cluster.run_copy import RunCopy, run_copy
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.run import check_encoders, one_writer, publish, report_folder, run_config, run_name
-from distilbench.commands.spaces import fitted_to_corpus, searched, space_notes, space_of
+from distilbench.commands.spaces import fitted_to_corpus, space_and_corpus, space_notes, space_of
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.errors import InputError
@@ -42,7 +42,7 @@ from distilbench.search.study_place import check_place, claim_place, database_ur
 from distilbench.search.suggestions import default_lag
 from distilbench.search.trial import trial_folder
 from distilbench.settings.sweep import SweepSettings
-from distilbench.stage_times import StageTimes, Took, keep, timed
+from distilbench.stage_times import StageTimes, Took, keep, timed_stage
 from distilbench.storage.files import bound_config, claim_folder, config_differences, write_json
 from distilbench.storage.scratch import local_folder
 from distilbench.trials.scoring import remove_encoded
@@ -67,7 +67,7 @@ class Member:
     corpus: Corpus
     run: Path
     name: str
-    given: list[dict[str, Any]] = field(default_factory=list)
+    enqueued: list[dict[str, Any]] = field(default_factory=list)
     """The user's settings that are tried first."""
     notes: list[str] = field(default_factory=list)
     scores: list[ScoreRecord] = field(default_factory=list)
@@ -96,10 +96,10 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
             if line := nodes_line(settings.share.grow_to):
                 console.print(line, markup=False)
             # One preparation for all: rows of one leaderboard are of one corpus.
-            asked = [(get_method(member.space.method), member.space.possible) for member in members]
+            methods = [(get_method(member.space.method), member.space.possible) for member in members]
             keep(run, Took(stage="start", seconds=time.time() - clock.began))
-            with timed(run, "prepare", len(members[0].corpus.sentences)):
-                made = prepare_corpus(settings, members[0].corpus, wanted_by(asked), console)
+            with timed_stage(run, "prepare", len(members[0].corpus.sentences)):
+                inputs = prepare_corpus(settings, members[0].corpus, wanted_by(methods), console)
             for number, member in enumerate(members):
                 if several:
                     console.print(f"\n{member.space.method} ({number + 1} of {len(members)})")
@@ -107,50 +107,50 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
                 try:
                     begun = [other.run for other in members[: number + 1]]
                     live = LivePage(report, run.name, begun)
-                    _Sweep(settings, member, made, share, live, console, copy).carry_out()
+                    _Sweep(settings, member, inputs, share, live, console, copy).carry_out()
                 except NoStudent as error:
                     if not several:
                         raise
                     member.notes.append(str(error))
                     console.print(str(error), markup=False)
-        with timed(run, "report"):
-            return _publish(settings, members, made.corpus, run)
+        with timed_stage(run, "report"):
+            return _publish(settings, members, inputs.corpus, run)
 
 
 def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Member], Path]:
     """The methods' spaces, their corpus, and the folder of the whole."""
     if settings.study is not None:
         database_url(settings.study)  # refused before anything is read
-    every = not settings.methods
+    all_methods = not settings.methods
     is_folder = settings.space is not None and settings.space.is_dir()
     names = list(settings.methods) or [name for name in method_names() if _has_space(settings, name)]
     for option, file in (("--space", None if is_folder else settings.space), ("--enqueue", settings.enqueue)):
-        if file is not None and (every or len(names) > 1):
+        if file is not None and (all_methods or len(names) > 1):
             raise InputError(f"{option} {file}: it is of one method; expected one --method with it")
-    several = every or len(names) > 1
-    found: list[tuple[SearchSpace, Corpus]] = []
+    several = all_methods or len(names) > 1
+    spaces_and_corpora: list[tuple[SearchSpace, Corpus]] = []
     needs, corpora = Needs(), dict[Needs, Corpus]()
     for name in names:
         try:
             method = get_method(name)
             check_encoders(settings, trains_encoder=method.trains_encoder)
-            own = searched(settings, name, Console(quiet=True) if several else console, corpora)
-            both = needs | method.needs(own[0].possible)
+            fitted_space = space_and_corpus(settings, name, Console(quiet=True) if several else console, corpora)
+            both = needs | method.needs(fitted_space[0].possible)
             if len(set(both.pair_tasks)) > 1:
                 tasks = " and ".join(dict.fromkeys(both.pair_tasks))
                 raise InputError(f"--method {name}: with the methods before it there are several pair tasks ({tasks})")
         except InputError as error:
-            if not every:
+            if not all_methods:
                 raise
             console.print(f"{name} is left out: {error}", markup=False)
         else:
-            found.append(own)
+            spaces_and_corpora.append(fitted_space)
             needs = both
-    if not found:
+    if not spaces_and_corpora:
         raise InputError("--method all: none of the methods can be swept on these data")
-    spaces, corpus = [space for space, _ in found], found[0][1]
+    spaces, corpus = [space for space, _ in spaces_and_corpora], spaces_and_corpora[0][1]
     if several:
-        found.clear()  # two of a large corpus need not be in memory
+        spaces_and_corpora.clear()  # two of a large corpus need not be in memory
         corpora.clear()
         corpus = load_corpus(settings, needs, console)
         for number, space in enumerate(spaces):
@@ -159,13 +159,13 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
                 spaces[number] = fitted_to_corpus(settings, space, corpus, shipped=shipped)
             except InputError as error:
                 raise InputError(f"--method {space.method}: {error}") from None
-    name = run_name(settings, "all" if every else "+".join(names), corpus)
+    name = run_name(settings, "all" if all_methods else "+".join(names), corpus)
     members = []
     for space, trials in zip(spaces, _shares(settings, spaces), strict=True):
         chosen = _chosen(settings, space, trials)
         folder = settings.runs / name / space.method if several else settings.runs / name
         member = Member(chosen, corpus, folder, f"{name}/{space.method}" if several else name)
-        member.given = _given(settings, chosen)
+        member.enqueued = _enqueued_settings(settings, chosen)
         member.notes = space_notes(space)
         for note in member.notes:
             console.print(note, markup=False)
@@ -202,16 +202,16 @@ def _chosen(settings: SweepSettings, space: SearchSpace, trials: int) -> SearchS
     return chosen
 
 
-def _given(settings: SweepSettings, space: SearchSpace) -> list[dict[str, Any]]:
+def _enqueued_settings(settings: SweepSettings, space: SearchSpace) -> list[dict[str, Any]]:
     if settings.enqueue is None:
         return []
-    given = read_yaml(settings.enqueue)
-    if not isinstance(given, list):
+    settings_read = read_yaml(settings.enqueue)
+    if not isinstance(settings_read, list):
         raise InputError(f"{settings.enqueue}: expected a list of settings, such as - {{lr: 0.001}}")
     fields = {f.alias or n: f for n, f in get_method(space.method).params_type.model_fields.items()}
-    for number, setting in enumerate(given, start=1):
+    for number, setting in enumerate(settings_read, start=1):
         check_setting(settings.enqueue, f"setting {number}", setting, space.asked or space.parameters, fields)
-    return [left for setting in given if (left := adapted(setting, space) if space.asked else setting)]
+    return [left for setting in settings_read if (left := adapted(setting, space) if space.asked else setting)]
 
 
 def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
         "objectives": list(settings.objectives),
         "parameters": {n: r.model_dump(mode="json", exclude_none=True) for n, r in space.parameters.items()},
         "fixed": space.fixed,
-        "enqueue": [*space.enqueue, *member.given],
+        "enqueue": [*space.enqueue, *member.enqueued],
         **({"paper_steps": space.paper_steps} if space.paper_steps else {}),
         **{f"budget.{k}": v for k, v in budget.items() if k not in ("trials", "confirm")},
         "trials": space.budget.trials,
@@ -263,12 +263,12 @@ def _claim(settings: SweepSettings, member: Member, console: Console) -> bool:
     elif settings.warm_start is not None and not (run / earlier.FILE).exists():  # also where it was killed before
         source = local_folder(settings.warm_start, "--warm-start", leave_out=NO_MODELS)
         source = source / member.space.method if (source / member.space.method).is_dir() else source
-        found = earlier.take_over(source, config, member.space)
+        taken_over = earlier.take_over(source, config, member.space)
         claim_folder(run, config, may_change=GROWS)
-        earlier.keep_earlier(run, found)
-        what = f"{len(found.history)} trials of {source} are known to the searcher"
-        if found.settings:
-            what = f"{source} measured something else, so {len(found.settings)} of its settings are tried first"
+        earlier.keep_earlier(run, taken_over)
+        what = f"{len(taken_over.history)} trials of {source} are known to the searcher"
+        if taken_over.settings:
+            what = f"{source} measured something else, so {len(taken_over.settings)} of its settings are tried first"
         console.print(what, markup=False)
     else:
         hint = ", or continue them as they are with --extend"
@@ -287,13 +287,13 @@ class _Sweep:
         self,
         settings: SweepSettings,
         member: Member,
-        made: Made,
+        inputs: Made,
         clock: Clock,
         page: LivePage,
         console: Console,
         copy: RunCopy | None = None,
     ) -> None:
-        self.settings, self.member, self.made, self.clock, self.console = settings, member, made, clock, console
+        self.settings, self.member, self.inputs, self.clock, self.console = settings, member, inputs, clock, console
         self.page, self.copy = page, copy
         self.run, self.space = member.run, member.space
         self.widths = self.space.judged_widths(get_method(self.space.method).judged_widths)
@@ -307,23 +307,23 @@ class _Sweep:
         """
         from distilbench.trials.rows import Leaderboard
 
-        settings, member, made, run, space = self.settings, self.member, self.made, self.run, self.space
+        settings, member, inputs, run, space = self.settings, self.member, self.inputs, self.run, self.space
         prepared = run / "prepared"
-        made.save(prepared, settings)
+        inputs.save(prepared, settings)
         ready = load_prepared(prepared.resolve())
         resources = trial_resources(settings.share)
         self.place = self.copy.place(run.resolve(), prepared) if self.copy else None
         board = Leaderboard(
-            run, member.name, ready, made.corpus, settings.quantisations, self.console, self.place, settings.tasks
+            run, member.name, ready, inputs.corpus, settings.quantisations, self.console, self.place, settings.tasks
         )
         references = 1 + 2 * len(self.widths)
-        with self.clock.scoring(rows=references), timed(run, "references", references):
-            member.scores += board.references(self.widths, settings.seed, made.scores)
+        with self.clock.scoring(rows=references), timed_stage(run, "references", references):
+            member.scores += board.references(self.widths, settings.seed, inputs.scores)
         teacher_ms = None
         if "latency" in settings.objectives:
             from distilbench.trials.latency import teacher_latency
 
-            texts = made.corpus.sentences
+            texts = inputs.corpus.sentences
             if resources.gpus and gpus_elsewhere(settings.share.grow_to):  # where the trials are timed too
                 what = "The teacher's latency"
                 teacher_ms = on_gpu_node(teacher_latency, ready, texts, gpus=resources.gpus, what=what)
@@ -352,36 +352,36 @@ class _Sweep:
         settings, space, run = self.settings, self.space, self.run
         place = claim_place(run, settings.study, self.member.name)
         self.study = place.open(directions(settings.objectives))
-        known = self.study.user_attrs.get("lag")
+        study_lag = self.study.user_attrs.get("lag")
         lag = settings.lag if settings.lag is not None else default_lag(resources.concurrency)
-        if known is None:
+        if study_lag is None:
             self.study.set_user_attr("lag", lag)
-        elif settings.lag not in (None, known):
+        elif settings.lag not in (None, study_lag):
             raise InputError(
-                f"--lag {settings.lag}: {run} was begun with {known}; expected the same, or another --name"
+                f"--lag {settings.lag}: {run} was begun with {study_lag}; expected the same, or another --name"
             )
         else:
-            lag = int(known)
-        kept = earlier.kept_earlier(run)
+            lag = int(study_lag)
+        earlier_trials = earlier.kept_earlier(run)
         starts = starts_for(
             space,
             space.budget.trials,
             settings.seed,
-            [*self.member.given, *kept.settings],
+            [*self.member.enqueued, *earlier_trials.settings],
             share_dimensions=len(settings.objectives) == 1,
         )
-        wanted = space.budget.trials
+        trials = space.budget.trials
         if space.searcher == "grid":
-            taken = self.study.get_trials(deepcopy=False)[: self.study.user_attrs.get(TAKEN, 0)]
-            wanted = min(wanted, len(starts_after(starts, taken)))
-        history = earlier.as_frozen(kept.history, space, len(settings.objectives))
-        return Search(self.member.name, space, settings.objectives, wanted, starts, lag, settings.seed, history)
+            restored = self.study.get_trials(deepcopy=False)[: self.study.user_attrs.get(TAKEN, 0)]
+            trials = min(trials, len(starts_after(starts, restored)))
+        history = earlier.as_frozen(earlier_trials.history, space, len(settings.objectives))
+        return Search(self.member.name, space, settings.objectives, trials, starts, lag, settings.seed, history)
 
     def _estimate(self) -> None:
         """What drivers before this one have measured, where this one has nothing to measure."""
-        known = self.study.user_attrs.get(ROW_S, 0.0)
-        self.clock.row_s = max(self.clock.row_s, known)
-        if self.clock.row_s > known:
+        recorded_row_s = self.study.user_attrs.get(ROW_S, 0.0)
+        self.clock.row_s = max(self.clock.row_s, recorded_row_s)
+        if self.clock.row_s > recorded_row_s:
             self.study.set_user_attr(ROW_S, self.clock.row_s)
         for record in self._recorded():
             self.clock.finished(record)
@@ -474,7 +474,7 @@ class _Sweep:
             for watcher in watchers:
                 watcher.finished(record)
 
-        found = board.students(
+        confirmed = board.students(
             jobs,
             prepared.resolve(),
             resources,
@@ -483,15 +483,15 @@ class _Sweep:
             on_record=on_record,
             on_scoring=lambda: self._stage(watchers, "score"),
         )
-        member.scores += found.records
-        for outcome in found.failed:
+        member.scores += confirmed.records
+        for outcome in confirmed.failed:
             candidate = outcome.job.candidate
             member.notes.append(
                 f"{search.name}: trial {candidate.trial} failed with seed {candidate.seed}: {outcome.failed}."
             )
-        if found.unfinished:
+        if confirmed.unfinished:
             member.notes.append(
-                f"{search.name}: time was over for {len(found.unfinished)} of {len(jobs)} confirmations."
+                f"{search.name}: time was over for {len(confirmed.unfinished)} of {len(jobs)} confirmations."
             )
         missing = [d for d in self.widths if d not in chosen]
         if missing:
@@ -500,7 +500,7 @@ class _Sweep:
             )
         self._print_notes()
         write_confirmed(self.run, search, chosen)
-        keep = {t.number for own in chosen.values() for t in own} | set(open_trials(trials))
+        keep = {t.number for dim_trials in chosen.values() for t in dim_trials} | set(open_trials(trials))
         discard_checkpoints(self.run, keep)
         if self.copy:
             self.copy.keep_trainings(self.run, {trial_folder(self.run, number).name for number in keep})

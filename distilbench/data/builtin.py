@@ -11,7 +11,7 @@ from functools import cache
 from itertools import combinations
 from random import Random
 
-from distilbench.data.builtin_pairs import DEMO_TASKS, add_task, add_triplets
+from distilbench.data.builtin_pairs import DEMO_TASKS, add_generated_triplets, add_task
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.grammar import FRAMES, Meaning, Pool, new_style, opposite, say, third_way
 from distilbench.data.meanings import Writer, fresh, graded_pairs, positions, with_less
@@ -69,7 +69,7 @@ def assemble(
     trained = "no training pairs" if own_text else f"{size} similar training pairs"
     builder.found.append(f"{NAME}: {trained}, seed {seed}; generated text, no published benchmark")
     if needs.triplets:
-        add_triplets(builder, writer, _pools("train")["scene"], size, Random(f"{seed} triplets"))
+        add_generated_triplets(builder, writer, _pools("train")["scene"], size, Random(f"{seed} triplets"))
     for task in tasks:
         add_task(builder, writer, task, _pools, seed)
     corpus = builder.build()
@@ -117,10 +117,10 @@ def _add_training(builder: CorpusBuilder, writer: Writer, size: int, rng: Random
     pairs: list[tuple[str, str]] = []
     while len(pairs) < size:
         meaning, style = draw(), new_style(rng)
-        said = writer.say(meaning, style)
+        sentence = writer.say(meaning, style)
         reworded = writer.say(meaning, opposite(style))
         looser = writer.say(with_less(meaning, rng) if rng.random() < 0.4 else meaning, third_way(style))
-        pairs += combinations(dict.fromkeys((said, reworded, looser)), 2)
+        pairs += combinations(dict.fromkeys((sentence, reworded, looser)), 2)
     builder.train_pairs(*zip(*pairs[:size], strict=True))
     builder.train_on([writer.say(draw(), new_style(rng)) for _ in range(int(size * _SINGLES_PER_PAIR))])
 
@@ -134,8 +134,8 @@ def _add_sts(
 
 def _add_questions(builder: CorpusBuilder, writer: Writer, split: str, rng: Random) -> None:
     """Queries, the documents that ask the same, and documents that ask nearly the same or something else."""
-    pool, asked = _pools(split)["question"], set[Meaning]()
-    queries = [(fresh(pool, asked, rng), new_style(rng)) for _ in range(_QUERIES)]
+    pool, queried = _pools(split)["question"], set[Meaning]()
+    queries = [(fresh(pool, queried, rng), new_style(rng)) for _ in range(_QUERIES)]
     query_of: dict[str, int] = {}  # document -> the query it answers; -1 for none
 
     for i, (meaning, style) in enumerate(queries):
@@ -147,12 +147,12 @@ def _add_questions(builder: CorpusBuilder, writer: Writer, split: str, rng: Rand
             query_of[second] = i
         for _ in range(_NEAR_MISSES):
             near_miss = pool.change(meaning, rng.choice(positions(meaning, rng)), rng)
-            if near_miss is not None and near_miss not in asked:
+            if near_miss is not None and near_miss not in queried:
                 miss_style = rng.choices([answer_style, style, new_style(rng)], [0.6, 0.1, 0.3])[0]
                 query_of[writer.say(near_miss, miss_style)] = -1
     while len(query_of) < _DOCUMENTS:
         other = pool.draw(rng)
-        if other not in asked:
+        if other not in queried:
             query_of[writer.say(other, new_style(rng))] = -1
 
     documents = list(query_of)

@@ -34,17 +34,17 @@ _ANYONE = ("child", "adult")  # families of agents that may be any other agent a
 _Rows = list[tuple[str, str, float]]
 
 
-def add_triplets(builder: CorpusBuilder, writer: Writer, pool: Pool, size: int, rng: Random) -> None:
+def add_generated_triplets(builder: CorpusBuilder, writer: Writer, pool: Pool, size: int, rng: Random) -> None:
     """Train on `size` triplets of scenes: a sentence, one that it entails, one that contradicts it."""
     used, triplets = set[Meaning](), list[tuple[str, str, str]]()
     while len(triplets) < size:
         premise, entailed = _entailment(_scene(pool, used, rng), rng)
         style = new_style(rng)
-        said = [writer.say(premise, style)]
+        triplet = [writer.say(premise, style)]
         for other in (entailed, _contradiction(premise, pool, rng)):
-            said.append(writer.say(other, _other_style(style, other == premise, rng)))
-        if len(set(said)) == 3:
-            triplets.append((said[0], said[1], said[2]))
+            triplet.append(writer.say(other, _other_style(style, other == premise, rng)))
+        if len(set(triplet)) == 3:
+            triplets.append((triplet[0], triplet[1], triplet[2]))
     builder.train_triplets(*zip(*triplets, strict=True))
     builder.found.append(f"triplets: {size} generated ones (train)")
 

@@ -94,9 +94,9 @@ def add_labelled(name: str, column: str, splits: Mapping[str, Labelled], builder
     training = next(iter(splits.values()))
     counts = Counter(example.label for example in training.examples)
     _check_classes(training, counts, folded="dev" not in splits)
-    for split, own in splits.items():
-        if not own.examples:
-            raise InputError(f"{own.paths[0]}: no rows; expected the {split} set of {name}")
+    for split, labelled in splits.items():
+        if not labelled.examples:
+            raise InputError(f"{labelled.paths[0]}: no rows; expected the {split} set of {name}")
     classes = tuple(sorted(counts))
     for path, row, _, label in (example for split in splits.values() for example in split.examples):
         if label not in counts:
@@ -104,23 +104,25 @@ def add_labelled(name: str, column: str, splits: Mapping[str, Labelled], builder
                 f"{path}, row {row}: column {column!r} is {label!r}; expected one of {training.paths[0].name}'s labels, "
                 f"{', '.join(classes)}"
             )
-    rows = [(split, example) for split, own in splits.items() for example in own.examples]
+    rows = [(split, example) for split, labelled in splits.items() for example in labelled.examples]
     columns = zip(*(example.texts for _, example in rows), strict=True)
     members = [classes.index(example.label) for _, example in rows]
     builder.add_classification(name, classes, list(columns), members, [split or "train" for split, _ in rows])
-    told = (f"{len(own.examples):,} {split or 'sentences (cross-validated)'}" for split, own in splits.items())
-    builder.found.append(f"{name}: {', '.join(told)}, {len(classes)} classes")
+    sizes = (
+        f"{len(labelled.examples):,} {split or 'sentences (cross-validated)'}" for split, labelled in splits.items()
+    )
+    builder.found.append(f"{name}: {', '.join(sizes)}, {len(classes)} classes")
 
 
 def _examples(path: Path, form: _Format) -> list[Example]:
-    found = []
+    examples = []
     for row, fields in read_tsv(path, (*form.texts, form.label)):
         texts = tuple(sentence(path, row, c, value) for c, value in zip(form.texts, fields, strict=False))
         label = fields[-1].strip()
         if not label:
             raise InputError(f"{path}, row {row}: column {form.label!r} is empty; expected a label")
-        found.append(Example(path, row, texts, label))
-    return found
+        examples.append(Example(path, row, texts, label))
+    return examples
 
 
 def _check_classes(training: Labelled, counts: Counter[str], *, folded: bool) -> None:

@@ -40,35 +40,35 @@ def write_distinct(
     path: Path,
     batches: Iterable[pa.RecordBatch],
     schema: pa.Schema,
-    taken: Iterable[Sequence[str]],
+    excluded_keys: Iterable[Sequence[str]],
     *,
     limit: int | None = None,
 ) -> Distinct:
-    """Write the rows of `batches` whose column `key` comes for the first time and is not in `taken` to an Arrow file.
+    """Write the rows of `batches` whose column `key` comes for the first time and is not in `excluded_keys` to an Arrow file.
 
-    The rows keep their order, and lose the column `key`. `taken` are lists of keys. Of more than `limit` rows a sample is
-    taken, which depends on the rows' keys and on nothing else. Keys are compared by 128-bit digests. Memory: `MEMORY`, one
-    batch, and 9 bytes for each row.
+    The rows keep their order, and lose the column `key`. `excluded_keys` are lists of keys. Of more than `limit` rows a
+    sample is taken, which depends on the rows' keys and on nothing else. Keys are compared by 128-bit digests. Memory:
+    `MEMORY`, one batch, and 9 bytes for each row.
 
     Raises:
         InputError: the disk is full.
     """
-    found = pa.schema([field for field in schema if field.name != KEY])
+    row_schema = pa.schema([field for field in schema if field.name != KEY])
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".distinct-") as work:
         spool = Path(work) / "rows.arrow"
         keys = Path(work) / "keys.arrow"
         with pa.OSFile(str(keys), "wb") as sink, pa.ipc.new_file(sink, DIGESTS) as writer:
-            read = write_arrow(spool, _without_keys(batches, found, writer), found)
-        counts, numbers = _firsts(Path(work), keys, read, taken, limit)
+            read = write_arrow(spool, _without_keys(batches, row_schema, writer), row_schema)
+        counts, numbers = _firsts(Path(work), keys, read, excluded_keys, limit)
         keep = np.zeros(read, dtype=bool)
         keep[numbers] = True
-        write_arrow(path, _kept(spool, keep), found)
+        write_arrow(path, _chosen_rows(spool, keep), row_schema)
     return counts
 
 
 def _without_keys(
-    batches: Iterable[pa.RecordBatch], found: pa.Schema, writer: pa.RecordBatchWriter
+    batches: Iterable[pa.RecordBatch], row_schema: pa.Schema, writer: pa.RecordBatchWriter
 ) -> Iterator[pa.RecordBatch]:
     """The batches without their keys, whose digests go to `writer`."""
     number = 0
@@ -77,7 +77,7 @@ def _without_keys(
         numbers = np.arange(number, number + batch.num_rows)
         writer.write_batch(pa.record_batch([pa.array(c) for c in (numbers, *digests.T)], schema=DIGESTS))
         number += batch.num_rows
-        yield batch.select(found.names)
+        yield batch.select(row_schema.names)
 
 
 def _digests(keys: Sequence[str]) -> NDArray[np.int64]:
@@ -87,13 +87,13 @@ def _digests(keys: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _firsts(
-    work: Path, keys: Path, read: int, taken: Iterable[Sequence[str]], limit: int | None
+    work: Path, keys: Path, read: int, excluded_keys: Iterable[Sequence[str]], limit: int | None
 ) -> tuple[Distinct, NDArray[np.int64]]:
     """What there is, and the numbers of the rows to keep."""
     import duckdb
 
     def taken_digests() -> Iterator[pa.RecordBatch]:
-        for batch in taken:
+        for batch in excluded_keys:
             digests = _digests(batch)
             yield pa.record_batch([pa.array(c) for c in (np.zeros(len(digests), np.int64), *digests.T)], schema=DIGESTS)
 
@@ -120,7 +120,7 @@ def _firsts(
     return Distinct(read, read - free, free - distinct, len(numbers)), numbers
 
 
-def _kept(spool: Path, keep: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+def _chosen_rows(spool: Path, keep: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
     at = 0
     for batch in read_arrow(spool).to_batches():
         yield batch.filter(pa.array(keep[at : at + batch.num_rows]))

@@ -63,21 +63,21 @@ class EvaluationData:
     @property
     def is_empty(self) -> bool:
         """Whether there is no set to score."""
-        own = self.corpus
-        return not (own.sts or own.classification or own.pair_tasks or self.tokenised or self.searches)
+        corpus = self.corpus
+        return not (corpus.sts or corpus.classification or corpus.pair_tasks or self.tokenised or self.searches)
 
     def rows_by_kind(self) -> dict[str, Rows]:
         """The rows that the sets of each kind use, and those to calibrate on ("calibration"), each once.
 
         Their order is that of the sets, so that it is the same whatever other kinds there are.
         """
-        sets, own = (*self.corpus.sts, *self.tokenised), self.corpus
+        sts_sets, corpus = (*self.corpus.sts, *self.tokenised), self.corpus
         columns = {
-            "sts": [side for s in sets for side in (s.left_P, s.right_P)],
-            "classification": [side for s in own.classification for side in s.texts],
-            "pairs": [side for t in own.pair_tasks for s in t.splits.values() for side in (s.left_P, s.right_P)],
+            "sts": [side for s in sts_sets for side in (s.left_P, s.right_P)],
+            "classification": [side for s in corpus.classification for side in s.texts],
+            "pairs": [side for t in corpus.pair_tasks for s in t.splits.values() for side in (s.left_P, s.right_P)],
             "queries": list(self.queries),
-            "calibration": [own.train],
+            "calibration": [corpus.train],
         }
         return {
             kind: np.fromiter(dict.fromkeys(np.concatenate(c).tolist()), np.int64) for kind, c in columns.items() if c
@@ -121,8 +121,8 @@ def evaluation_data(
     labelled = read_labelled_sets(root, kinds, builder)
     if "retrieval" in kinds:
         searches = read_search_sets(root, store, limits.documents, builder.found, builder.missing)
-    asked = set(builder.sentences)
-    add_pair_tasks(labelled, limits.labelled, asked, builder)
+    test_texts = set(builder.sentences)
+    add_pair_tasks(labelled, limits.labelled, test_texts, builder)
     queries = tuple(builder.rows(s.queries) for s in searches)
     coded = coded.union(*(s.queries for s in searches))
     calibration = builder.rows(_calibration(root, kinds, limits, builder, coded))
@@ -131,8 +131,8 @@ def evaluation_data(
     corpus = replace(builder.build(), train=np.unique(calibration), missing=missing)
     data = EvaluationData(corpus, tuple(tokenised), tuple(searches), queries)
     if data.is_empty:
-        own = f"e.g. {_EXPECTED[kinds[0]]} (docs/data.md)"
-        expected = "what SentEval's get_transfer_data.bash makes" if is_senteval(root) else own
+        example = f"e.g. {_EXPECTED[kinds[0]]} (docs/data.md)"
+        expected = "what SentEval's get_transfer_data.bash makes" if is_senteval(root) else example
         raise InputError(f"--data {root}: no set of {' or '.join(kinds)} in it; expected {expected}")
     return data
 
@@ -155,14 +155,14 @@ def read_labelled_sets(root: Path, kinds: Sequence[str], builder: CorpusBuilder)
 
 def _tasks(root: Path, builder: CorpusBuilder) -> list[str]:
     """The pair tasks that have a train and a dev set; the others are told."""
-    found = []
+    names = []
     for name, form in FORMATS.items():
         absent = [s for s in SPLITS[:2] if not _has_split(root, form, s)]
         if not absent:
-            found.append(name)
+            names.append(name)
         rows = f" with rows of {form.split_column} {{}}" if form.split_column else ""
         builder.missing += [f"pair task {name}: {form.files[s][0]}{rows.format(s)}" for s in absent]
-    return found
+    return names
 
 
 def _has_split(root: Path, form: TaskFormat, split: str) -> bool:
@@ -195,14 +195,14 @@ def _builtin(kinds: Sequence[str], store: ArtifactStore) -> EvaluationData:
     retrieval = corpus.retrieval if "retrieval" in kinds else ()
     searches = tuple(of_corpus(s, corpus.sentences, store) for s in retrieval)
     missing = (NO_BUILTIN_CLASSIFICATION,) if "classification" in kinds else ()
-    own = replace(
+    selected = replace(
         corpus,
         sts=corpus.sts if "sts" in kinds else (),
         retrieval=(),
         train=calibration_rows(builtin_corpus().train),  # without pair tasks, whose sentences come after the others
         missing=(*corpus.missing, *missing),
     )
-    data = EvaluationData(own, (), searches, tuple(s.queries for s in retrieval))
+    data = EvaluationData(selected, (), searches, tuple(s.queries for s in retrieval))
     if data.is_empty:
         raise InputError(
             f"the built-in corpus has no set of {' or '.join(kinds)}; expected --data with {_EXPECTED[kinds[0]]}"

@@ -30,10 +30,10 @@ from distilbench.data.senteval import (
     read_senteval_task,
     senteval_training,
 )
-from distilbench.data.tables import either, sample
+from distilbench.data.tables import either, fixed_sample
 from distilbench.data.text import NO_TEXTS, Texts, TextStream, open_text
-from distilbench.data.triplets import add_triplets
-from distilbench.data.tsv import flag, number, read_tsv, sentence
+from distilbench.data.triplets import add_triplets_of_folder
+from distilbench.data.tsv import finite_number, flag, read_tsv, sentence
 from distilbench.data.unlabelled import draw, only_text
 from distilbench.errors import InputError
 
@@ -108,12 +108,12 @@ def read_folder(
         pairs = [*_quora_pairs(root / "quora", builder), *_duplicate_titles(root / "cqadupstack", builder)]
         streams = _unlabelled(root / "unlabeled", texts, builder)
         tasks = [read_pair_task(root, name) for name in task_names]
-    asked = evaluation.union(*(task.evaluation for task in tasks))
-    _add_training(builder, pairs, [training, *map(only_text, streams.values())], evaluation, asked, limits)
-    builder.found += [f"{name}: {stream.told()}" for name, stream in streams.items()]
-    add_pair_tasks(tasks, limits.labelled, asked, builder)
+    test_texts = evaluation.union(*(task.evaluation for task in tasks))
+    _add_training(builder, pairs, [training, *map(only_text, streams.values())], evaluation, test_texts, limits)
+    builder.found += [f"{name}: {stream.summary()}" for name, stream in streams.items()]
+    add_pair_tasks(tasks, limits.labelled, test_texts, builder)
     if needs.triplets:
-        add_triplets(root, limits.triplets, asked, builder)
+        add_triplets_of_folder(root, limits.triplets, test_texts, builder)
     return builder.build()
 
 
@@ -127,8 +127,8 @@ def _check_usable(root: Path, corpus: Corpus, *, own_text: bool) -> None:
         expected = DEV_EXPECTED if senteval else "sts/STSB.dev.tsv or another sts/NAME.dev.tsv"
         raise InputError(f"--data {root}: no dev STS set to select by; expected {expected}")
     if not len(corpus.train) and not own_text:
-        own = "quora/pairs.tsv, cqadupstack/*.dup_pairs.tsv, unlabeled/*.tsv"
-        expected = TRAINING_EXPECTED if senteval else own
+        expected_files = "quora/pairs.tsv, cqadupstack/*.dup_pairs.tsv, unlabeled/*.tsv"
+        expected = TRAINING_EXPECTED if senteval else expected_files
         raise InputError(f"--data {root}: nothing to train on; expected {expected}, or --text")
 
 
@@ -148,7 +148,7 @@ def read_sts(folder: Path, builder: CorpusBuilder) -> None:
         for row, (one, two, value) in read_tsv(path, ("sentence1", "sentence2", "score")):
             left.append(sentence(path, row, "sentence1", one))
             right.append(sentence(path, row, "sentence2", two))
-            score.append(number(path, row, "score", value))
+            score.append(finite_number(path, row, "score", value))
         if len(set(score)) < 2:
             raise InputError(
                 f"{path}: {len(score)} pairs with {len(set(score))} distinct scores; expected at least 2 of each"
@@ -167,15 +167,15 @@ def _read_quora_retrieval(folder: Path, split: str, limits: Limits, builder: Cor
         builder.missing.append(f"quora retrieval, {split} (corpus, queries and qrels)")
         return set()
     text_of: dict[str, str] = {}
-    seen: set[tuple[str, ...]] = set()
+    seen_keys: set[tuple[str, ...]] = set()
     for row, (doc, text, is_query) in read_tsv(corpus_file, ("doc_id", "text", "is_beir_query")):
-        _only_once(corpus_file, row, f"doc_id {doc!r}", (doc,), seen)
+        _only_once(corpus_file, row, f"doc_id {doc!r}", (doc,), seen_keys)
         if not flag(corpus_file, row, "is_beir_query", is_query):
             text_of[doc] = sentence(corpus_file, row, "text", text)
     relevant: dict[str, dict[str, float]] = {}
     for row, (query, doc, score) in read_tsv(qrels_file, ("query_id", "doc_id", "score")):
-        grade = number(qrels_file, row, "score", score)
-        _only_once(qrels_file, row, f"query_id {query!r} with doc_id {doc!r}", (query, doc), seen)
+        grade = finite_number(qrels_file, row, "score", score)
+        _only_once(qrels_file, row, f"query_id {query!r} with doc_id {doc!r}", (query, doc), seen_keys)
         if grade > 0:
             if doc not in text_of:
                 raise InputError(f"{qrels_file}, row {row}: doc_id {doc!r} is not in {corpus_file.name}")
@@ -188,25 +188,27 @@ def _read_quora_retrieval(folder: Path, split: str, limits: Limits, builder: Cor
     if not queries:
         raise InputError(f"{queries_file}: none of its queries has a relevant document in {qrels_file.name}")
     needed = dict.fromkeys(doc for query in queries for doc in relevant[query])
-    kept = [*needed, *sample([d for d in text_of if d not in needed], _left(limits.documents, len(needed)))]
-    position = {doc: i for i, doc in enumerate(kept)}
+    documents = [*needed, *fixed_sample([d for d in text_of if d not in needed], _left(limits.documents, len(needed)))]
+    position = {doc: i for i, doc in enumerate(documents)}
     graded = any(grade != 1 for query in queries for grade in relevant[query].values())
     builder.add_retrieval(
         "quora",
         split,
         list(queries.values()),
-        [text_of[d] for d in kept],
+        [text_of[d] for d in documents],
         [[position[d] for d in relevant[query]] for query in queries],
         [list(relevant[query].values()) for query in queries] if graded else None,
     )
-    builder.found.append(f"quora retrieval, {split}: {len(queries)} queries, {len(kept)} of {len(text_of)} documents")
+    builder.found.append(
+        f"quora retrieval, {split}: {len(queries)} queries, {len(documents)} of {len(text_of)} documents"
+    )
     return set(queries.values())
 
 
-def _only_once(path: Path, row: int, what: str, key: tuple[str, ...], seen: set[tuple[str, ...]]) -> None:
-    if key in seen:
+def _only_once(path: Path, row: int, what: str, key: tuple[str, ...], seen_keys: set[tuple[str, ...]]) -> None:
+    if key in seen_keys:
         raise InputError(f"{path}, row {row}: {what} is there already; expected it once")
-    seen.add(key)
+    seen_keys.add(key)
 
 
 def _quora_pairs(folder: Path, builder: CorpusBuilder) -> list[tuple[str, str]]:
@@ -249,17 +251,17 @@ def _add_training(
     pairs: Sequence[tuple[str, str]],
     sentences: Iterable[Iterable[str]],
     evaluation: set[str],
-    asked: set[str],
+    test_texts: set[str],
     limits: Limits,
 ) -> None:
     clean_pairs = [p for p in pairs if p[0] != p[1] and not evaluation.intersection(p)]
-    drawn_pairs = sample(clean_pairs, limits.pairs)
+    drawn_pairs = fixed_sample(clean_pairs, limits.pairs)
     drawn = draw(sentences, evaluation, limits.sentences)
     # Everything drawn gets its row before the pair tasks take from it: the sentences stay those of a corpus without them.
     for texts in ([p[0] for p in drawn_pairs], [p[1] for p in drawn_pairs], drawn.sentences):
         builder.rows(texts)
-    used_pairs = [p for p in drawn_pairs if not asked.intersection(p)]
-    used_sentences = [s for s in drawn.sentences if s not in asked]
+    used_pairs = [p for p in drawn_pairs if not test_texts.intersection(p)]
+    used_sentences = [s for s in drawn.sentences if s not in test_texts]
     builder.train_pairs([p[0] for p in used_pairs], [p[1] for p in used_pairs])
     builder.train_on(used_sentences)
     dropped = len(pairs) - len(clean_pairs) + drawn.dropped

@@ -42,11 +42,11 @@ class HubName:
             options = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if mark else []
         except ValueError:
             options = [("", "")]
-        given = dict(options)
-        right = all(key in _OPTIONS and value for key, value in options) and len(given) == len(options)
-        if not name or not right:
+        values = dict(options)
+        valid = all(key in _OPTIONS and value for key, value in options) and len(values) == len(options)
+        if not name or not valid:
             raise InputError(f"{source}: expected {PREFIX}NAME, then perhaps ? and {'=.. & '.join(_OPTIONS)}=..")
-        return cls(name, **given)
+        return cls(name, **values)
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,9 @@ def _commit(source: str, name: HubName) -> str:
     return str(commit)
 
 
-def _check_column(source: str, column: str, there: list[str]) -> None:
-    if column not in there:
-        raise InputError(f"{source}: no column {column!r}; the columns are {there}")
+def _check_column(source: str, column: str, columns: list[str]) -> None:
+    if column not in columns:
+        raise InputError(f"{source}: no column {column!r}; the columns are {columns}")
 
 
 def _reason(error: Exception) -> str:

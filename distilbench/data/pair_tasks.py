@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from distilbench.data.corpus import CorpusBuilder, PairSplit, PairTask
-from distilbench.data.tables import either, sample
-from distilbench.data.tsv import number, read_tsv, sentence
+from distilbench.data.tables import either, fixed_sample
+from distilbench.data.tsv import finite_number, read_tsv, sentence
 from distilbench.errors import InputError
 
 SPLITS = ("train", "dev", "test")
@@ -143,15 +143,15 @@ def labelled_pairs(root: Path, name: str, splits: Mapping[str, LabelledSplit]) -
     Raises:
         InputError: a split has fewer than two different labels.
     """
-    held_out = {frozenset(p[:2]) for split, found in splits.items() if split != "train" for p in found.pairs}
+    held_out = {frozenset(p[:2]) for split, labelled in splits.items() if split != "train" for p in labelled.pairs}
     training = [p for p in splits["train"].pairs if frozenset(p[:2]) not in held_out]
-    for split, found in splits.items():
-        pairs = training if split == "train" else found.pairs
+    for split, labelled in splits.items():
+        pairs = training if split == "train" else labelled.pairs
         distinct = len({target for *_, target in pairs})
         if distinct < 2:
             note = " that are not in its dev or test set" if split == "train" else ""
             raise InputError(
-                f"{root / found.file}: {len(pairs)} {split} pairs of {name}{note}, with {distinct} distinct labels; "
+                f"{root / labelled.file}: {len(pairs)} {split} pairs of {name}{note}, with {distinct} distinct labels; "
                 f"expected at least 2 of each"
             )
     return LabelledPairs(name, splits, training)
@@ -164,19 +164,19 @@ def _expected(form: TaskFormat, split: str) -> str:
 
 def _read(root: Path, path: Path, form: TaskFormat, split: str) -> dict[str, LabelledSplit]:
     """The splits in one file: `split`, or those that its split column names."""
-    file, found = path.relative_to(root).as_posix(), dict[str, LabelledSplit]()
+    file, splits = path.relative_to(root).as_posix(), dict[str, LabelledSplit]()
     columns = [*form.columns, form.split_column] if form.split_column else form.columns
     if not form.split_column:
-        found[split] = LabelledSplit(file)
+        splits[split] = LabelledSplit(file)
     for row, (one, two, label, *named) in read_tsv(path, columns):
         name = _one_of(path, row, form.split_column, named[0], SPLITS) if named else split
-        chosen = found.setdefault(name, LabelledSplit(file))
+        chosen = splits.setdefault(name, LabelledSplit(file))
         if form.kind == "three-class" and label == NO_GOLD_LABEL:
             chosen.skipped += 1
             continue
         left, right = sentence(path, row, form.columns[0], one), sentence(path, row, form.columns[1], two)
         chosen.pairs.append((left, right, _target(path, row, form, label)))
-    return found
+    return splits
 
 
 def _one_of(path: Path, row: int, column: str, value: str, allowed: Sequence[str]) -> str:
@@ -189,7 +189,7 @@ def _target(path: Path, row: int, form: TaskFormat, label: str) -> float:
     column = form.columns[2]
     if form.labels:
         return float(form.labels.index(_one_of(path, row, column, label, form.labels)))
-    score = number(path, row, column, label)
+    score = finite_number(path, row, column, label)
     if not form.low <= score <= form.high:
         raise InputError(f"{path}, row {row}: column {column!r} is {label!r}; expected {form.low:g} to {form.high:g}")
     return score
@@ -212,7 +212,7 @@ def add_pair_tasks(
     for task in tasks:
         form, splits = FORMATS[task.name], dict[str, PairSplit]()
         for name, split in task.splits.items():
-            pairs = sample(task.training, limit) if name == "train" else split.pairs
+            pairs = fixed_sample(task.training, limit) if name == "train" else split.pairs
             splits[name] = builder.pair_split([p[0] for p in pairs], [p[1] for p in pairs], [p[2] for p in pairs])
             note = f"; {split.skipped} without an agreed label skipped" if split.skipped else ""
             if name == "train":
@@ -221,8 +221,8 @@ def add_pair_tasks(
                 note += (
                     f"; training on {len(pairs)} of {len(task.training)}, {dropped} left out (in its dev or test set)"
                 )
-                if known := sum(frozenset(p[:2]) in sts_pairs for p in pairs):
-                    note += f"; {known} are pairs of STS dev or test sets"
+                if in_sts := sum(frozenset(p[:2]) in sts_pairs for p in pairs):
+                    note += f"; {in_sts} are pairs of STS dev or test sets"
             builder.found.append(f"{split.file}: {len(split.pairs)} pairs ({task.name}, {name}){note}")
         if "test" not in splits:
             builder.missing.append(f"pair task {task.name}, test ({_expected(form, 'test')})")

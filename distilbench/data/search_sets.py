@@ -33,8 +33,8 @@ from distilbench.data.columns import usable
 from distilbench.data.corpus import RetrievalSet, Rows
 from distilbench.data.lines import decoded, read_lines
 from distilbench.data.sentences import FILE, TEXT, SentenceFile, in_batches, write_arrow
-from distilbench.data.tables import columns_of, either, sample
-from distilbench.data.tsv import flag, number, read_tsv, sentence
+from distilbench.data.tables import columns_of, either, fixed_sample
+from distilbench.data.tsv import finite_number, flag, read_tsv, sentence
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256, fingerprint
 from distilbench.storage.store import ArtifactStore
@@ -64,10 +64,10 @@ class SearchSet:
 
     def digest(self) -> str:
         """SHA-256 of everything that a score of it depends on."""
-        found = hashlib.sha256(json.dumps([self.name, self.split, self.queries, self.fingerprint]).encode())
+        sha256 = hashlib.sha256(json.dumps([self.name, self.split, self.queries, self.fingerprint]).encode())
         for column in (*self.relevant, *self.grades):
-            found.update(column.tobytes() + b"|")
-        return found.hexdigest()
+            sha256.update(column.tobytes() + b"|")
+        return sha256.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class _Layout:
 
 
 def read_search_sets(
-    root: Path, store: ArtifactStore, documents: int | None, found: list[str], missing: list[str]
+    root: Path, store: ArtifactStore, documents: int | None, notes: list[str], missing: list[str]
 ) -> list[SearchSet]:
-    """Every set of `root`; lines for the user are added to `found` and `missing`.
+    """Every set of `root`; lines for the user are added to `notes` and `missing`.
 
     Of more than `documents` documents (None: all) those that answer a query and a sample of the others are taken; those of
     duplicate pairs are not cut.
@@ -99,10 +99,10 @@ def read_search_sets(
     for layout in [layout for folder, name in named if (layout := _layout(folder, name))]:
         for split in SPLITS:
             if split in layout.qrels:
-                sets.append(_judged(layout, split, store, documents, found))
+                sets.append(_judged(layout, split, store, documents, notes))
             else:
                 missing.append(f"{layout.name} retrieval, {split} (queries and qrels)")
-    sets += _duplicates(root / "quora", store, found)
+    sets += _duplicates(root / "quora", store, notes)
     if not sets:
         missing.append(
             "a retrieval set (NAME/corpus.tsv with retrieval/, BEIR's NAME/corpus.jsonl, or quora/pairs.tsv)"
@@ -121,7 +121,7 @@ def of_corpus(task: RetrievalSet, sentences: Sequence[str], store: ArtifactStore
         _written(documents, parts, store),
         fingerprint(parts),
         task.relevant,
-        tuple(np.ones(len(own)) for own in task.relevant),
+        tuple(np.ones(len(rows)) for rows in task.relevant),
     )
 
 
@@ -134,31 +134,31 @@ def _layout(folder: Path, name: str) -> _Layout | None:
         qrels = {s: path for s in SPLITS if s in queries and (path := either(inner, f"qrels.{s}.tsv"))}
         return _Layout(name, corpus, queries, qrels, ("query_id", "doc_id", "score"))
     if corpus := either(folder, "corpus.jsonl"):
-        asked = either(folder, "queries.jsonl")
-        queries = dict.fromkeys(SPLITS, asked) if asked else {}
+        one_file = either(folder, "queries.jsonl")
+        queries = dict.fromkeys(SPLITS, one_file) if one_file else {}
         qrels = {s: path for s in queries if (path := either(folder / "qrels", f"{s}.tsv"))}
         return _Layout(name, corpus, queries, qrels, ("query-id", "corpus-id", "score"))
     return None
 
 
-def _judged(layout: _Layout, split: Split, store: ArtifactStore, limit: int | None, found: list[str]) -> SearchSet:
+def _judged(layout: _Layout, split: Split, store: ArtifactStore, limit: int | None, notes: list[str]) -> SearchSet:
     grades = _read_qrels(layout.qrels[split], layout.columns)
-    asked, queries = layout.queries[split], dict[str, str]()
-    for row, query, text in _texts(asked, "query_id"):
+    queries_file, queries = layout.queries[split], dict[str, str]()
+    for row, query, text in _texts(queries_file, "query_id"):
         if query in queries:
-            raise InputError(f"{asked}, row {row}: query id {query!r} is there already; expected it once")
+            raise InputError(f"{queries_file}, row {row}: query id {query!r} is there already; expected it once")
         queries[query] = text
     for query, (row, _) in grades.items():
         if query not in queries:
-            raise InputError(f"{layout.qrels[split]}, row {row}: query id {query!r} is not in {asked.name}")
+            raise InputError(f"{layout.qrels[split]}, row {row}: query id {query!r} is not in {queries_file.name}")
     answered = [query for query in queries if query in grades]
     if not answered:
-        raise InputError(f"{asked}: none of its queries has a relevant document in {layout.qrels[split].name}")
-    needed = {doc: row for _, (_, own) in grades.items() for doc, (row, _) in own.items()}
+        raise InputError(f"{queries_file}: none of its queries has a relevant document in {layout.qrels[split].name}")
+    needed = {doc: row for _, (_, graded) in grades.items() for doc, (row, _) in graded.items()}
     documents, key, position, total = _documents(layout, split, needed, store, limit)
     without = len(queries) - len(answered) if layout.columns[0] == "query_id" else 0
     note = f"; {without} queries without a relevant document left out" if without else ""
-    found.append(
+    notes.append(
         f"{layout.name} retrieval, {split}: {len(answered):,} queries, {len(documents):,} of {total:,} documents{note}"
     )
     judged = [grades[query][1] for query in answered]
@@ -168,22 +168,22 @@ def _judged(layout: _Layout, split: Split, store: ArtifactStore, limit: int | No
         tuple(queries[query] for query in answered),
         documents,
         key,
-        tuple(np.array([position[doc] for doc in own], dtype=np.int64) for own in judged),
-        tuple(np.array([grade for _, grade in own.values()]) for own in judged),
+        tuple(np.array([position[doc] for doc in graded], dtype=np.int64) for graded in judged),
+        tuple(np.array([grade for _, grade in graded.values()]) for graded in judged),
     )
 
 
 def _read_qrels(path: Path, columns: tuple[str, str, str]) -> dict[str, tuple[int, dict[str, tuple[int, float]]]]:
     """By query its first row, and of each relevant document the row and the grade."""
     grades: dict[str, tuple[int, dict[str, tuple[int, float]]]] = {}
-    seen: set[tuple[str, str]] = set()
+    seen_keys: set[tuple[str, str]] = set()
     for row, (query, doc, score) in read_tsv(path, columns):
-        if (query, doc) in seen:
+        if (query, doc) in seen_keys:
             raise InputError(
                 f"{path}, row {row}: {columns[0]} {query!r} with {columns[1]} {doc!r} is there already; expected it once"
             )
-        seen.add((query, doc))
-        grade = number(path, row, columns[2], score)
+        seen_keys.add((query, doc))
+        grade = finite_number(path, row, columns[2], score)
         if grade > 0:
             grades.setdefault(query, (row, {}))[1][doc] = (row, grade)
     return grades
@@ -211,14 +211,16 @@ def _documents(
         raise InputError(f"{layout.qrels[split]}, row {needed[doc]}: document {doc!r} is not in {path.name}")
     _only_once(path, np.array(digests), np.array(rows))
     parts: dict[str, Any] = {"file": file_sha256(path), "step_version": STEP_VERSION}
-    kept: set[str] | None = None
+    chosen: set[str] | None = None
     if limit is not None and len(rows) > limit:
-        kept = {*needed, *sample(others, max(0, limit - len(needed)))}
+        chosen = {*needed, *fixed_sample(others, max(0, limit - len(needed)))}
         position = {
-            doc: i for i, doc in enumerate(doc for _, doc, _ in _texts(path, "doc_id") if doc in kept) if doc in needed
+            doc: i
+            for i, doc in enumerate(doc for _, doc, _ in _texts(path, "doc_id") if doc in chosen)
+            if doc in needed
         }
         parts |= {"limit": limit, "qrels": file_sha256(layout.qrels[split])}
-    texts = (text for _, doc, text in _texts(path, "doc_id") if kept is None or doc in kept)
+    texts = (text for _, doc, text in _texts(path, "doc_id") if chosen is None or doc in chosen)
     return _written(texts, parts, store), fingerprint(parts), position, len(rows)
 
 
@@ -261,11 +263,11 @@ def _only_once(path: Path, digest_N: Rows, row_N: Rows) -> None:
     again = order[1:][np.diff(digest_N[order]) == 0]
     if len(again):
         row = int(row_N[again.min()])
-        doc = next(doc for own, doc, _ in _texts(path, "doc_id") if own == row)
+        doc = next(doc for owner, doc, _ in _texts(path, "doc_id") if owner == row)
         raise InputError(f"{path}, row {row}: document id {doc!r} is there already; expected it once")
 
 
-def _duplicates(folder: Path, store: ArtifactStore, found: list[str]) -> Iterator[SearchSet]:
+def _duplicates(folder: Path, store: ArtifactStore, notes: list[str]) -> Iterator[SearchSet]:
     """question1 of the duplicate pairs asks, question2 of all pairs of the split is indexed."""
     path = either(folder, "pairs.tsv")
     if path is None:
@@ -283,7 +285,7 @@ def _duplicates(folder: Path, store: ArtifactStore, found: list[str]) -> Iterato
         if not relevant[split]:
             continue
         parts = {"file": file_sha256(path), "duplicates": split, "step_version": STEP_VERSION}
-        positions = tuple(np.array(list(own), dtype=np.int64) for own in relevant[split].values())
+        positions = tuple(np.array(list(rows), dtype=np.int64) for rows in relevant[split].values())
         yield SearchSet(
             folder.name + DUPLICATES,
             split,
@@ -291,9 +293,9 @@ def _duplicates(folder: Path, store: ArtifactStore, found: list[str]) -> Iterato
             _written(documents[split], parts, store),
             fingerprint(parts),
             positions,
-            tuple(np.ones(len(own)) for own in positions),
+            tuple(np.ones(len(rows)) for rows in positions),
         )
-        found.append(
+        notes.append(
             f"{folder.name}/{path.name}: {len(relevant[split]):,} questions of duplicate pairs, "
             f"{len(documents[split]):,} to find them among ({split})"
         )

@@ -19,7 +19,7 @@ from pathlib import Path
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.data.lines import decoded, read_lines
 from distilbench.data.pair_tasks import LabelledPair, LabelledPairs, LabelledSplit, labelled_pairs
-from distilbench.data.tsv import flag, number, read_tsv, sentence
+from distilbench.data.tsv import finite_number, flag, read_tsv, sentence
 from distilbench.errors import InputError
 
 SUBSETS: Mapping[str, tuple[str, ...]] = {
@@ -64,20 +64,20 @@ def read_senteval_sts(root: Path, builder: CorpusBuilder, also: Collection[str] 
     """
     for group, subsets in SUBSETS.items():
         folder = root / "downstream" / "STS" / f"{group}-en-test"
-        shown = folder.relative_to(root).as_posix()
+        name = folder.relative_to(root).as_posix()
         if not folder.is_dir():
-            builder.missing.append(shown)
+            builder.missing.append(name)
             continue
         for subset in subsets:
             files = [folder / f"STS.{kind}.{subset}.txt" for kind in ("input", "gs")]
-            absent = [f"{shown}/{path.name}" for path in files if not path.is_file()]
+            absent = [f"{name}/{path.name}" for path in files if not path.is_file()]
             if absent:
                 builder.missing += absent
                 continue
             pairs, empty = _sts_pairs(*files)
             _add_sts(builder, files[0], group, subset.removeprefix("surprise."), "test", pairs)
             note = f"; {empty} without a gold score skipped" if empty else ""
-            builder.found.append(f"{shown}/STS.input.{subset}.txt: {len(pairs)} pairs (test){note}")
+            builder.found.append(f"{name}/STS.input.{subset}.txt: {len(pairs)} pairs (test){note}")
     for group, splits in _SCORED.items():
         for split in ("dev", "test"):
             path = root / splits[split]
@@ -99,27 +99,27 @@ def senteval_training(root: Path, builder: CorpusBuilder) -> list[str]:
     Raises:
         InputError: a file is malformed.
     """
-    found: list[str] = []
+    sentences: list[str] = []
     for group, splits in _SCORED.items():
         path = root / splits["train"]
         if not path.is_file():
             builder.missing.append(splits["train"])
             continue
         pairs = _scored_pairs(path, group)
-        found += [text for one, two, _ in pairs for text in (one, two)]
+        sentences += [text for one, two, _ in pairs for text in (one, two)]
         builder.found.append(f"{splits['train']}: {2 * len(pairs)} sentences (train)")
-    return found
+    return sentences
 
 
 def senteval_tasks(root: Path, missing: list[str]) -> list[str]:
     """The pair tasks whose files are all there; the files that the others lack are added to `missing`."""
-    found = []
+    names = []
     for name in TASKS:
         absent = [file for file in task_files(name).values() if not (root / file).is_file()]
         if not absent:
-            found.append(name)
+            names.append(name)
         missing += [f"pair task {name}: {file}" for file in absent]
-    return found
+    return names
 
 
 def task_files(name: str) -> Mapping[str, str]:
@@ -210,7 +210,7 @@ def _scored_pair(path: Path, row: int, columns: tuple[str, str, str], fields: li
 
 
 def _score(path: Path, row: int, column: str, value: str, low: float) -> float:
-    score = number(path, row, column, value)
+    score = finite_number(path, row, column, value)
     if not low <= score <= 5:
         raise InputError(f"{path}, row {row}: column {column!r} is {value!r}; expected {low:g} to 5")
     return score

@@ -85,8 +85,8 @@ def _sst_fine(path: Path) -> Iterator[Example]:
 def _trec(path: Path) -> Iterator[Example]:
     for row, line in read_lines(path):
         label, _, rest = line.decode("latin-1").strip().partition(":")
-        known = _label(path, row, "label", label, _TREC)
-        yield Example(path, row, _texts(path, row, rest.partition(" ")[2]), known)
+        coarse = _label(path, row, "label", label, _TREC)
+        yield Example(path, row, _texts(path, row, rest.partition(" ")[2]), coarse)
 
 
 def _mrpc(path: Path) -> Iterator[Example]:

@@ -32,7 +32,7 @@ def columns_of(path: Path) -> list[str]:
         return []
 
 
-def sample(items: Iterable[T], limit: int | None) -> list[T]:
+def fixed_sample(items: Iterable[T], limit: int | None) -> list[T]:
     """`limit` of the items, drawn with a fixed seed; all of them, in their order, where there are no more or it is None."""
     everything = list(items)
     if limit is None or len(everything) <= limit:

@@ -115,18 +115,18 @@ class TextStream:
                 f"{self.source}: none of its {counts.rows} rows can be used; the first: {counts.first_error}"
             )
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """What was read, for the reader: "80 sentences (train)", and what was left out for which reason."""
-        counts, told = self.counts, [f"{self.counts.kept} sentences (train)"]
+        counts, parts = self.counts, [f"{self.counts.kept} sentences (train)"]
         if isinstance(self._opened, HubDataset) and self._opened.commit:
-            told[0] += f" of commit {self._opened.commit}"
+            parts[0] += f" of commit {self._opened.commit}"
         if counts.short:
-            told.append(f"{counts.short} of fewer than {self.settings.min_chars} characters left out")
+            parts.append(f"{counts.short} of fewer than {self.settings.min_chars} characters left out")
         if counts.long:
-            told.append(f"{counts.long} of more than {self.settings.max_chars} characters left out")
+            parts.append(f"{counts.long} of more than {self.settings.max_chars} characters left out")
         if counts.bad:
-            told.append(f"{counts.bad} bad rows skipped, the first: {counts.first_error}")
-        return "; ".join(told)
+            parts.append(f"{counts.bad} bad rows skipped, the first: {counts.first_error}")
+        return "; ".join(parts)
 
     def _values(self) -> Iterator[str | InputError]:
         if isinstance(self._opened, HubDataset):
@@ -160,12 +160,12 @@ def text_files(source: str) -> list[Path]:
             raise InputError(f"{path}: the format is not known by the file's name; expected {FORMATS_TOLD}")
         return [path]
     if path.is_dir():
-        found = list(path.iterdir())
+        paths = list(path.iterdir())
     elif any(c in source for c in "*?["):
-        found = [Path(name) for name in glob.glob(source, recursive=True)]
+        paths = [Path(name) for name in glob.glob(source, recursive=True)]
     else:
         raise InputError(f"{source}: no such file or folder; expected one, a glob, or {PREFIX}NAME (a hub's dataset)")
-    files = [p for p in found if p.is_file() and not p.name.startswith((".", "_")) and format_of(p)]
+    files = [p for p in paths if p.is_file() and not p.name.startswith((".", "_")) and format_of(p)]
     if not files:
         saved = any((path / name).is_file() for name in ("state.json", "dataset_dict.json"))
         hint = f"; it is a saved dataset, which {PREFIX}{source} reads" if saved else ""

@@ -38,40 +38,42 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
     if not texts.sources:
         return corpus
     streams = texts.open()
-    asked = sorted(asked_rows(corpus))
+    test_rows = sorted(asked_rows(corpus))
     parts = {
         "sources": [stream.identity() for stream in streams],
         "settings": asdict(texts.settings),
         "sentences": corpus.sentences_fingerprint,
-        "asked": fingerprint(asked),
+        "asked": fingerprint(test_rows),
         "limit": limit,
         "step_version": STEP_VERSION,
     }
 
     def make(folder: Path, missing: list[str]) -> None:
         drawn = folder / "drawn.arrow"
-        counts = write_distinct(drawn, _keyed(streams), KEYED, [[corpus.sentences[row] for row in asked]], limit=limit)
+        counts = write_distinct(
+            drawn, _keyed(streams), KEYED, [[corpus.sentences[row] for row in test_rows]], limit=limit
+        )
         row_of = {sentence: row for row, sentence in enumerate(corpus.sentences)}
-        known: list[int] = []
-        write_arrow(folder / NEW, _unknown(SentenceFile(drawn), row_of, known), ROW)
-        save_array(folder / KNOWN, np.array(known, dtype=np.int64))
+        known_rows: list[int] = []
+        write_arrow(folder / NEW, _unknown(SentenceFile(drawn), row_of, known_rows), ROW)
+        save_array(folder / KNOWN, np.array(known_rows, dtype=np.int64))
         drawn.unlink()
-        told = [f"--text {stream.source}: {stream.told()}" for stream in streams]
-        told.append(
+        lines = [f"--text {stream.source}: {stream.summary()}" for stream in streams]
+        lines.append(
             f"training on {counts.kept:,} distinct of {counts.read:,} sentences of --text; {counts.taken:,} left out (text "
             f"that a dev or test set asks about), {counts.repeated:,} repeated"
         )
-        write_json(folder / TOLD, told)
+        write_json(folder / TOLD, lines)
 
     path = store.build("text", parts, [NEW, KNOWN, TOLD], make)
     base = sentences_artifact(corpus.sentences, corpus.sentences_fingerprint, store)
     sentences = SentenceFile(*base.paths, path / NEW)
-    known = np.load(path / KNOWN, allow_pickle=False)
-    train = np.union1d(corpus.train, np.concatenate([known, np.arange(len(base), len(sentences))]))
+    known_rows = np.load(path / KNOWN, allow_pickle=False)
+    train = np.union1d(corpus.train, np.concatenate([known_rows, np.arange(len(base), len(sentences))]))
     if not len(train):
         raise InputError(f"--text {', '.join(texts.sources)}: no sentence to train on")
-    found = (*corpus.found, *json.loads((path / TOLD).read_text()))
-    return replace(corpus, sentences=sentences, train=train, found=found)
+    notes = (*corpus.found, *json.loads((path / TOLD).read_text()))
+    return replace(corpus, sentences=sentences, train=train, found=notes)
 
 
 def asked_rows(corpus: Corpus) -> set[int]:
@@ -93,9 +95,9 @@ def _keyed(streams: Sequence[TextStream]) -> Iterator[pa.RecordBatch]:
             yield pa.record_batch([text, text], schema=KEYED)
 
 
-def _unknown(drawn: SentenceFile, row_of: dict[str, int], known: list[int]) -> Iterator[pa.RecordBatch]:
-    """The drawn sentences that the corpus has not; the rows of the others go to `known`."""
+def _unknown(drawn: SentenceFile, row_of: dict[str, int], known_rows: list[int]) -> Iterator[pa.RecordBatch]:
+    """The drawn sentences that the corpus has not; the rows of the others go to `known_rows`."""
     for batch in in_batches(drawn):
-        known += [row_of[text] for text in batch if text in row_of]
+        known_rows += [row_of[text] for text in batch if text in row_of]
         new = [text for text in batch if text not in row_of]
         yield pa.record_batch([pa.array(new, pa.string())], schema=ROW)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from distilbench.data.corpus import CorpusBuilder
-from distilbench.data.tables import columns_of, either, sample
+from distilbench.data.tables import columns_of, either, fixed_sample
 from distilbench.data.tsv import read_tsv, sentence
 from distilbench.errors import InputError
 
@@ -22,7 +22,7 @@ def triplets_file(root: Path) -> Path | None:
     return either(root / "nli", "triplets.tsv")
 
 
-def add_triplets(root: Path, limit: int | None, evaluation: set[str], builder: CorpusBuilder) -> None:
+def add_triplets_of_folder(root: Path, limit: int | None, evaluation: set[str], builder: CorpusBuilder) -> None:
     """Train on at most `limit` triplets of `root`, none with a sentence of `evaluation`; None: on all.
 
     Raises:
@@ -46,7 +46,7 @@ def add_triplets(root: Path, limit: int | None, evaluation: set[str], builder: C
             f"{path}: none of its {total} triplets can be trained on; expected three different sentences that no dev or "
             f"test set asks about" + (f", and a source ending in {' or '.join(TRAIN_SOURCES)}" if has_source else "")
         )
-    used = sample(clean, limit)
+    used = fixed_sample(clean, limit)
     builder.train_triplets([t[0] for t in used], [t[1] for t in used], [t[2] for t in used])
     builder.found.append(
         f"nli/{path.name}: {total} triplets, {len(train)} of training files; training on {len(used)} of {len(clean)}, "

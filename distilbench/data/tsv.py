@@ -62,7 +62,7 @@ def sentence(path: Path, row: int, column: str, value: str) -> str:
     return text
 
 
-def number(path: Path, row: int, column: str, value: str) -> float:
+def finite_number(path: Path, row: int, column: str, value: str) -> float:
     """`value` as a finite number.
 
     Raises:

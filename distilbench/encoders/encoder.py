@@ -337,8 +337,8 @@ def encode(
         budget = tokens_per_batch or TOKENS_PER_BATCH[device]
         out = encode_ids(model, ids, budget, ENOUGH_TOKENS if device == "cpu" else None)
     else:
-        found = model.encode(list(sentences), prompt=prompt or None, show_progress_bar=False, convert_to_numpy=True)
-        out = np.asarray(found, dtype=np.float32)
+        vectors = model.encode(list(sentences), prompt=prompt or None, show_progress_bar=False, convert_to_numpy=True)
+        out = np.asarray(vectors, dtype=np.float32)
     bad = ~np.isfinite(out).all(axis=1)
     if bad.any():
         raise FloatingPointError(f"the encoder's vector is not finite for {sentences[int(bad.argmax())]!r:.200}")

@@ -36,7 +36,7 @@ class LayerList:
         parent, _, self._attribute = name.rpartition(".")
         self._parent = model.get_submodule(parent)
         self.model = model
-        self.own: list[nn.Module] = list(getattr(self._parent, self._attribute))
+        self.layers: list[nn.Module] = list(getattr(self._parent, self._attribute))
 
     def put(self, layers: Sequence[nn.Module]) -> None:
         """Let the model run these layers in the place of its own."""
@@ -48,7 +48,7 @@ class LayerList:
         ModernBERT normalises the input of each layer but the first, whose input is normalised by the embeddings. A first
         layer with that norm would lose it when the model is saved and loaded.
         """
-        layer, model = self.own[index], self.own[0]
+        layer, model = self.layers[index], self.layers[0]
         absent = [name for name, part in model.named_children() if isinstance(part, nn.Identity)]
         if not absent or all(isinstance(getattr(layer, name), nn.Identity) for name in absent):
             return layer
@@ -58,28 +58,28 @@ class LayerList:
             setattr(layer, name, nn.Identity())
         return layer
 
-    def keep(self, kept: Sequence[int]) -> None:
-        """Drop all layers but the `kept`, also from the configuration, so that the saved model loads as it was."""
-        layers = [self.first(kept[0]), *(self.own[i] for i in kept[1:])]
+    def keep(self, indices: Sequence[int]) -> None:
+        """Drop all layers but those at `indices`, also from the configuration, so that the saved model loads as it was."""
+        layers = [self.first(indices[0]), *(self.layers[i] for i in indices[1:])]
         config: Any = self.model.config
         for name, value in config.to_dict().items():
-            if "layer" in name and isinstance(value, list | tuple) and len(value) == len(self.own):  # `layer_types`
-                setattr(config, name, [value[i] for i in kept])
+            if "layer" in name and isinstance(value, list | tuple) and len(value) == len(self.layers):  # `layer_types`
+                setattr(config, name, [value[i] for i in indices])
         for new, layer in enumerate(layers):
             for part in layer.modules():
                 if isinstance(getattr(part, "layer_idx", None), int):
                     part.layer_idx = new  # type: ignore[assignment]
-        config.num_hidden_layers = len(kept)
+        config.num_hidden_layers = len(indices)
         self.put(layers)
 
 
 def _list_name(model: nn.Module, count: int) -> str | None:
     """The outermost list of `count` layers with the same parameters; None where there is none, or more than one."""
-    found: list[tuple[int, str, nn.ModuleList]] = []
+    lists: list[tuple[int, str, nn.ModuleList]] = []
     for name, part in model.named_modules():
         if isinstance(part, nn.ModuleList) and len(part) == count and len({type(layer) for layer in part}) == 1:
-            found.append((name.count("."), name, part))
-    outermost = [(name, part) for depth, name, part in found if depth == min(depth for depth, _, _ in found)]
+            lists.append((name.count("."), name, part))
+    outermost = [(name, part) for depth, name, part in lists if depth == min(depth for depth, _, _ in lists)]
     if len(outermost) != 1:
         return None
     [(name, layers)] = outermost
@@ -106,4 +106,4 @@ def count_in_model(folder: Path, what: str) -> int:
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{what}: the layers of {str(folder)!r} cannot be read: {reason:.200}") from None
-    return len(LayerList(model, what).own)
+    return len(LayerList(model, what).layers)

@@ -116,9 +116,9 @@ def save_pair_head(folder: Path, head: PairHead, task: PairTask) -> None:
 
     with atomic_path(folder / WEIGHTS) as temporary:
         save_file({name: p.detach().cpu().contiguous() for name, p in head.named_parameters()}, temporary)
-    kept = {"head": head.kind, "width": head.width, "hidden": head.hidden, "outputs": head.outputs}
+    config = {"head": head.kind, "width": head.width, "hidden": head.hidden, "outputs": head.outputs}
     meaning = {"task": task.name, "kind": task.kind, "classes": task.classes, "low": task.low, "high": task.high}
-    write_json(folder / DESCRIPTION, kept | meaning)
+    write_json(folder / DESCRIPTION, config | meaning)
 
 
 @dataclass(frozen=True)
@@ -166,11 +166,11 @@ def load_pair_scorer(folder: Path, device: str = "cpu") -> PairScorer:
         if not (folder / name).is_file():
             raise InputError(f"student {str(folder)!r}: no {name} in it; expected a student that dse exported")
     try:
-        kept: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text())
-        head = PairHead(kept["head"], kept["width"], kept["hidden"], kept["outputs"])
+        config: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text())
+        head = PairHead(config["head"], config["width"], config["hidden"], config["outputs"])
         head.load_state_dict(load_file(folder / WEIGHTS))
-        meaning = {name: kept[name] for name in ("task", "kind", "low", "high")}
-        classes = tuple(kept["classes"])
+        meaning = {name: config[name] for name in ("task", "kind", "low", "high")}
+        classes = tuple(config["classes"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"student {str(folder)!r}: its pair head cannot be read: {reason:.200}") from None

@@ -63,8 +63,8 @@ class LayerRule:
 
 def layer_rule(student: str) -> LayerRule | None:
     """The rule that a student's layers are chosen by; None where it is an encoder as it is."""
-    found = _RULE.fullmatch(student)
-    return LayerRule(found["rule"], found["encoder"]) if found else None
+    match = _RULE.fullmatch(student)
+    return LayerRule(match["rule"], match["encoder"]) if match else None
 
 
 def is_layers(student: str) -> bool:
@@ -104,7 +104,7 @@ def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str =
     """Transformer and pooling to start from, in evaluation mode.
 
     "half" is every second layer here, 1, 3, 5: what it meant to runs that have it in their `prepared.json`. New runs have the
-    layers there, as `resolved` chooses them.
+    layers there, as `resolved_student` chooses them.
 
     Raises:
         InputError: a layer that the encoder does not have, an encoder whose layers cannot be told apart, or `auto`.
@@ -116,15 +116,15 @@ def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str =
     if rule := layer_rule(student):
         from distilbench.encoders.layers import LayerList
 
-        found = LayerList(getattr(transformer, "model", transformer), f"--student {student}")
-        count = len(found.own)
-        kept = list(range(1, count, 2)) if rule.rule == HALF else listed_layers(student, count)
-        found.keep(_checked(student, kept, count))
+        layer_list = LayerList(getattr(transformer, "model", transformer), f"--student {student}")
+        count = len(layer_list.layers)
+        indices = list(range(1, count, 2)) if rule.rule == HALF else listed_layers(student, count)
+        layer_list.keep(_checked(student, indices, count))
     width = int(transformer.get_embedding_dimension())
     return SentenceTransformer(modules=[transformer, Pooling(width, pooling_mode=pooling)], device=device).eval()
 
 
-def resolved(student: str, teacher: EncoderSpec, chosen: tuple[int, ...] | None = None) -> str:
+def resolved_student(student: str, teacher: EncoderSpec, chosen: tuple[int, ...] | None = None) -> str:
     """The student with its layers written out: `half` by its rule, `auto` by the layers that a ranking has `chosen`.
 
     Without a ranking `auto` is as many layers by the rule of `half`: enough to measure how long its training takes.
@@ -196,18 +196,18 @@ def listed_layers(student: str, count: int) -> list[int]:
     """
     rule = layer_rule(student)
     try:
-        kept = [int(part) for part in (rule.rule if rule else "").removeprefix("layers:").split(",")]
+        indices = [int(part) for part in (rule.rule if rule else "").removeprefix("layers:").split(",")]
     except ValueError:
-        kept = []
-    return _checked(student, kept, count)
+        indices = []
+    return _checked(student, indices, count)
 
 
-def _checked(student: str, kept: list[int], count: int) -> list[int]:
-    if not kept or any(not 0 <= i < count for i in kept) or sorted(set(kept)) != kept:
+def _checked(student: str, indices: list[int], count: int) -> list[int]:
+    if not indices or any(not 0 <= i < count for i in indices) or sorted(set(indices)) != indices:
         raise InputError(
             f"--student {student}: expected rising layer numbers from 0 to {count - 1}, such as layers:0,2,4"
         )
-    return kept
+    return indices
 
 
 def student_pooling(student: str, teacher: EncoderSpec) -> str:

@@ -27,9 +27,9 @@ def get_method(name: str) -> type[Method]:
     if name not in method_names():
         raise InputError(f"--method {name}: unknown method; expected one of {', '.join(method_names())}")
     module = importlib.import_module(f"{__name__}.{name}")
-    (found,) = (
+    (method,) = (
         value
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Method) and value.__module__ == module.__name__
     )
-    return found
+    return method

@@ -71,8 +71,8 @@ class Contrastive(Whitened):
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
         """The labelled examples, where they are not triplets; whitened."""
-        told = [] if params.get("labelled", "triplets") == "triplets" else [str(params["labelled"])]
-        return ", ".join(filter(None, [*told, super().variant(params)]))
+        labels = [] if params.get("labelled", "triplets") == "triplets" else [str(params["labelled"])]
+        return ", ".join(filter(None, [*labels, super().variant(params)]))
 
     def phases(self) -> list[Phase]:
         """One, over the labelled examples."""

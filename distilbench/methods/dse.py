@@ -141,9 +141,9 @@ class DSE(EncoderMethod):
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
         """Task, alpha, and what is not the paper's standard."""
-        told = [str(params["task"]), f"alpha {params.get('alpha', 0.5):g}"]
-        told += ["dot"] * (params.get("head") == "dot") + ["frozen"] * bool(params.get("frozen"))
-        return ", ".join(told)
+        parts = [str(params["task"]), f"alpha {params.get('alpha', 0.5):g}"]
+        parts += ["dot"] * (params.get("head") == "dot") + ["frozen"] * bool(params.get("frozen"))
+        return ", ".join(parts)
 
     def phases(self) -> list[Phase]:
         """One, over the task's training pairs."""
@@ -174,8 +174,8 @@ class DSE(EncoderMethod):
     def pooled(self, rows: NDArray[np.int64]) -> Tensor:
         """Concatenated means, B x D, in float32; with gradients unless the student is frozen."""
         if self.params.frozen:
-            kept = _FrozenFeatures.of(self.prepared, self.pooled_layers)
-            return torch.from_numpy(kept.take(rows, self._compute_features)).to(self.device)
+            features = _FrozenFeatures.of(self.prepared, self.pooled_layers)
+            return torch.from_numpy(features.take(rows, self._compute_features)).to(self.device)
         return super().pooled(rows)
 
     def encode(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:

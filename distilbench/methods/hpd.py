@@ -97,8 +97,8 @@ class HPD(Nested, Whitened):
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
         """Fine-tuned, augmented, whitened."""
-        told = ["fine-tuned"] * bool(params.get("ft_epochs")) + ["augmented"] * bool(params.get("augmentation"))
-        return ", ".join(filter(None, [*told, super().variant(params)]))
+        parts = ["fine-tuned"] * bool(params.get("ft_epochs")) + ["augmented"] * bool(params.get("augmentation"))
+        return ", ".join(filter(None, [*parts, super().variant(params)]))
 
     def phases(self) -> list[Phase]:
         """Distillation, then the fine-tuning that was asked for."""

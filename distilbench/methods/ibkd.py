@@ -119,10 +119,12 @@ class IBKD(EncoderMethod):
         self._check_layer()
         teacher = prepared.vectors.width
         self.map = nn.Linear(self.width, teacher, bias=False) if not params.export_map else self.linear(teacher)
-        own = teacher if params.export_map else self.width
-        self._check_widths(own)
+        encoder_width = teacher if params.export_map else self.width
+        self._check_widths(encoder_width)
         self.down = (
-            None if params.output_dim == own else Dense(own, params.output_dim, activation_function=nn.Identity())
+            None
+            if params.output_dim == encoder_width
+            else Dense(encoder_width, params.output_dim, activation_function=nn.Identity())
         )
         if params.export_map:
             self.projection = self.map
@@ -138,17 +140,17 @@ class IBKD(EncoderMethod):
                 f"input_layer is {layer}; expected from {-layers - 1} (the embeddings) to -2 (the layer before the last)"
             )
 
-    def _check_widths(self, own: int) -> None:
-        """The start of W fits the two widths, and a student whose `own` width is that after W has one to d in stage 2."""
+    def _check_widths(self, encoder_width: int) -> None:
+        """The start of W fits the two widths, and a student as wide as W's output gets a layer to d in stage 2."""
         p, teacher = self.params, self.prepared.vectors.width
         if p.map_start == "identity" and self.width != teacher:
             raise InputError(
                 f"map_start is identity, but the student is {self.width} wide and the teacher {teacher}; "
                 "expected regression, auto or random"
             )
-        if p.export_map and (p.output_dim > own or (p.output_dim < own and not p.ft_epochs)):
+        if p.export_map and (p.output_dim > encoder_width or (p.output_dim < encoder_width and not p.ft_epochs)):
             raise InputError(
-                f"output_dim is {p.output_dim}; with export_map expected the teacher's {own}"
+                f"output_dim is {p.output_dim}; with export_map expected the teacher's {encoder_width}"
                 + (" or below" if p.ft_epochs else ", or ft_epochs above 0, where stage 2 trains a projection")
             )
 
@@ -177,8 +179,8 @@ class IBKD(EncoderMethod):
         """CKD where no HSIC takes part; fine-tuned where there is a stage 2; mapped where W stays."""
         fine_tuned = bool(params.get("ft_epochs"))
         weights = [params.get("beta1", 1.0), params.get("beta2", 0.5) if fine_tuned else 0]
-        told = ["CKD"] * (not any(weights)) + ["fine-tuned"] * fine_tuned
-        return ", ".join(told + ["mapped"] * bool(params.get("export_map")))
+        parts = ["CKD"] * (not any(weights)) + ["fine-tuned"] * fine_tuned
+        return ", ".join(parts + ["mapped"] * bool(params.get("export_map")))
 
     def phases(self) -> list[Phase]:
         """Stage 1 over the training sentences, stage 2 over the labelled examples."""

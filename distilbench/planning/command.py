@@ -37,7 +37,7 @@ def plan(
             "no rates: expected --measure FILE (or --probe) to measure them here within about a minute, or --rates with such "
             "a file or the folder of a finished run"
         )
-    known = [read_rates(path) for path in settings.rates]
+    rates = [read_rates(path) for path in settings.rates]
     clusters = clusters_for(settings.gpus, settings.nodes, settings.cpus_per_gpu, this_machine(settings))
     for cluster in clusters:
         cluster.trials_at_once(settings.share)  # refuses what does not fit before anything is measured
@@ -47,20 +47,20 @@ def plan(
     if probe:
         from distilbench.planning.probe import measure_rates
 
-        known.insert(0, measure_rates(settings, members, read_s, console))
+        rates.insert(0, measure_rates(settings, members, read_s, console))
         if settings.measure is not None:
-            write_json(settings.measure, known[0].model_dump())
-    plans = [plan_sweep(settings, work, known, cluster) for cluster in clusters]
-    print_plans(plans, work, known, console)
+            write_json(settings.measure, rates[0].model_dump())
+    plans = [plan_sweep(settings, work, rates, cluster) for cluster in clusters]
+    print_plans(plans, work, rates, console)
     if settings.time_budget is not None:
-        late = [own.cluster.name for own in plans if own.seconds > settings.time_budget]
+        late = [sweep_plan.cluster.name for sweep_plan in plans if sweep_plan.seconds > settings.time_budget]
         if late:
             console.print(
                 f"Note: longer than --time-budget {settings.time_budget:.0f} s on {', '.join(late)}: "
                 "the sweep ends with what it has by then.",
                 markup=False,
             )
-    return plans_json(plans, work, known)
+    return plans_json(plans, work, rates)
 
 
 def this_machine(settings: SweepSettings) -> Cluster:

@@ -41,9 +41,9 @@ def fates(groups: Sequence[Hashable], budget: Budget, searcher: str, seed: int) 
         value = float(rng.standard_normal()) + gain * (number >= LEARNED)
         end = last
         for rung in range(1, last):
-            there = peers[group, rung]
-            passes = rule(value, there)
-            there.append(value)
+            earlier_values = peers[group, rung]
+            passes = rule(value, earlier_values)
+            earlier_values.append(value)
             if not passes:
                 end = rung
                 break

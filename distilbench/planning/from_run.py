@@ -35,19 +35,21 @@ def run_rates(path: Path) -> Rates:
     """
     folders = [path] if (path / "config.json").exists() else sorted(f.parent for f in path.glob("*/config.json"))
     trials = {folder: _trials(folder) for folder in folders}
-    known = {folder: own for folder, own in trials.items() if any(t.rungs for t in own)}
-    if not known:
+    trained = {folder: method_trials for folder, method_trials in trials.items() if any(t.rungs for t in method_trials)}
+    if not trained:
         raise InputError(
             f"--rates {path}: no finished trials there; expected runs/NAME of a finished sweep, or a file of rates"
         )
-    last = max((t for own in known.values() for t in own), key=lambda t: t.provenance.created_at)
+    last = max((t for method_trials in trained.values() for t in method_trials), key=lambda t: t.provenance.created_at)
     stages = read_timings(path)
     pools = {took.stage: took for took in stages if took.first_s}
     device = "cpu" if last.provenance.device.startswith("CPU") else "cuda"
     encoded = pools.get("Teacher encoding")
     encode, worker_s = _speed(encoded, SHARD_ROWS["cuda" if encoded and encoded.device == "cuda" else "cpu"])
-    training = {own[0].method: _training(folder, own, worker_s) for folder, own in known.items()}
-    searched = [took for folder in known for took in read_timings(folder) if took.stage == "search"]
+    training = {
+        method_trials[0].method: _training(folder, method_trials, worker_s) for folder, method_trials in trained.items()
+    }
+    searched = [took for folder in trained for took in read_timings(folder) if took.stage == "search"]
     return Rates(
         source=f"the run {path}",
         measured_at=last.provenance.created_at,
@@ -55,7 +57,7 @@ def run_rates(path: Path) -> Rates:
         device_name=last.provenance.device,
         cpus=last.provenance.cpus,
         side_by_side=max((took.workers for took in searched), default=1),
-        teacher=str(json.loads((next(iter(known)) / "config.json").read_text()).get("teacher", "")),
+        teacher=str(json.loads((next(iter(trained)) / "config.json").read_text()).get("teacher", "")),
         start_s=max((t.seconds for t in stages if t.stage == "start"), default=0.0),
         worker_s=worker_s,
         encode_per_s=encode,
@@ -66,7 +68,7 @@ def run_rates(path: Path) -> Rates:
             if label.startswith("Augmentation, ") and (rate := _speed(took, COPY_ROWS)[0])
         },
         training=training,
-        row_s=_row_seconds(list(known)),
+        row_s=_row_seconds(list(trained)),
         report_s=max((t.seconds for t in stages if t.stage == "report"), default=0.0),
     )
 
@@ -118,11 +120,11 @@ def _training(folder: Path, trials: Sequence[TrialRecord], worker_s: float) -> T
 
 
 def _steps_between(phases: Sequence[PhaseSteps], start: int, stop: int) -> dict[str, int]:
-    found, first = dict[str, int](), 0
+    steps_of_phase, first = dict[str, int](), 0
     for phase in phases:
-        found[phase.name] = max(0, min(stop, first + phase.steps) - max(start, first))
+        steps_of_phase[phase.name] = max(0, min(stop, first + phase.steps) - max(start, first))
         first += phase.steps
-    return found
+    return steps_of_phase
 
 
 def _examples(folder: Path) -> Examples:
@@ -140,17 +142,17 @@ def _beside(stages: Sequence[Took], name: str, busy_s: float, count: int, worker
 
     None where the stage was not timed.
     """
-    own = [(t.seconds, min(t.workers, max(1, t.count or count))) for t in stages if t.stage == name]
-    spent = math.fsum(max(0.0, seconds - worker_s) * workers for seconds, workers in own)
-    return max(0.0, spent - busy_s) / max(1, count) if own else None
+    timed = [(t.seconds, min(t.workers, max(1, t.count or count))) for t in stages if t.stage == name]
+    spent = math.fsum(max(0.0, seconds - worker_s) * workers for seconds, workers in timed)
+    return max(0.0, spent - busy_s) / max(1, count) if timed else None
 
 
 def _finish(folder: Path, stages: Sequence[Took], worker_s: float) -> float | None:
     confirmed = [r for r in read_records(folder / "confirmations.jsonl") if isinstance(r, TrialRecord)]
     trained = math.fsum(rung.metrics.get("rung_seconds") or 0.0 for r in confirmed for rung in r.rungs)
     chosen = folder / "confirmed.json"
-    own = sum(len(rows) for rows in json.loads(chosen.read_text()).values()) if chosen.exists() else 0
-    return _beside(stages, "confirm", trained, own + len(confirmed), worker_s)
+    chosen_students = sum(len(rows) for rows in json.loads(chosen.read_text()).values()) if chosen.exists() else 0
+    return _beside(stages, "confirm", trained, chosen_students + len(confirmed), worker_s)
 
 
 def _row_seconds(folders: Sequence[Path]) -> float | None:

@@ -108,12 +108,12 @@ def parse_gpus(text: str, cpus_per_gpu: int = CPUS_PER_GPU) -> list[Cluster]:
     ]
 
 
-def clusters_for(gpus: str | None, nodes: Sequence[str], cpus_per_gpu: int, own: Cluster) -> list[Cluster]:
-    """The clusters that are asked for; without any, this machine (`own`) and 1, 8 and 64 GPUs.
+def clusters_for(gpus: str | None, nodes: Sequence[str], cpus_per_gpu: int, own_cluster: Cluster) -> list[Cluster]:
+    """The clusters that are asked for; without any, this machine (`own_cluster`) and 1, 8 and 64 GPUs.
 
     Raises:
         InputError: one cannot be read.
     """
     if gpus is None and not nodes:
-        return [own, *parse_gpus("1,8,64", cpus_per_gpu)]
+        return [own_cluster, *parse_gpus("1,8,64", cpus_per_gpu)]
     return [*(parse_gpus(gpus, cpus_per_gpu) if gpus else []), *(parse_nodes(text) for text in nodes)]

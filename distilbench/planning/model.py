@@ -89,32 +89,32 @@ class Plan:
         return max(self.stages, key=lambda stage: stage.seconds or 0.0)
 
 
-def plan_sweep(settings: SweepSettings, work: SweepWork, every: Sequence[Rates], cluster: Cluster) -> Plan:
+def plan_sweep(settings: SweepSettings, work: SweepWork, all_rates: Sequence[Rates], cluster: Cluster) -> Plan:
     """The stages of a sweep on `cluster`, from the rates of its device, or where there are none, of another (a note says so).
 
     Raises:
         InputError: one trial does not fit on the cluster.
     """
     at_once = cluster.trials_at_once(settings.share)
-    wanted = "cuda" if cluster.gpus else "cpu"
-    fitting = [rates for rates in every if rates.device == wanted]
-    rates = (fitting or list(every))[0]
-    notes = [] if fitting else [_foreign(rates, wanted)]
+    device = "cuda" if cluster.gpus else "cpu"
+    fitting = [rates for rates in all_rates if rates.device == device]
+    rates = (fitting or list(all_rates))[0]
+    notes = [] if fitting else [_foreign(rates, device)]
     stages = [Stage("start", rates.start_s, "one process: imports, the corpus, Ray", False)]
-    stages += _preparation(settings, work, rates, next((r for r in every if r.device == "cpu"), rates), cluster)
+    stages += _preparation(settings, work, rates, next((r for r in all_rates if r.device == "cpu"), rates), cluster)
     many = len(work.methods) > 1
-    for own in work.methods:
-        ending = f" ({own.space.method})" if many else ""
-        stages += _method(own, work, rates, at_once, ending)
+    for method_work in work.methods:
+        ending = f" ({method_work.space.method})" if many else ""
+        stages += _method(method_work, work, rates, at_once, ending)
     stages.append(Stage("report", rates.report_s, "one process", False))
     return Plan(cluster, rates.device, at_once, tuple(stages), tuple(notes))
 
 
-def _foreign(rates: Rates, wanted: str) -> str:
+def _foreign(rates: Rates, device: str) -> str:
     kinds = {"cpu": "a CPU", "cuda": "a GPU"}
     return (
-        f"the rates are of {kinds[rates.device]} ({rates.device_name}) and do not predict {kinds[wanted]}: each share of "
-        f"{kinds[wanted]} is counted as one such worker; measure on such a machine (--measure) and give both files"
+        f"the rates are of {kinds[rates.device]} ({rates.device_name}) and do not predict {kinds[device]}: each share of "
+        f"{kinds[device]} is counted as one such worker; measure on such a machine (--measure) and give both files"
     )
 
 
@@ -130,9 +130,9 @@ def _preparation(
 
     stages = []
     for name, gpu in work.operations:
-        own = rates if gpu else on_cpu
-        rate, at_once = own.augment_per_s.get(name), workers(gpu, -(-work.train // SHARD_ROWS["cpu"]))
-        seconds = None if rate is None else own.worker_s + work.train / (rate * at_once)
+        worker_rates = rates if gpu else on_cpu
+        rate, at_once = worker_rates.augment_per_s.get(name), workers(gpu, -(-work.train // SHARD_ROWS["cpu"]))
+        seconds = None if rate is None else worker_rates.worker_s + work.train / (rate * at_once)
         stages.append(Stage(f"augment: {name}", seconds, f"{at_once} workers", True))
     on_gpu = settings.backend == "torch"
     device = rates.device if on_gpu else "cpu"
@@ -157,16 +157,16 @@ def _preparation(
     return stages
 
 
-def _method(own: MethodWork, work: SweepWork, rates: Rates, at_once: int, ending: str) -> list[Stage]:
-    training = rates.training.get(own.space.method)
-    score = None if rates.row_s is None else (own.references + own.rows) * rates.row_s
+def _method(method_work: MethodWork, work: SweepWork, rates: Rates, at_once: int, ending: str) -> list[Stage]:
+    training = rates.training.get(method_work.space.method)
+    score = None if rates.row_s is None else (method_work.references + method_work.rows) * rates.row_s
     scored = Stage(f"score{ending}", score, "one process: searches are timed", False)
     if training is None:
         unknown = [Stage(f"{name}{ending}", None, "", True) for name in ("search", "confirm")]
         return [*unknown, scored]
     return [
-        _search(own, training, rates, at_once, ending),
-        _confirm(own, work, training, rates, at_once, ending),
+        _search(method_work, training, rates, at_once, ending),
+        _confirm(method_work, work, training, rates, at_once, ending),
         scored,
     ]
 
@@ -179,62 +179,64 @@ def rung_seconds(trial: TrialWork, training: Training) -> tuple[float, ...]:
         ends.append((total, step_seconds(training, phase.name, phase.batch)))
     seconds, step = [], 0
     for number, rung in enumerate(trial.rung_steps, start=2 if trial.start else 1):
-        for end, each in ends:
-            here = max(0, min(rung, end) - step)
-            at += here * each
-            step += here
+        for end, step_s in ends:
+            steps = max(0, min(rung, end) - step)
+            at += steps * step_s
+            step += steps
         seconds.append(training.begin_s + at + number * training.judge_s)
     return tuple(seconds) or (training.begin_s + training.judge_s,)
 
 
 def step_seconds(training: Training, phase: str, batch: int) -> float:
     """The seconds of one step; a batch of another size than was measured takes in proportion to it."""
-    known = training.phases.get(phase) or training.phases.get("")
-    if known is None:
-        known = max(training.phases.values(), key=lambda p: p.step_s)
-    return known.step_s * batch / known.batch
+    phase_rate = training.phases.get(phase) or training.phases.get("")
+    if phase_rate is None:
+        phase_rate = max(training.phases.values(), key=lambda p: p.step_s)
+    return phase_rate.step_s * batch / phase_rate.batch
 
 
-def _search(own: MethodWork, training: Training, rates: Rates, at_once: int, ending: str) -> Stage:
+def _search(method_work: MethodWork, training: Training, rates: Rates, at_once: int, ending: str) -> Stage:
     seconds = lru_cache(maxsize=None)(lambda trial: rung_seconds(trial, training))
 
-    def mean(workers: int, every: Sequence[Sequence[int]], lag: int | None = None) -> tuple[float, float, float]:
-        found = []
-        for ends in every:
-            trials = [PlannedTrial(t.dim, seconds(t), end) for t, end in zip(own.trials, ends, strict=True)]
-            apart = own.lag_for(workers) if lag is None else lag
-            found.append(play(trials, workers, apart, worker_s=rates.worker_s, driver_s=rates.driver_s))
-        makespan, work, longest = (math.fsum(column) / len(found) for column in zip(*found, strict=True))
+    def mean(workers: int, draws: Sequence[Sequence[int]], lag: int | None = None) -> tuple[float, float, float]:
+        played = []
+        for ends in draws:
+            trials = [PlannedTrial(t.dim, seconds(t), end) for t, end in zip(method_work.trials, ends, strict=True)]
+            apart = method_work.lag_for(workers) if lag is None else lag
+            played.append(play(trials, workers, apart, worker_s=rates.worker_s, driver_s=rates.driver_s))
+        makespan, work, longest = (math.fsum(column) / len(played) for column in zip(*played, strict=True))
         return makespan, work, longest
 
-    makespan, work, longest = mean(at_once, own.draws)
-    most, _, _ = mean(at_once, [[len(t.rung_steps) or 1 for t in own.trials]])
-    twice, freely = mean(2 * at_once, own.draws)[0], mean(at_once, own.draws, lag=0)[0]
+    makespan, work, longest = mean(at_once, method_work.draws)
+    most, _, _ = mean(at_once, [[len(t.rung_steps) or 1 for t in method_work.trials]])
+    twice, freely = mean(2 * at_once, method_work.draws)[0], mean(at_once, method_work.draws, lag=0)[0]
     if rates.worker_s > 0.5 * makespan:
         bound = "starting the workers"
     elif freely < min(twice, HELPS * makespan):
-        bound = f"trials wait for the results of those {own.lag_for(at_once)} before them; a larger --lag shortens it"
+        bound = f"trials wait for the results of those {method_work.lag_for(at_once)} before them; a larger --lag shortens it"
     elif twice < HELPS * makespan:
         bound = f"{at_once} trials at once"
     else:
         parts = {
             f"{at_once} trials at once": work / at_once,
             "the longest trial, which cannot be split": longest,
-            "the driver, one process": len(own.trials) * rates.driver_s,
+            "the driver, one process": len(method_work.trials) * rates.driver_s,
         }
         bound = max(parts, key=lambda part: parts[part])
     scales = twice < HELPS * makespan
     return Stage(f"search{ending}", makespan, bound, scales, most)
 
 
-def _confirm(own: MethodWork, work: SweepWork, training: Training, rates: Rates, at_once: int, ending: str) -> Stage:
+def _confirm(
+    method_work: MethodWork, work: SweepWork, training: Training, rates: Rates, at_once: int, ending: str
+) -> Stage:
     if training.embed_per_s is None and training.finish_s is None:
         return Stage(f"confirm{ending}", None, "", True)
     embed = 0.0 if training.embed_per_s is None else work.evaluated / training.embed_per_s
     finish = training.begin_s + (training.finish_s or 0.0) + embed
     jobs = [
         finish + (0.0 if trained else rung_seconds(trial, training)[-1] - training.begin_s)
-        for trial, trained in own.confirmations
+        for trial, trained in method_work.confirmations
     ]
     seconds = list_schedule(jobs, at_once, rates.worker_s)
     scales = at_once < len(jobs)

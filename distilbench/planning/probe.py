@@ -20,11 +20,12 @@ from distilbench.data.calibration import CALIBRATION
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, default_device, token_ids
 from distilbench.encoders.student import student_source
+from distilbench.evaluation.retrieval import unit
 from distilbench.methods import get_method
 from distilbench.methods.parts.wanted import wanted_by
 from distilbench.planning.probe_worker import CHUNK, ProbeJob, probe_worker
 from distilbench.planning.rates import PhaseRate, Rates, Training
-from distilbench.planning.sample import prepare_sample, sample_of, unit
+from distilbench.planning.sample import prepare_sample, sample_of
 from distilbench.planning.work import drawn_settings
 from distilbench.prepare.augment import operations
 from distilbench.prepare.onnx import onnx_artifact
@@ -52,7 +53,7 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
     import ray
 
     corpus = members[0].corpus
-    wanted = wanted_by([(get_method(m.space.method), m.space.possible) for m in members])
+    needs = wanted_by([(get_method(m.space.method), m.space.possible) for m in members])
     console.print("Measuring rates on this machine: about a minute", markup=False)
     with tempfile.TemporaryDirectory(prefix="distilbench-probe-") as name:
         folder = Path(name)
@@ -62,7 +63,7 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
             start_s = read_s + time.monotonic() - began
             resources = trial_resources(settings.share)
             small = sample_of(corpus)
-            prepared = prepare_sample(settings, small, folder, tokens=wanted.tokens, logits=wanted.logits)
+            prepared = prepare_sample(settings, small, folder, tokens=needs.tokens, logits=needs.logits)
             spread = np.linspace(0, len(corpus.sentences) - 1, min(4 * CHUNK, len(corpus.sentences))).astype(int)
             onnx = settings.backend == "onnx"
             job: dict[str, Any] = {
@@ -72,17 +73,17 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
                 "sentences": [corpus.sentences[int(i)] for i in spread],
                 "teacher": settings.teacher_encoder.absolute(),
                 "graph": onnx_artifact(settings.teacher_encoder, ArtifactStore(settings.store)) if onnx else None,
-                "operations": operations(settings.augmentation) if wanted.augmentation else [],
+                "operations": operations(settings.augmentation) if needs.augmentation else [],
                 "methods": [(m.space.method, m.space.budget, _spread(drawn_settings(settings, m))) for m in members],
                 "threads": resources.cpus,
             }
             remote = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=0)(probe_worker)
-            asked = [
+            pending = [
                 remote.remote(ProbeJob(number=n, asked_at=time.time(), **job)) for n in range(resources.concurrency)
             ]
-            found: list[dict[str, Any]] = ray.get(asked)
+            probed: list[dict[str, Any]] = ray.get(pending)
         ready = load_prepared(prepared)
-        source = student_source(settings.student, settings.teacher_encoder) if wanted.tokens else None
+        source = student_source(settings.student, settings.teacher_encoder) if needs.tokens else None
         return Rates(
             source="a probe",
             measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -92,15 +93,17 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
             side_by_side=resources.concurrency,
             teacher=settings.teacher_encoder.title,
             start_s=start_s,
-            worker_s=statistics.fmean(own["worker_s"] for own in found),
-            encode_per_s=statistics.fmean(own["encode_per_s"] for own in found),
+            worker_s=statistics.fmean(worker["worker_s"] for worker in probed),
+            encode_per_s=statistics.fmean(worker["encode_per_s"] for worker in probed),
             tokenise_per_s=None if source is None else _tokenising(source, small),
             augment_per_s={
-                name: statistics.fmean(own["augment_per_s"][name] for own in found)
-                for name in found[0]["augment_per_s"]
+                name: statistics.fmean(worker["augment_per_s"][name] for worker in probed)
+                for name in probed[0]["augment_per_s"]
             },
             **_pca(ready.vectors.width),
-            training={name: _training([own["training"][name] for own in found]) for name in found[0]["training"]},
+            training={
+                name: _training([worker["training"][name] for worker in probed]) for name in probed[0]["training"]
+            },
             driver_s=_driver_seconds(folder),
             **_scoring(settings, members, ready, folder),
         )
@@ -117,11 +120,11 @@ def _training(measured: Sequence[dict[str, Any]]) -> Training:
     first = measured[0]["phases"]
     return Training(
         phases={
-            name: PhaseRate(batch=batch, step_s=statistics.fmean(own["phases"][name][1] for own in measured))
+            name: PhaseRate(batch=batch, step_s=statistics.fmean(one["phases"][name][1] for one in measured))
             for name, (batch, _) in first.items()
         },
         **{
-            key: statistics.fmean(own[key] for own in measured)
+            key: statistics.fmean(one[key] for one in measured)
             for key in ("begin_s", "judge_s", "finish_s", "embed_per_s")
         },
     )
@@ -182,10 +185,10 @@ def _scoring(settings: SweepSettings, members: Sequence[Member], prepared: Prepa
     times = []
     for _ in range(2):  # the first one imports, and waits for nothing afterwards
         began = time.perf_counter()
-        made = score_candidate(
+        scored = score_candidate(
             candidate, prepared, corpus, encoded, [d], settings.quantisations, 0, folder, settings.tasks
         )
         times.append(time.perf_counter() - began)
     began = time.perf_counter()
-    write_report([record for record, _ in made], folder / "report", title="probe")
+    write_report([record for record, _ in scored], folder / "report", title="probe")
     return {"row_s": min(times), "report_s": time.perf_counter() - began}

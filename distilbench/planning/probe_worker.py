@@ -65,7 +65,7 @@ def probe_worker(job: ProbeJob) -> dict[str, Any]:
     _wait_for_all(job)
     texts = list(job.sentences)
     encode(model, texts[:16], prompt=prompt)
-    found: dict[str, Any] = {
+    rates: dict[str, Any] = {
         "worker_s": worker_s,
         "encode_per_s": per_second(texts, CHUNK, ENCODE_S, partial(encode, model, prompt=prompt)),
         "augment_per_s": {},
@@ -75,12 +75,12 @@ def probe_worker(job: ProbeJob) -> dict[str, Any]:
     for operation in job.operations:
         copies = operation.load()
         copies(texts[:4], 0)
-        found["augment_per_s"][operation.name] = per_second(texts, 64, AUGMENT_S, partial(_copies, copies))
+        rates["augment_per_s"][operation.name] = per_second(texts, 64, AUGMENT_S, partial(_copies, copies))
     torch.set_num_threads(job.threads)
     for name, budget, settings in job.methods:
         measured = [_training(job, name, budget, params, TRAIN_S / len(settings), device) for params in settings]
-        found["training"][name] = _mean(measured)
-    return found
+        rates["training"][name] = _mean(measured)
+    return rates
 
 
 def per_second(texts: Sequence[str], chunk: int, seconds: float, work: Callable[[list[str]], Any]) -> float:
@@ -159,14 +159,14 @@ def _training(
 
 def _mean(measured: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The mean over several settings of one method."""
-    names = list(dict.fromkeys(name for own in measured for name in own["phases"]))
-    steps = {name: [own["phases"][name] for own in measured if name in own["phases"]] for name in names}
+    names = list(dict.fromkeys(name for training in measured for name in training["phases"]))
+    steps = {name: [training["phases"][name] for training in measured if name in training["phases"]] for name in names}
     return {
         # As a step of the first one's batch: what another batch takes is in proportion to it.
         "phases": {
             name: (batches[0][0], float(np.mean([s * batches[0][0] / b for b, s in batches])))
             for name, batches in steps.items()
         },
-        **{key: statistics.fmean(own[key] for own in measured) for key in ("begin_s", "judge_s", "finish_s")},
-        "embed_per_s": statistics.harmonic_mean([own["embed_per_s"] for own in measured]),
+        **{key: statistics.fmean(training[key] for training in measured) for key in ("begin_s", "judge_s", "finish_s")},
+        "embed_per_s": statistics.harmonic_mean([training["embed_per_s"] for training in measured]),
     }

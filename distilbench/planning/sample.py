@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distilbench.data.corpus import Corpus, PairSplit, Rows
-from distilbench.encoders.student import resolved, student_source
+from distilbench.encoders.student import resolved_student, student_source
+from distilbench.evaluation.retrieval import unit
 from distilbench.prepare.prepared import LOGITS, save_prepared
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.settings.sweep import SweepSettings
@@ -30,14 +30,14 @@ def sample_of(corpus: Corpus) -> Corpus:
     ]
     used = [train, pairs.ravel(), triplets.ravel(), *(side for s in dev for side in (s.left_P, s.right_P))]
     used += [side for task in tasks for split in task.splits.values() for side in (split.left_P, split.right_P)]
-    kept = np.unique(np.concatenate(used))
+    sampled_rows = np.unique(np.concatenate(used))
 
     def at(rows: Rows) -> Rows:
-        return np.searchsorted(kept, rows).astype(np.int64)
+        return np.searchsorted(sampled_rows, rows).astype(np.int64)
 
     return replace(
         corpus,
-        sentences=[corpus.sentences[int(row)] for row in kept],
+        sentences=[corpus.sentences[int(row)] for row in sampled_rows],
         train=np.unique(at(np.concatenate([train, pairs.ravel(), triplets.ravel()]))),
         pairs_P2=at(pairs),
         triplets_T3=at(triplets),
@@ -81,14 +81,8 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, *, tok
         outputs = 3 if task.kind == "three-class" else 1
         pairs = len(task.splits["train"].target_P)
         save_array(folder / "logits" / LOGITS, rng.standard_normal((pairs, outputs), dtype=np.float32))
-    known = folder / "logits" if task is not None and logits else None
+    logits_folder = folder / "logits" if task is not None and logits else None
     ready = folder / "prepared"
-    student = resolved(settings.student, settings.teacher_encoder) if tokens else settings.student
-    save_prepared(ready, corpus, settings.teacher_encoder, student, vectors, folder / "pca", ids, task, known)
+    student = resolved_student(settings.student, settings.teacher_encoder) if tokens else settings.student
+    save_prepared(ready, corpus, settings.teacher_encoder, student, vectors, folder / "pca", ids, task, logits_folder)
     return ready
-
-
-def unit(vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-    """At unit norm."""
-    found: NDArray[np.float32] = vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    return found

@@ -58,24 +58,24 @@ def play(
 ) -> Played:
     """Play a search of `trials`, in the order of their numbers."""
     free = [worker_s] * min(workers, len(trials))
-    told: list[float] = []
+    told_s: list[float] = []
     told_until: list[float] = []  # the latest of told[0..n]
     verdicts: dict[tuple[Hashable, int], float] = defaultdict(float)
     started, work = worker_s, 0.0
     for number, trial in enumerate(trials):
         due = told_until[number - lag] if lag and number >= lag else 0.0
         start = max(started + driver_s, heapq.heappop(free), due)
-        said = 0.0
+        verdict_s = 0.0
         for rung in range(1, trial.end + 1):
             key = (trial.group, rung)
-            said = max(said, start + trial.rungs_s[rung - 1], verdicts[key])
-            verdicts[key] = said
+            verdict_s = max(verdict_s, start + trial.rungs_s[rung - 1], verdicts[key])
+            verdicts[key] = verdict_s
         for rung in range(trial.end + 1, len(trial.rungs_s) + 1):  # those behind it need not wait for it there
-            verdicts[trial.group, rung] = max(verdicts[trial.group, rung], said)
-        end = min(said, start + trial.rungs_s[-1])
+            verdicts[trial.group, rung] = max(verdicts[trial.group, rung], verdict_s)
+        end = min(verdict_s, start + trial.rungs_s[-1])
         heapq.heappush(free, end)
-        told.append(max(end, said))
-        told_until.append(max(told[-1], told_until[-1] if told_until else 0.0))
+        told_s.append(max(end, verdict_s))
+        told_until.append(max(told_s[-1], told_until[-1] if told_until else 0.0))
         work += end - start
         started = start
     longest = max((trial.chain_s for trial in trials), default=0.0)

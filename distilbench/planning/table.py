@@ -29,11 +29,11 @@ def dollars(value: float | None) -> str:
 
 def print_plans(plans: Sequence[Plan], work: SweepWork, rates: Sequence[Rates], console: Console) -> None:
     """A column for each cluster."""
-    for own in rates:
-        console.print(_described(own), markup=False)
+    for machine_rates in rates:
+        console.print(_described(machine_rates), markup=False)
     console.print(
         f"To do: {work.sentences:,} sentences to encode, {work.train:,} to train on; "
-        + "; ".join(_method(own) for own in work.methods),
+        + "; ".join(_method(method_work) for method_work in work.methods),
         markup=False,
     )
     table = Table()
@@ -76,12 +76,12 @@ def _described(rates: Rates) -> str:
     )
 
 
-def _method(own: MethodWork) -> str:
-    share = 100 * own.expected_steps / own.all_steps if own.all_steps else 100.0
+def _method(work: MethodWork) -> str:
+    share = 100 * work.expected_steps / work.all_steps if work.all_steps else 100.0
     return (
-        f"{own.space.method}: {len(own.trials)} trials, {own.expected_steps:,.0f} steps ({share:.0f} % of all, "
-        f"stopping: {own.space.budget.stopping}), {len(own.confirmations)} students to finish, "
-        f"{own.rows + own.references} rows"
+        f"{work.space.method}: {len(work.trials)} trials, {work.expected_steps:,.0f} steps ({share:.0f} % of all, "
+        f"stopping: {work.space.budget.stopping}), {len(work.confirmations)} students to finish, "
+        f"{work.rows + work.references} rows"
     )
 
 
@@ -89,19 +89,19 @@ def plans_json(plans: Sequence[Plan], work: SweepWork, rates: Sequence[Rates]) -
     """All of it, seconds unrounded."""
     return {
         "schema_version": 1,
-        "rates": [own.model_dump() for own in rates],
+        "rates": [machine_rates.model_dump() for machine_rates in rates],
         "sentences": work.sentences,
         "training_sentences": work.train,
         "methods": [
             {
-                "method": own.space.method,
-                "trials": len(own.trials),
-                "expected_steps": own.expected_steps,
-                "all_steps": own.all_steps,
-                "confirmations": len(own.confirmations),
-                "rows": own.rows + own.references,
+                "method": method_work.space.method,
+                "trials": len(method_work.trials),
+                "expected_steps": method_work.expected_steps,
+                "all_steps": method_work.all_steps,
+                "confirmations": len(method_work.confirmations),
+                "rows": method_work.rows + method_work.references,
             }
-            for own in work.methods
+            for method_work in work.methods
         ],
         "clusters": [_plan_json(plan) for plan in plans],
     }

@@ -106,15 +106,15 @@ def sweep_work(settings: SweepSettings, members: list[Member]) -> SweepWork:
         InputError: an augmentation is not there.
     """
     corpus = members[0].corpus
-    wanted = wanted_by([(get_method(m.space.method), m.space.possible) for m in members])
-    made = operations(settings.augmentation) if wanted.augmentation else []
-    copies = len(made) * len(corpus.train)
+    needs = wanted_by([(get_method(m.space.method), m.space.possible) for m in members])
+    copy_operations = operations(settings.augmentation) if needs.augmentation else []
+    copies = len(copy_operations) * len(corpus.train)
     return SweepWork(
         sentences=len(corpus.sentences) + copies,
         train=len(corpus.train),
-        operations=tuple((operation.name, operation.uses_gpu) for operation in made),
-        tokens=wanted.tokens,
-        logits=wanted.logits,
+        operations=tuple((operation.name, operation.uses_gpu) for operation in copy_operations),
+        tokens=needs.tokens,
+        logits=needs.logits,
         pca_rows=min(len(corpus.train), SAMPLE),
         evaluated=len(evaluation_rows(corpus)) + min(CALIBRATION, len(corpus.train)),
         methods=tuple(_method_work(settings, member, corpus, copies) for member in members),
@@ -136,7 +136,9 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
     count = max(2, min(DRAWS, DRAWN // len(trials)))
     ends = [fates(groups, budget, space.searcher, settings.seed + n) for n in range(count)]
     # Fewer steps than rungs leave fewer rungs.
-    fitted = tuple(tuple(min(e, len(t.rung_steps)) for t, e in zip(trials, own, strict=True)) for own in ends)
+    fitted = tuple(
+        tuple(min(e, len(t.rung_steps)) for t, e in zip(trials, drawn_ends, strict=True)) for drawn_ends in ends
+    )
     confirm = budget.confirm
     best = [longest for d in space.dimensions for longest in _of_mean_length(trials, d)[: confirm.top]]
     widths = [len(method.widths_of(params)) for params in drawn]
@@ -154,16 +156,16 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
 
 def _of_mean_length(trials: tuple[TrialWork, ...], dim: int) -> list[TrialWork]:
     """The trials of a dimension, those nearest to the mean length first: which will be the best is not known."""
-    own = [t for t in trials if t.dim == dim]
-    mean = sum(t.steps for t in own) / max(1, len(own))
-    return sorted(own, key=lambda t: abs(t.steps - mean))
+    dim_trials = [t for t in trials if t.dim == dim]
+    mean = sum(t.steps for t in dim_trials) / max(1, len(dim_trials))
+    return sorted(dim_trials, key=lambda t: abs(t.steps - mean))
 
 
 def drawn_settings(settings: SweepSettings, member: Member) -> list[dict[str, Any]]:
     """Hyper-parameters of each trial: those that the sweep gives itself, the others at random."""
     space, count = member.space, member.space.budget.trials
     single = len(settings.objectives) == 1
-    starts = starts_for(space, count, settings.seed, member.given, share_dimensions=single)
+    starts = starts_for(space, count, settings.seed, member.enqueued, share_dimensions=single)
     if space.searcher == "grid":
         count = min(count, len(starts))
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -84,10 +84,10 @@ def augmented_corpus(
 
     def make(folder: Path, missing: list[str]) -> None:
         counted = {name: {"made": 0, "unchanged": 0} for name in names}
-        taken = ([same(s) for s in batch] for batch in in_batches(corpus.sentences))
-        write_distinct(folder / KEPT, _keyed(folders, names, shards, base, counted), KEYED, taken)
-        kept = np.bincount(read_arrow(folder / KEPT).column(OPERATION).to_numpy(), minlength=len(names))
-        counts = {name: {**counted[name], "kept": int(kept[i])} for i, name in enumerate(names)}
+        corpus_keys = ([same(s) for s in batch] for batch in in_batches(corpus.sentences))
+        write_distinct(folder / KEPT, _keyed(folders, names, shards, base, counted), KEYED, corpus_keys)
+        copies_per_operation = np.bincount(read_arrow(folder / KEPT).column(OPERATION).to_numpy(), minlength=len(names))
+        counts = {name: {**counted[name], "kept": int(copies_per_operation[i])} for i, name in enumerate(names)}
         write_json(folder / COUNTS, counts)
 
     parts = {"copies": [folder.name for folder in folders], "step_version": STEP_VERSION}
@@ -103,7 +103,7 @@ def augmented_corpus(
         corpus,
         sentences=SentenceFile(*base.paths, path / KEPT),
         copies=copies,
-        found=(*corpus.found, *_told(json.loads((path / COUNTS).read_text()))),
+        found=(*corpus.found, *_count_lines(json.loads((path / COUNTS).read_text()))),
     )
 
 
@@ -125,10 +125,10 @@ def _copies_artifact(
         if ROWS in missing:
             save_array(folder / ROWS, corpus.train)
         absent = set(missing)
-        if wanted := [shard for shard in shards if _name(shard[0]) in absent]:
+        if missing_shards := [shard for shard in shards if _name(shard[0]) in absent]:
             task = Copying(operation, seed, base, folder)
             label = f"Augmentation, {operation.name}"
-            run_pool(task, wanted, label, "sentences", size=size, gpu=operation.uses_gpu, store=store)
+            run_pool(task, missing_shards, label, "sentences", size=size, gpu=operation.uses_gpu, store=store)
 
     return store.build("copies", parts, [ROWS, *(_name(i) for i, _, _ in shards)], make)
 
@@ -156,10 +156,10 @@ def _keyed(
             yield pa.record_batch(arrays, schema=KEYED)
 
 
-def _told(counts: dict[str, dict[str, int]]) -> Iterator[str]:
+def _count_lines(counts: dict[str, dict[str, int]]) -> Iterator[str]:
     for name, count in counts.items():
-        there = count["made"] - count["unchanged"] - count["kept"]
+        repeated = count["made"] - count["unchanged"] - count["kept"]
         yield (
             f"augmentation {name}: {count['kept']:,} sentences from {count['made']:,} "
-            f"({count['unchanged']:,} unchanged, {there:,} already there)"
+            f"({count['unchanged']:,} unchanged, {repeated:,} already there)"
         )

@@ -46,7 +46,7 @@ def filtered(corpus: Corpus, cosine: NDArray[np.float32], least: float | None) -
     """
     copies = corpus.copies
     keep = np.ones(len(cosine), dtype=bool) if least is None else cosine >= least
-    told = []
+    lines = []
     for number, name in enumerate(copies.names):
         mine = copies.operation == number
         if mine.any():
@@ -54,6 +54,6 @@ def filtered(corpus: Corpus, cosine: NDArray[np.float32], least: float | None) -
             line = f"{name}: teacher's cosine to the source {low:.2f} / {middle:.2f} / {high:.2f} (5 %, median, 95 %)"
             if least is not None:
                 line += f"; {(mine & ~keep).sum():,} of {mine.sum():,} below {least:g} left out"
-            told.append(line)
-    kept = replace(copies, rows=copies.rows[keep], source=copies.source[keep], operation=copies.operation[keep])
-    return replace(corpus, copies=kept, found=(*corpus.found, *told))
+            lines.append(line)
+    near_copies = replace(copies, rows=copies.rows[keep], source=copies.source[keep], operation=copies.operation[keep])
+    return replace(corpus, copies=near_copies, found=(*corpus.found, *lines))

@@ -112,11 +112,11 @@ class CrossEncoder:
         """Token ids of each pair, cut at the limit."""
         if not left:  # the tokenizer fails on none
             return []
-        found = self.tokenizer(list(left), list(right), truncation=True, max_length=self.max_tokens, padding=False)
-        ids = [np.array(row, dtype=np.int32) for row in found["input_ids"]]
-        if "token_type_ids" not in found:
+        encoded = self.tokenizer(list(left), list(right), truncation=True, max_length=self.max_tokens, padding=False)
+        ids = [np.array(row, dtype=np.int32) for row in encoded["input_ids"]]
+        if "token_type_ids" not in encoded:
             return [(row, None) for row in ids]
-        return [(row, np.array(t, dtype=np.int32)) for row, t in zip(ids, found["token_type_ids"], strict=True)]
+        return [(row, np.array(t, dtype=np.int32)) for row, t in zip(ids, encoded["token_type_ids"], strict=True)]
 
     def outputs(self, pairs: Sequence[PairIds], budget: int) -> Tensor:
         """The task's outputs of tokenised pairs with gradients, B x C in the order given, in padded parts of `budget`."""
@@ -274,15 +274,15 @@ def _columns(what: str, config: dict[str, Any], task: PairTask | None) -> list[i
         raise InputError(f"{what}: its problem_type is {problem!r}; expected {expected!r} for {task.name}")
     if outputs == 1 or all(name.upper() == f"LABEL_{i}" or name.isdigit() for i, name in labels.items()):
         return list(range(outputs))
-    given, wanted = {name.lower(): i for i, name in labels.items()}, [name.lower() for name in task.classes]
-    if task.kind == "binary" and wanted[1] in given:  # what the other one is called does not matter
-        return [1 - given[wanted[1]], given[wanted[1]]]
-    if set(given) != set(wanted):
+    column_of, class_names = {name.lower(): i for i, name in labels.items()}, [name.lower() for name in task.classes]
+    if task.kind == "binary" and class_names[1] in column_of:  # what the other one is called does not matter
+        return [1 - column_of[class_names[1]], column_of[class_names[1]]]
+    if set(column_of) != set(class_names):
         raise InputError(
             f"{what}: its outputs are {', '.join(labels.values())} (id2label in config.json); "
             f"expected the classes of {task.name}: {', '.join(task.classes)}"
         )
-    return [given[name] for name in wanted]
+    return [column_of[name] for name in class_names]
 
 
 def pair_texts(task: PairTask, split: str, sentences: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -358,8 +358,8 @@ def cross_encoder_artifact(
         label = f"Cross-encoder on {task.name}"
         rich.print(f"{label}: fine-tuned on a GPU node; after each epoch its state is in {folder}")
         # Only the pairs' sentences travel, not the corpus.
-        texts, own = _with_own_rows(task, sentences)
-        return on_gpu_node(_fine_tune, folder, own, texts, start.absolute(), params, seed, what=label)
+        texts, own_task = _with_own_rows(task, sentences)
+        return on_gpu_node(_fine_tune, folder, own_task, texts, start.absolute(), params, seed, what=label)
 
     return store.build("cross-encoder", parts, FILES, make)
 
@@ -424,7 +424,7 @@ class _Best:
     def __init__(self, path: Path, encoder: CrossEncoder, task: PairTask, dev: tuple[list[str], list[str]]) -> None:
         self.path, self.encoder, self.task, self.dev = path, encoder, task, dev
 
-    def kept(self) -> dict[str, Any] | None:
+    def best_scores(self) -> dict[str, Any] | None:
         from safetensors import safe_open
 
         if not self.path.exists():
@@ -438,20 +438,20 @@ class _Best:
 
         target_P = self.task.splits["dev"].target_P
         metrics = pair_metrics(self.task.kind, self.encoder.logits(*self.dev), target_P)
-        first, kept = next(iter(metrics)), self.kept()
-        told = ", ".join(f"dev {name} {value:.2f}" for name, value in metrics.items())
-        if kept is not None and kept[first] >= metrics[first]:
-            return told
+        first, best = next(iter(metrics)), self.best_scores()
+        line = ", ".join(f"dev {name} {value:.2f}" for name, value in metrics.items())
+        if best is not None and best[first] >= metrics[first]:
+            return line
         with atomic_path(self.path) as temporary:
             scores = json.dumps({**metrics, "epoch": epoch})
             save_model(self.encoder.model, str(temporary), metadata={"scores": scores})
-        return f"{told} (the best)"
+        return f"{line} (the best)"
 
     def restore(self) -> dict[str, Any]:
         """Load the best state; its dev metrics and epoch."""
         from safetensors.torch import load_model
 
-        scores = self.kept()
+        scores = self.best_scores()
         assert scores is not None
         load_model(self.encoder.model, str(self.path), device=self.encoder.device)
         return scores
@@ -513,14 +513,14 @@ def logits_artifact(
 
     def make(folder: Path, missing: list[str]) -> None:
         shards = [folder / shard_name(i) for i in range(len(ranges))]
-        wanted = [(i, start, stop) for i, (start, stop) in enumerate(ranges) if not shards[i].exists()]
-        count = sum(stop - start for _, start, stop in wanted)
+        missing_shards = [(i, start, stop) for i, (start, stop) in enumerate(ranges) if not shards[i].exists()]
+        count = sum(stop - start for _, start, stop in missing_shards)
         if count < len(left):
             rich.print(f"{label}: {len(left) - count} of {len(left)} pairs were scored before the interruption")
-        if wanted:
+        if missing_shards:
             work = CrossEncoding(cross_encoder.absolute(), replace(task, splits={}), left, right, folder)
             gpu = default_device() == "cuda" or gpus_elsewhere(size.grow_to)
-            run_pool(work, wanted, label, "pairs", size=size, gpu=gpu, store=store)
+            run_pool(work, missing_shards, label, "pairs", size=size, gpu=gpu, store=store)
         logits_PC = np.concatenate([np.load(path, allow_pickle=False) for path in shards])
         if task.kind == "regression" and split == "train":
             logits_PC = _on_unit_scale(logits_PC, unit_target(task, task.splits[split].target_P), label)

@@ -92,7 +92,7 @@ def encode_corpus(
         InputError: the encoder cannot be loaded, or gives a vector that is not finite, or vectors of several widths; with
             "onnx", ONNX Runtime is not installed or does not give the encoder's vectors.
     """
-    known = {
+    common_parts = {
         "encoder": spec.identity(),
         "sentences": sentences_fingerprint,
         "stored": stored,
@@ -103,34 +103,34 @@ def encode_corpus(
         device = "cpu"
     elif here or not gpus_elsewhere(size.grow_to):
         device = default_device()
-    elif store.find("embeddings", {**known, **_on("cuda")}):  # no GPU node need come for it
+    elif store.find("embeddings", {**common_parts, **_on("cuda")}):  # no GPU node need come for it
         device = "cuda"
     else:
         device = working_device(size.grow_to)
-    parts, rows = {**known, **_on(device)}, SHARD_ROWS[device]
+    parts, rows = {**common_parts, **_on(device)}, SHARD_ROWS[device]
     shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(sentences), rows))]
     encoded = 0
 
     def make(folder: Path, missing: list[str]) -> None:
         nonlocal encoded
         absent = set(missing)
-        wanted = [shard for shard in shards if shard_name(shard[0]) in absent]
-        encoded = sum(stop - start for _, start, stop in wanted)
+        missing_shards = [shard for shard in shards if shard_name(shard[0]) in absent]
+        encoded = sum(stop - start for _, start, stop in missing_shards)
         if encoded < len(sentences):
-            kept = len(sentences) - encoded
-            rich.print(f"{label}: {kept} of {len(sentences)} sentences were encoded before the interruption")
+            already_encoded = len(sentences) - encoded
+            rich.print(f"{label}: {already_encoded} of {len(sentences)} sentences were encoded before the interruption")
         readable = sentences_artifact(sentences, sentences_fingerprint, store)
         graph = onnx_artifact(spec, store) if backend == "onnx" else None
         task = TeacherEncoding(spec.absolute(), readable, folder, device, stored, graph)
         if here:
-            run_here(task, wanted, label, "sentences", gpu=device == "cuda")
+            run_here(task, missing_shards, label, "sentences", gpu=device == "cuda")
         else:
-            run_pool(task, wanted, label, "sentences", size=size, gpu=device == "cuda", store=store)
+            run_pool(task, missing_shards, label, "sentences", size=size, gpu=device == "cuda", store=store)
 
     names = [shard_name(i) for i, _, _ in shards]
     path = store.build("embeddings", parts, names, make)
     widths = {np.load(path / name, mmap_mode="r", allow_pickle=False).shape[1] for name in names}
     if len(widths) > 1:
-        told = " and of ".join(map(str, sorted(widths)))
-        raise InputError(f"encoder {spec.name!r}: it gave vectors of {told} dimensions; expected one width")
+        widths_found = " and of ".join(map(str, sorted(widths)))
+        raise InputError(f"encoder {spec.name!r}: it gave vectors of {widths_found} dimensions; expected one width")
     return ShardedArray(path, len(sentences), widths.pop(), rows), encoded

@@ -30,10 +30,10 @@ def run_here(task: ShardTask, shards: Sequence[Shard], label: str, unit: str, *,
 
     with (
         ThreadPoolExecutor(threads) as pool,
-        progress(label, sum(stop - start for _, start, stop in shards), unit) as told,
+        progress(label, sum(stop - start for _, start, stop in shards), unit) as advance,
     ):
         try:
-            for made in as_completed([pool.submit(one, *shard) for shard in shards]):
-                told(made.result())
+            for future in as_completed([pool.submit(one, *shard) for shard in shards]):
+                advance(future.result())
         finally:
             pool.shutdown(cancel_futures=True)

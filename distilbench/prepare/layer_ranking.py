@@ -97,12 +97,12 @@ def ranking_artifact(
     def make(folder: Path, missing: list[str]) -> None:
         from distilbench.prepare.layer_walk import LayerWalk
 
-        every = with_rule(student, f"layers:{named(range(count))}")
-        walk = LayerWalk(load_student(every, teacher, default_device(), pooling), f"--student {student}")
+        all_layers = with_rule(student, f"layers:{named(range(count))}")
+        walk = LayerWalk(load_student(all_layers, teacher, default_device(), pooling), f"--student {student}")
         began = time.perf_counter()
         source = Source(walk, ids, sampled, vectors.take(sampled), tuple(sets))
         search = search_layers(source, depth)
-        found = LayerRanking(
+        ranking = LayerRanking(
             student=with_encoder(student, lambda name: EncoderSpec(name).title),
             encoder=student_source(student, teacher).title,
             count=count,
@@ -119,7 +119,7 @@ def ranking_artifact(
             screened=tuple(search.screened),
             path=tuple(search.path),
         )
-        write_json(folder / FILE, found.model_dump(mode="json"))
+        write_json(folder / FILE, ranking.model_dump(mode="json"))
 
     return store.build("layers", parts, [FILE], make)
 
@@ -133,11 +133,11 @@ def sample_sentences(train: Rows, tokens: Tokens) -> Rows:
 
 def sample_pairs(dev: Sequence[DevSet], pairs: int) -> list[DevSet]:
     """A fixed sample of about `pairs` pairs, as many of each dev set."""
-    found = []
+    samples = []
     for s in dev:
-        kept = np.sort(np.random.default_rng(0).permutation(len(s.score_P))[: max(2, pairs // len(dev))])
-        found.append(DevSet(s.name, s.left_P[kept], s.right_P[kept], s.score_P[kept]))
-    return found
+        chosen = np.sort(np.random.default_rng(0).permutation(len(s.score_P))[: max(2, pairs // len(dev))])
+        samples.append(DevSet(s.name, s.left_P[chosen], s.right_P[chosen], s.score_P[chosen]))
+    return samples
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,9 @@ class Source:
 
     def small(self) -> Source:
         """A fixed part of it, for the first round."""
-        kept = np.unique(np.linspace(0, len(self.train) - 1, FIRST_SENTENCES).astype(np.int64))
+        chosen = np.unique(np.linspace(0, len(self.train) - 1, FIRST_SENTENCES).astype(np.int64))
         dev = tuple(sample_pairs(self.dev, FIRST_PAIRS))
-        return replace(self, train=self.train[kept], target_NE=self.target_NE[kept], dev=dev)
+        return replace(self, train=self.train[chosen], target_NE=self.target_NE[chosen], dev=dev)
 
     @property
     def dev_rows(self) -> Rows:
@@ -168,22 +168,22 @@ class Source:
 
         dev_rows = self.dev_rows
         rows = np.concatenate([self.train, dev_rows])
-        with progress(label, evaluations(choices) * len(rows), "sentences") as told:
-            return best_first(self._judged(choices, rows, dev_rows, told))
+        with progress(label, evaluations(choices) * len(rows), "sentences") as advance:
+            return best_first(self._judged(choices, rows, dev_rows, advance))
 
     def _judged(
-        self, choices: Sequence[Choice], rows: Rows, dev_rows: Rows, told: Callable[[int], None]
+        self, choices: Sequence[Choice], rows: Rows, dev_rows: Rows, advance: Callable[[int], None]
     ) -> list[RankedChoice]:
         from distilbench.prepare.layer_walk import evaluations
 
-        found = []
+        scored = []
         # One after the other, the parts of the tree that begin with the same layer: their states are in memory together.
         for _, part in groupby(sorted(choices), key=lambda choice: choice[0]):
-            own = list(part)
-            states = self._states(rows, own)
-            found += [self._scored(choice, states[choice], dev_rows) for choice in own]
-            told(evaluations(own) * len(rows))
-        return found
+            part_choices = list(part)
+            states = self._states(rows, part_choices)
+            scored += [self._scored(choice, states[choice], dev_rows) for choice in part_choices]
+            advance(evaluations(part_choices) * len(rows))
+        return scored
 
     def _states(self, rows: Rows, choices: Sequence[Choice]) -> Mapping[Choice, NDArray[np.float32]]:
         import torch
@@ -192,27 +192,27 @@ class Source:
         # Two threads with a batch each read more than two on one batch (prepare.here).
         threads = 1 if device == "cuda" else torch.get_num_threads()
         batches = token_budget_batches(self.tokens.lengths_of(rows), TOKENS_PER_BATCH[device])
-        found = {choice: np.empty((len(rows), self.walk.width), dtype=np.float32) for choice in choices}
+        states = {choice: np.empty((len(rows), self.walk.width), dtype=np.float32) for choice in choices}
 
         def read(batch: NDArray[np.int64]) -> None:
             if device != "cuda":
                 torch.set_num_threads(1)
             features = padded([self.tokens[int(row)] for row in rows[batch]], self.walk.pad, device)
             for choice, states_BD in self.walk.pooled(features, choices).items():
-                found[choice][batch] = states_BD
+                states[choice][batch] = states_BD
 
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(read, batches))
-        return found
+        return states
 
     def _scored(self, choice: Choice, states_ND: NDArray[np.float32], dev_rows: Rows) -> RankedChoice:
         train_ND, dev_ND = states_ND[: len(self.train)], states_ND[len(self.train) :]
         if not self.dev:
-            held = np.arange(len(train_ND)) % HELD_OUT == HELD_OUT - 1
-            regress = ridge(train_ND[~held], self.target_NE[~held])
-            left = ((self.target_NE[held] - regress(train_ND[held])) ** 2).sum()
-            whole = ((self.target_NE[held] - self.target_NE[~held].mean(axis=0)) ** 2).sum()
-            return RankedChoice(layers=choice, residual=float(left / max(whole, 1e-12)))
+            held_out = np.arange(len(train_ND)) % HELD_OUT == HELD_OUT - 1
+            regress = ridge(train_ND[~held_out], self.target_NE[~held_out])
+            residual = ((self.target_NE[held_out] - regress(train_ND[held_out])) ** 2).sum()
+            total = ((self.target_NE[held_out] - self.target_NE[~held_out].mean(axis=0)) ** 2).sum()
+            return RankedChoice(layers=choice, residual=float(residual / max(total, 1e-12)))
         regressed_NE = ridge(train_ND, self.target_NE)(dev_ND)
         return RankedChoice(
             layers=choice, dev=self._spearman(dev_ND, dev_rows), regressed=self._spearman(regressed_NE, dev_rows)
@@ -220,11 +220,11 @@ class Source:
 
     def _spearman(self, vectors: NDArray[np.float32], dev_rows: Rows) -> float:
         at = [(np.searchsorted(dev_rows, s.left_P), np.searchsorted(dev_rows, s.right_P)) for s in self.dev]
-        found = [
+        correlations = [
             spearman(cosine(vectors[one], vectors[two]), s.score_P) for (one, two), s in zip(at, self.dev, strict=True)
         ]
         return float(
-            np.mean(np.nan_to_num(found))
+            np.mean(np.nan_to_num(correlations))
         )  # of one pair, or of gold scores that are all the same, there is none
 
 
@@ -243,7 +243,7 @@ def ridge(
     return lambda states: np.asarray(states @ weight_DE.astype(np.float32) + bias_E.astype(np.float32))
 
 
-class Found(NamedTuple):
+class LayerSearch(NamedTuple):
     """What a search came to: the finalists, the best first; what was screened last, if anything; and the greedy path."""
 
     choices: list[RankedChoice]
@@ -251,7 +251,7 @@ class Found(NamedTuple):
     path: list[RankedChoice]
 
 
-def search_layers(source: Source, depth: int) -> Found:
+def search_layers(source: Source, depth: int) -> LayerSearch:
     """Every choice of `depth` layers on a small part of the source, and the best of them on all of it.
 
     Where they are too many: the best layer, then the best one to add, and so on.
@@ -266,12 +266,12 @@ def search_layers(source: Source, depth: int) -> Found:
             screened = small.judge(tried, "Layers, first round")
     else:
         for size in range(1, depth + 1):
-            known = path[-1].layers if path else ()
-            tried = [tuple(sorted((*known, i))) for i in range(count) if i not in known]
+            chosen = path[-1].layers if path else ()
+            tried = [tuple(sorted((*chosen, i))) for i in range(count) if i not in chosen]
             screened = small.judge(tried, f"Layers, {size} of {depth}")
             path.append(screened[0])
     finalists = [choice.layers for choice in screened[:FINALISTS]] or tried
-    return Found(source.judge(finalists, "Layers, last round"), screened, path)
+    return LayerSearch(source.judge(finalists, "Layers, last round"), screened, path)
 
 
 def best_first(choices: Sequence[RankedChoice]) -> list[RankedChoice]:

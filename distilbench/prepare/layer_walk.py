@@ -37,7 +37,7 @@ class _Tape(threading.local):
     """What the stubs note and return, of each thread."""
 
     def __init__(self) -> None:
-        self.given: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self.layer_inputs: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self.start: Tensor | None = None
         self.end: Tensor | None = None
 
@@ -59,7 +59,7 @@ class _Stub(nn.Module):
     def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
         """The states as the layer would return them."""
         tape = self._tape
-        tape.given[self._index] = args, kwargs
+        tape.layer_inputs[self._index] = args, kwargs
         if tape.start is None:
             tape.start = hidden_states
         states = hidden_states if tape.end is None else tape.end
@@ -77,18 +77,18 @@ class LayerWalk:
     def __init__(self, model: SentenceTransformer, what: str) -> None:
         self.transformer, self.pooling = model[0], model[1]
         self.device, self.pad = model.device.type, int(model.tokenizer.pad_token_id or 0)
-        self.layers = LayerList(self.transformer.model, what)
+        self.layer_list = LayerList(self.transformer.model, what)
         self.transformer.model.config.use_cache = False  # a decoder's layers would append to what they have kept before
         ids_BT = torch.ones((1, 4), dtype=torch.long, device=model.device)
         probe = {"input_ids": ids_BT, "attention_mask": torch.ones_like(ids_BT)}
         self._wrapped, whole = self._read(probe)
         self._tape = _Tape()
-        stubs = [_Stub(i, layer, self._tape, self._wrapped) for i, layer in enumerate(self.layers.own)]
-        self._first = [self.layers.first(i) for i in range(len(stubs))]
-        self.layers.put(stubs)
-        every = tuple(range(self.count))
+        stubs = [_Stub(i, layer, self._tape, self._wrapped) for i, layer in enumerate(self.layer_list.layers)]
+        self._first = [self.layer_list.first(i) for i in range(len(stubs))]
+        self.layer_list.put(stubs)
+        all_layers = tuple(range(self.count))
         try:
-            off = float(np.abs(self.pooled(probe, [every])[every] - whole).max())
+            off = float(np.abs(self.pooled(probe, [all_layers])[all_layers] - whole).max())
         except (TypeError, ValueError, IndexError, RuntimeError):
             off = np.inf
         if off > TOLERANCE * max(1.0, float(np.abs(whole).max())):
@@ -100,7 +100,7 @@ class LayerWalk:
     @property
     def count(self) -> int:
         """Layers to choose from."""
-        return len(self.layers.own)
+        return len(self.layer_list.layers)
 
     @property
     def width(self) -> int:
@@ -109,28 +109,30 @@ class LayerWalk:
 
     def _read(self, probe: dict[str, Tensor]) -> tuple[bool, NDArray[Any]]:
         """Whether a layer returns a tuple that begins with the states; and the whole encoder's pooled states."""
-        seen: list[bool] = []
-        hook = self.layers.own[0].register_forward_hook(lambda *told: seen.append(isinstance(told[2], tuple)))
+        gave_tuple: list[bool] = []
+        hook = self.layer_list.layers[0].register_forward_hook(
+            lambda *hook_args: gave_tuple.append(isinstance(hook_args[2], tuple))
+        )
         with torch.inference_mode():
             whole = self.pooling(self.transformer(dict(probe)))["sentence_embedding"].float().cpu().numpy()
         hook.remove()
-        return seen[0], whole
+        return gave_tuple[0], whole
 
     def pooled(self, features: dict[str, Tensor], choices: Sequence[Choice]) -> dict[Choice, NDArray[Any]]:
         """Pooled states of each choice for a padded batch, B x D float32."""
         tape = self._tape
-        tape.given, tape.start, tape.end = {}, None, None
+        tape.layer_inputs, tape.start, tape.end = {}, None, None
         with torch.inference_mode():
             plain_BTD = self.transformer(dict(features))["token_embeddings"]
-            given, start_BTD = dict(tape.given), tape.start
+            layer_inputs, start_BTD = dict(tape.layer_inputs), tape.start
             assert start_BTD is not None
             plainly = plain_BTD is start_BTD or torch.equal(plain_BTD, start_BTD)
-            return dict(self._walk(features, given, (), start_BTD, sorted(choices), plainly))
+            return dict(self._walk(features, layer_inputs, (), start_BTD, sorted(choices), plainly))
 
     def _walk(
         self,
         features: dict[str, Tensor],
-        given: dict[int, tuple[tuple[Any, ...], dict[str, Any]]],
+        layer_inputs: dict[int, tuple[tuple[Any, ...], dict[str, Any]]],
         prefix: Choice,
         states_BTD: Tensor,
         choices: Sequence[Choice],
@@ -141,16 +143,16 @@ class LayerWalk:
             yield prefix, self._end(features, states_BTD, plainly)
         for index in sorted({choice[depth] for choice in choices if len(choice) > depth}):
             below = [choice for choice in choices if len(choice) > depth and choice[depth] == index]
-            args, kwargs = given[index]
-            layer = self.layers.own[index] if prefix else self._first[index]
-            found = layer(states_BTD, *args, **kwargs)
-            next_BTD = found[0] if self._wrapped else found
-            yield from self._walk(features, given, (*prefix, index), next_BTD, below, plainly)
+            args, kwargs = layer_inputs[index]
+            layer = self.layer_list.layers[index] if prefix else self._first[index]
+            output = layer(states_BTD, *args, **kwargs)
+            next_BTD = output[0] if self._wrapped else output
+            yield from self._walk(features, layer_inputs, (*prefix, index), next_BTD, below, plainly)
 
     def _end(self, features: dict[str, Tensor], states_BTD: Tensor, plainly: bool) -> NDArray[Any]:
         if not plainly:
             self._tape.end = states_BTD
             states_BTD = self.transformer(dict(features))["token_embeddings"]
             self._tape.end = None
-        found = self.pooling({**features, "token_embeddings": states_BTD})["sentence_embedding"]
-        return found.float().cpu().numpy()
+        pooled_BD = self.pooling({**features, "token_embeddings": states_BTD})["sentence_embedding"]
+        return pooled_BD.float().cpu().numpy()

@@ -114,15 +114,15 @@ class _Graph:
         self.session = onnxruntime.InferenceSession(
             str(graph), options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOW_FUSIONS
         )
-        self.inputs = {given.name for given in self.session.get_inputs()}
+        self.inputs = {graph_input.name for graph_input in self.session.get_inputs()}
         self.config, self.device, self.dtype = config, torch.device("cpu"), torch.float32
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **_: Any) -> dict[str, torch.Tensor]:
         """`last_hidden_state`, B x T x width. Anything else that the tokenizer gives has its default value."""
         import torch
 
-        given = {"input_ids": input_ids.numpy(), "attention_mask": attention_mask.numpy()}
-        (states_BTH,) = self.session.run(None, {name: given[name] for name in self.inputs})
+        arrays = {"input_ids": input_ids.numpy(), "attention_mask": attention_mask.numpy()}
+        (states_BTH,) = self.session.run(None, {name: arrays[name] for name in self.inputs})
         return {"last_hidden_state": torch.from_numpy(states_BTH)}
 
 
@@ -180,9 +180,9 @@ def save_graph(module: torch.nn.Module, path: Path, output: str, config: Any, *,
 def _largest_difference(spec: EncoderSpec, graph: Path) -> float:
     """Between the unit vectors of PyTorch and of ONNX Runtime."""
     expected = encode(spec.load("cpu"), SAMPLES, prompt=spec.prompt)
-    found = encode(load_onnx(spec, graph), SAMPLES, prompt=spec.prompt)
+    vectors = encode(load_onnx(spec, graph), SAMPLES, prompt=spec.prompt)
     lengths = np.linalg.norm(expected, axis=1, keepdims=True)
-    return float((np.abs(found - expected) / np.maximum(lengths, 1e-12)).max())
+    return float((np.abs(vectors - expected) / np.maximum(lengths, 1e-12)).max())
 
 
 def _transformer(spec: EncoderSpec, model: SentenceTransformer) -> Any:

@@ -67,10 +67,10 @@ def split_heads_in_attention(model: ModelProto, heads: int) -> int:
 def _remove_unused(model: ModelProto) -> None:
     """Nodes backwards from the end whose outputs nobody reads; the graph stays in topological order."""
     read = {output.name for output in model.graph.output}
-    kept = []
+    used = []
     for node in reversed(model.graph.node):
         if read & set(node.output):
-            kept.append(node)
+            used.append(node)
             read.update(node.input)
     del model.graph.node[:]
-    model.graph.node.extend(reversed(kept))
+    model.graph.node.extend(reversed(used))

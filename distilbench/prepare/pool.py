@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.cluster.nodes import fitting, possible_nodes, waiting_told
+from distilbench.cluster.nodes import places_on, possible_nodes, waiting_told
 from distilbench.errors import InputError
 from distilbench.prepare.progress import progress
 from distilbench.settings.pool import AS_FIT, PoolSize
@@ -68,8 +68,8 @@ class ShardWorker:
             if place is not None and not place.here:
                 self.task = place.moved(task)
                 for name in task.reads:
-                    there, own = place.shard(task.folder, name)
-                    there.fetch(own, self.task.folder / name)
+                    remote, remote_name = place.shard(task.folder, name)
+                    remote.fetch(remote_name, self.task.folder / name)
             self.make = self.task.load()
         except InputError as error:
             self.error = str(error)
@@ -91,8 +91,8 @@ class ShardWorker:
         """Copy what was made to the storage, for the driver and for whoever goes on without it."""
         if self.place is not None:
             for name in self.task.files(shard):
-                there, own = self.place.shard(self.task.folder, name)
-                there.put(self.task.folder / name, own)
+                remote, remote_name = self.place.shard(self.task.folder, name)
+                remote.put(self.task.folder / name, remote_name)
                 if not self.place.here:
                     (self.task.folder / name).unlink()
 
@@ -125,13 +125,13 @@ def run_pool(
         place = make_place(store, task)
         assert place is not None
         for name in task.reads:
-            there, own = place.shard(task.folder, name)
-            there.put(task.folder / name, own)
+            remote, remote_name = place.shard(task.folder, name)
+            remote.put(task.folder / name, remote_name)
 
     total = sum(stop - start for _, start, stop in shards)
     nodes = possible_nodes(size.grow_to)
     share = size.gpus if gpu and any(node.gpus for node in nodes) else 0.0
-    fit = fitting(nodes, 1, share)
+    fit = places_on(nodes, 1, share)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False  # ours counts sentences, theirs counts blocks
     items = [dict(zip(("shard", "start", "stop"), map(np.int64, shard), strict=True)) for shard in shards]
@@ -147,8 +147,8 @@ def run_pool(
     )
     began, first = time.monotonic(), 0.0
     fetched: list[Future[None]] = []
-    told = waiting_told(1, share, label)
-    with told, progress(label, total, unit) as advance, ThreadPoolExecutor(FETCHED_AT_ONCE) as threads:
+    waiting = waiting_told(1, share, label)
+    with waiting, progress(label, total, unit) as advance, ThreadPoolExecutor(FETCHED_AT_ONCE) as threads:
         for row in dataset.iter_rows():
             if row["error"]:
                 raise InputError(row["error"])
@@ -167,5 +167,5 @@ def _collect(task: ShardTask, shard: int, place: Place) -> None:
     """The files of a shard that was made on another node."""
     for name in task.files(shard):
         if not (task.folder / name).exists():
-            there, own = place.shard(task.folder, name)
-            there.fetch(own, task.folder / name)
+            remote, remote_name = place.shard(task.folder, name)
+            remote.fetch(remote_name, task.folder / name)

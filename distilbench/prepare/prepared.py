@@ -117,33 +117,33 @@ def load_prepared(folder: Path) -> Prepared:
 @functools.lru_cache(maxsize=1)
 def _load_prepared(folder: Path, written: int) -> Prepared:
     """What was written at that time (ns): a later command of the same process may have prepared something else."""
-    kept = json.loads((folder / "prepared.json").read_text())
+    saved = json.loads((folder / "prepared.json").read_text())
     dev = []
-    for i, name in enumerate(kept["dev"]):
+    for i, name in enumerate(saved["dev"]):
         left, right = np.load(folder / f"dev-{i}-rows.npy", allow_pickle=False)
         dev.append(DevSet(name, left, right, np.load(folder / f"dev-{i}-score.npy", allow_pickle=False)))
     return Prepared(
-        teacher=EncoderSpec(**kept["teacher"]),
-        student=kept["student"],
-        vectors=ShardedArray(**{**kept["vectors"], "folder": Path(kept["vectors"]["folder"])}),
-        pca=load_pca(Path(kept["pca"])),
-        tokens=None if kept["tokens"] is None else load_tokens(Path(kept["tokens"])),
+        teacher=EncoderSpec(**saved["teacher"]),
+        student=saved["student"],
+        vectors=ShardedArray(**{**saved["vectors"], "folder": Path(saved["vectors"]["folder"])}),
+        pca=load_pca(Path(saved["pca"])),
+        tokens=None if saved["tokens"] is None else load_tokens(Path(saved["tokens"])),
         train=np.load(folder / "train.npy", allow_pickle=False),
         pairs_P2=np.load(folder / "pairs.npy", allow_pickle=False),
         dev=tuple(dev),
         triplets_T3=np.load(folder / "triplets.npy", allow_pickle=False),
         augmented=np.load(folder / "augmented.npy", allow_pickle=False),
-        pair_task=_load_task(folder, kept["task"]),
-        pooling=kept.get("pooling", MEAN),  # runs from before it was written
-        logits_PC=None if kept["logits"] is None else np.load(Path(kept["logits"]) / LOGITS, allow_pickle=False),
+        pair_task=_load_task(folder, saved["task"]),
+        pooling=saved.get("pooling", MEAN),  # runs from before it was written
+        logits_PC=None if saved["logits"] is None else np.load(Path(saved["logits"]) / LOGITS, allow_pickle=False),
     )
 
 
-def _load_task(folder: Path, kept: dict[str, Any] | None) -> PairTask | None:
-    if kept is None:
+def _load_task(folder: Path, saved: dict[str, Any] | None) -> PairTask | None:
+    if saved is None:
         return None
     splits = {}
-    for name in kept["splits"]:
+    for name in saved["splits"]:
         left, right = np.load(folder / f"task-{name}-rows.npy", allow_pickle=False)
         splits[name] = PairSplit(left, right, np.load(folder / f"task-{name}-target.npy", allow_pickle=False))
-    return PairTask(**{**kept, "classes": tuple(kept["classes"]), "splits": splits})
+    return PairTask(**{**saved, "classes": tuple(saved["classes"]), "splits": splits})

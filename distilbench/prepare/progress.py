@@ -21,7 +21,7 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
     `distilbench_prepare_{done,total,per_second,seconds_left}` have it too, by `stage` and `unit`.
     """
     gauges = _Gauges(label, total, unit)
-    began, before, said, done = time.monotonic(), 0, time.monotonic(), 0
+    began, before, last_line_at, done = time.monotonic(), 0, time.monotonic(), 0
     columns = (
         TextColumn(label),
         BarColumn(),
@@ -34,7 +34,7 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
         task = bar.add_task(label, total=total, rate="")
 
         def advance(count: int) -> None:
-            nonlocal began, before, done, said
+            nonlocal began, before, done, last_line_at
             done += count
             now = time.monotonic()
             rate = (done - before) / max(now - began, 1e-9)
@@ -42,8 +42,8 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
                 began, before = now, done
             bar.update(task, advance=count, rate=f"{rate:,.0f} {unit}/s")
             gauges.set(done, rate)
-            if not bar.console.is_terminal and now - said > LINE_EVERY_S:
-                said = now
+            if not bar.console.is_terminal and now - last_line_at > LINE_EVERY_S:
+                last_line_at = now
                 left = (total - done) / rate
                 bar.console.print(
                     f"{label}: {done:,} of {total:,} {unit}, {rate:,.0f}/s, {left:,.0f} s left", markup=False

@@ -67,7 +67,7 @@ class LayerRanking(BaseModel):
         return self.choices[0].layers
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """How it was done, in one sentence."""
         tried = f"all {self.tried} choices" if self.search == "every choice" else "the best layer, then the best to add"
         again = f", the best {len(self.choices)} again on {self.sentences:,}" if self.first_sentences else ""
@@ -84,13 +84,13 @@ class LayerRanking(BaseModel):
 
     def show(self, console: Console, most: int = SHOWN) -> None:
         """Print the best choices and the one taken."""
-        console.print(f"Student {self.student}: {self.told}", markup=False)
+        console.print(f"Student {self.student}: {self.summary}", markup=False)
         table = Table(*self.columns, box=None)
         for column in table.columns[1:]:
             column.justify = "right"
         for choice in self.choices[:most]:
-            taken = " (taken)" if choice.layers == self.chosen else ""
-            table.add_row(named(choice.layers) + taken, *(f"{value:.4g}" for value in self.values(choice)))
+            mark = " (taken)" if choice.layers == self.chosen else ""
+            table.add_row(named(choice.layers) + mark, *(f"{value:.4g}" for value in self.values(choice)))
         console.print(table)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from distilbench.data.corpus import Corpus, PairTask
-from distilbench.encoders.student import MEAN, layer_rule, resolved, student_pooling, student_source
+from distilbench.encoders.student import MEAN, layer_rule, resolved_student, student_pooling, student_source
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.copy_filter import copy_cosines, filtered
@@ -110,7 +110,7 @@ def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def prepare_corpus(settings: PreparationSettings, corpus: Corpus, wanted: Wanted, console: Console) -> Made:
+def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Wanted, console: Console) -> Made:
     """Augment, encode with the teacher, filter the copies, fit PCA, tokenise for the student, compute logits.
 
     Needs `ray.init` where something is missing. What is found in the store is not made again.
@@ -119,8 +119,8 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, wanted: Wanted
         InputError: an encoder or a resource of an operation is not there, or the disk is full.
     """
     store, size = settings.artifacts, settings.pool
-    known = len(corpus.found)
-    if wanted.augmentation:
+    notes_before = len(corpus.found)
+    if needs.augmentation:
         corpus = augmented_corpus(corpus, operations(settings.augmentation), settings.seed, store, size)
     key = corpus.sentences_fingerprint
     vectors, encoded = encode_corpus(
@@ -138,35 +138,37 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, wanted: Wanted
     )
     if len(corpus.copies.rows):
         corpus = filtered(corpus, copy_cosines(corpus, vectors, store), settings.min_cosine)
-    for line in corpus.found[known:]:
+    for line in corpus.found[notes_before:]:
         console.print(f"  {line}", markup=False)
     pca = pca_artifact(vectors, corpus.train, store)
-    made = Made(corpus, vectors, pca, task=corpus.pair_tasks[0] if corpus.pair_tasks else None)
-    if wanted.tokens:
+    prepared = Made(corpus, vectors, pca, task=corpus.pair_tasks[0] if corpus.pair_tasks else None)
+    if needs.tokens:
         source = student_source(settings.student, settings.teacher_encoder)
-        made = replace(made, tokens=tokens_artifact(corpus.sentences, key, source, store, size))
-        made = _with_student(settings, made, store, console)
-    return _with_logits(settings, made, store, console) if wanted.logits and made.task else made
+        prepared = replace(prepared, tokens=tokens_artifact(corpus.sentences, key, source, store, size))
+        prepared = _with_student(settings, prepared, store, console)
+    return _with_logits(settings, prepared, store, console) if needs.logits and prepared.task else prepared
 
 
-def _with_student(settings: PreparationSettings, made: Made, store: ArtifactStore, console: Console) -> Made:
+def _with_student(settings: PreparationSettings, prepared: Made, store: ArtifactStore, console: Console) -> Made:
     """With the student's layers chosen, and how it pools."""
-    student, teacher, corpus = settings.student, settings.teacher_encoder, made.corpus
+    student, teacher, corpus = settings.student, settings.teacher_encoder, prepared.corpus
     pooling = settings.pooling or student_pooling(student, teacher)
     rule = layer_rule(student)
     if rule is None or not rule.ranked:
-        return replace(made, student=resolved(student, teacher), pooling=pooling)
-    assert made.tokens is not None
+        return replace(prepared, student=resolved_student(student, teacher), pooling=pooling)
+    assert prepared.tokens is not None
     dev = selection_sets(corpus)
-    folder = ranking_artifact(student, teacher, pooling, made.vectors, made.tokens, corpus.train, dev, store)
+    folder = ranking_artifact(student, teacher, pooling, prepared.vectors, prepared.tokens, corpus.train, dev, store)
     ranking = read_ranking(folder)
     assert ranking is not None
     ranking.show(console)
-    return replace(made, student=resolved(student, teacher, ranking.chosen), pooling=pooling, ranking=folder)
+    return replace(
+        prepared, student=resolved_student(student, teacher, ranking.chosen), pooling=pooling, ranking=folder
+    )
 
 
-def _with_logits(settings: PreparationSettings, made: Made, store: ArtifactStore, console: Console) -> Made:
-    task, sentences = made.task, made.corpus.sentences
+def _with_logits(settings: PreparationSettings, prepared: Made, store: ArtifactStore, console: Console) -> Made:
+    task, sentences = prepared.task, prepared.corpus.sentences
     assert task is not None
     if settings.cross_encoder:
         cross = Path(settings.cross_encoder)
@@ -176,6 +178,6 @@ def _with_logits(settings: PreparationSettings, made: Made, store: ArtifactStore
         cross = cross_encoder_artifact(task, sentences, start, params, settings.seed, store, settings.pool)
     logits = logits_artifact(task, sentences, cross, store, size=settings.pool)
     scores = cross_encoder_scores(task, sentences, cross, store)
-    told = ", ".join(f"{s.split} {s.metric} {s.value:.2f}" for s in scores)
-    console.print(f"Cross-encoder on {task.name}: {told}; its folder: {cross}", markup=False)
-    return replace(made, logits=logits, scores=tuple(scores))
+    metrics = ", ".join(f"{s.split} {s.metric} {s.value:.2f}" for s in scores)
+    console.print(f"Cross-encoder on {task.name}: {metrics}; its folder: {cross}", markup=False)
+    return replace(prepared, logits=logits, scores=tuple(scores))

@@ -92,13 +92,13 @@ def tokens_artifact(
         work = folder / "shards"
         work.mkdir(exist_ok=True)
         shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(sentences), SHARD_ROWS))]
-        wanted = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
+        missing_shards = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
         task = Tokenising(spec.absolute(), sentences_artifact(sentences, sentences_fingerprint, store), work)
-        if len(wanted) > 1:
-            run_pool(task, wanted, "Tokens", "sentences", size=size, store=store)
+        if len(missing_shards) > 1:
+            run_pool(task, missing_shards, "Tokens", "sentences", size=size, store=store)
         else:  # a worker takes longer to start than this takes
             one = task.load()
-            for shard in wanted:
+            for shard in missing_shards:
                 one(*shard)
         _join(work, [shard for shard, _, _ in shards], folder)
         remove_folder(work)

@@ -26,6 +26,6 @@ def distinct_readings(
         return list(sentences), np.arange(len(sentences))
     ids = token_ids(model, sentences, prompt_of(model, prompt))
     first: dict[tuple[int, ...], int] = {}
-    place = np.array([first.setdefault(tuple(own), len(first)) for own in ids], dtype=np.int64)
+    place = np.array([first.setdefault(tuple(token_ids), len(first)) for token_ids in ids], dtype=np.int64)
     _, starts = np.unique(place, return_index=True)
     return [sentences[int(i)] for i in starts], place

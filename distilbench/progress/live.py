@@ -117,9 +117,9 @@ class LiveTable:
         ]
         below: list[RenderableType] = [] if best is None else ["", best]
         below += [_line(line) for line in self.last]
-        taken = len(head) + (best.row_count + 2 if best else 0) + len(self.last) + 4
-        shown = running_table(progress.running, max(LEAST, self.console.size.height - taken))
-        return Group(*(_line(line) for line in head), "", shown, *below)
+        lines_around = len(head) + (best.row_count + 2 if best else 0) + len(self.last) + 4
+        running = running_table(progress.running, max(LEAST, self.console.size.height - lines_around))
+        return Group(*(_line(line) for line in head), "", running, *below)
 
 
 def _line(text: str) -> Text:

@@ -38,14 +38,14 @@ def callbacks(mlflow: str | None, wandb: str | None, run_name: str) -> list[Any]
     Raises:
         InputError: the package is not installed, MLflow cannot be used at that URI, or W&B knows no account.
     """
-    made: list[Any] = []
+    loggers: list[Any] = []
     if mlflow is not None:
         _need("mlflow", f"--mlflow {mlflow}")
-        made.append(_mlflow_callback(mlflow, run_name))
+        loggers.append(_mlflow_callback(mlflow, run_name))
     if wandb is not None:
         _need("wandb", f"--wandb {wandb}")
-        made.append(_wandb_callback(wandb, run_name))
-    return made
+        loggers.append(_wandb_callback(wandb, run_name))
+    return loggers
 
 
 def _need(package: str, option: str) -> None:
@@ -65,8 +65,8 @@ def hyperparameters(config: dict[str, Any]) -> dict[str, str]:
 
 def numbers(result: dict[str, Any]) -> dict[str, float]:
     """What is logged of a result: the finite numbers that the trial reported."""
-    found = {name: finite(value) for name, value in result.items() if name not in TUNES_OWN}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {name: finite(value) for name, value in result.items() if name not in TUNES_OWN}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def ending(result: dict[str, Any], failed: bool) -> str:
@@ -89,22 +89,22 @@ def _mlflow_callback(uri: str, run_name: str) -> Any:
                 return
             name = f"trial {trial.config['number']}"
             client, experiment = self.mlflow_util._get_client(), self.mlflow_util.experiment_id
-            known = client.search_runs([experiment], f"attributes.run_name = '{name}'", max_results=1)
-            if known:
-                run_id = known[0].info.run_id
+            earlier_runs = client.search_runs([experiment], f"attributes.run_name = '{name}'", max_results=1)
+            if earlier_runs:
+                run_id = earlier_runs[0].info.run_id
                 client.update_run(run_id, status="RUNNING")
             else:
                 run_id = client.create_run(experiment, run_name=name).info.run_id
-                found = [Param(k, v) for k, v in hyperparameters(trial.config).items()]
-                for start in range(0, len(found), MLFLOW_BATCH):
-                    client.log_batch(run_id, params=found[start : start + MLFLOW_BATCH])
+                params = [Param(k, v) for k, v in hyperparameters(trial.config).items()]
+                for start in range(0, len(params), MLFLOW_BATCH):
+                    client.log_batch(run_id, params=params[start : start + MLFLOW_BATCH])
             self._trial_runs[trial] = run_id
 
         def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
             now, step = int(time.time() * 1000), int(result.get("step", iteration))
-            found = [Metric(k, v, now, step) for k, v in numbers(result).items()]
-            if found:
-                self.mlflow_util._get_client().log_batch(self._trial_runs[trial], metrics=found)
+            metrics = [Metric(k, v, now, step) for k, v in numbers(result).items()]
+            if metrics:
+                self.mlflow_util._get_client().log_batch(self._trial_runs[trial], metrics=metrics)
 
         def log_trial_end(self, trial: Any, failed: bool = False) -> None:
             if trial not in self._trial_runs:  # it could not start
@@ -120,8 +120,10 @@ def _mlflow_callback(uri: str, run_name: str) -> Any:
     try:
         MlflowClient(tracking_uri=uri).search_experiments(max_results=1)
     except Exception as error:  # MLflow's own, the database's, the file system's, a driver that is missing
-        said = (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0]
-        raise InputError(f"--mlflow {uri}: {said}; expected such as sqlite:///mlflow.db or http://HOST:5000") from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0]
+        raise InputError(
+            f"--mlflow {uri}: {reason}; expected such as sqlite:///mlflow.db or http://HOST:5000"
+        ) from None
     return Trials(tracking_uri=uri, experiment_name=run_name)
 
 
@@ -152,8 +154,8 @@ def _wandb_callback(project: str, run_name: str) -> Any:
             if trial not in self._trial_queues:  # it could not start
                 return
             last = trial.last_result or {}
-            said = {"state": ending(last, failed), "reason": str(last.get("failed") or "")}
-            self._trial_queues[trial].put((_QueueItem.RESULT, {"config": said}))
+            config = {"state": ending(last, failed), "reason": str(last.get("failed") or "")}
+            self._trial_queues[trial].put((_QueueItem.RESULT, {"config": config}))
             super().log_trial_end(trial, failed)
 
     try:

@@ -101,23 +101,23 @@ def sweep_values(tally: Tally) -> list[Value]:
     """What the gauges are set to now; what nothing is known of is left out."""
     progress = tally.progress()
     sweep = {"run": progress.run, "method": progress.method}
-    found: list[tuple[str, dict[str, str], float | None]] = [
+    values: list[tuple[str, dict[str, str], float | None]] = [
         ("distilbench_sweep_running_trials", {}, len(progress.running)),
         ("distilbench_sweep_wanted_trials", {}, progress.wanted),
         ("distilbench_sweep_confirmations", {}, progress.confirmed),
         ("distilbench_sweep_steps_per_second", {}, progress.steps_per_second),
         ("distilbench_sweep_seconds_left", {}, progress.seconds_left),
     ]
-    found += [("distilbench_sweep_stage", {"stage": stage}, stage == progress.stage) for stage in STAGES]
-    found += [("distilbench_sweep_finished_trials", {"state": s}, n) for s, n in progress.counts.items()]
+    values += [("distilbench_sweep_stage", {"stage": stage}, stage == progress.stage) for stage in STAGES]
+    values += [("distilbench_sweep_finished_trials", {"state": s}, n) for s, n in progress.counts.items()]
     best = best_of(tally.records.values())
-    found += [("distilbench_sweep_best_dev", {"dim": str(dim)}, dev_of(r)) for dim, r in best.items()]
+    values += [("distilbench_sweep_best_dev", {"dim": str(dim)}, dev_of(r)) for dim, r in best.items()]
     for r in progress.running:
         mine = {"trial": str(r.number)}
-        found += [
+        values += [
             ("distilbench_trial_step", mine, r.step),
             ("distilbench_trial_loss", mine, r.loss),
             ("distilbench_trial_objective", mine, r.objective),
             ("distilbench_trial_dev", mine, r.dev),
         ]
-    return [Value(name, sweep | tags, float(value)) for name, tags, value in found if value is not None]
+    return [Value(name, sweep | tags, float(value)) for name, tags, value in values if value is not None]

@@ -20,7 +20,7 @@ def duration(seconds: float) -> str:
     return f"{minutes}:{whole % 60:02} min" if minutes else f"{whole} s"
 
 
-def number(value: float | None, form: str) -> str:
+def number_cell(value: float | None, form: str) -> str:
     """`value` as `form` has it, "-" for None."""
     return "-" if value is None else format(value, form)
 
@@ -49,16 +49,16 @@ def running_table(running: list[Running], most: int) -> Table:
     """A line for each running trial, for `most` of them."""
     table = _table("trial", "d", "rung", "step", "steps/s", "loss", "dev", "objective")
     for r in running[:most]:
-        steps = f"{r.step}/{number(r.total_steps, 'd')}"
+        steps = f"{r.step}/{number_cell(r.total_steps, 'd')}"
         table.add_row(
             str(r.number),
-            number(r.dim, "d"),
+            number_cell(r.dim, "d"),
             str(r.rung),
             steps,
-            number(r.steps_per_second, ",.1f"),
-            number(r.loss, ".4g"),
-            number(r.dev, ".2f"),
-            number(r.objective, "+.2f"),
+            number_cell(r.steps_per_second, ",.1f"),
+            number_cell(r.loss, ".4g"),
+            number_cell(r.dev, ".2f"),
+            number_cell(r.objective, "+.2f"),
         )
     if len(running) > most:
         table.caption = f"and {len(running) - most} more"
@@ -72,8 +72,14 @@ def best_table(records: Iterable[TrialRecord]) -> Table | None:
     table = _table("d", "best trial", "steps", "dev", "objective", *names)
     for dim, r in best.items():
         last = None if r.result is None else r.result.step
-        cells = [str(dim), str(r.number), number(last, "d"), number(dev_of(r), ".2f"), number(r.objective, "+.2f")]
-        table.add_row(*cells, *(number(r.values.get(name), ".4g") for name in names))
+        cells = [
+            str(dim),
+            str(r.number),
+            number_cell(last, "d"),
+            number_cell(dev_of(r), ".2f"),
+            number_cell(r.objective, "+.2f"),
+        ]
+        table.add_row(*cells, *(number_cell(r.values.get(name), ".4g") for name in names))
     return table if best else None
 
 
@@ -91,12 +97,12 @@ def finished_line(record: TrialRecord, done: int, total: int) -> str:
     if record.rungs:
         last, result = record.rungs[-1], record.result or record.rungs[-1]
         dev, pca = result.metrics.get("dev_spearman"), result.metrics.get("dev_pca_spearman")
-        found = []
+        scores = []
         if dev is not None:
-            found.append(f"dev {dev:.2f}" + ("" if pca is None else f" ({dev - pca:+.2f} to PCA)"))
+            scores.append(f"dev {dev:.2f}" + ("" if pca is None else f" ({dev - pca:+.2f} to PCA)"))
         if record.values:
-            found += [f"{name} {value:.4g}" for name, value in record.values.items()]
+            scores += [f"{name} {value:.4g}" for name, value in record.values.items()]
         elif record.objective is not None and (dev is None or pca is None or abs(dev - pca - record.objective) > 1e-6):
-            found.append(f"objective {record.objective:.2f}")
-        line += f" after {last.step} steps" + (f": {', '.join(found)}" if found else "")
+            scores.append(f"objective {record.objective:.2f}")
+        line += f" after {last.step} steps" + (f": {', '.join(scores)}" if scores else "")
     return f"{line} {record.reason}" if record.state == "FAIL" or not record.rungs else line

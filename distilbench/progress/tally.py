@@ -127,8 +127,8 @@ class Tally:
         if record.confirms:
             self.confirmed += 1
             return
-        known = last.step if last else 0
-        self.trained += max(0, _length(record) - known)
+        steps_counted = last.step if last else 0
+        self.trained += max(0, _length(record) - steps_counted)
         self.records[record.number] = record
 
     def stage(self, name: str) -> None:
@@ -226,7 +226,9 @@ def best_of(records: Iterable[TrialRecord]) -> dict[int, TrialRecord]:
     for record in sorted(records, key=lambda r: r.number):
         if not record.is_candidate or record.objective is None or record.confirms:
             continue
-        held = best.get(record.dim)
-        if held is None or record.objective > (-math.inf if held.objective is None else held.objective):
+        best_so_far = best.get(record.dim)
+        if best_so_far is None or record.objective > (
+            -math.inf if best_so_far.objective is None else best_so_far.objective
+        ):
             best[record.dim] = record
     return dict(sorted(best.items()))

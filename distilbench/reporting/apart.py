@@ -22,8 +22,9 @@ from distilbench.errors import InputError
 from distilbench.evaluation.bootstrap import TAILS, paired_bootstrap
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
+from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord
-from distilbench.reporting.table import DEV, Leaderboard, Row, finite, mean_cell
+from distilbench.reporting.table import DEV, Leaderboard, Row, mean_cell
 
 TOLERANCE = 1e-6
 """How far (x 100) a Spearman of kept cosines may be from its record's."""
@@ -60,23 +61,23 @@ def dev_groups(board: Leaderboard, run_folders: Sequence[Path]) -> DevGroups:
     """
     groups: list[tuple[dict[str, NDArray[np.float64]], list[tuple[Row, list[Predictions]]]]] = []
     for row in board.rows:
-        kept = [_kept(seed.record, run_folders, board.dev_sets) for seed in row.seeds]
-        known = [found for found in kept if found is not None]
-        if not board.dev_sets or len(known) < len(kept):
+        loaded = [_dev_predictions(seed.record, run_folders, board.dev_sets) for seed in row.seeds]
+        predictions = [p for p in loaded if p is not None]
+        if not board.dev_sets or len(predictions) < len(loaded):
             continue
-        gold = {name: known[0].dev_gold[name] for name in board.dev_sets}
-        if not all(_same(gold, found.dev_gold) for found in known):
+        gold = {name: predictions[0].dev_gold[name] for name in board.dev_sets}
+        if not all(_same(gold, p.dev_gold) for p in predictions):
             continue
         members = next((rows for other, rows in groups if _same(gold, other)), None)
         if members is None:
             groups.append((gold, members := []))
-        members.append((row, known))
-    found = []
+        members.append((row, predictions))
+    compared = []
     for gold, members in groups:
         if len(members) > 1:
             averages = paired_bootstrap(gold, [[p.dev_similarity for p in seeds] for _, seeds in members])
-            found.append(DevGroup.of([row.anchor for row, _ in members], _alike(averages.resampled_BR)))
-    return found
+            compared.append(DevGroup.of([row.anchor for row, _ in members], _alike(averages.resampled_BR)))
+    return compared
 
 
 def _alike(dev_BR: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
@@ -134,14 +135,14 @@ def _devs(board: Leaderboard, rows: Iterable[Row]) -> list[list[float]]:
 
 def _dev(row: Row, name: str) -> tuple[float, int]:
     """The row's correlation on a dev set (at most 1, the mean over its seeds), and of how many pairs."""
-    own = [
+    scores = [
         s
         for seed in row.seeds
         for s in seed.record.scores
         if _is_dev(name, s.task, s.set, s.split, s.metric, s.variant)
     ]
-    mean = mean_cell([finite(s.value) for s in own]).value
-    return max(-1.0, min(1.0, (mean or 0.0) / 100)), min((s.n for s in own), default=0)
+    mean = mean_cell([finite(s.value) for s in scores]).value
+    return max(-1.0, min(1.0, (mean or 0.0) / 100)), min((s.n for s in scores), default=0)
 
 
 def _is_dev(name: str, *of: str) -> bool:
@@ -152,23 +153,23 @@ def _digest(row: Row, name: str) -> str:
     return row.record.sets.get(f"{name}/dev", "")
 
 
-def _kept(record: ScoreRecord, folders: Sequence[Path], sets: Sequence[str]) -> Predictions | None:
+def _dev_predictions(record: ScoreRecord, folders: Sequence[Path], sets: Sequence[str]) -> Predictions | None:
     """The first kept cosines that give the record's own dev scores."""
     values = {s.set: s.value for s in record.scores if _is_dev(s.set, s.task, s.set, s.split, s.metric, s.variant)}
     for folder in folders:
         try:
-            found = Predictions.load(predictions_path(folder, record.record_id))
+            predictions = Predictions.load(predictions_path(folder, record.record_id))
         except InputError:
             continue
-        if all(_gives(found, name, values.get(name)) for name in sets):
-            return found
+        if all(_gives(predictions, name, values.get(name)) for name in sets):
+            return predictions
     return None
 
 
-def _gives(found: Predictions, name: str, value: float | None) -> bool:
-    if value is None or name not in found.dev_similarity:
+def _gives(predictions: Predictions, name: str, value: float | None) -> bool:
+    if value is None or name not in predictions.dev_similarity:
         return False
-    return abs(spearman(found.dev_similarity[name], found.dev_gold[name]) - value) < TOLERANCE
+    return abs(spearman(predictions.dev_similarity[name], predictions.dev_gold[name]) - value) < TOLERANCE
 
 
 def _same(one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]) -> bool:

@@ -15,7 +15,7 @@ from distilbench.reporting.apart import dev_groups
 from distilbench.reporting.budget import ServingBudget, best_under, candidates, latency_of, scored
 from distilbench.reporting.loading import can_be_built, is_nested, load_code
 from distilbench.reporting.neighbours import LEAST_OVERLAP, kept_neighbours
-from distilbench.reporting.retrieval import retrieval_found
+from distilbench.reporting.retrieval import retrieval_sets
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_row
 
@@ -118,8 +118,8 @@ class Best:
             "dim": row.record.dim,
             "latency_ms": latency_of(row),
             "dev": self.board.cell(row, DEV).value,
-            "retrieval": [found.to_json() for found in retrieval_found(row, teacher_row(self.board, row))],
-            "kept_neighbours_percent": kept.overlap if (kept := kept_neighbours(row)) else None,
+            "retrieval": [retrieval.to_json() for retrieval in retrieval_sets(row, teacher_row(self.board, row))],
+            "kept_neighbours_percent": neighbours.overlap if (neighbours := kept_neighbours(row)) else None,
             "test_average": test.value,
             "test_interval95": test.interval,
             "test_seeds": test.seeds,
@@ -130,13 +130,16 @@ class Best:
         test, latency = self.board.cell(row, AVERAGE), latency_of(row)
         spread = "" if test.interval is None else f" ± {test.interval:.2f}"
         seeds = f"{test.seeds} {'seed' if test.seeds == 1 else 'seeds'}"
-        kept = "" if test.retention is None or row is self.teacher else f", {test.retention:.1f} % of the teacher's"
+        sets = ", ".join(self.board.sts_sets) or "no set"
+        kept_share = (
+            "" if test.retention is None or row is self.teacher else f", {test.retention:.1f} % of the teacher's"
+        )
         lines = [
             f"  bytes per vector  {row.record.bytes_per_vector:,}",
             f"  dimensions        {row.record.dim:,}",
             f"  dev               {_two(self.board.cell(row, DEV).value)}",
-            *(f"  retrieval         {found.text()}" for found in retrieval_found(row, self.teacher)),
-            f"  test average      {_two(test.value)}{spread} ({seeds}){kept}: {', '.join(self.board.sts_sets) or 'no set'}",
+            *(f"  retrieval         {retrieval.text()}" for retrieval in retrieval_sets(row, self.teacher)),
+            f"  test average      {_two(test.value)}{spread} ({seeds}){kept_share}: {sets}",
         ]
         return lines if latency is None else [*lines, f"  latency           {latency:.3g} ms per sentence"]
 
@@ -147,8 +150,8 @@ class Best:
 
     def _load(self, model: Path) -> str:
         """Python that embeds sentences with the model as it was scored."""
-        own = model / f"d{self.row.record.dim}"  # a student of several widths has a quantiser for each
-        quantiser = own if own.is_dir() else model
+        width_folder = model / f"d{self.row.record.dim}"  # a student of several widths has a quantiser for each
+        quantiser = width_folder if width_folder.is_dir() else model
         return load_code(self.row.record, str(model), str(quantiser), cut=is_nested(self.row.record))
 
 
@@ -192,8 +195,8 @@ def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path
 
 def dev_score(board: Leaderboard, seed: SeedScores) -> float | None:
     """A seed's own dev score; None where it has none."""
-    known = [value for column, value in zip(board.columns, seed.values["all"], strict=True) if column.key == DEV]
-    return known[0] if known else None
+    dev_values = [value for column, value in zip(board.columns, seed.values["all"], strict=True) if column.key == DEV]
+    return dev_values[0] if dev_values else None
 
 
 def best_seed(board: Leaderboard, row: Row) -> SeedScores | None:
@@ -246,12 +249,12 @@ def _without(lost: int) -> str:
 def _limits(budget: ServingBudget) -> str:
     """In words, since commands have options of their own for it."""
     size, latency, dim = budget
-    given = (
+    limits = (
         "" if size is None else f"{size:,} {'byte' if size == 1 else 'bytes'} per vector",
         "" if latency is None else f"{latency:g} ms per sentence",
         "" if dim is None else f"{dim:,} {'dimension' if dim == 1 else 'dimensions'}",
     )
-    return f"at most {' and '.join(filter(None, given))}"
+    return f"at most {' and '.join(filter(None, limits))}"
 
 
 def _least(rows: Sequence[Row]) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from distilbench.records import AS_IT_CAME
 from distilbench.reporting.apart import DevGroups, told_apart
 from distilbench.reporting.neighbours import lost_neighbours
-from distilbench.reporting.retrieval import Found, retrieval_found
+from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
 from distilbench.reporting.table import AVERAGE, DEV, Cell, Leaderboard, Row, teacher_row
 
 NOTHING_KEPT: DevGroups = ()
@@ -44,7 +44,7 @@ class BudgetRow(NamedTuple):
     dev: Cell
     test: Cell
     latency_ms: float | None
-    found: tuple[Found, ...]
+    retrieval: tuple[SetRetrieval, ...]
 
 
 def candidates(board: Leaderboard) -> list[Row]:
@@ -94,7 +94,7 @@ def budget_rows(board: Leaderboard, dev: DevGroups = NOTHING_KEPT) -> tuple[Budg
     A budget whose choice is that of the one before is left out.
     """
     corpora = dict.fromkeys(row.record.compared_on for row in board.rows)
-    return tuple(found for corpus in corpora for found in _of_corpus(board, corpus, dev))
+    return tuple(row for corpus in corpora for row in _of_corpus(board, corpus, dev))
 
 
 def _of_corpus(board: Leaderboard, corpus: str, dev: DevGroups) -> Iterator[BudgetRow]:
@@ -104,15 +104,15 @@ def _of_corpus(board: Leaderboard, corpus: str, dev: DevGroups) -> Iterator[Budg
     for size in _powers_of_two(min(sizes), max(sizes)) if sizes else ():
         row = best_under(board, ServingBudget(bytes_per_vector=size), dev)
         if row is not None and row is not before:
-            found = retrieval_found(row, teacher_row(board, row))
-            yield BudgetRow(size, row, board.cell(row, DEV), board.cell(row, AVERAGE), latency_of(row), found)
+            retrieval = retrieval_sets(row, teacher_row(board, row))
+            yield BudgetRow(size, row, board.cell(row, DEV), board.cell(row, AVERAGE), latency_of(row), retrieval)
         before = row
 
 
 def latency_of(row: Row) -> float | None:
     """Mean over the seeds that have a measured latency, in ms; None where none has."""
-    known = [seed.record.latency_ms for seed in row.seeds if seed.record.latency_ms is not None]
-    return math.fsum(known) / len(known) if known else None
+    latencies = [seed.record.latency_ms for seed in row.seeds if seed.record.latency_ms is not None]
+    return math.fsum(latencies) / len(latencies) if latencies else None
 
 
 def _powers_of_two(smallest: int, largest: int) -> Iterator[int]:

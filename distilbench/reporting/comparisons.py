@@ -64,7 +64,7 @@ def to_record(board: Leaderboard, comparisons: Comparisons, title: str, notes: S
             PairedTable(
                 reference=table.reference.anchor,
                 columns=list(table.columns),
-                rows=[PairedRow(row=item.row.anchor, of=list(map(_difference, item.of))) for item in table.rows],
+                rows=[PairedRow(row=paired.row.anchor, of=list(map(_difference, paired.of))) for paired in table.rows],
             )
             for table in comparisons.paired
         ],
@@ -88,7 +88,10 @@ def from_record(board: Leaderboard, record: ReportRecord, source: Path) -> Compa
                 Differences(
                     rows[table.reference],
                     tuple(table.columns),
-                    tuple(RowDifferences(rows[item.row], tuple(map(_kept_difference, item.of))) for item in table.rows),
+                    tuple(
+                        RowDifferences(rows[paired.row], tuple(map(_kept_difference, paired.of)))
+                        for paired in table.rows
+                    ),
                 )
                 for table in record.paired
             ],
@@ -103,13 +106,13 @@ def _ties(record: ReportRecord, rows: Mapping[str, Row]) -> Ties:
     places = {anchor: place for place, anchor in enumerate(rows)}
     return Ties(
         {
-            rows[own.row].anchor: RowTie(
-                Tie(own.group, places[own.leader], own.difference, own.low, own.high, own.ahead),
-                rows[own.leader].name,
-                leads=own.leader == own.row,
-                others=members.count(own.leader) - 1,
+            rows[tie.row].anchor: RowTie(
+                Tie(tie.group, places[tie.leader], tie.difference, tie.low, tie.high, tie.ahead),
+                rows[tie.leader].name,
+                leads=tie.leader == tie.row,
+                others=members.count(tie.leader) - 1,
             )
-            for own in record.ties
+            for tie in record.ties
         },
         record.resamples,
         tuple(record.without),

@@ -14,8 +14,8 @@ import plotly.graph_objects as go
 
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, Palette, frame, plain
-from distilbench.reporting.searched import Parameter, Searched, axis_start, every_kth, searched
-from distilbench.reporting.ticks import Tick, short, ticks
+from distilbench.reporting.searched import Parameter, Searched, axis_start, every_kth, searched_trials
+from distilbench.reporting.ticks import Tick, tick_label, ticks
 
 MOST_LINES = 240
 MOST_AXES = 10
@@ -36,7 +36,7 @@ class Axis(NamedTuple):
     ticks: tuple[Tick, ...]
 
 
-class Line(NamedTuple):
+class TrialLine(NamedTuple):
     """A trial: its height on each axis, None where it lacks the parameter.
 
     `fifth`: of the trials of its dimension by objective, 0 the lowest and 4 the highest.
@@ -54,7 +54,7 @@ class Coordinates(NamedTuple):
     """
 
     axes: tuple[Axis, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[TrialLine, ...]
     complete: int
     omitted: tuple[str, ...]
 
@@ -70,7 +70,7 @@ def compute_coordinates(records: Iterable[TrialRecord | ScoreRecord], limit: int
     """
     if limit < 2:
         raise ValueError(f"limit is {limit}, expected 2 or more")
-    study = searched(records)
+    study = searched_trials(records)
     standing = _standing(study)
     parameters = study.parameters[:MOST_AXES]
     if not parameters or len(study.trials) < 2:
@@ -80,13 +80,13 @@ def compute_coordinates(records: Iterable[TrialRecord | ScoreRecord], limit: int
         dims = sorted({t.dim for t in study.trials})
         place = {dim: float(i) for i, dim in enumerate(dims)}
         values = tuple(place[t.dim] for t in study.trials)
-        placed.insert(0, _axis(Parameter("output_dim", values, tuple(short(dim) for dim in dims), False)))
+        placed.insert(0, _axis(Parameter("output_dim", values, tuple(tick_label(dim) for dim in dims), False)))
     placed.append(_objective(study))
     ranked = sorted(range(len(standing)), key=lambda i: -standing[i])
     if len(ranked) > limit:
         ranked = [*ranked[: limit // 3], *every_kth(ranked[limit // 3 :], limit - limit // 3)]
     lines = [
-        Line(study.trials[i].number, min(4, int(5 * standing[i])), tuple(heights[i] for _, heights in placed))
+        TrialLine(study.trials[i].number, min(4, int(5 * standing[i])), tuple(heights[i] for _, heights in placed))
         for i in reversed(ranked)
     ]
     omitted = tuple(p.name for p in study.parameters[MOST_AXES:])
@@ -161,11 +161,11 @@ def _standing(study: Searched) -> list[float]:
     members: list[list[int]] = [[] for _ in study.groups]
     for i in sorted(range(len(study.trials)), key=lambda i: study.objective[i]):
         members[study.group[i]].append(i)
-    found = [0.0] * len(study.trials)
-    for own in members:
-        for rank, i in enumerate(own):
-            found[i] = (rank + 0.5) / len(own)
-    return found
+    standing = [0.0] * len(study.trials)
+    for ranked in members:
+        for rank, i in enumerate(ranked):
+            standing[i] = (rank + 0.5) / len(ranked)
+    return standing
 
 
 def _objective(study: Searched) -> tuple[Axis, list[float | None]]:
@@ -178,13 +178,13 @@ def _objective(study: Searched) -> tuple[Axis, list[float | None]]:
         return _axis(Parameter("objective", study.objective, (), False))
     axis, heights = _axis(Parameter("objective", tuple(max(value, start) for value in study.objective), (), False))
     inner = tuple(tick for tick in axis.ticks if tick[0] > 0.05)
-    return axis._replace(ticks=((0.0, f"≤ {short(start)}"), *inner)), heights
+    return axis._replace(ticks=((0.0, f"≤ {tick_label(start)}"), *inner)), heights
 
 
 def _axis(p: Parameter) -> tuple[Axis, list[float | None]]:
     """The axis, and the height of every trial on it."""
-    known = [value for value in p.values if value is not None]
-    low, high = min(known), max(known)
+    values = [value for value in p.values if value is not None]
+    low, high = min(values), max(values)
     first, last = (math.log10(low), math.log10(high)) if p.log else (low, high)
 
     def height(value: float | None) -> float | None:
@@ -195,9 +195,9 @@ def _axis(p: Parameter) -> tuple[Axis, list[float | None]]:
     marks: Sequence[Tick]
     if p.categories:
         marks = every_kth([(float(i), text) for i, text in enumerate(p.categories)], 2 * MOST_TICKS)
-    elif len(set(known)) <= MOST_TICKS:
-        marks = [(value, short(value)) for value in sorted(set(known))]
+    elif len(set(values)) <= MOST_TICKS:
+        marks = [(value, tick_label(value)) for value in sorted(set(values))]
     else:
         marks = ticks(low, high, log=p.log, most=MOST_TICKS)
-    shown = tuple((at, text) for value, text in marks if (at := height(value)) is not None)
-    return Axis(p.name, p.log, shown), [height(value) for value in p.values]
+    axis_ticks = tuple((at, text) for value, text in marks if (at := height(value)) is not None)
+    return Axis(p.name, p.log, axis_ticks), [height(value) for value in p.values]

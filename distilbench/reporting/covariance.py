@@ -25,8 +25,9 @@ class Covariances(NamedTuple):
 
 def compute_covariances(board: Leaderboard) -> Covariances:
     """Take the covariances of the first rows that have a geometry, scaled to variance 1: encoders differ in scale."""
-    own = {row.record.weights or row.anchor: row for row in reversed(board.rows) if row.record.space}
-    rows = list(reversed(own.values()))  # of a model's widths the best alone: their first dimensions are the same
+    row_of_weights = {row.record.weights or row.anchor: row for row in reversed(board.rows) if row.record.space}
+    # Of a model's widths the best alone: their first dimensions are the same.
+    rows = list(reversed(row_of_weights.values()))
     names, matrices = [], []
     for row in rows[:MOST]:
         assert row.record.space is not None

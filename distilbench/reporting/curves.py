@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
+from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, Palette, frame, plain
-from distilbench.reporting.searched import axis_start, every_kth, grouped, search_trials
-from distilbench.reporting.table import finite
+from distilbench.reporting.searched import axis_start, every_kth, search_trials, trial_groups
 from distilbench.reporting.ticks import log_axis, logarithmic
 
 MOST_CURVES = 200
@@ -52,9 +52,9 @@ def compute_curves(records: Iterable[TrialRecord | ScoreRecord], limit: int = MO
     """
     if limit < 2:
         raise ValueError(f"limit is {limit}, expected 2 or more")
-    every = search_trials(records)
-    drawable = [(t, points) for t in every if t.state != "FAIL" and (points := _points(t))]
-    group, groups = grouped([t for t, _ in drawable])
+    trials = search_trials(records)
+    drawable = [(t, points) for t in trials if t.state != "FAIL" and (points := _points(t))]
+    group, groups = trial_groups([t for t, _ in drawable])
     best: dict[int, tuple[float, int]] = {}
     for i, (t, points) in enumerate(drawable):
         if t.state == "COMPLETE":
@@ -68,12 +68,12 @@ def compute_curves(records: Iterable[TrialRecord | ScoreRecord], limit: int = MO
         half = limit // 2
         of_pruned = max(half, limit - len(complete))
         of_complete = max(limit - half, limit - len(pruned))
-        kept = {id(c) for c in every_kth(complete, of_complete)}
-        chosen = [*every_kth(pruned, of_pruned), *(c for c in complete if id(c) in kept or c.best)]
+        drawn_complete = {id(c) for c in every_kth(complete, of_complete)}
+        chosen = [*every_kth(pruned, of_pruned), *(c for c in complete if id(c) in drawn_complete or c.best)]
     values: list[list[float]] = [[] for _ in groups]
     for curve in curves:
         values[curve.group] += [value for _, value in curve.points]
-    without = len(every) - len(drawable)
+    without = len(trials) - len(drawable)
     return Curves(tuple(chosen), tuple(groups), len(complete), len(pruned), without, axis_start(values))
 
 
@@ -122,10 +122,10 @@ def draw_curves(data: Curves, palette: Palette = LIGHT) -> go.Figure:
     for group, name in enumerate(data.groups):
         colour = palette.methods[group % len(palette.methods)]
         for best, width, opacity in ((False, 1.0, 0.4), (True, 2.6, 1.0)):
-            own = [c for c in data.curves if c.group == group and not c.pruned and c.best == best]
-            if own:
+            group_curves = [c for c in data.curves if c.group == group and not c.pruned and c.best == best]
+            if group_curves:
                 figure.add_scatter(
-                    **_lines(own),
+                    **_lines(group_curves),
                     mode="lines+markers",
                     line={"color": colour, "width": width},
                     marker={"color": colour, "size": 4},

@@ -41,22 +41,23 @@ def differences(board: table.Leaderboard, folders: Sequence[Path]) -> list[Diffe
     for row in board.rows:
         if row.record.quantisation == "float32":
             groups.setdefault(row.record.compared_on, []).append(row)
-    found = []
+    tables = []
     for rows in groups.values():
         if len(rows) < 2:
             continue
-        scored = {row.anchor: own for row in rows if (own := _scores(row, folders, board.sts_sets))}
-        known = [row for row in rows if row.anchor in scored]
-        if len(known) < 2:
+        scored = {row.anchor: scores for row in rows if (scores := _scores(row, folders, board.sts_sets))}
+        scored_rows = [row for row in rows if row.anchor in scored]
+        if len(scored_rows) < 2:
             continue
-        reference, own = known[0], scored[known[0].anchor]  # a board has teachers first, then the highest average
-        columns = tuple(dict.fromkeys(name for row in known for name in scored[row.anchor]))
+        reference = scored_rows[0]  # a board has teachers first, then the highest average
+        reference_scores = scored[reference.anchor]
+        columns = tuple(dict.fromkeys(name for row in scored_rows for name in scored[row.anchor]))
         others = [
-            RowDifferences(row, tuple(_minus(scored[row.anchor].get(c), own.get(c)) for c in columns))
-            for row in known[1:]
+            RowDifferences(row, tuple(_minus(scored[row.anchor].get(c), reference_scores.get(c)) for c in columns))
+            for row in scored_rows[1:]
         ]
-        found.append(Differences(reference, columns, tuple(others)))
-    return found
+        tables.append(Differences(reference, columns, tuple(others)))
+    return tables
 
 
 def _minus(one: Resampled | None, other: Resampled | None) -> Difference | None:
@@ -66,20 +67,20 @@ def _minus(one: Resampled | None, other: Resampled | None) -> Difference | None:
 def _scores(row: table.Row, folders: Iterable[Path], sts_sets: Sequence[str]) -> dict[str, Resampled]:
     """By column the row's score; empty where the predictions of a seed are not kept."""
     seeds = [kept_predictions(seed.record, folders) for seed in row.seeds]
-    every = [_resampled(p, sts_sets) for p in seeds if p is not None]
-    if len(every) < len(row.seeds):
+    seed_scores = [_resampled(p, sts_sets) for p in seeds if p is not None]
+    if len(seed_scores) < len(row.seeds):
         return {}
-    shared = [name for name in every[0] if all(name in own for own in every)]
-    return {name: mean_of([own[name] for own in every]) for name in shared}
+    shared = [name for name in seed_scores[0] if all(name in scores for scores in seed_scores)]
+    return {name: mean_of([scores[name] for scores in seed_scores]) for name in shared}
 
 
-def _resampled(found: Predictions, sts_sets: Sequence[str]) -> dict[str, Resampled]:
+def _resampled(predictions: Predictions, sts_sets: Sequence[str]) -> dict[str, Resampled]:
     sts = {
-        f"sts/{name}/spearman": resampled_correlation(found.similarity[name], found.gold[name], ranks=True)
+        f"sts/{name}/spearman": resampled_correlation(predictions.similarity[name], predictions.gold[name], ranks=True)
         for name in sts_sets
-        if name in found.similarity
+        if name in predictions.similarity
     }
-    items = {name: resampled_mean(np.asarray(v)) for name, v in found.item.items() if name.endswith(PRIMARY)}
+    items = {name: resampled_mean(np.asarray(v)) for name, v in predictions.item.items() if name.endswith(PRIMARY)}
     whole = len(sts) == len(sts_sets) and len(sts) > 1
     average: Mapping[str, Resampled] = {table.AVERAGE: mean_of(list(sts.values()))} if whole else {}
     return {**average, **sts, **items}

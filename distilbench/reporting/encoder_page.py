@@ -6,12 +6,13 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from distilbench.progress.tally import finite
 from distilbench.records import AS_IT_CAME
 from distilbench.reporting.loading import can_be_built, is_nested, load_code
 from distilbench.reporting.neighbours import lost_neighbours
-from distilbench.reporting.pages import render
+from distilbench.reporting.pages import render_html
 from distilbench.reporting.run_facts import run_file
-from distilbench.reporting.table import Column, Leaderboard, Row, finite
+from distilbench.reporting.table import Column, Leaderboard, Row
 from distilbench.reporting.ties import Ties
 from distilbench.reporting.trainings import Trainings, reproduce_command
 
@@ -32,7 +33,7 @@ class ScoreLine(NamedTuple):
     of: tuple[Measured, ...]
 
 
-class Curve(NamedTuple):
+class TrainingCurve(NamedTuple):
     """The dev objective at each rung of one training, and the corners of its polyline in a box of 100 x 100, y downwards."""
 
     seed: int
@@ -41,10 +42,10 @@ class Curve(NamedTuple):
     line: tuple[tuple[float, float], ...]
 
 
-class Curves(NamedTuple):
+class TrainingCurves(NamedTuple):
     """The trainings of a row; `low` to `high` are the objectives that the box spans, `steps` its width."""
 
-    curves: tuple[Curve, ...]
+    curves: tuple[TrainingCurve, ...]
     low: float
     high: float
     steps: int
@@ -58,7 +59,7 @@ def encoder_file(row: Row) -> str:
 def render_encoder(row: Row, board: Leaderboard, ties: Ties, trainings: Trainings, title: str) -> str:
     """The HTML of the row's page."""
     folder = f"runs/{row.record.run}/{row.record.model}"
-    return render(
+    return render_html(
         "encoder.html.j2",
         "../",
         title=title,
@@ -84,29 +85,29 @@ def headline(row: Row, columns: Sequence[Column]) -> list[tuple[Column, int]]:
 
 def score_lines(row: Row) -> dict[str, list[ScoreLine]]:
     """Every score of every seed, by task."""
-    found: dict[tuple[str, ...], dict[int, tuple[int, Measured]]] = {}
+    by_key: dict[tuple[str, ...], dict[int, tuple[int, Measured]]] = {}
     for place, seed in enumerate(row.seeds):
         for s in seed.record.scores:
-            own = found.setdefault((s.task, s.set, s.split, s.metric, s.variant), {})
-            own[place] = s.n, (finite(s.value), s.low, s.high)
+            by_seed = by_key.setdefault((s.task, s.set, s.split, s.metric, s.variant), {})
+            by_seed[place] = s.n, (finite(s.value), s.low, s.high)
     tasks: dict[str, list[ScoreLine]] = {}
-    for (task, *key), own in found.items():
-        cells = tuple(own[place][1] if place in own else (None, None, None) for place in range(len(row.seeds)))
-        n = next(iter(own.values()))[0]
+    for (task, *key), by_seed in by_key.items():
+        cells = tuple(by_seed[place][1] if place in by_seed else (None, None, None) for place in range(len(row.seeds)))
+        n = next(iter(by_seed.values()))[0]
         tasks.setdefault(task, []).append(ScoreLine(key[0], key[1], key[2], key[3], n, cells))
     return tasks
 
 
-def learning_curves(row: Row, trainings: Trainings) -> Curves | None:
+def learning_curves(row: Row, trainings: Trainings) -> TrainingCurves | None:
     """What the row's trainings reported at their rungs; None where that is less than two values."""
-    known = []
+    seed_points = []
     for seed in row.seeds:
         trial = trainings.of(seed.record)
         if trial is not None:
             points = tuple((g.step, v) for g in trial.rungs if (v := finite(g.objective)) is not None)
-            known.append((trial.seed, trial.state.lower(), points))
-    values = [v for _, _, points in known for _, v in points]
-    steps = max((step for _, _, points in known for step, _ in points), default=0)
+            seed_points.append((trial.seed, trial.state.lower(), points))
+    values = [v for _, _, points in seed_points for _, v in points]
+    steps = max((step for _, _, points in seed_points for step, _ in points), default=0)
     if len(values) < 2 or not steps:
         return None
     low, high = min(values), max(values)
@@ -115,8 +116,8 @@ def learning_curves(row: Row, trainings: Trainings) -> Curves | None:
     def line(points: Iterable[tuple[int, float]]) -> tuple[tuple[float, float], ...]:
         return tuple((round(100 * step / steps, 2), round(100 * (high - v) / span, 2)) for step, v in points)
 
-    curves = tuple(Curve(seed, state, points, line(points)) for seed, state, points in known)
-    return Curves(curves, low, high, steps)
+    curves = tuple(TrainingCurve(seed, state, points, line(points)) for seed, state, points in seed_points)
+    return TrainingCurves(curves, low, high, steps)
 
 
 def commands(row: Row, trainings: Trainings) -> list[str]:
@@ -124,5 +125,5 @@ def commands(row: Row, trainings: Trainings) -> list[str]:
     r = row.record
     if r.start == AS_IT_CAME:
         return [shlex.join(["distilbench", "evaluate", r.label, "--data", "DIR"])]
-    known = [trainings.of(seed.record) for seed in row.seeds]
-    return [reproduce_command(training) for training in known if training is not None]
+    trainings_of_seeds = [trainings.of(seed.record) for seed in row.seeds]
+    return [reproduce_command(training) for training in trainings_of_seeds if training is not None]

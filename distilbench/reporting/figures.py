@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
+from distilbench.progress.tally import finite
 from distilbench.records import Role, ScoreRecord, TrialRecord
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, Variant, finite, unique_trials
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, Variant, unique_trials
 
 MAX_TRIAL_MARKERS = 2000
 """A browser draws this many SVG markers without a pause; beyond, every k-th trial is drawn."""
@@ -173,7 +174,7 @@ def compute_quality_dim(board: Leaderboard, variant: Variant = "all") -> Quality
             (dev if dev is not None else float("-inf"), point)
         )
     methods = []
-    for key, scored in sorted(by_method.items(), key=lambda item: item[0]):
+    for key, scored in sorted(by_method.items(), key=lambda group: group[0]):
         chosen: dict[int, tuple[float, QualityPoint]] = {}
         for dev, point in scored:
             if point.dim not in chosen or dev > chosen[point.dim][0]:
@@ -429,11 +430,11 @@ def _hover(point: QualityPoint) -> str:
 def point_hover(point: QualityPoint) -> str:
     """An encoder's name, method, quality and size, as lines of a Plotly label."""
     spread = "" if point.interval is None else f" ± {point.interval:.2f} ({point.seeds} seeds)"
-    kept = "" if point.retention is None else f" ({point.retention:.1f} % of teacher)"
+    retention = "" if point.retention is None else f" ({point.retention:.1f} % of teacher)"
     size = f"{point.dim:,} dimensions, {point.bytes_per_vector:,} bytes"
     return (
         f"<b>{plain(point.label)}</b><br>{plain(point.method)}, {point.role}<br>"
-        f"{point.quality:.2f}{spread}{kept}<br>{_quantised(size, point.quantisation)}"
+        f"{point.quality:.2f}{spread}{retention}<br>{_quantised(size, point.quantisation)}"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost
 from distilbench.reporting import table
 
@@ -80,8 +81,8 @@ def index_setting(cost: IndexCost) -> str:
     lists = (
         [f"nlist {cost.nlist:,}, nprobe {cost.nprobe:,}"] if cost.nlist is not None and cost.nprobe is not None else []
     )
-    own = [cost.setting] if cost.setting else []
-    return ", ".join([*lists, *own, *(["GPU"] if cost.device == "cuda" else [])])
+    setting = [cost.setting] if cost.setting else []
+    return ", ".join([*lists, *setting, *(["GPU"] if cost.device == "cuda" else [])])
 
 
 FILTERS = {
@@ -96,6 +97,6 @@ FILTERS = {
     "set_name": set_name,
     "column_name": column_name,
     "index_setting": index_setting,
-    "shown": table.finite,
+    "shown": finite,
     "last_metric": table.last_metric,
 }

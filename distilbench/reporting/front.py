@@ -12,9 +12,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from distilbench.choices import QUALITY
+from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, MAX_TRIAL_MARKERS, SYMBOLS, Palette, frame, log_ticks, plain, steps_of
-from distilbench.reporting.table import finite, unique_trials
+from distilbench.reporting.table import unique_trials
 from distilbench.search.objectives import OBJECTIVES, directions, hypervolume, pareto_front
 
 COSTS = tuple(name for name in OBJECTIVES if name != QUALITY)
@@ -204,13 +205,13 @@ def _runs(records: Iterable[TrialRecord | ScoreRecord]) -> list[_Run]:
     for trial in unique_trials(records):
         if not trial.confirms:
             by_run.setdefault(trial.run, []).append(trial)
-    found = []
+    runs = []
     for run, trials in by_run.items():
         complete = [t for t in trials if t.state == "COMPLETE" and len(t.values) > 1]
         objectives = tuple(name for name in OBJECTIVES if all(finite(t.values.get(name)) is not None for t in complete))
         if complete and len(objectives) > 1 and QUALITY in objectives:
-            found.append(_Run(run, tuple(trials), objectives))
-    return found
+            runs.append(_Run(run, tuple(trials), objectives))
+    return runs
 
 
 def _complete(run: _Run) -> list[TrialRecord]:
@@ -223,8 +224,8 @@ def _values(trial: TrialRecord, names: Iterable[str]) -> list[float]:
 
 def _run_front(run: _Run, limit: int) -> RunFront:
     trials = _complete(run)
-    found = pareto_front([_values(t, run.objectives) for t in trials], directions(run.objectives))
-    front = set(found.tolist())
+    front_positions = pareto_front([_values(t, run.objectives) for t in trials], directions(run.objectives))
+    front = set(front_positions.tolist())
     others = [i for i in range(len(trials)) if i not in front]
     drawn = sorted([*front, *others[:: max(1, -(-len(others) // limit))]])
     points = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from distilbench.reporting.neighbours import lost_neighbours
-from distilbench.reporting.retrieval import Found, retrieval_found
+from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
 from distilbench.reporting.table import AVERAGE, DEV, Cell, Leaderboard, Row, teacher_row
 
 KEPT_PERCENT = 95
@@ -18,7 +18,7 @@ class Highlight(NamedTuple):
     row: Row
     cell: Cell
     dev: Cell
-    found: tuple[Found, ...]
+    retrieval: tuple[SetRetrieval, ...]
 
 
 def highlights(board: Leaderboard) -> tuple[Highlight, ...]:
@@ -31,20 +31,20 @@ def highlights(board: Leaderboard) -> tuple[Highlight, ...]:
     teachers = [row for row in scored if (row.record.role, row.record.quantisation) == ("teacher", "float32")]
     others = [row for row in scored if row not in teachers]
     close = [row for row in others if (board.cell(row, DEV).retention or 0) >= KEPT_PERCENT]
-    found = []
+    cards = []
     if teachers:
-        found.append(_card(board, "Teacher", max(teachers, key=lambda row: _value(board, row, AVERAGE))))
+        cards.append(_card(board, "Teacher", max(teachers, key=lambda row: _value(board, row, AVERAGE))))
     if others:
-        found.append(_card(board, "Highest test average", max(others, key=lambda row: _value(board, row, AVERAGE))))
+        cards.append(_card(board, "Highest test average", max(others, key=lambda row: _value(board, row, AVERAGE))))
     if close:
         smallest = min(close, key=lambda row: (row.record.bytes_per_vector, -_value(board, row, DEV)))
-        found.append(_card(board, f"Fewest bytes that keep {KEPT_PERCENT} % on dev", smallest))
-    return tuple(found)
+        cards.append(_card(board, f"Fewest bytes that keep {KEPT_PERCENT} % on dev", smallest))
+    return tuple(cards)
 
 
 def _card(board: Leaderboard, title: str, row: Row) -> Highlight:
-    found = retrieval_found(row, teacher_row(board, row))
-    return Highlight(title, row, board.cell(row, AVERAGE), board.cell(row, DEV), found)
+    retrieval = retrieval_sets(row, teacher_row(board, row))
+    return Highlight(title, row, board.cell(row, AVERAGE), board.cell(row, DEV), retrieval)
 
 
 def _value(board: Leaderboard, row: Row, key: str) -> float:

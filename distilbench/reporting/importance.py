@@ -15,7 +15,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, Palette, frame, plain
-from distilbench.reporting.searched import Parameter, Searched, searched
+from distilbench.reporting.searched import Parameter, Searched, searched_trials
 
 LEAST_TRIALS = 10
 LEAST_IN_GROUP = 4
@@ -57,27 +57,29 @@ def compute_importance(records: Iterable[TrialRecord | ScoreRecord], limit: int 
     """
     if limit < LEAST_TRIALS:
         raise ValueError(f"limit is {limit}, expected {LEAST_TRIALS} or more")
-    study = searched(records)
-    target_N, kept = _standardised(study)
-    groups = len({study.group[i] for i in kept})
-    left_out = [(p.name, why) for p in study.parameters if (why := _unfit(p, kept))]
-    if len(kept) > limit:
-        kept = kept[np.linspace(0, len(kept) - 1, limit).round().astype(int)]
+    study = searched_trials(records)
+    target_N, comparable = _standardised(study)
+    groups = len({study.group[i] for i in comparable})
+    left_out = [(p.name, why) for p in study.parameters if (why := _unfit(p, comparable))]
+    if len(comparable) > limit:
+        comparable = comparable[np.linspace(0, len(comparable) - 1, limit).round().astype(int)]
     named = dict(left_out)
-    parameters = [p for p in study.parameters if p.name not in named and len({p.values[i] for i in kept}) > 1]
-    absent = Importance((), 0.0, 0.0, len(kept), len(study.trials), groups, tuple(left_out), "")
-    if len(kept) < LEAST_TRIALS:
-        return absent._replace(reason=f"{len(kept)} completed trials that compare, expected {LEAST_TRIALS} or more")
+    parameters = [p for p in study.parameters if p.name not in named and len({p.values[i] for i in comparable}) > 1]
+    absent = Importance((), 0.0, 0.0, len(comparable), len(study.trials), groups, tuple(left_out), "")
+    if len(comparable) < LEAST_TRIALS:
+        return absent._replace(
+            reason=f"{len(comparable)} completed trials that compare, expected {LEAST_TRIALS} or more"
+        )
     if not parameters:
         return absent._replace(reason="no hyper-parameter was varied in all trials")
-    columns = [_column(p, kept) for p in parameters]
-    if not target_N[kept].any():
+    columns = [_column(p, comparable) for p in parameters]
+    if not target_N[comparable].any():
         return absent._replace(reason="the objective is the same whatever the hyper-parameters are")
-    found = _fanova(columns, [bool(p.categories) for p in parameters], target_N[kept])
-    shares = sorted(((p.name, 100 * share) for p, share in zip(parameters, found, strict=True)), key=_rank)
+    fractions = _fanova(columns, [bool(p.categories) for p in parameters], target_N[comparable])
+    shares = sorted(((p.name, 100 * share) for p, share in zip(parameters, fractions, strict=True)), key=_rank)
     together = max(0.0, 100 - sum(share for _, share in shares))
     forest = RandomForestRegressor(2 * TREES, oob_score=True, random_state=SEED).fit(
-        np.stack(columns, 1), target_N[kept]
+        np.stack(columns, 1), target_N[comparable]
     )
     return absent._replace(shares=tuple(shares), together=together, fit=float(forest.oob_score_))
 
@@ -154,8 +156,8 @@ def _fanova(
             for row, value in zip(rows, target_N, strict=True)
         ]
     )
-    found = FanovaImportanceEvaluator(n_trees=TREES, seed=SEED).evaluate(study, params=names)
-    return [float(found[name]) for name in names]
+    importance_of = FanovaImportanceEvaluator(n_trees=TREES, seed=SEED).evaluate(study, params=names)
+    return [float(importance_of[name]) for name in names]
 
 
 def _standardised(study: Searched) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -164,20 +166,20 @@ def _standardised(study: Searched) -> tuple[NDArray[np.float64], NDArray[np.int6
     A group in which all objectives are equal is at 0.
     """
     target_N, group_N = np.array(study.objective, dtype=float), np.array(study.group, dtype=int)
-    kept = np.zeros(len(target_N), dtype=bool)
+    comparable_N = np.zeros(len(target_N), dtype=bool)
     for group in range(len(study.groups)):
-        own = group_N == group
-        kept |= own & (own.sum() >= LEAST_IN_GROUP)
-        deviation = target_N[own].std()
-        centred = target_N[own] - target_N[own].mean()
-        flat = deviation <= 1e-12 * max(1.0, float(np.abs(target_N[own]).max()))
-        target_N[own] = 0.0 if flat else centred / deviation
-    return target_N, np.flatnonzero(kept)
+        in_group_N = group_N == group
+        comparable_N |= in_group_N & (in_group_N.sum() >= LEAST_IN_GROUP)
+        deviation = target_N[in_group_N].std()
+        centred = target_N[in_group_N] - target_N[in_group_N].mean()
+        flat = deviation <= 1e-12 * max(1.0, float(np.abs(target_N[in_group_N]).max()))
+        target_N[in_group_N] = 0.0 if flat else centred / deviation
+    return target_N, np.flatnonzero(comparable_N)
 
 
-def _unfit(p: Parameter, kept: Sequence[int] | NDArray[np.int64]) -> str:
+def _unfit(p: Parameter, trials: Sequence[int] | NDArray[np.int64]) -> str:
     """Why the parameter cannot be assessed, "" where it can."""
-    missing = sum(p.values[i] is None for i in kept)
+    missing = sum(p.values[i] is None for i in trials)
     if missing:
         return f"missing in {missing:,} trials"
     if len(p.categories) > MOST_CATEGORIES:
@@ -185,8 +187,8 @@ def _unfit(p: Parameter, kept: Sequence[int] | NDArray[np.int64]) -> str:
     return ""
 
 
-def _column(p: Parameter, kept: NDArray[np.int64]) -> NDArray[np.float64]:
-    values = np.array([p.values[i] for i in kept], dtype=float)
+def _column(p: Parameter, trials: NDArray[np.int64]) -> NDArray[np.float64]:
+    values = np.array([p.values[i] for i in trials], dtype=float)
     return np.log10(values) if p.log else values
 
 

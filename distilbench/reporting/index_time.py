@@ -74,16 +74,16 @@ def compute_index_time(rows: Sequence[IndexRow], limit: int = MOST_POINTS) -> In
     if not counts:
         return IndexTime((), None, 0, 0)
     common = max(counts, key=lambda c: (counts[c], c.split == "test", c.documents, -c.threads))
-    own = [(row.row.anchor, point) for row, point in measured if _conditions(row.cost) == common]
-    each = Counter(anchor for anchor, _ in own)
-    kept, points = set[str](), 0
+    comparable = [(row.row.anchor, point) for row, point in measured if _conditions(row.cost) == common]
+    each = Counter(anchor for anchor, _ in comparable)
+    drawn_rows, points = set[str](), 0
     for anchor, count in each.items():
-        if kept and points + count > limit:
+        if drawn_rows and points + count > limit:
             break
-        kept.add(anchor)
+        drawn_rows.add(anchor)
         points += count
-    drawn = tuple(point for anchor, point in own if anchor in kept)
-    return IndexTime(drawn, common, len(measured) - len(own), len(own) - len(drawn))
+    drawn = tuple(point for anchor, point in comparable if anchor in drawn_rows)
+    return IndexTime(drawn, common, len(measured) - len(comparable), len(comparable) - len(drawn))
 
 
 def index_time_caption(data: IndexTime) -> str:

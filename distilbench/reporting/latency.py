@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import plotly.graph_objects as go
 
+from distilbench.progress.tally import finite
 from distilbench.reporting.figures import (
     LIGHT,
     ROLES,
@@ -22,7 +23,7 @@ from distilbench.reporting.figures import (
     quality_point,
     quality_title,
 )
-from distilbench.reporting.table import Leaderboard, Row, Variant, finite, mean_cell
+from distilbench.reporting.table import Leaderboard, Row, Variant, mean_cell
 from distilbench.reporting.ticks import log_axis
 from distilbench.search.objectives import pareto_front
 
@@ -79,9 +80,9 @@ def compute_quality_latency(board: Leaderboard, variant: Variant = "all") -> Qua
     fronts, on_front = [], set[int]()
     for rows in corpora.values():
         values = [(timed[measure][i], placed[i][1].quality) for i in rows]
-        found = pareto_front(values, ["minimize", "maximize"]).tolist()
-        on_front.update(rows[k] for k in found)
-        fronts.append(tuple(sorted({values[k] for k in found})))
+        front = pareto_front(values, ["minimize", "maximize"]).tolist()
+        on_front.update(rows[k] for k in front)
+        fronts.append(tuple(sorted({values[k] for k in front})))
     points = tuple(LatencyPoint(ms, placed[i][1]._replace(pareto=i in on_front)) for i, ms in timed[measure].items())
     return QualityLatency(points, tuple(fronts), measure, board.sts_sets, variant, len(placed) - len(points))
 
@@ -120,15 +121,15 @@ def draw_quality_latency(data: QualityLatency, palette: Palette = LIGHT) -> go.F
 
 def _timed(row: Row) -> dict[Measure, float]:
     """The row's ms by each measure, the mean over the seeds that have it."""
-    found: dict[Measure, list[float]] = {}
+    latencies: dict[Measure, list[float]] = {}
     for record in (seed.record for seed in row.seeds):
         device = record.provenance.device
         if record.latency_ms is not None:
-            found.setdefault(Measure("batches", 1, device), []).append(record.latency_ms)
+            latencies.setdefault(Measure("batches", 1, device), []).append(record.latency_ms)
         if record.cost is not None:
             where = device if record.cost.device in device.lower() else f"{record.cost.device}, {device}"
-            found.setdefault(Measure("single", record.cost.threads, where), []).append(record.cost.p50_ms)
-    means = {measure: mean_cell(_above_zero(values)).value for measure, values in found.items()}
+            latencies.setdefault(Measure("single", record.cost.threads, where), []).append(record.cost.p50_ms)
+    means = {measure: mean_cell(_above_zero(values)).value for measure, values in latencies.items()}
     return {measure: ms for measure, ms in means.items() if ms is not None}
 
 

@@ -20,10 +20,10 @@ _TURNING = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u20
 
 def one_line(text: str) -> str:
     """The text on one line, without control characters."""
-    seen = (
+    characters = (
         " " if c.isspace() else "\ufffd" if unicodedata.category(c) in _UNSEEN or c in _TURNING else c for c in text
     )
-    return " ".join("".join(seen).split())
+    return " ".join("".join(characters).split())
 
 
 def escaped(value: object) -> Markup:
@@ -45,7 +45,7 @@ def fenced(code: str, language: str) -> Markup:
     return Markup(f"{fence}{language}\n{code}\n{fence}")
 
 
-def render(template: str, **values: object) -> str:
+def render_markdown(template: str, **values: object) -> str:
     """A Markdown template of ours; every value in it goes through `escaped`."""
     return _environment().get_template(template).render(values)
 

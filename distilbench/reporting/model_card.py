@@ -1,6 +1,6 @@
 """A student's model card: README.md with Hugging Face's metadata, everything that its records say, and what they do not.
 
-It is computed as data, then written as Markdown (`markdown.render`); the metadata is huggingface_hub's own.
+It is computed as data, then written as Markdown (`render_markdown`); the metadata is huggingface_hub's own.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from markupsafe import Markup
 
 from distilbench.encoders.encoder import HUB_IDS
 from distilbench.encoders.student import named_encoder
+from distilbench.progress.tally import finite
 from distilbench.records import FROZEN, ON_DEMONSTRATION, Score, ScoreRecord, TrialRecord
 from distilbench.reporting.formats import set_name, value
 from distilbench.reporting.loading import FITTED
-from distilbench.reporting.markdown import one_line, render
+from distilbench.reporting.markdown import one_line, render_markdown
 from distilbench.reporting.neighbours import kept_neighbours, lost_neighbours
-from distilbench.reporting.retrieval import retrieval_found
+from distilbench.reporting.retrieval import retrieval_sets
 from distilbench.reporting.table import (
     AVERAGE,
     DEV,
@@ -29,7 +30,6 @@ from distilbench.reporting.table import (
     Leaderboard,
     Row,
     SeedScores,
-    finite,
     mean_cell,
     percent,
 )
@@ -94,7 +94,7 @@ class Card(NamedTuple):
     columns: tuple[str, ...]
     scores: tuple[CardScore, ...]
     forms: tuple[Form, ...]
-    made: str
+    training: str
     hyperparameters: tuple[tuple[str, str], ...]
     reproduce: str
     provenance: tuple[tuple[str, str], ...]
@@ -155,7 +155,7 @@ def compute_card(
         columns=columns,
         scores=scores,
         forms=tuple(_form(board, *form) for form in forms),
-        made=_made(record),
+        training=_training_text(record),
         hyperparameters=tuple((str(k), value(v)) for k, v in record.hyperparameters.items()),
         reproduce=reproduce_command(training) if training else "",
         provenance=_provenance(record),
@@ -166,7 +166,7 @@ def compute_card(
 
 def render_card(card: Card) -> str:
     """The whole of README.md."""
-    return render("model_card.md.j2", card=card, metadata=Markup(metadata(card)))
+    return render_markdown("model_card.md.j2", card=card, metadata=Markup(metadata(card)))
 
 
 def metadata(card: Card) -> str:
@@ -195,14 +195,14 @@ def metadata(card: Card) -> str:
     method = re.sub(r"[^a-z0-9]+", "-", record.method.lower()).strip("-")[:40]
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "distilbench", method]
     tags += [record.quantisation] if record.quantisation != "float32" else []
-    known: dict[str, Any] = {"base_model": card.base_model} if card.base_model else {}
+    base_model: dict[str, Any] = {"base_model": card.base_model} if card.base_model else {}
     data = ModelCardData(
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=[tag for tag in dict.fromkeys(tags) if tag],
         model_name=one_line(card.name) or "student",
         eval_results=results or None,
-        **known,
+        **base_model,
     )
     return data.to_yaml()
 
@@ -210,8 +210,8 @@ def metadata(card: Card) -> str:
 def hub_base(run: Path, record: ScoreRecord) -> str:
     """The hub id of the encoder that a student was made from, as its run's `prepared` says; "" where it has none."""
     try:
-        kept = json.loads((run / "prepared" / "prepared.json").read_text())
-        teacher, student = str(kept["teacher"]["name"]), str(kept["student"])
+        prepared = json.loads((run / "prepared" / "prepared.json").read_text())
+        teacher, student = str(prepared["teacher"]["name"]), str(prepared["student"])
     except (OSError, ValueError, LookupError, TypeError):
         return ""
     name = teacher if record.start == FROZEN else named_encoder(student) or teacher
@@ -225,20 +225,20 @@ def _scores(
     several = len(row.seeds) > 1
     taught = _by_key(teacher) if teacher else {}
     seeds, order = _by_key(row), list(_HUB_TASKS)
-    own = [s for s in seed.record.scores if s.variant == "all" and s.task in _HUB_TASKS]
-    own.sort(key=lambda s: (order.index(s.task), s.split != "test"))
-    bounded = any(s.low is not None and s.high is not None for s in own)
+    hub_scores = [s for s in seed.record.scores if s.variant == "all" and s.task in _HUB_TASKS]
+    hub_scores.sort(key=lambda s: (order.index(s.task), s.split != "test"))
+    bounded = any(s.low is not None and s.high is not None for s in hub_scores)
     columns = ["This model", *(["95 % interval"] if bounded else [])]
     columns += [f"Mean of {len(row.seeds)} seeds"] if several else []
     columns += ["Teacher", "Of the teacher's"] if teacher else []
 
     def cells(value: float, low: float | None, high: float | None, mean: Cell, taught: float | None) -> tuple[str, ...]:
-        found = [f"{value:.2f}"]
-        found += [f"{low:.2f} to {high:.2f}" if low is not None and high is not None else ""] if bounded else []
-        found += [_shown(mean)] if several else []
-        kept = percent(mean.value, taught)
-        known = ["" if taught is None else f"{taught:.2f}", "" if kept is None else f"{kept:.1f} %"]
-        return (*found, *(known if teacher else []))
+        cells = [f"{value:.2f}"]
+        cells += [f"{low:.2f} to {high:.2f}" if low is not None and high is not None else ""] if bounded else []
+        cells += [_shown(mean)] if several else []
+        retention = percent(mean.value, taught)
+        compared = ["" if taught is None else f"{taught:.2f}", "" if retention is None else f"{retention:.1f} %"]
+        return (*cells, *(compared if teacher else []))
 
     scores = []
     average = next(
@@ -248,7 +248,7 @@ def _scores(
         reference = board.cell(teacher, AVERAGE).value if teacher else None
         line = cells(average, None, None, board.cell(row, AVERAGE), reference)
         scores.append(CardScore("STS", f"average of {', '.join(board.sts_sets)}", "test", "Spearman", line))
-    for s in own:
+    for s in hub_scores:
         reference = mean_cell(taught.get(_key(s), [])).value
         line = cells(s.value, s.low, s.high, mean_cell(seeds[_key(s)]), reference)
         title = "STS" if s.task == "sts" else TASKS[s.task][0]
@@ -258,11 +258,11 @@ def _scores(
 
 def _by_key(row: Row) -> dict[tuple[str, ...], list[float | None]]:
     """The values of all seeds of a row."""
-    found: dict[tuple[str, ...], list[float | None]] = {}
+    values: dict[tuple[str, ...], list[float | None]] = {}
     for seed in row.seeds:
         for s in seed.record.scores:
-            found.setdefault(_key(s), []).append(finite(s.value))
-    return found
+            values.setdefault(_key(s), []).append(finite(s.value))
+    return values
 
 
 def _key(s: Score) -> tuple[str, ...]:
@@ -302,12 +302,12 @@ def _facts(board: Leaderboard, row: Row, teacher: Row | None, record: ScoreRecor
     if dev.value is not None:
         beside = board.cell(teacher, DEV).value if teacher is not None and teacher is not row else None
         facts.append(("Dev score", _shown(dev) + ("" if beside is None else f"; teacher {beside:.2f}") + scored))
-    facts += [("Retrieval", found.text() + scored) for found in retrieval_found(row, teacher)]
-    if (kept := kept_neighbours(row)) is not None:
+    facts += [("Retrieval", retrieval.text() + scored) for retrieval in retrieval_sets(row, teacher)]
+    if (neighbours := kept_neighbours(row)) is not None:
         facts.append(
             (
                 "First 10 neighbours kept",
-                f"{kept.overlap:.1f} % of those of its float32 vectors ({set_name(kept.cost)})",
+                f"{neighbours.overlap:.1f} % of those of its float32 vectors ({set_name(neighbours.cost)})",
             )
         )
     facts.append(("Corpus", record.corpus + (" (generated, for demonstration)" if record.demonstration else "")))
@@ -315,24 +315,24 @@ def _facts(board: Leaderboard, row: Row, teacher: Row | None, record: ScoreRecor
 
 
 def _scored(row: Row, seed: SeedScores) -> str:
-    found = ["A dev score takes part in choosing settings and students: it is not a result."]
+    sentences = ["A dev score takes part in choosing settings and students: it is not a result."]
     scores = seed.record.scores
     if any(s.low is not None for s in scores):
-        found.append("An interval is the bootstrap's, over the items of the set.")
+        sentences.append("An interval is the bootstrap's, over the items of the set.")
     if len(row.seeds) > 1:
-        numbers = ", ".join(str(own.record.seed) for own in row.seeds)
-        found.append(
+        numbers = ", ".join(str(one_seed.record.seed) for one_seed in row.seeds)
+        sentences.append(
             f"This model is the one of seed {seed.record.seed}; means are over the seeds {numbers}, ± half of the 95 % "
             "confidence interval (Student's t over seeds)."
         )
     if seed.record.quantisation != "float32":
-        found.append(
+        sentences.append(
             f"Scores are of the {seed.record.quantisation} codes: of both sentences in STS, of the documents in retrieval."
         )
-    return " ".join(found)
+    return " ".join(sentences)
 
 
-def _made(record: ScoreRecord) -> str:
+def _training_text(record: ScoreRecord) -> str:
     how = (
         f"trial {record.trial} of the sweep {record.run}"
         if record.trial is not None
@@ -362,21 +362,21 @@ def _provenance(record: ScoreRecord) -> tuple[tuple[str, str], ...]:
 def _limitations(row: Row, record: ScoreRecord) -> tuple[str, ...]:
     tested = {s.task for s in record.scores if s.split == "test"}
     missing = [name for name, tasks in _MEASURABLE if not tested & set(tasks)]
-    found = []
+    limits = []
     if lost := lost_neighbours(row):
-        found.append(lost)
+        limits.append(lost)
     if record.demonstration:
-        found.append("The corpus is generated: nothing is known of the model on real text.")
+        limits.append("The corpus is generated: nothing is known of the model on real text.")
     if missing:
-        found.append(f"Not measured on any test set, in this form: {', '.join(missing)}.")
-    found.append("Not measured: other languages, domains and lengths than those of the sets above; bias; safety.")
+        limits.append(f"Not measured on any test set, in this form: {', '.join(missing)}.")
+    limits.append("Not measured: other languages, domains and lengths than those of the sets above; bias; safety.")
     if record.latency_ms is None:
-        found.append("Not measured: its latency.")
+        limits.append("Not measured: its latency.")
     if len(row.seeds) == 1:
-        found.append("One seed: how much of its scores is chance is not known.")
+        limits.append("One seed: how much of its scores is chance is not known.")
     if record.provenance.commit.endswith("+changes"):
-        found.append("The code had changes that are in no commit.")
-    found.append(
+        limits.append("The code had changes that are in no commit.")
+    limits.append(
         "No licence is stated here: those of the teacher, of the student's start and of the training text apply."
     )
-    return tuple(found)
+    return tuple(limits)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from distilbench.progress.tally import finite
 from distilbench.records import IndexCost
 from distilbench.reporting.formats import set_name
-from distilbench.reporting.table import Leaderboard, Row, finite
+from distilbench.reporting.table import Leaderboard, Row
 
 LEAST_OVERLAP = 50.0
 """Percent of the first 10 neighbours that a code has to keep. On 42,000 Quora documents sound int8 codes keep 97 to 99.5 %,
@@ -32,8 +33,8 @@ def kept_neighbours(row: Row) -> Kept | None:
     if kind == "float32":
         return None
     costs = [cost for seed in row.seeds for cost in seed.record.indexes if cost.kind == kind]
-    known = [Kept(cost.overlap10_with_flat, cost) for cost in costs if finite(cost.overlap10_with_flat) is not None]
-    return min(known, key=lambda kept: kept.overlap, default=None)
+    overlaps = [Kept(cost.overlap10_with_flat, cost) for cost in costs if finite(cost.overlap10_with_flat) is not None]
+    return min(overlaps, key=lambda kept: kept.overlap, default=None)
 
 
 def lost_neighbours(row: Row) -> str:

@@ -16,7 +16,7 @@ from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports.write import Export, write_exports
 from distilbench.reporting.formats import set_name
 from distilbench.reporting.highlights import highlights
-from distilbench.reporting.pages import render, write_assets, write_page
+from distilbench.reporting.pages import render_html, write_assets, write_page
 from distilbench.reporting.plots import board_plots
 from distilbench.reporting.published import Published, board_rows, board_values
 from distilbench.reporting.report_records import RunRecord
@@ -25,7 +25,7 @@ from distilbench.reporting.run_page import render_run
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.study_file import PLAIN, RECORDS, write_study
 from distilbench.reporting.ties import NO_TIES, Ties
-from distilbench.reporting.ties import notices as tie_notices
+from distilbench.reporting.ties import tie_notices as tie_notices
 from distilbench.reporting.trainings import Trainings
 
 NOT_COMPARED = Comparisons()
@@ -65,8 +65,8 @@ def write_report(
     runs = run_facts.run_facts(records, board, folders, described)
     if compared is None:
         compared = Comparisons(ties) if live else compare_rows(board, ties, folders)
-    said = None if live else to_record(board, compared, title, notes)
-    write_study(folder / RECORDS, records, run_facts.descriptions(runs), said)
+    report_record = None if live else to_record(board, compared, title, notes)
+    write_study(folder / RECORDS, records, run_facts.descriptions(runs), report_record)
     (folder / PLAIN).unlink(missing_ok=True)
     exports = () if live else write_exports(board, compared.ties, folder, mteb=mteb)
     index = render_page(
@@ -132,7 +132,7 @@ def render_page(
 ) -> str:
     """The HTML of the leaderboard. It names no other host and no other file than its neighbours in the folder."""
     indexes, clusters = table.index_rows(board), table.cluster_rows(board)
-    return render(
+    return render_html(
         "index.html.j2",
         "",
         title=title,
@@ -149,7 +149,7 @@ def render_page(
         highlights=highlights(board),
         notices=tuple(filter(None, (*table.notices(board), *tie_notices(compared.ties), neighbours.notice(board)))),
         lost={row.anchor: neighbours.lost_neighbours(row) for row in board.rows},
-        kept={row.anchor: own.overlap for row in board.rows if (own := neighbours.kept_neighbours(row))},
+        kept={row.anchor: overlap.overlap for row in board.rows if (overlap := neighbours.kept_neighbours(row))},
         on_demonstration=ON_DEMONSTRATION,
         demonstrations=table.demonstration_rows(board),
         indexes=indexes,
@@ -185,7 +185,7 @@ def _classes(columns: Sequence[table.Column], place: int) -> Markup:
     """The class attribute of a column's cells; nothing where they need none."""
     column = columns[place]
     first = place == 0 or columns[place - 1].group != column.group
-    names = [name for name, own in (("average", place == 0), ("edge", first), ("dev", column.dev)) if own]
+    names = [name for name, applies in (("average", place == 0), ("edge", first), ("dev", column.dev)) if applies]
     return Markup(f' class="{" ".join(names)}"') if names else Markup("")
 
 

@@ -42,7 +42,7 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def render(template: str, root: str, **values: Any) -> str:
+def render_html(template: str, root: str, **values: Any) -> str:
     """The HTML of a page; `root` is the way to the report's folder, "" or "../"."""
     return _environment().get_template(template).render(root=root, **values)
 

@@ -91,9 +91,11 @@ def search_plots(records: Records, *, importance: bool = True) -> tuple[dict[str
             f"included.{part}"
         )
         plots.append(_plot("learning", "What the search spent", caption, figures.draw_learning, learning))
-    found = front.compute_front(records)
-    if found.runs:
-        plots.append(_plot("front", "The front of the search", front.front_caption(found), front.draw_front, found))
+    computed = front.compute_front(records)
+    if computed.runs:
+        plots.append(
+            _plot("front", "The front of the search", front.front_caption(computed), front.draw_front, computed)
+        )
     volume = front.compute_volume(records)
     if volume.runs:
         title = "Hypervolume of the search"
@@ -141,8 +143,8 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.8g}")
     if isinstance(value, dict):
-        return {key: _rounded(own) for key, own in value.items()}
-    return [_rounded(own) for own in value] if isinstance(value, list) else value
+        return {key: _rounded(part) for key, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, list) else value
 
 
 def _changes(one: Any, other: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:

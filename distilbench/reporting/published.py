@@ -44,8 +44,8 @@ def _sts(name: str, variant: str = "all") -> ScoreKey:
 def _efficiency() -> dict[str, ScoreKey]:
     parts = {"": "total", "psi ": "psi", "f ": "f"}
     names = [("all pairs", "s per batch"), ("all pairs", "batch"), ("all pairs", "s"), ("catalogue", "s")]
-    found = {f"{s} {p}{m}": ScoreKey("efficiency", s, m, part) for s, m in names for p, part in parts.items()}
-    return found | {f"{s} speedup": ScoreKey("efficiency", s, "speedup", "total") for s in ("all pairs", "catalogue")}
+    keys = {f"{s} {p}{m}": ScoreKey("efficiency", s, m, part) for s, m in names for p, part in parts.items()}
+    return keys | {f"{s} speedup": ScoreKey("efficiency", s, "speedup", "total") for s in ("all pairs", "catalogue")}
 
 
 KEYS: Mapping[str, ScoreKey] = {
@@ -172,8 +172,8 @@ def read_published(path: Path) -> tuple[Published, ...]:
     for entry, trained in entries:
         row = _row(path, file, entry, trained)
         key = (row.name, row.table)
-        known = rows.get(key)
-        rows[key] = row if known is None else known._replace(scores={**known.scores, **row.scores})
+        earlier = rows.get(key)
+        rows[key] = row if earlier is None else earlier._replace(scores={**earlier.scores, **row.scores})
     return tuple(rows.values())
 
 
@@ -194,7 +194,7 @@ def board_values(row: Published, board: Leaderboard, variant: Variant = "all") -
     STS-B and SICK have one file each, so their value is that of both variants. The papers' average is over seven sets: it
     stands only beside averages over the same.
     """
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for key, value in row.scores.items():
         one_file = key.set in ("STSB", "SICK")
         if key.task == "sts" and key.variant != variant and not one_file:
@@ -203,8 +203,8 @@ def board_values(row: Published, board: Leaderboard, variant: Variant = "all") -
             continue
         column = column_key(key)
         if column is not None:
-            found[column] = value
-    return tuple(None if column.dev else found.get(column.key) for column in board.columns)
+            values[column] = value
+    return tuple(None if column.dev else values.get(column.key) for column in board.columns)
 
 
 def board_rows(board: Leaderboard, rows: Sequence[Published] | None = None) -> tuple[Published, ...]:

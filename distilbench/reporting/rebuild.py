@@ -23,13 +23,13 @@ def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = No
         OSError: `folder` cannot be created or written.
     """
     study = read_study(sources)
-    said, folders = study.report, list(study.folders)
-    compared = from_record(leaderboard(study.records), said, sources[0]) if said else None
+    report, folders = study.report, list(study.folders)
+    compared = from_record(leaderboard(study.records), report, sources[0]) if report else None
     return write_report(
         study.records,
         folder,
-        title=title or (said.title if said else ", ".join(_name(source) for source in sources)),
-        notes=said.notes if said else (),
+        title=title or (report.title if report else ", ".join(_name(source) for source in sources)),
+        notes=report.notes if report else (),
         ties=tie_groups(study.records, folders),
         folders=folders,
         mteb=mteb,

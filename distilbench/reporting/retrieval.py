@@ -7,7 +7,7 @@ from typing import NamedTuple
 from distilbench.reporting.table import MISSING, Cell, Row, mean_cell
 
 
-class Found(NamedTuple):
+class SetRetrieval(NamedTuple):
     """MRR@10 and recall@100 (x 100, means over seeds) in one retrieval set, the teacher's own beside them."""
 
     set: str
@@ -19,10 +19,10 @@ class Found(NamedTuple):
 
     def text(self) -> str:
         """ "MRR@10 84.61, recall@100 97.20 (quora, dev); teacher 98.90, 99.90"."""
-        found = [f"{name} {cell.value:.2f}" for name, cell in self._own() if cell.value is not None]
+        scores = [f"{name} {cell.value:.2f}" for name, cell in self._metric_cells() if cell.value is not None]
         teacher = [cell for cell in (self.teacher_mrr10, self.teacher_recall100) if cell.value is not None]
         beside = "; teacher " + ", ".join(f"{cell.value:.2f}" for cell in teacher) if teacher else ""
-        return f"{', '.join(found)} ({self.set}, {self.split}){beside}"
+        return f"{', '.join(scores)} ({self.set}, {self.split}){beside}"
 
     def to_json(self) -> dict[str, str | float | None]:
         """The means alone."""
@@ -35,45 +35,45 @@ class Found(NamedTuple):
             "teacher_recall100": self.teacher_recall100.value,
         }
 
-    def _own(self) -> tuple[tuple[str, Cell], tuple[str, Cell]]:
+    def _metric_cells(self) -> tuple[tuple[str, Cell], tuple[str, Cell]]:
         return ("MRR@10", self.mrr10), ("recall@100", self.recall100)
 
 
-def retrieval_found(row: Row, teacher: Row | None = None) -> tuple[Found, ...]:
+def retrieval_sets(row: Row, teacher: Row | None = None) -> tuple[SetRetrieval, ...]:
     """The row's retrieval sets: the test split of a set where the row has it, otherwise dev. Empty where none was searched.
 
     By the row's own index: the codes' of a quantised row, the exact one of a float32 row.
     """
-    own = _values(row)
+    values = _values(row)
     taught = {} if teacher is None or teacher is row else _values(teacher)
-    sets = list(dict.fromkeys((name, split) for name, split, _ in own))
-    found = []
+    sets = list(dict.fromkeys((name, split) for name, split, _ in values))
+    sets_found = []
     for name, split in sets:
         if split == "dev" and (name, "test") in sets:
             continue
         cells = [
-            mean_cell(values.get((name, split, metric), []))
-            for values in (own, taught)
+            mean_cell(row_values.get((name, split, metric), []))
+            for row_values in (values, taught)
             for metric in ("mrr@10", "recall@100")
         ]
-        found.append(Found(name, split, *cells))
-    return tuple(found)
+        sets_found.append(SetRetrieval(name, split, *cells))
+    return tuple(sets_found)
 
 
 def _values(row: Row) -> dict[tuple[str, str, str], list[float | None]]:
     """By set, split and metric each seed's value: of its scores, or of its index where an early record lacks them."""
     kind = "flat" if row.record.quantisation == "float32" else row.record.quantisation
-    found: dict[tuple[str, str, str], list[float | None]] = {}
+    by_key: dict[tuple[str, str, str], list[float | None]] = {}
     for seed in row.seeds:
-        own = {(s.set, s.split, s.metric): s.value for s in seed.record.scores if _retrieval(s.task, s.variant)}
+        seed_values = {(s.set, s.split, s.metric): s.value for s in seed.record.scores if _retrieval(s.task, s.variant)}
         for cost in seed.record.indexes:
             if cost.kind == kind:
-                own.setdefault((cost.set, cost.split, "mrr@10"), cost.mrr10)
-                own.setdefault((cost.set, cost.split, "recall@100"), cost.recall100)
-        for (name, split, metric), value in own.items():
+                seed_values.setdefault((cost.set, cost.split, "mrr@10"), cost.mrr10)
+                seed_values.setdefault((cost.set, cost.split, "recall@100"), cost.recall100)
+        for (name, split, metric), value in seed_values.items():
             if metric in ("mrr@10", "recall@100"):
-                found.setdefault((name, split, metric), []).append(value)
-    return found
+                by_key.setdefault((name, split, metric), []).append(value)
+    return by_key
 
 
 def _retrieval(task: str, variant: str) -> bool:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from distilbench.prepare.ranked_layers import LayerRanking, read_ranking
 from distilbench.progress.progress_file import PROGRESS
-from distilbench.progress.tally import Progress
+from distilbench.progress.tally import Progress, finite
 from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.figures import steps_of
 from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.runs import SCORES, TRIAL_FILES
-from distilbench.reporting.table import DEV, Cell, Leaderboard, Row, finite, unique_trials
+from distilbench.reporting.table import DEV, Cell, Leaderboard, Row, unique_trials
 from distilbench.storage.files import bound_config, flat
 
 FOLDER = "runs"
@@ -77,36 +77,36 @@ def run_facts(
 
     `folders` are the runs' own; a run whose folder is away is as it is `described`.
     """
-    described_configs = {own.run: (own.config, own.stage, own.wanted) for own in described}
+    described_configs = {one.run: (one.config, one.stage, one.wanted) for one in described}
     configs: Mapping[str, tuple[Mapping[str, Any], str, int | None]] = {**described_configs, **_configs(folders)}
-    rankings = {**{own.run: own.ranking for own in described}, **_rankings(folders)}
+    rankings = {**{one.run: one.ranking for one in described}, **_rankings(folders)}
     trials: dict[str, list[TrialRecord]] = {}
     for trial in unique_trials(records):
         trials.setdefault(trial.run, []).append(trial)
     provenances: dict[str, dict[str, Provenance]] = {}
     for r in records:
-        own = provenances.setdefault(r.run, {})
-        own.setdefault(
+        of_run = provenances.setdefault(r.run, {})
+        of_run.setdefault(
             f"{r.provenance.commit} {sorted(r.provenance.versions.items())} {r.provenance.device}", r.provenance
         )
     rows = Counter(row.record.run for row in board.rows)
-    found = []
+    facts = []
     for run in dict.fromkeys(r.run for r in records):
-        every = trials.get(run, [])
-        searched = [t for t in every if not t.confirms]
+        run_trials = trials.get(run, [])
+        searched = [t for t in run_trials if not t.confirms]
         candidates = [t for t in searched if t.is_candidate and finite(t.objective) is not None]
         config, stage, wanted = configs.get(run, ({}, "", None))
         methods = dict.fromkeys(
             [t.method for t in searched] or [row.record.method for row in board.rows if row.record.run == run]
         )
-        found.append(
+        facts.append(
             RunFacts(
                 run=run,
                 file=run_file(run),
                 methods=tuple(methods),
                 trials=len(searched),
                 states=Counter(str(t.state) for t in searched),
-                confirmations=len(every) - len(searched),
+                confirmations=len(run_trials) - len(searched),
                 steps=sum(map(steps_of, searched)),
                 best=max(candidates, key=lambda t: t.objective or 0.0, default=None),
                 rows=rows[run],
@@ -117,15 +117,15 @@ def run_facts(
                 ranking=rankings.get(run),
             )
         )
-    return tuple(found)
+    return tuple(facts)
 
 
 def descriptions(runs: Iterable[RunFacts]) -> list[RunRecord]:
     """What is known of the runs beside their trials and scores; no line for a run of which nothing is."""
     return [
-        RunRecord(run=own.run, config=dict(own.config), stage=own.stage, wanted=own.wanted, ranking=own.ranking)
-        for own in runs
-        if own.config or own.stage or own.ranking
+        RunRecord(run=run.run, config=dict(run.config), stage=run.stage, wanted=run.wanted, ranking=run.ranking)
+        for run in runs
+        if run.config or run.stage or run.ranking
     ]
 
 
@@ -133,13 +133,13 @@ def changed(runs: Sequence[RunFacts]) -> tuple[Changed, ...]:
     """What differs between runs of known configuration: settings, then commit, device and versions of their records."""
     if len(runs) < 2:
         return ()
-    known = [{**run.config, **_origin(run)} for run in runs]
-    found = []
-    for key in dict.fromkeys(key for own in known for key in own):
-        values = [own.get(key, ABSENT) for own in known]
+    configs = [{**run.config, **_origin(run)} for run in runs]
+    changes = []
+    for key in dict.fromkeys(key for config in configs for key in config):
+        values = [config.get(key, ABSENT) for config in configs]
         if any(value != values[0] for value in values):
-            found.append(Changed(key, tuple(v if isinstance(v, str) else json.dumps(v, default=str) for v in values)))
-    return tuple(found)
+            changes.append(Changed(key, tuple(v if isinstance(v, str) else json.dumps(v, default=str) for v in values)))
+    return tuple(changes)
 
 
 def by_dimension(board: Leaderboard, runs: Sequence[RunFacts]) -> tuple[DimensionRow, ...]:
@@ -156,30 +156,30 @@ def by_dimension(board: Leaderboard, runs: Sequence[RunFacts]) -> tuple[Dimensio
     dims = sorted({dim for dim, _ in best})
     lines = []
     for dim in dims:
-        own = [best.get((dim, run.run)) for run in runs]
-        lines.append(DimensionRow(dim, tuple(row and (row, row.values["all"][0]) for row in own)))
-    return tuple(line for line in lines if sum(own is not None for own in line.of) > 1)
+        best_of_run = [best.get((dim, run.run)) for run in runs]
+        lines.append(DimensionRow(dim, tuple(row and (row, row.values["all"][0]) for row in best_of_run)))
+    return tuple(line for line in lines if sum(row is not None for row in line.of) > 1)
 
 
 def _origin(run: RunFacts) -> dict[str, str]:
-    every = {
+    origins = {
         "commit": dict.fromkeys(p.commit or "outside a checkout" for p in run.provenances),
         "device": dict.fromkeys(p.device for p in run.provenances),
     }
     for name in sorted({name for p in run.provenances for name in p.versions}):
-        every[f"version of {name}"] = dict.fromkeys(p.versions.get(name, ABSENT) for p in run.provenances)
-    return {key: ", ".join(values) for key, values in every.items()}
+        origins[f"version of {name}"] = dict.fromkeys(p.versions.get(name, ABSENT) for p in run.provenances)
+    return {key: ", ".join(values) for key, values in origins.items()}
 
 
 def _configs(folders: Iterable[Path]) -> dict[str, tuple[dict[str, Any], str, int | None]]:
     """Configuration by dotted keys, stage and wanted trials, by the run's name in its records."""
-    found = {}
+    configs = {}
     for folder in folders:
         name = _run_name(folder)
         if name is not None:
             config = {".".join(path): leaf for path, leaf in flat(bound_config(folder) or {}).items()}
-            found[name] = config, *_progress(folder)
-    return found
+            configs[name] = config, *_progress(folder)
+    return configs
 
 
 def _rankings(folders: Iterable[Path]) -> dict[str, LayerRanking]:

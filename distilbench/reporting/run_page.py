@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting import table
-from distilbench.reporting.pages import render
+from distilbench.reporting.pages import render_html
 from distilbench.reporting.plots import search_plots
 from distilbench.reporting.run_facts import RunFacts
 
@@ -24,7 +24,7 @@ def render_run(
 ) -> str:
     """The HTML of the run's page; `records` are those of this run. A `live` one is without what takes seconds."""
     plots, absent = search_plots(records, importance=not live)
-    return render(
+    return render_html(
         "run.html.j2",
         "../",
         title=title,

@@ -16,13 +16,13 @@ Record = ScoreRecord | TrialRecord
 
 def run_folders(folders: Sequence[Path]) -> list[Path]:
     """`folders`, and instead of one that holds the runs of several methods (RUN/mcr2, RUN/hpd) those runs."""
-    found: list[Path] = []
+    runs: list[Path] = []
     for folder in folders:
         if folder.is_dir() and not is_run(folder):
-            found += sorted(p.parent for p in folder.glob(f"*/{SCORES}")) or [folder]
+            runs += sorted(p.parent for p in folder.glob(f"*/{SCORES}")) or [folder]
         else:
-            found.append(folder)
-    return list(dict.fromkeys(found))
+            runs.append(folder)
+    return list(dict.fromkeys(runs))
 
 
 def is_run(folder: Path) -> bool:
@@ -90,5 +90,5 @@ def _chosen(folder: Path) -> set[tuple[int | None, str]] | None:
     file = folder / "confirmed.json"
     if not file.exists():
         return None
-    found = [item for own in json.loads(file.read_text()).values() for item in own]
-    return {(item["trial"], item.get("configuration", "")) for item in found}
+    chosen = [entry for entries in json.loads(file.read_text()).values() for entry in entries]
+    return {(entry["trial"], entry.get("configuration", "")) for entry in chosen}

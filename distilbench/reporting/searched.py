@@ -9,8 +9,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.table import finite, unique_trials
+from distilbench.reporting.table import unique_trials
 from distilbench.reporting.ticks import logarithmic
 
 GROUPED = "output_dim"
@@ -49,25 +50,25 @@ class Searched(NamedTuple):
     total: int
 
 
-def searched(records: Iterable[TrialRecord | ScoreRecord]) -> Searched:
+def searched_trials(records: Iterable[TrialRecord | ScoreRecord]) -> Searched:
     """The search of one run. Trainings that confirm a trial are no part of it; nor are score records.
 
     Raises:
         ValueError: trials of more than one run.
     """
-    every = search_trials(records)
-    complete = [(t, value) for t in every if t.state == "COMPLETE" and (value := _objective(t)) is not None]
+    trials_of_search = search_trials(records)
+    complete = [(t, value) for t in trials_of_search if t.state == "COMPLETE" and (value := _objective(t)) is not None]
     trials = [t for t, _ in complete]
-    group, groups = grouped(trials)
+    group, groups = trial_groups(trials)
     names = dict.fromkeys(name for t in trials for name in t.params if name != GROUPED)
-    found = [_parameter(name, [t.params.get(name, _ABSENT) for t in trials]) for name in names]
+    varied = [_parameter(name, [t.params.get(name, _ABSENT) for t in trials]) for name in names]
     return Searched(
         trials=tuple(trials),
         objective=tuple(value for _, value in complete),
         group=tuple(group),
         groups=tuple(groups),
-        parameters=tuple(p for p in found if p is not None),
-        total=len(every),
+        parameters=tuple(p for p in varied if p is not None),
+        total=len(trials_of_search),
     )
 
 
@@ -84,7 +85,7 @@ def search_trials(records: Iterable[TrialRecord | ScoreRecord]) -> list[TrialRec
     return trials
 
 
-def grouped(trials: Sequence[TrialRecord]) -> tuple[list[int], list[str]]:
+def trial_groups(trials: Sequence[TrialRecord]) -> tuple[list[int], list[str]]:
     """Each trial's group, and what the groups are called, by method and rising dimension."""
     keys = sorted({(t.method, t.dim) for t in trials})
     place = {key: i for i, key in enumerate(keys)}
@@ -99,11 +100,11 @@ def axis_start(objectives: Iterable[Sequence[float]]) -> float | None:
     For each group: `_DEPTH` times the way from its best to its median, below the median; the lowest of these. Only where this
     makes the axis `_SHORTER` times shorter.
     """
-    known = [sorted(own) for own in objectives if own]
-    if not known:
+    ranked = [sorted(group) for group in objectives if group]
+    if not ranked:
         return None
-    low, high = min(own[0] for own in known), max(own[-1] for own in known)
-    start = min(own[len(own) // 2] - _DEPTH * (own[-1] - own[len(own) // 2]) for own in known)
+    low, high = min(group[0] for group in ranked), max(group[-1] for group in ranked)
+    start = min(group[len(group) // 2] - _DEPTH * (group[-1] - group[len(group) // 2]) for group in ranked)
     return start if high > start and high - low > _SHORTER * (high - start) else None
 
 
@@ -123,8 +124,8 @@ def _parameter(name: str, raw: Sequence[Any]) -> Parameter | None:
         return None
     if all(_is_number(value) for value in present):
         values = [None if value is _ABSENT else _number(value) for value in raw]
-        known = [value for value in values if value is not None]
-        return Parameter(name, tuple(values), (), logarithmic(known)) if len(set(known)) > 1 else None
+        numbers = [value for value in values if value is not None]
+        return Parameter(name, tuple(values), (), logarithmic(numbers)) if len(set(numbers)) > 1 else None
     texts = [None if value is _ABSENT else _text(value) for value in raw]
     categories = sorted({text for text in texts if text is not None})
     place = {text: float(i) for i, text in enumerate(categories)}

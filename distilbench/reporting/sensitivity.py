@@ -14,7 +14,7 @@ from plotly.subplots import make_subplots
 
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, SYMBOLS, Palette, frame, plain
-from distilbench.reporting.searched import Parameter, Searched, axis_start, every_kth, searched
+from distilbench.reporting.searched import Parameter, Searched, axis_start, every_kth, searched_trials
 from distilbench.reporting.ticks import log_axis
 
 ACROSS = 3
@@ -78,17 +78,17 @@ def compute_sensitivity(records: Iterable[TrialRecord | ScoreRecord], limit: int
     """
     if limit < 1:
         raise ValueError(f"limit is {limit}, expected 1 or more")
-    study = searched(records)
+    study = searched_trials(records)
     members: list[list[int]] = [[] for _ in study.groups]
     for i in sorted(range(len(study.trials)), key=lambda i: -study.objective[i]):
         members[study.group[i]].append(i)
     share = max(1, limit // len(members)) if members else 1
-    drawn = [every_kth(own, share) if len(study.trials) > limit else own for own in members]
+    drawn = [every_kth(group, share) if len(study.trials) > limit else group for group in members]
     numbers = [p for p in study.parameters if not p.categories]
     panels = tuple(_panel(study, p, members, drawn) for p in numbers[:MOST_PANELS])
-    count = sum(len(own) for own in drawn)
+    count = sum(len(group) for group in drawn)
     omitted = tuple(p.name for p in numbers[MOST_PANELS:])
-    start = axis_start([study.objective[i] for i in own] for own in members)
+    start = axis_start([study.objective[i] for i in group] for group in members)
     below = 0 if start is None else sum(value < start for value in study.objective)
     return Sensitivity(panels, study.groups, count, len(study.trials), omitted, start, below)
 
@@ -166,17 +166,19 @@ def draw_sensitivity(data: Sensitivity, palette: Palette = LIGHT) -> go.Figure:
     return figure
 
 
-def _panel(study: Searched, p: Parameter, members: Sequence[Sequence[int]], drawn: Sequence[Sequence[int]]) -> Panel:
+def _panel(
+    study: Searched, p: Parameter, members: Sequence[Sequence[int]], drawn_members: Sequence[Sequence[int]]
+) -> Panel:
     effects = []
-    for group, (own, shown) in enumerate(zip(members, drawn, strict=True)):
+    for group, (all_trials, drawn_trials) in enumerate(zip(members, drawn_members, strict=True)):
         points = [
             EffectPoint(value, study.objective[i], study.trials[i].number)
-            for i in shown
+            for i in drawn_trials
             if (value := p.values[i]) is not None
         ]
-        known = [(value, study.objective[i]) for i in own if (value := p.values[i]) is not None]
+        measured = [(value, study.objective[i]) for i in all_trials if (value := p.values[i]) is not None]
         if points:
-            effects.append(Effect(group, tuple(points), tuple(_best(known))))
+            effects.append(Effect(group, tuple(points), tuple(_best(measured))))
     return Panel(p.name, p.log, tuple(effects))
 
 
@@ -192,7 +194,7 @@ def _best(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     if len(bins) < 2:
         return []
     highest: dict[float, float] = {}
-    for own in bins:
-        value, objective = max(own, key=lambda point: point[1])
+    for points_of_bin in bins:
+        value, objective = max(points_of_bin, key=lambda point: point[1])
         highest[value] = max(objective, highest.get(value, objective))
     return sorted(highest.items())

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from distilbench.progress.tally import finite
 from distilbench.records import IndexCost, ScoreRecord
-from distilbench.reporting.table import Cell, Leaderboard, Row, finite, mean_cell
+from distilbench.reporting.table import Cell, Leaderboard, Row, mean_cell
 
 Setting = tuple[str, str, int, int, int | None, str]
 """Set, split, documents, threads, batch and device of an index."""
@@ -37,9 +38,9 @@ def serving_costs(board: Leaderboard) -> ServingCosts:
     counted = Counter(setting for row in board.rows for setting in {_setting(cost) for cost in _exact(row)})
     setting = max(counted, key=lambda s: counted[s], default=None)
     rows = {row.anchor: _serving(row, setting) for row in board.rows}
-    speed = any(own.sentences_per_s.value is not None for own in rows.values())
+    speed = any(costs.sentences_per_s.value is not None for costs in rows.values())
     return ServingCosts(
-        searched="" if setting is None else _told(setting),
+        searched="" if setting is None else _setting_text(setting),
         speed="Sentences per second in batches on one thread: compare rows of one run" if speed else "",
         rows=rows,
     )
@@ -69,17 +70,17 @@ def _exact(row: Row) -> Iterator[IndexCost]:
 
 def _exact_of(record: ScoreRecord) -> Iterator[IndexCost]:
     """Exhaustive indexes of the row's own vectors or codes."""
-    own = "flat" if record.quantisation == "float32" else record.quantisation
-    return (cost for cost in record.indexes if cost.kind == own)
+    exact_kind = "flat" if record.quantisation == "float32" else record.quantisation
+    return (cost for cost in record.indexes if cost.kind == exact_kind)
 
 
 def _setting(cost: IndexCost) -> Setting:
     return cost.set, cost.split, cost.documents, cost.threads, cost.batch, cost.device
 
 
-def _told(setting: Setting) -> str:
+def _setting_text(setting: Setting) -> str:
     name, split, documents, threads, batch, device = setting
-    shown = name if split == "test" else f"{name}, {split}"
+    set_title = name if split == "test" else f"{name}, {split}"
     queries = "all queries at once" if batch is None else f"{batch:,} queries at a time"
     on = "the GPU" if device == "cuda" else f"{threads} {'thread' if threads == 1 else 'threads'}"
-    return f"exact search of {shown}, {documents:,} documents, {queries}, on {on}"
+    return f"exact search of {set_title}, {documents:,} documents, {queries}, on {on}"

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
+from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord
 from distilbench.reporting.figures import LIGHT, ROLES, Palette, frame, plain, role_look
-from distilbench.reporting.table import Leaderboard, finite, mean_cell
+from distilbench.reporting.table import Leaderboard, mean_cell
 
 
 class SpacePoint(NamedTuple):

@@ -34,10 +34,11 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
     board = leaderboard(records)
     trainings = Trainings(records)
     written = []
-    for kept in _students(board, runs):
+    for student in _students(board, runs):
         # The whole float32 vectors first; the other rows are forms of them.
         (row, seed), *others = sorted(
-            kept.rows, key=lambda own: (own[0].record.quantisation != "float32", -own[0].record.dim)
+            student.rows,
+            key=lambda form: (form[0].record.quantisation != "float32", -form[0].record.dim),
         )
         card = compute_card(
             board,
@@ -47,9 +48,9 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
             trainings.of(seed.record),
             Code(load_code(seed.record, ".", ".", cut=is_nested(seed.record))),
             forms=others,
-            base_model=hub_base(kept.run, seed.record),
+            base_model=hub_base(student.run, seed.record),
         )
-        text, path = render_card(card), kept.folder / CARD
+        text, path = render_card(card), student.folder / CARD
         if not path.is_file() or path.read_bytes() != text.encode():
             with atomic_path(path) as temporary:
                 temporary.write_bytes(text.encode())
@@ -59,11 +60,11 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
 
 def _students(board: Leaderboard, runs: Sequence[Path]) -> Iterator[_Kept]:
     owners = record_owners(runs)
-    found: dict[Path, _Kept] = {}
+    students: dict[Path, _Kept] = {}
     for row in (row for row in board.rows if row.record.role == "student"):
         for seed in row.seeds:
             folder = model_folder(seed.record, owners)
             if folder is not None and folder.is_dir():
                 run = owners[seed.record.run, seed.record.record_id]
-                found.setdefault(folder, _Kept(folder, run, [])).rows.append((row, seed))
-    yield from found.values()
+                students.setdefault(folder, _Kept(folder, run, [])).rows.append((row, seed))
+    yield from students.values()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distilbench.errors import InputError
-from distilbench.records import ScoreRecord, TrialRecord, read_lines
+from distilbench.records import ScoreRecord, TrialRecord, read_json_lines
 from distilbench.reporting.report_records import LINES, ReportRecord, RunRecord
 from distilbench.reporting.runs import Record, is_run, merged, run_folders, run_records
 from distilbench.storage.files import atomic_path
@@ -65,11 +65,11 @@ def read_study(sources: Sequence[Path]) -> Study:
             raise InputError(f"{source}: no such path; expected a run's folder, a file of records or a report's folder")
         file = records_file(source)
         if file is None:
-            own = run_folders([source])
-            parts += [(folder, run_records(folder)) for folder in own]
-            folders += own
+            source_folders = run_folders([source])
+            parts += [(folder, run_records(folder)) for folder in source_folders]
+            folders += source_folders
             continue
-        lines = list(read_lines(file, LINES))
+        lines = list(read_json_lines(file, LINES))
         parts.append((file, [line for line in lines if isinstance(line, TrialRecord | ScoreRecord)]))
         if not any(isinstance(line, ScoreRecord) for line in lines):
             raise InputError(f"{file}: no score records in it; expected the records of a report")

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 from scipy.stats import t as student_t
 
+from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost, Score, ScoreRecord, TrialRecord, selection_groups
 
 Variant = Literal["all", "wmean"]
@@ -191,9 +192,14 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     columns = _columns(sts_sets, dev_sets, keys)
 
     def seed_scores(record: ScoreRecord) -> SeedScores:
-        found = {v: _found(record, v, sts_sets, dev_sets, wmean_sets, keys) for v in VARIANTS}
-        values = {v: tuple(value for value, _ in own) for v, own in found.items()}
-        return SeedScores(_anchor(record), record, values, {v: tuple(b for _, b in own) for v, own in found.items()})
+        cells = {v: _scores_in_order(record, v, sts_sets, dev_sets, wmean_sets, keys) for v in VARIANTS}
+        values = {v: tuple(value for value, _ in of_variant) for v, of_variant in cells.items()}
+        return SeedScores(
+            _anchor(record),
+            record,
+            values,
+            {v: tuple(b for _, b in of_variant) for v, of_variant in cells.items()},
+        )
 
     drafts = [tuple(seed_scores(seeds[seed]) for seed in sorted(seeds)) for seeds in encoders.values()]
     firsts = [draft[0].record for draft in drafts]
@@ -221,10 +227,11 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
         teacher = teacher_of(record, firsts)
         cells = {}
         for variant in VARIANTS:
-            own = means[variant][id(record)]
-            reference = means[variant][id(teacher)] if teacher else [MISSING] * len(own)
+            mean_cells = means[variant][id(record)]
+            reference = means[variant][id(teacher)] if teacher else [MISSING] * len(mean_cells)
             cells[variant] = tuple(
-                cell._replace(retention=percent(cell.value, of.value)) for cell, of in zip(own, reference, strict=True)
+                cell._replace(retention=percent(cell.value, of.value))
+                for cell, of in zip(mean_cells, reference, strict=True)
             )
         rows.append(
             Row(
@@ -252,10 +259,10 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
 
 def mean_cell(values: Iterable[float | None]) -> Cell:
     """The mean and interval of one score's values, one per seed; seeds without it (None) are left out. No retention."""
-    known = [value for value in values if value is not None]
-    if not known:
+    present = [value for value in values if value is not None]
+    if not present:
         return MISSING
-    return Cell(math.fsum(known) / len(known), None, interval(known), len(known))
+    return Cell(math.fsum(present) / len(present), None, interval(present), len(present))
 
 
 def interval(values: Sequence[float]) -> float | None:
@@ -271,31 +278,31 @@ def interval(values: Sequence[float]) -> float | None:
 
 def notices(board: Leaderboard) -> tuple[str, ...]:
     """What a reader has to know before comparing two rows, one sentence or two each."""
-    rows, found = board.rows, []
+    rows, lines = board.rows, []
     if not rows:
         return ("There is no score record yet: nothing to rank.",)
-    found += _seed_notices(board)
+    lines += _seed_notices(board)
     if board.sts_sets:
         names = ", ".join(board.sts_sets)
         sets = f"{len(board.sts_sets)} sets" if len(board.sts_sets) > 1 else "one set"
-        found.append(f"The test average is the mean Spearman correlation x 100 over {sets}: {names}.")
+        lines.append(f"The test average is the mean Spearman correlation x 100 over {sets}: {names}.")
     averages = [board.cell(row, AVERAGE) for row in rows]
     without = sum(cell.value is None for cell in averages)
     if without and board.sts_sets:
-        found.append(f"Without an average, since a set is missing there: {without} of {len(rows)} rows.")
+        lines.append(f"Without an average, since a set is missing there: {without} of {len(rows)} rows.")
     orphans = sum(
         bool(row.record.teacher) and cell.value is not None and cell.retention is None
         for row, cell in zip(rows, averages, strict=True)
     )
     if orphans:
-        found.append(f"Without retention, since their teacher has no float32 row on the same corpus: {orphans} rows.")
+        lines.append(f"Without retention, since their teacher has no float32 row on the same corpus: {orphans} rows.")
     corpora = {row.record.compared_on for row in rows}
     if len(corpora) > 1:
-        found.append(
+        lines.append(
             f"The rows come from {len(corpora)} different corpora. The Pareto front and the best of a dimension are "
             "taken within each; do not compare rows across them."
         )
-    return tuple(found)
+    return tuple(lines)
 
 
 def demonstration_rows(board: Leaderboard) -> int:
@@ -306,28 +313,28 @@ def demonstration_rows(board: Leaderboard) -> int:
 def index_rows(board: Leaderboard) -> tuple[IndexRow, ...]:
     """Every index of every row, in the leaderboard's order; means over the seeds that measured the same index."""
     fields = ("build_s", "bytes", "ms_per_1000_queries", "mrr10", "recall100", "overlap10_with_flat")
-    found = []
+    index_lines = []
     for row in board.rows:
         groups: dict[tuple[object, ...], list[IndexCost]] = {}
         for c in (c for seed in row.seeds for c in seed.record.indexes):
             index = (c.kind, c.nlist, c.nprobe, c.setting)
             key = (c.set, c.split, *index, c.documents, c.queries, c.threads, c.batch, c.device)
             groups.setdefault(key, []).append(c)
-        found += [IndexRow(row, costs[0], _measured(costs, fields)) for costs in groups.values()]
-    return tuple(found)
+        index_lines += [IndexRow(row, costs[0], _measured(costs, fields)) for costs in groups.values()]
+    return tuple(index_lines)
 
 
 def cluster_rows(board: Leaderboard) -> tuple[ClusterRow, ...]:
     """Every clustering of every row, in the leaderboard's order; means over the seeds that measured the same one."""
     fields = ("used", "accuracy", "searched", "fit_s", "assign_s", "search_s")
-    found = []
+    cluster_lines = []
     for row in board.rows:
         groups: dict[tuple[object, ...], list[ClusterCost]] = {}
         for c in (c for seed in row.seeds for c in seed.record.clusters):
             key = (c.set, c.split, c.kind, c.clusters, c.documents, c.queries, c.threads)
             groups.setdefault(key, []).append(c)
-        found += [ClusterRow(row, costs[0], _measured(costs, fields)) for costs in groups.values()]
-    return tuple(found)
+        cluster_lines += [ClusterRow(row, costs[0], _measured(costs, fields)) for costs in groups.values()]
+    return tuple(cluster_lines)
 
 
 def unique_trials(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[TrialRecord, ...]:
@@ -347,29 +354,24 @@ def trial_table(records: Iterable[TrialRecord | ScoreRecord], limit: int = 300) 
     """
     if limit < 1:
         raise ValueError(f"limit is {limit}, expected 1 or more")
-    every = unique_trials(records)
-    trials = tuple(t for t in every if not t.confirms)
+    distinct = unique_trials(records)
+    trials = tuple(t for t in distinct if not t.confirms)
     shown = trials
     if len(trials) > limit:
         ranked = sorted((t for t in trials if finite(t.objective) is not None), key=lambda t: -(t.objective or 0.0))
         silent = [t for t in trials if finite(t.objective) is None][: limit // 6]
-        kept = {id(t) for t in [*ranked[: limit - len(silent)], *silent]}
-        shown = tuple(t for t in trials if id(t) in kept)
+        kept_ids = {id(t) for t in [*ranked[: limit - len(silent)], *silent]}
+        shown = tuple(t for t in trials if id(t) in kept_ids)
     runs = tuple(dict.fromkeys(t.run for t in trials))
     present = {key for t in trials for rung in t.rungs for key in rung.metrics}
     diagnostics = tuple(key for key in DIAGNOSTICS if key in present)
     states = dict(Counter(str(t.state) for t in trials))
-    return TrialTable(shown, len(trials), states, len(every) - len(trials), runs, diagnostics)
+    return TrialTable(shown, len(trials), states, len(distinct) - len(trials), runs, diagnostics)
 
 
 def last_metric(trial: TrialRecord, key: str) -> float | None:
     """The metric at the trial's last rung; None where that rung has none or it is not finite."""
     return finite(trial.rungs[-1].metrics.get(key)) if trial.rungs else None
-
-
-def finite(value: float | None) -> float | None:
-    """`value`, or None where it is missing, NaN or infinite."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _names(records: Sequence[ScoreRecord]) -> dict[int, str]:
@@ -419,45 +421,45 @@ def _seed_notices(board: Leaderboard) -> list[str]:
     counts = sorted({len(row.seeds) for row in board.rows} - {1})
     several = sum(len(row.seeds) > 1 for row in board.rows)
     seeds = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
-    found = [
+    lines = [
         f"{several} of {len(board.rows)} rows are means over {seeds} seeds, ± half the width of the 95 % confidence "
         "interval (Student's t over seeds). It covers the seed, not the choice of training or test sentences."
     ]
     if several < len(board.rows):
-        found.append(
+        lines.append(
             "The other rows have one seed: no interval. A teacher and its PCA do not depend on the seed; of any other "
             "such row, small differences may be chance."
         )
     confirmed = sorted({len(row.seeds) for row in board.rows if row.confirmed})
     if confirmed:
         how = f"{confirmed[0]} to {confirmed[-1]}" if len(confirmed) > 1 else f"{confirmed[0]}"
-        found.append(
+        lines.append(
             f"Students of a sweep are confirmed with {how} seeds: their settings were chosen on dev, by the training in the "
             "search, and then trained again with the other seeds."
         )
     partial = sum(0 < board.cell(row, AVERAGE).seeds < len(row.seeds) for row in board.rows)
     if partial:
-        found.append(
+        lines.append(
             f"Averaged over fewer seeds than the row has, since the others lack a set: {partial} of {len(board.rows)} "
             "rows. Their cells say over how many (n)."
         )
-    return found
+    return lines
 
 
 def _score_keys(records: Sequence[ScoreRecord]) -> tuple[Key, ...]:
     """The columns beside STS, in order: of a set without a test score in any record those of its dev split."""
-    every = [(r, s) for r in records for s in r.scores if s.variant == "all"]
+    scores = [(r, s) for r in records for s in r.scores if s.variant == "all"]
     flat = [("retrieval", c.set, c.split, m) for r in records for c in r.indexes for m in FLAT if c.kind == "flat"]
-    found = dict.fromkeys([(s.task, s.set, s.split, s.metric) for _, s in every] + flat)
-    tested = {(task, name) for task, name, split, _ in found if split == "test"}
+    present = dict.fromkeys([(s.task, s.set, s.split, s.metric) for _, s in scores] + flat)
+    tested = {(task, name) for task, name, split, _ in present if split == "test"}
     keys: list[Key] = []
     for task, (_, metrics) in TASKS.items():
-        names = dict.fromkeys(name for own, name, _, _ in found if own == task)
+        names = dict.fromkeys(name for key_task, name, _, _ in present if key_task == task)
         if task in AVERAGED and len(names) > 1 and all((task, name) in tested for name in names):
             keys += [(task, EVERY, "test", metric) for metric in metrics]
         for name in names:
             split = "test" if (task, name) in tested else "dev"
-            keys += [key for metric in metrics if (key := (task, name, split, metric)) in found]
+            keys += [key for metric in metrics if (key := (task, name, split, metric)) in present]
     return tuple(keys)
 
 
@@ -477,24 +479,31 @@ def _columns(sts: Sequence[str], dev: Sequence[str], keys: Sequence[Key]) -> tup
         columns.append(Column(DEV, "Selection", "Dev", help_text, False, dev=True, lead=True))
     for task, name, split, metric in keys:
         group, metrics = TASKS[task]
-        own, no_test = metrics[metric], "" if split == "test" else ". No row has a test score of this set"
+        metric_title, no_test = metrics[metric], "" if split == "test" else ". No row has a test score of this set"
         if name == EVERY:
             over = ", ".join(other for of, other, *_ in keys if of == task and other != EVERY)
             columns.append(
-                Column(f"{task}_average", group, "Average", f"Mean {own.lower()} x 100 over {over}", False, lead=True)
+                Column(
+                    f"{task}_average",
+                    group,
+                    "Average",
+                    f"Mean {metric_title.lower()} x 100 over {over}",
+                    False,
+                    lead=True,
+                )
             )
             continue
-        told = f" ({split})" if split == "dev" or task.startswith("pair") else ""
+        split_note = f" ({split})" if split == "dev" or task.startswith("pair") else ""
         shared = len(metrics) == 1  # one column a set: the group is the task
         key = f"{metric.replace('@', '')}:{name}" if task == "retrieval" else f"{task}:{name}:{metric}"
         key += ":dev" if split == "dev" else ""
-        group_title = group if shared else f"{group}, {name}{told}" + (", exact" if task == "retrieval" else "")
+        group_title = group if shared else f"{group}, {name}{split_note}" + (", exact" if task == "retrieval" else "")
         columns.append(
             Column(
                 key,
                 group_title,
-                f"{name}{told}" if shared else own,
-                f"{name} {split}, {group.lower()}, {own} x 100{no_test}",
+                f"{name}{split_note}" if shared else metric_title,
+                f"{name} {split}, {group.lower()}, {metric_title} x 100{no_test}",
                 False,
                 dev=split == "dev",
                 lead=columns[-1].group != group_title,
@@ -503,7 +512,7 @@ def _columns(sts: Sequence[str], dev: Sequence[str], keys: Sequence[Key]) -> tup
     return tuple(columns)
 
 
-def _found(
+def _scores_in_order(
     record: ScoreRecord,
     variant: Variant,
     sts_sets: Sequence[str],
@@ -516,9 +525,9 @@ def _found(
     flat: dict[tuple[str, ...], IndexCost] = {(c.set, c.split): c for c in record.indexes if c.kind == "flat"}
 
     def score(*key: str) -> tuple[float | None, Bounds]:
-        found = scores.get(key)
-        if found is not None:
-            return finite(found.value), (found.low, found.high)
+        entry = scores.get(key)
+        if entry is not None:
+            return finite(entry.value), (entry.low, entry.high)
         exact = flat.get((key[1], key[2])) if key[0] == "retrieval" else None
         value = getattr(exact, FLAT[key[3]]) if exact and key[3] in FLAT else None
         return finite(value), (None, None)
@@ -526,15 +535,15 @@ def _found(
     def of_key(key: Key) -> tuple[float | None, Bounds]:
         if key[1] != EVERY:
             return score(*key, "all")
-        every = [other for other in keys if (other[0], *other[2:]) == (key[0], *key[2:]) and other[1] != EVERY]
-        return _mean([score(*other, "all")[0] for other in every]), (None, None)
+        set_keys = [other for other in keys if (other[0], *other[2:]) == (key[0], *key[2:]) and other[1] != EVERY]
+        return _mean([score(*other, "all")[0] for other in set_keys]), (None, None)
 
     # A set that has no weighted mean in any record has a single subset: its "all" is its weighted mean.
     sts = [score("sts", name, "test", "spearman", variant if name in wmean_sets else "all") for name in sts_sets]
-    found = [(_mean([value for value, _ in sts]), (None, None)), *sts]
+    cells = [(_mean([value for value, _ in sts]), (None, None)), *sts]
     if dev_sets:
-        found.append((_mean([score("sts", name, "dev", "spearman", "all")[0] for name in dev_sets]), (None, None)))
-    return [*found, *map(of_key, keys)]
+        cells.append((_mean([score("sts", name, "dev", "spearman", "all")[0] for name in dev_sets]), (None, None)))
+    return [*cells, *map(of_key, keys)]
 
 
 def _sets(records: Iterable[ScoreRecord], task: str, split: str) -> tuple[str, ...]:
@@ -562,21 +571,21 @@ def teacher_of(record: ScoreRecord, records: Iterable[ScoreRecord]) -> ScoreReco
 
 def teacher_row(board: Leaderboard, row: Row) -> Row | None:
     """The float32 row of the row's teacher, on the same corpus."""
-    found = teacher_of(row.record, [other.record for other in board.rows])
-    return next((other for other in board.rows if other.record is found), None)
+    teacher = teacher_of(row.record, [other.record for other in board.rows])
+    return next((other for other in board.rows if other.record is teacher), None)
 
 
 def _pareto(records: Sequence[ScoreRecord], averages: Mapping[int, float | None]) -> set[int]:
     """`id`s of the records that no other one dominates (fewer bytes, higher average)."""
 
     def front(group: list[ScoreRecord]) -> set[int]:
-        kept, best, best_bytes = set(), -math.inf, -1
+        on_front, best, best_bytes = set(), -math.inf, -1
         for r in sorted(group, key=lambda r: (r.bytes_per_vector, -(averages[id(r)] or 0.0))):
             value = averages[id(r)] or 0.0
             if value > best or (value == best and r.bytes_per_vector == best_bytes):
-                kept.add(id(r))
+                on_front.add(id(r))
                 best, best_bytes = value, r.bytes_per_vector
-        return kept
+        return on_front
 
     return _within(records, averages, lambda r: r.compared_on, front)
 
@@ -632,8 +641,8 @@ def _anchor(record: ScoreRecord) -> str:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
+    present = [value for value in values if value is not None]
+    return math.fsum(present) / len(present) if present and len(present) == len(values) else None
 
 
 def percent(value: float | None, teacher: float | None) -> float | None:

@@ -34,11 +34,11 @@ def ticks(low: float, high: float, *, log: bool, most: int = 6) -> tuple[Tick, .
     """
     if not low <= high or (log and low <= 0):
         raise ValueError(f"an axis from {low} to {high}, expected rising ends" + (" above 0" if log else ""))
-    found = _log(low, high, most) if log else _linear(low, high, most)
-    return tuple((value, short(value)) for value in (found if len(found) > 1 else dict.fromkeys([low, high])))
+    values = _log(low, high, most) if log else _linear(low, high, most)
+    return tuple((value, tick_label(value)) for value in (values if len(values) > 1 else dict.fromkeys([low, high])))
 
 
-def short(value: float) -> str:
+def tick_label(value: float) -> str:
     """A number in few characters: "2,000", "0.05", "1e-5"."""
     if value == round(value) and abs(value) < 1e6:
         return f"{value:,.0f}"
@@ -47,8 +47,8 @@ def short(value: float) -> str:
 
 def log_axis(figure: go.Figure, values: Iterable[float], *, most: int = 6, **place: int) -> None:
     """A logarithmic x axis of up to `most` ticks for values above 0; `place`: the row and column of a panel."""
-    known = list(values)
-    marks = ticks(min(known), max(known), log=True, most=most) if known else ()
+    numbers = list(values)
+    marks = ticks(min(numbers), max(numbers), log=True, most=most) if numbers else ()
     figure.update_xaxes(
         type="log", tickmode="array", tickvals=[v for v, _ in marks], ticktext=[text for _, text in marks], **place
     )
@@ -57,11 +57,11 @@ def log_axis(figure: go.Figure, values: Iterable[float], *, most: int = 6, **pla
 def _log(low: float, high: float, most: int) -> list[float]:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for steps in ((1, 2, 5), (1, 3), (1,)):
-        found = [float(f"{k}e{e}") for e in range(first, last + 1) for k in steps]
-        found = [value for value in found if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
-        if len(found) <= most:
-            return found
-    return found[:: -(-len(found) // most)]
+        values = [float(f"{k}e{e}") for e in range(first, last + 1) for k in steps]
+        values = [value for value in values if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
+        if len(values) <= most:
+            return values
+    return values[:: -(-len(values) // most)]
 
 
 def _linear(low: float, high: float, most: int) -> list[float]:

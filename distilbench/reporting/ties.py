@@ -67,40 +67,40 @@ def tie_groups(
         r = row.record
         if r.role != "teacher" and board.cell(row, table.AVERAGE).value is not None:
             compared.setdefault((r.compared_on, r.dim, r.quantisation), []).append(row)
-    found: dict[str, RowTie] = {}
+    tie_of_row: dict[str, RowTie] = {}
     without, other_pairs = [], []
     golds: dict[str, Predictions] = {}
     for (corpus, *_), rows in compared.items():
-        kept: list[tuple[table.Row, list[Predictions]]] = []
+        comparable: list[tuple[table.Row, list[Predictions]]] = []
         for row in rows:
             seeds = [kept_predictions(seed.record, run_folders, board.sts_sets) for seed in row.seeds]
-            known = [p for p in seeds if p is not None]
-            if len(known) < len(seeds):
+            predictions = [p for p in seeds if p is not None]
+            if len(predictions) < len(seeds):
                 without.append(row.name)
                 continue
-            gold = golds.setdefault(str(corpus), known[0])
-            if all(_same_pairs(gold, p, board.sts_sets) for p in known):
-                kept.append((row, known))
+            gold = golds.setdefault(str(corpus), predictions[0])
+            if all(_same_pairs(gold, p, board.sts_sets) for p in predictions):
+                comparable.append((row, predictions))
             else:
                 other_pairs.append(row.name)
-        if kept:
-            if len(kept) == 1:
-                found[kept[0][0].anchor] = RowTie(ALONE, kept[0][0].name, leads=True, others=0)
+        if comparable:
+            if len(comparable) == 1:
+                tie_of_row[comparable[0][0].anchor] = RowTie(ALONE, comparable[0][0].name, leads=True, others=0)
                 continue
             gold_of = {name: golds[str(corpus)].gold[name] for name in board.sts_sets}
-            similarities = [[p.similarity for p in seeds] for _, seeds in kept]
+            similarities = [[p.similarity for p in seeds] for _, seeds in comparable]
             ties = grouped(paired_bootstrap(gold_of, similarities, resamples=resamples, seed=seed))
-            for i, ((row, _), tie) in enumerate(zip(kept, ties, strict=True)):
+            for i, ((row, _), tie) in enumerate(zip(comparable, ties, strict=True)):
                 others = sum(other.group == tie.group for other in ties) - 1
-                found[row.anchor] = RowTie(tie, kept[tie.leader][0].name, tie.leader == i, others)
-    return Ties(found, resamples, tuple(without), tuple(other_pairs))
+                tie_of_row[row.anchor] = RowTie(tie, comparable[tie.leader][0].name, tie.leader == i, others)
+    return Ties(tie_of_row, resamples, tuple(without), tuple(other_pairs))
 
 
-def notices(ties: Ties) -> tuple[str, ...]:
+def tie_notices(ties: Ties) -> tuple[str, ...]:
     """What a reader has to know of the tie groups, in plain words; nothing where they were not looked for."""
-    found = []
+    lines = []
     if ties.rows:
-        found.append(
+        lines.append(
             "Tie groups: within a dimension and quantisation, rows with the same letter cannot be told from the group's "
             "first row: the 95 % interval of the difference in test average holds 0. It comes from a paired bootstrap of "
             f"{ties.resamples:,} resamples, which draw the pairs of each test set, the same for every row, and the seeds "
@@ -108,15 +108,15 @@ def notices(ties: Ties) -> tuple[str, ...]:
             "the interval; with two or three seeds, not all of it is. Two rows of a group that are not its first may differ."
         )
     if ties.without:
-        found.append(
+        lines.append(
             f"Without a tie group, since the predictions of a seed are not kept, or not readable: {_named(ties.without)}."
         )
     if ties.other_pairs:
-        found.append(
+        lines.append(
             "Without a tie group, since their test pairs are not those of the other rows on their corpus: "
             f"{_named(ties.other_pairs)}."
         )
-    return tuple(found)
+    return tuple(lines)
 
 
 def kept_predictions(
@@ -128,11 +128,11 @@ def kept_predictions(
     sets = list(values) if sets is None else list(sets)
     for folder in folders:
         try:
-            found = Predictions.load(predictions_path(folder, record.record_id))
+            predictions = Predictions.load(predictions_path(folder, record.record_id))
         except InputError:
             continue
-        if all(_gives(found, name, values.get(name)) for name in sets):
-            return found
+        if all(_gives(predictions, name, values.get(name)) for name in sets):
+            return predictions
     return None
 
 

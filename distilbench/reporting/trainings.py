@@ -28,8 +28,8 @@ class Trainings:
         settings = record.method, record.seed, record.hyperparameters
         if record.trial is None:
             return self._named.get(_settings(record.run, *settings))
-        found = self._numbered.get((record.run, record.trial, record.seed))
-        return found if found and (found.method, found.seed, found.params) == settings else None
+        training = self._numbered.get((record.run, record.trial, record.seed))
+        return training if training and (training.method, training.seed, training.params) == settings else None
 
 
 def reproduce_command(training: TrialRecord) -> str:

@@ -37,7 +37,7 @@ def chosen_trials(trials: Sequence[FrozenTrial], dimensions: Sequence[int], top:
     A trial that was stopped takes part with its best rung, and is trained to its end when it is confirmed.
     Of trials with the same settings only the first: they are one training, made twice.
     """
-    best = {d: _distinct(own)[:top] for d, own in best_per_dimension(trials, len(trials)).items()}
+    best = {d: _distinct(ranked)[:top] for d, ranked in best_per_dimension(trials, len(trials)).items()}
     for d in dimensions:
         if d not in best:
             open_ones = [
@@ -73,7 +73,7 @@ def confirmation_jobs(run: Path, search: Search, chosen: Mapping[int, Sequence[F
             if interrupted and not first:
                 continue  # its settings have not been tried to the end
             # A stopped trial is trained to its end here, which has a record of its own.
-            known = first and trial.state != TrialState.PRUNED
+            recorded = first and trial.state != TrialState.PRUNED
             folder = trial_folder(run, trial.number) if first else run / "confirm" / f"{trial.number:05d}-seed{seed}"
             candidate = Candidate(
                 run=search.name,
@@ -95,7 +95,7 @@ def confirmation_jobs(run: Path, search: Search, chosen: Mapping[int, Sequence[F
                     f"students/{search.space.method}-d{d}-trial{trial.number}-seed{seed}"
                     + ("-interrupted" if interrupted else ""),
                     as_it_is=interrupted,
-                    recorded_in="" if known else CONFIRMATIONS,
+                    recorded_in="" if recorded else CONFIRMATIONS,
                     best=True,
                 )
             )
@@ -129,11 +129,11 @@ def write_confirmed(
                     "dev": list(objectives(t, d).values()),
                     "mean": fmean(objectives(t, d).values()),
                 }
-                for t in own
+                for t in dim_trials
             ),
-            key=lambda item: -float(item["mean"]),
+            key=lambda row: -float(row["mean"]),
         )
-        for d, own in chosen.items()
+        for d, dim_trials in chosen.items()
     }
-    write_json(run / CONFIRMED, {str(d): own for d, own in ranked.items()})
+    write_json(run / CONFIRMED, {str(d): rows for d, rows in ranked.items()})
     return ranked

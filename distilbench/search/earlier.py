@@ -96,19 +96,21 @@ def take_over(source: Path, config: dict[str, Any], space: SearchSpace) -> Earli
     trials = finished_trials(latest_study(source))
     differing = {key for key, _ in config_differences(bound, config)} - SEARCH_KEYS
     if differing:
-        best = [own[0] for own in best_per_dimension(trials).values()]
-        return Earlier([], [s for s in (fitting(trial_params(t), space) for t in best) if s])
+        best = [ranked[0] for ranked in best_per_dimension(trials).values()]
+        return Earlier([], [s for s in (params_within(trial_params(t), space) for t in best) if s])
     history = []
     for trial in trials:
-        kept = {str(rung): v["objective"] for rung, v in trial_rungs(trial).items() if rung and not v.get("collapsed")}
-        params = fitting(trial_params(trial), space)
-        history.append({"params": params, "state": trial.state.name, "values": trial.values, "rungs": kept})
+        objectives = {
+            str(rung): v["objective"] for rung, v in trial_rungs(trial).items() if rung and not v.get("collapsed")
+        }
+        params = params_within(trial_params(trial), space)
+        history.append({"params": params, "state": trial.state.name, "values": trial.values, "rungs": objectives})
     return Earlier(history, [])
 
 
-def fitting(params: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
+def params_within(params: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
     """Those of a trial's parameters that the space searches and can have with these values."""
-    found = {}
+    fitting_values = {}
     for name in space.parameters:
         if name in params and space.parameters[name].active({**space.fixed, **space.defaults, **params}):
             distribution = space.distribution(name)
@@ -117,26 +119,26 @@ def fitting(params: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
             except (ValueError, TypeError):
                 inside = False
             if inside:
-                found[name] = params[name]
-    return found
+                fitting_values[name] = params[name]
+    return fitting_values
 
 
 def as_frozen(history: Sequence[dict[str, Any]], space: SearchSpace, objectives: int) -> list[FrozenTrial]:
     """Kept trials as Optuna's, for a sampler to learn from; their parameters as far as the space has them (now)."""
-    found = []
-    for item in history:
-        params = fitting(item["params"], space)
-        rungs = {int(rung): math.nan if value is None else value for rung, value in item["rungs"].items()}
-        found.append(
+    frozen = []
+    for earlier in history:
+        params = params_within(earlier["params"], space)
+        rungs = {int(rung): math.nan if value is None else value for rung, value in earlier["rungs"].items()}
+        frozen.append(
             optuna.trial.create_trial(
-                state=TrialState[item["state"]],
-                values=item["values"] if item["state"] == "COMPLETE" else None,
+                state=TrialState[earlier["state"]],
+                values=earlier["values"] if earlier["state"] == "COMPLETE" else None,
                 params=params,
                 distributions={name: space.distribution(name) for name in params},
                 intermediate_values=rungs if objectives == 1 else {},
             )
         )
-    return found
+    return frozen
 
 
 def carry_over(run: Path, space: SearchSpace, directions: Sequence[str]) -> None:
@@ -157,7 +159,7 @@ def carry_over(run: Path, space: SearchSpace, directions: Sequence[str]) -> None
         if name != TAKEN:
             after.set_user_attr(name, value)
     for trial in begun:
-        params = fitting(trial_params(trial), space)
+        params = params_within(trial_params(trial), space)
         after.add_trial(
             optuna.trial.create_trial(
                 state=trial.state,
@@ -196,7 +198,7 @@ def set_aside(run: Path, space: SearchSpace) -> Path:
         shutil.copyfile(run / "config.json", aside / "config.json")
         study.rename(aside / study.name)
     settings = []
-    for own in best_per_dimension(finished_trials(latest_study(aside))).values():
-        settings.append(fitting(trial_params(own[0]), space))
+    for ranked in best_per_dimension(finished_trials(latest_study(aside))).values():
+        settings.append(params_within(trial_params(ranked[0]), space))
     keep_earlier(run, Earlier([], [s for s in settings if s]))
     return aside

@@ -39,28 +39,30 @@ def within(space: SearchSpace, native: int) -> SearchSpace:
         return space
     wide = ", ".join(map(str, space.dimensions))
     note = f"output_dim {native}, since teacher or student has no more, for {wide}"
-    told: dict[str, Any] = {"asked": space.asked or space.parameters, "notes": (*space.notes, note)}
+    common_update: dict[str, Any] = {"asked": space.asked or space.parameters, "notes": (*space.notes, note)}
     if "output_dim" in space.fixed:
-        return space.model_copy(update={**told, "fixed": {**space.fixed, "output_dim": native}})
+        return space.model_copy(update={**common_update, "fixed": {**space.fixed, "output_dim": native}})
     narrow = space.parameters["output_dim"].model_copy(update={"choices": (native,)})
-    own = tuple({n: v for n, v in s.items() if n != "output_dim"} for s in space.enqueue)
+    narrowed = tuple({n: v for n, v in s.items() if n != "output_dim"} for s in space.enqueue)
     parameters = {**space.parameters, "output_dim": narrow}
-    return space.model_copy(update={**told, "parameters": parameters, "enqueue": tuple(s for s in own if s)})
+    return space.model_copy(
+        update={**common_update, "parameters": parameters, "enqueue": tuple(s for s in narrowed if s)}
+    )
 
 
 def adapted(setting: Mapping[str, Any], space: SearchSpace) -> dict[str, Any]:
     """A setting of the space as it was asked for, for what was left of it; {} where nothing of it is left."""
-    kept: dict[str, Any] = {}
+    adapted_setting: dict[str, Any] = {}
     for name, value in setting.items():
         r = space.parameters.get(name)
         if r is None or (r.choices is not None and value not in r.choices):
             if name == "output_dim":
                 return {}
             if r is not None and _are_numbers(r):
-                kept[name] = _nearest(r, value)
+                adapted_setting[name] = _nearest(r, value)
         else:
-            kept[name] = value
-    return kept if kept.keys() - {"output_dim"} else {}
+            adapted_setting[name] = value
+    return adapted_setting if adapted_setting.keys() - {"output_dim"} else {}
 
 
 def _refusal(space: SearchSpace, check: Check, name: str, value: Value) -> str:
@@ -89,14 +91,14 @@ def _without(space: SearchSpace, name: str, refused: Mapping[Value, str]) -> Sea
         fixed[name] = choices[0]
     else:
         parameters[name] = r.model_copy(update={"choices": choices, "paper": _left_of_paper(r, choices)})
-    for other, own in space.parameters.items():
-        if name in (own.when or {}):
-            left = own.when_without(name, tuple(refused))
+    for other, parameter in space.parameters.items():
+        if name in (parameter.when or {}):
+            left = parameter.when_without(name, tuple(refused))
             if left is None:
                 del parameters[other]
                 fixed[other] = space.defaults[other]
             else:
-                parameters[other] = own.model_copy(update={"when": left})
+                parameters[other] = parameter.model_copy(update={"when": left})
     fits = space.model_copy(
         update={
             "parameters": parameters,
@@ -104,7 +106,7 @@ def _without(space: SearchSpace, name: str, refused: Mapping[Value, str]) -> Sea
             "integers": {n: whole for n, whole in space.integers.items() if n in parameters},
             "defaults": {n: value for n, value in space.defaults.items() if n in parameters},
             "asked": space.asked or space.parameters,
-            "notes": (*space.notes, *(f"without {name} {_told(v)}: {why}" for v, why in refused.items())),
+            "notes": (*space.notes, *(f"without {name} {_value_text(v)}: {why}" for v, why in refused.items())),
         }
     )
     return fits.model_copy(update={"enqueue": tuple(s for s in (adapted(s, fits) for s in space.enqueue) if s)})
@@ -119,7 +121,7 @@ def _left_of_paper(r: Range, choices: tuple[Value, ...]) -> Any:
         return _nearest(r.model_copy(update={"choices": choices}), value) if _are_numbers(r) else None
 
     if isinstance(r.paper, dict):
-        return {d: kept for d, value in r.paper.items() if (kept := left(value)) is not None} or None
+        return {d: remaining for d, value in r.paper.items() if (remaining := left(value)) is not None} or None
     return None if r.paper is None else left(r.paper)
 
 
@@ -131,5 +133,5 @@ def _are_numbers(r: Range) -> bool:
     return all(isinstance(c, int | float) and not isinstance(c, bool) for c in r.choices or ())
 
 
-def _told(value: Value) -> str:
+def _value_text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

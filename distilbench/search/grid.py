@@ -51,7 +51,7 @@ def grid(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
     random.Random(seed).shuffle(points)
     by_dim = [[p for p in points if p.get("output_dim", d) == d] for d in space.dimensions]
     longest = max(map(len, by_dim))
-    return [own[i] for i in range(longest) for own in by_dim if i < len(own)]
+    return [dim_points[i] for i in range(longest) for dim_points in by_dim if i < len(dim_points)]
 
 
 def _filled(space: SearchSpace, point: dict[str, Any]) -> dict[str, Any]:

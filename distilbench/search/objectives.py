@@ -52,12 +52,12 @@ def pareto_front(points: ArrayLike, directions: Sequence[Direction]) -> NDArray[
         ValueError: the points are no finite N x K matrix.
     """
     losses_UK, of_N = np.unique(_losses(points, directions), axis=0, return_inverse=True)
-    front_FK, kept = np.empty((0, len(directions))), np.zeros(len(losses_UK), dtype=bool)
+    front_FK, on_front = np.empty((0, len(directions))), np.zeros(len(losses_UK), dtype=bool)
     for i, loss_K in enumerate(losses_UK):  # rising lexicographically: what dominates a point comes before it
         if not (front_FK <= loss_K).all(axis=1).any():
-            kept[i] = True
+            on_front[i] = True
             front_FK = np.vstack([front_FK, loss_K])
-    return np.flatnonzero(kept[of_N.reshape(-1)])
+    return np.flatnonzero(on_front[of_N.reshape(-1)])
 
 
 def hypervolume(points: ArrayLike, reference: Sequence[float], directions: Sequence[Direction]) -> float:

@@ -222,22 +222,22 @@ def run_trials(
 
 def discard_checkpoints(run: Path, keep: set[int]) -> None:
     """Delete the checkpoints of all trials but those numbered in `keep`."""
-    kept = {trial_folder(run, number) for number in keep}
+    kept_folders = {trial_folder(run, number) for number in keep}
     for folder in (run / "trials").glob("*"):
-        if folder not in kept:
+        if folder not in kept_folders:
             remove_folder(folder)
 
 
 def write_missing_records(run: Path, study: optuna.Study, search: Search) -> None:
     """Append the record of every finished trial that has none (the driver was killed between telling and writing)."""
-    known = {r.number for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)}
-    missing = [t for t in finished_trials(study) if t.number not in known]
+    recorded = {r.number for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)}
+    missing = [t for t in finished_trials(study) if t.number not in recorded]
     append_records(run / "trials.jsonl", [trial_record(t, search) for t in missing])
 
 
 def trial_record(trial: FrozenTrial, search: Search) -> TrialRecord:
     """The record of a finished trial, from the study alone."""
-    rungs = [as_rung(number, kept) for number, kept in trial_rungs(trial).items()]
+    rungs = [as_rung(number, metrics) for number, metrics in trial_rungs(trial).items()]
     several = trial.state == TrialState.COMPLETE and len(search.objectives) > 1
     objective = result_objective(trial)
     return TrialRecord(

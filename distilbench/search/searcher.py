@@ -133,43 +133,47 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.count = len(begun)
         for trial in begun:
             self._restore(trial)
-        suggestions.repeat(begun, self._taken())
+        suggestions.repeat(begun, self._count_taken())
         self._settle()
-        for own in self.interrupted:
-            own.ended = self.verdicts.settled(own.number)  # killed between its last verdict and telling it
-        self.interrupted = [own for own in self.interrupted if not own.ended]
+        for live_trial in self.interrupted:
+            live_trial.ended = self.verdicts.settled(
+                live_trial.number
+            )  # killed between its last verdict and telling it
+        self.interrupted = [live_trial for live_trial in self.interrupted if not live_trial.ended]
         self._settle()
 
-    def _taken(self) -> int:
+    def _count_taken(self) -> int:
         """How many trials the sampler takes as they are; all, where it is made anew for another number of trials."""
-        known = self.study.user_attrs
-        if known.get(PLANNED) == self.wanted:
-            return int(known.get(TAKEN, 0))
-        if PLANNED in known and self.space.searcher in ("nsga2", "nsga3"):  # their population follows from the number
+        attrs = self.study.user_attrs
+        if attrs.get(PLANNED) == self.wanted:
+            return int(attrs.get(TAKEN, 0))
+        if PLANNED in attrs and self.space.searcher in ("nsga2", "nsga3"):  # their population follows from the number
             self.study.set_user_attr(TAKEN, self.count)
-            known[TAKEN] = self.count
+            attrs[TAKEN] = self.count
         self.study.set_user_attr(PLANNED, self.wanted)
-        return int(known.get(TAKEN, 0))
+        return int(attrs.get(TAKEN, 0))
 
     def _restore(self, trial: FrozenTrial) -> None:
         dim, rungs = trial_dimension(trial), trial_rungs(trial)
         if trial.state.is_finished():
             self.finished[trial.number] = trial
             self.verdicts.restore(
-                trial.number, dim, {r: _value(kept) for r, kept in rungs.items() if r and not _collapsed(kept)}
+                trial.number,
+                dim,
+                {r: _value(rung_values) for r, rung_values in rungs.items() if r and not _collapsed(rung_values)},
             )
             return
         again, stored = optuna.Trial(self.study, trial._trial_id), max(rungs, default=-1)
-        own = _Live(again, trial.number, trial_params(trial), dict(rungs), stored)
+        live_trial = _Live(again, trial.number, trial_params(trial), dict(rungs), stored)
         self.verdicts.enter(trial.number, dim)
-        for rung, kept in rungs.items():
-            if rung and not _collapsed(kept):
-                self.verdicts.report(trial.number, rung, _value(kept))
-        own.reported, own.last = set(trial.intermediate_values), trial.user_attrs.get(LAST)
-        if own.last is not None:
-            self.verdicts.finish(trial.number, own.last)
-        self.unsettled[trial.number] = own
-        self.interrupted.append(own)
+        for rung, rung_values in rungs.items():
+            if rung and not _collapsed(rung_values):
+                self.verdicts.report(trial.number, rung, _value(rung_values))
+        live_trial.reported, live_trial.last = set(trial.intermediate_values), trial.user_attrs.get(LAST)
+        if live_trial.last is not None:
+            self.verdicts.finish(trial.number, live_trial.last)
+        self.unsettled[trial.number] = live_trial
+        self.interrupted.append(live_trial)
 
     @property
     def remaining(self) -> int:
@@ -188,23 +192,25 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if not self.remaining or len(self.live) >= self.concurrency:  # one that is live may be handed out again
             return None
         if self.interrupted:
-            own = self.interrupted.pop(0)
+            live_trial = self.interrupted.pop(0)
         else:
             params = self.suggestions.ask(self.finished.get)
             if params is None:
                 return None
-            asked = self.suggestions.asked[-1]
-            trial = self._stored(lambda: begin_trial(self.study, self.count, params, asked.params, asked.distributions))
+            suggestion = self.suggestions.asked[-1]
+            trial = self._stored(
+                lambda: begin_trial(self.study, self.count, params, suggestion.params, suggestion.distributions)
+            )
             if trial is None:
                 return Searcher.FINISHED
-            own = _Live(trial, self.count, params)
+            live_trial = _Live(trial, self.count, params)
             self.count += 1
-            self.verdicts.enter(own.number, own.dim)
-            self.unsettled[own.number] = own
-        own.node, own.lost_before = "", self.lost_nodes()
-        self.live[trial_id] = own
-        self.events.started(own.number, own.params)
-        return {"number": own.number, "params": own.params}
+            self.verdicts.enter(live_trial.number, live_trial.dim)
+            self.unsettled[live_trial.number] = live_trial
+        live_trial.node, live_trial.lost_before = "", self.lost_nodes()
+        self.live[trial_id] = live_trial
+        self.events.started(live_trial.number, live_trial.params)
+        return {"number": live_trial.number, "params": live_trial.params}
 
     def begun(self, trial_id: str) -> None:
         """The trial's worker is at work."""
@@ -222,134 +228,142 @@ class StudySearcher(Searcher):  # type: ignore[misc]
 
     def report(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Take a running trial's report; whether it goes on."""
-        own = self.live[trial_id]
-        self._take(own, result)
-        if not own.left and self.verdicts.stopped(own.number) is not None:
+        live_trial = self.live[trial_id]
+        self._take(live_trial, result)
+        if not live_trial.left and self.verdicts.stopped(live_trial.number) is not None:
             return False
         if self.over:
-            own.left = True
+            live_trial.left = True
             return False
-        self.events.progressed(own.number, result)
+        self.events.progressed(live_trial.number, result)
         return True
 
-    def _take(self, own: _Live, result: dict[str, Any]) -> None:
+    def _take(self, live_trial: _Live, result: dict[str, Any]) -> None:
         """Note the rungs that are new, and settle whatever they settle.
 
         A failure is of the last rung itself, unless `collapsed` is False in the result: the training went wrong after it.
         """
-        own.step = max(own.step, int(result.get("step", 0)))
-        own.node, own.machine = str(result.get("node", own.node)), dict(result.get("machine", own.machine))
+        live_trial.step = max(live_trial.step, int(result.get("step", 0)))
+        live_trial.node, live_trial.machine = (
+            str(result.get("node", live_trial.node)),
+            dict(result.get("machine", live_trial.machine)),
+        )
         if result.get("halt"):
-            self.halted, own.left = self.halted or str(result["halt"]), True
+            self.halted, live_trial.left = self.halted or str(result["halt"]), True
             return
         for rung in result["rungs"]:
             number = int(rung["rung"])
-            if number not in own.rungs:
-                kept = {
+            if number not in live_trial.rungs:
+                rung_values = {
                     **rung["metrics"],
                     **{key: rung[key] for key in ("step", "objective", "eligible") if key in rung},
                 }
                 failing = bool(result["failed"]) and bool(result.get("collapsed", True))
                 collapsed = failing and rung is result["rungs"][-1]
-                own.rungs[number] = {**kept, "collapsed": True} if collapsed else kept
+                live_trial.rungs[number] = {**rung_values, "collapsed": True} if collapsed else rung_values
                 if number and not collapsed:
-                    self.verdicts.report(own.number, number, _value(kept))
+                    self.verdicts.report(live_trial.number, number, _value(rung_values))
         if result["failed"]:
-            own.failed = str(result["failed"])
-            self.verdicts.fail(own.number)
+            live_trial.failed = str(result["failed"])
+            self.verdicts.fail(live_trial.number)
         elif result["done"]:
-            own.last = max(own.rungs)
-            self.verdicts.finish(own.number, own.last)
+            live_trial.last = max(live_trial.rungs)
+            self.verdicts.finish(live_trial.number, live_trial.last)
         self._settle()
 
     def _settle(self) -> None:
         self.verdicts.settle()
-        for own in list(self.unsettled.values()):
-            stopped = self.verdicts.stopped(own.number)
-            self._store(own, stopped or self.verdicts.passed(own.number))
-            if own.ended and self.verdicts.settled(own.number):
-                self._tell(own)
+        for live_trial in list(self.unsettled.values()):
+            stopped = self.verdicts.stopped(live_trial.number)
+            self._store(live_trial, stopped or self.verdicts.passed(live_trial.number))
+            if live_trial.ended and self.verdicts.settled(live_trial.number):
+                self._tell(live_trial)
 
-    def _store(self, own: _Live, until: int) -> None:
+    def _store(self, live_trial: _Live, until: int) -> None:
         """Write the rungs up to `until` into the study; those after a stop are as if they had never been."""
-        for rung in sorted(r for r in own.rungs if own.stored < r <= until):
-            kept = own.rungs[rung]
+        for rung in sorted(r for r in live_trial.rungs if live_trial.stored < r <= until):
+            rung_values = live_trial.rungs[rung]
 
-            def write(rung: int = rung, kept: dict[str, Any] = kept) -> bool:
-                if rung and len(self.objectives) == 1 and not _collapsed(kept) and rung not in own.reported:
-                    own.trial.report(_value(kept), rung)
-                    own.reported.add(rung)
-                if rung == own.last:
-                    own.trial.set_user_attr(LAST, rung)
-                own.trial.set_user_attr(rung_key(rung), kept)  # after all else that belongs to the rung
+            def write(rung: int = rung, rung_values: dict[str, Any] = rung_values) -> bool:
+                if (
+                    rung
+                    and len(self.objectives) == 1
+                    and not _collapsed(rung_values)
+                    and rung not in live_trial.reported
+                ):
+                    live_trial.trial.report(_value(rung_values), rung)
+                    live_trial.reported.add(rung)
+                if rung == live_trial.last:
+                    live_trial.trial.set_user_attr(LAST, rung)
+                live_trial.trial.set_user_attr(rung_key(rung), rung_values)  # after all else that belongs to the rung
                 return True
 
             if not self._stored(write):
                 return
-            own.stored = rung
+            live_trial.stored = rung
 
-    def _tell(self, own: _Live) -> None:
+    def _tell(self, live_trial: _Live) -> None:
         """Tell the study how the trial ended."""
-        stopped, values = self.verdicts.stopped(own.number), None
+        stopped, values = self.verdicts.stopped(live_trial.number), None
         if stopped is not None:
             state, reason = TrialState.PRUNED, stopping_reason(self.space.budget, stopped)
-        elif own.failed:
-            state, reason = TrialState.FAIL, own.failed
-            self._store(own, max(own.rungs, default=0))
+        elif live_trial.failed:
+            state, reason = TrialState.FAIL, live_trial.failed
+            self._store(live_trial, max(live_trial.rungs, default=0))
         else:
             state, reason = TrialState.COMPLETE, ""
-            values = [self.values(own)[name] for name in self.objectives]
+            values = [self.values(live_trial)[name] for name in self.objectives]
             unknown = [name for name, value in zip(self.objectives, values, strict=True) if math.isnan(value)]
             if unknown:  # Optuna takes no such value
                 state, values, reason = TrialState.FAIL, None, f"objective {unknown[0]} is nan"
 
         def tell() -> FrozenTrial:
-            own.trial.set_user_attr(STEPS, own.step)
-            if own.machine:
-                own.trial.set_user_attr(MACHINE, own.machine)
-            own.trial.set_user_attr("reason", reason)
-            return self.study.tell(own.trial, values, state, skip_if_finished=True)
+            live_trial.trial.set_user_attr(STEPS, live_trial.step)
+            if live_trial.machine:
+                live_trial.trial.set_user_attr(MACHINE, live_trial.machine)
+            live_trial.trial.set_user_attr("reason", reason)
+            return self.study.tell(live_trial.trial, values, state, skip_if_finished=True)
 
-        told = self._stored(tell)
-        if told is not None:
-            del self.unsettled[own.number]
-            self.finished[own.number] = told
-            self._stored(lambda: self.events.finished(told))
+        finished = self._stored(tell)
+        if finished is not None:
+            del self.unsettled[live_trial.number]
+            self.finished[live_trial.number] = finished
+            self._stored(lambda: self.events.finished(finished))
 
-    def values(self, own: _Live) -> dict[str, float]:
+    def values(self, live_trial: _Live) -> dict[str, float]:
         """The objectives' values of a trial that has come to its end."""
-        result = result_rung([as_rung(number, kept) for number, kept in own.rungs.items()])
+        result = result_rung([as_rung(number, rung_values) for number, rung_values in live_trial.rungs.items()])
         assert result is not None
         if len(self.objectives) == 1:
             return {QUALITY: _number(result.objective)}
-        latency = own.rungs[max(own.rungs)].get("latency_ms")  # measured at the end alone
-        every = {QUALITY: result.metrics["dev_quality"], "bytes": FLOAT32 * own.dim, "latency": latency}
-        return {name: _number(every[name]) for name in self.objectives}
+        latency = live_trial.rungs[max(live_trial.rungs)].get("latency_ms")  # measured at the end alone
+        by_objective = {QUALITY: result.metrics["dev_quality"], "bytes": FLOAT32 * live_trial.dim, "latency": latency}
+        return {name: _number(by_objective[name]) for name in self.objectives}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """A trial's training has ended, or was stopped: tell the study as soon as its verdicts are all there."""
-        own = self.live.pop(trial_id, None)
-        if own is None or own.left:
+        live_trial = self.live.pop(trial_id, None)
+        if live_trial is None or live_trial.left:
             return
         if error or result is None or "rungs" not in result:
-            own.lost[own.begun and not self._lost_its_node(own)] += 1
-            if own.lost[True] <= RETRIES and own.lost[False] <= EXCUSED:
-                own.begun = False
-                self.interrupted = sorted([*self.interrupted, own], key=lambda o: o.number)
+            live_trial.lost[live_trial.begun and not self._lost_its_node(live_trial)] += 1
+            if live_trial.lost[True] <= RETRIES and live_trial.lost[False] <= EXCUSED:
+                live_trial.begun = False
+                self.interrupted = sorted([*self.interrupted, live_trial], key=lambda o: o.number)
                 return
-            self.died.append(own.number)
-            own.failed = "its worker died more often than is retried; see the run's tune folder"
-            self.verdicts.fail(own.number)
+            self.died.append(live_trial.number)
+            live_trial.failed = "its worker died more often than is retried; see the run's tune folder"
+            self.verdicts.fail(live_trial.number)
         else:
-            self._take(own, result)  # Tune passes a last result here only
-        if not own.left:
-            own.ended = True
+            self._take(live_trial, result)  # Tune passes a last result here only
+        if not live_trial.left:
+            live_trial.ended = True
             self._settle()
 
-    def _lost_its_node(self, own: _Live) -> bool:
+    def _lost_its_node(self, live_trial: _Live) -> bool:
         """Whether the trial is not at fault: its node is gone, as spot machines go."""
         lost = self.lost_nodes()
-        return own.node in lost if own.node else bool(lost - own.lost_before)
+        return live_trial.node in lost if live_trial.node else bool(lost - live_trial.lost_before)
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing to save but which study: its storage is the truth."""
@@ -389,13 +403,13 @@ class RungScheduler(FIFOScheduler):  # type: ignore[misc]
         trial.run_metadata.metric_n_steps.clear()
 
 
-def _value(kept: dict[str, Any]) -> float:
-    return _number(kept["objective"])
+def _value(rung_values: dict[str, Any]) -> float:
+    return _number(rung_values["objective"])
 
 
 def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def _collapsed(kept: dict[str, Any]) -> bool:
-    return bool(kept.get("collapsed"))
+def _collapsed(rung_values: dict[str, Any]) -> bool:
+    return bool(rung_values.get("collapsed"))

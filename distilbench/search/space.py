@@ -69,15 +69,19 @@ class Range(BaseModel):
 
     def active(self, drawn: Mapping[str, Any]) -> bool:
         """Whether `when` holds among parameters that are already drawn."""
-        wanted = (self.when or {}).items()
-        return all(drawn.get(name) in (value if isinstance(value, tuple) else (value,)) for name, value in wanted)
+        conditions = (self.when or {}).items()
+        return all(drawn.get(name) in (value if isinstance(value, tuple) else (value,)) for name, value in conditions)
 
     def when_without(self, name: str, left_out: Sequence[Value]) -> dict[str, Value | tuple[Value, ...]] | None:
         """`when` without these values of another parameter; None where it can hold no longer."""
-        wanted = dict(self.when or {})
-        given = wanted[name]
-        values = tuple(v for v in (given if isinstance(given, tuple) else (given,)) if v not in left_out)
-        return {**wanted, name: values} if values else None
+        conditions = dict(self.when or {})
+        condition_values = conditions[name]
+        values = tuple(
+            v
+            for v in (condition_values if isinstance(condition_values, tuple) else (condition_values,))
+            if v not in left_out
+        )
+        return {**conditions, name: values} if values else None
 
 
 class _File(BaseModel):
@@ -199,13 +203,13 @@ class _Loader(yaml.SafeLoader):
     """Safe YAML in which 1e-5 is a number, as it is everywhere else, and a key may come once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
+        seen_keys: set[str] = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen_keys:
                 raise yaml.constructor.ConstructorError(
                     problem=f"{key.value} is given twice", problem_mark=key.start_mark
                 )
-            seen.add(str(key.value))
+            seen_keys.add(str(key.value))
         return super().construct_mapping(node, deep)
 
 
@@ -284,10 +288,10 @@ def load_space(path: Path, method: str, params: type[Params], native: int) -> Se
 
 
 def _check_conditions(path: Path, file: _File, fields: Mapping[str, FieldInfo]) -> None:
-    known = dict(file.fixed)  # drawn before the parameter at hand
+    drawn_before = dict(file.fixed)  # drawn before the parameter at hand
     for name, r in file.parameters.items():
         for other, values in (r.when or {}).items():
-            if other == name or other not in known:
+            if other == name or other not in drawn_before:
                 raise InputError(
                     f"{path}: {name}: when names {other}; expected a parameter that stands before it, or a fixed one"
                 )
@@ -302,7 +306,7 @@ def _check_conditions(path: Path, file: _File, fields: Mapping[str, FieldInfo]) 
             raise InputError(f"{path}: {name}: when, but the method has no default for it elsewhere")
         if r.when and name == "output_dim":
             raise InputError(f"{path}: output_dim: when; expected no condition, since every student has one")
-        known[name] = r
+        drawn_before[name] = r
 
 
 def check_setting(
@@ -328,8 +332,8 @@ def check_setting(
 
 def _with_native(file: _File, native: int) -> _File:
     if any(setting.get("output_dim") == NATIVE for setting in file.enqueue):
-        given = tuple({**s, "output_dim": native} if s.get("output_dim") == NATIVE else s for s in file.enqueue)
-        file = file.model_copy(update={"enqueue": given})
+        enqueued = tuple({**s, "output_dim": native} if s.get("output_dim") == NATIVE else s for s in file.enqueue)
+        file = file.model_copy(update={"enqueue": enqueued})
     searched, fixed = file.parameters.get("output_dim"), file.fixed.get("output_dim")
     if fixed == NATIVE:
         return file.model_copy(update={"fixed": {**file.fixed, "output_dim": native}})

@@ -25,25 +25,25 @@ def shipped_folder() -> Path:
     return top if (top / BUDGETS[0]).is_dir() else _PACKAGE / FOLDER
 
 
-def space_file(method: str, given: Path | None, budget: SpaceBudget | None, *, data: bool) -> SpaceFile:
+def space_file(method: str, path: Path | None, budget: SpaceBudget | None, *, data: bool) -> SpaceFile:
     """The search space of a method.
 
-    `given` (`--space`) is a file, or a folder with METHOD.yaml in it, and wins. Without it `search_spaces/METHOD.yaml` of the
+    `path` (`--space`) is a file, or a folder with METHOD.yaml in it, and wins. Without it `search_spaces/METHOD.yaml` of the
     working folder is the user's own; it comes after the package's where `budget` (`--budget`) asks for one of those. The
     package's is that of `budget`; None is small for the built-in corpus and real where there are `data`.
 
     Raises:
         InputError: there is none.
     """
-    if given is not None and given.is_dir():
-        if not (given / f"{method}.yaml").exists():
-            raise InputError(f"--space {given}: expected {method}.yaml in this folder")
-        return SpaceFile(given / f"{method}.yaml", shipped=False)
-    if given is not None:
-        return SpaceFile(given, shipped=False)
-    own = SpaceFile(FOLDER / f"{method}.yaml", shipped=False)
+    if path is not None and path.is_dir():
+        if not (path / f"{method}.yaml").exists():
+            raise InputError(f"--space {path}: expected {method}.yaml in this folder")
+        return SpaceFile(path / f"{method}.yaml", shipped=False)
+    if path is not None:
+        return SpaceFile(path, shipped=False)
+    local_file = SpaceFile(FOLDER / f"{method}.yaml", shipped=False)
     came = SpaceFile(shipped_folder() / (budget or ("real" if data else "small")) / f"{method}.yaml", shipped=True)
-    places = [own, came] if budget is None else [came, own]
+    places = [local_file, came] if budget is None else [came, local_file]
     for place in places:
         if place.path.exists():
             return place

@@ -34,8 +34,8 @@ def median(value: float, peers: list[float]) -> bool:
     """Median stopping (Golovin et al. 2017): is `value` at least the median of the earlier ones?"""
     if math.isnan(value):
         return False
-    known = [p for p in peers if not math.isnan(p)]
-    return len(known) < MEDIAN_STARTUP or value >= statistics.median(known)
+    comparable = [p for p in peers if not math.isnan(p)]
+    return len(comparable) < MEDIAN_STARTUP or value >= statistics.median(comparable)
 
 
 def stopping_rule(budget: Budget) -> Rule:
@@ -111,22 +111,22 @@ class Verdicts:
         for group, numbers in self._open.items():
             reached, still = math.inf, []  # the rung that every open trial ahead has passed
             for number in numbers:
-                own = self._runners[number]
-                self._decide(number, own, reached)
-                if not own.settled:
-                    reached = min(reached, own.passed)
+                runner = self._runners[number]
+                self._decide(number, runner, reached)
+                if not runner.settled:
+                    reached = min(reached, runner.passed)
                     still.append(number)
             self._open[group] = still
 
-    def _decide(self, number: int, own: _Runner, reached: float) -> None:
-        while own.stopped is None and (rung := own.passed + 1) in own.values:
+    def _decide(self, number: int, runner: _Runner, reached: float) -> None:
+        while runner.stopped is None and (rung := runner.passed + 1) in runner.values:
             if reached < rung:  # one ahead may still arrive at this rung, or never
                 return
-            peers, value = self._peers[own.group, rung], own.values[rung]
-            if rung == own.last or self.rule(value, [v for n, v in peers if n < number]):
-                own.passed = rung
+            peers, value = self._peers[runner.group, rung], runner.values[rung]
+            if rung == runner.last or self.rule(value, [v for n, v in peers if n < number]):
+                runner.passed = rung
             else:
-                own.stopped = rung
+                runner.stopped = rung
             peers.append((number, value))
 
     def passed(self, number: int) -> int:

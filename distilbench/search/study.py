@@ -52,18 +52,18 @@ def sqlite_url(path: Path) -> str:
 
 
 def first_settings(
-    space: SearchSpace, trials: int, seed: int, given: Sequence[dict[str, Any]] = ()
+    space: SearchSpace, trials: int, seed: int, user_settings: Sequence[dict[str, Any]] = ()
 ) -> list[dict[str, Any]]:
     """What is given to the first trials instead of drawn, {} where nothing is; a grid is given as a whole.
 
-    For every output dimension the settings of the command (`given`), then those of the space; then the published setting,
-    at the dimensions where the budget can carry it (`SearchSpace.paper_dimensions`).
+    For every output dimension the settings of the command (`user_settings`), then those of the space; then the published
+    setting, at the dimensions where the budget can carry it (`SearchSpace.paper_dimensions`).
     """
     several = "output_dim" in space.parameters
     starts: list[dict[str, Any]] = []
-    for setting in (*given, *space.enqueue):
-        every = several and "output_dim" not in setting
-        starts += [{"output_dim": d, **setting} for d in space.dimensions] if every else [setting]
+    for setting in (*user_settings, *space.enqueue):
+        per_dimension = several and "output_dim" not in setting
+        starts += [{"output_dim": d, **setting} for d in space.dimensions] if per_dimension else [setting]
     for d in space.paper_dimensions:
         if paper := space.paper_setting(d):
             starts.append({"output_dim": d, **paper} if several else dict(paper))
@@ -73,13 +73,18 @@ def first_settings(
 
 
 def starts_for(
-    space: SearchSpace, trials: int, seed: int, given: Sequence[dict[str, Any]] = (), *, share_dimensions: bool = True
+    space: SearchSpace,
+    trials: int,
+    seed: int,
+    user_settings: Sequence[dict[str, Any]] = (),
+    *,
+    share_dimensions: bool = True,
 ) -> list[dict[str, Any]]:
     """The values that every trial is given: first settings, then the output dimensions, so that each has its share.
 
     With `share_dimensions` False (several objectives, of which the size is one) the sampler chooses the dimension.
     """
-    starts = first_settings(space, trials, seed, given)
+    starts = first_settings(space, trials, seed, user_settings)
     if space.searcher == "grid" or not share_dimensions or "output_dim" not in space.parameters:
         return starts
     share = Counter({d: 0 for d in space.dimensions})
@@ -91,13 +96,13 @@ def starts_for(
     return starts
 
 
-def starts_after(starts: Sequence[dict[str, Any]], taken: Sequence[FrozenTrial]) -> list[dict[str, Any]]:
-    """`starts` for a search that goes on after the trials `taken`: settings that none of them has had come next."""
-    known = [trial_params(trial) for trial in taken]
+def starts_after(starts: Sequence[dict[str, Any]], trials: Sequence[FrozenTrial]) -> list[dict[str, Any]]:
+    """`starts` for a search that goes on after `trials`: settings that none of them has had come next."""
+    trial_settings = [trial_params(trial) for trial in trials]
     chosen = [s for s in starts if s.keys() - {"output_dim"}]
-    new = [s for s in chosen if not any(all(k in p and p[k] == v for k, v in s.items()) for p in known)]
-    rest = [{k: v for k, v in s.items() if k == "output_dim"} for s in starts[len(known) + len(new) :]]
-    return [{} for _ in known] + new + rest
+    new = [s for s in chosen if not any(all(k in p and p[k] == v for k, v in s.items()) for p in trial_settings)]
+    rest = [{k: v for k, v in s.items() if k == "output_dim"} for s in starts[len(trial_settings) + len(new) :]]
+    return [{} for _ in trial_settings] + new + rest
 
 
 def begin_trial(
@@ -149,21 +154,21 @@ def finished_trials(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=FINISHED)
 
 
-def as_rung(number: int, kept: Mapping[str, Any]) -> Rung:
+def as_rung(number: int, stored_rung: Mapping[str, Any]) -> Rung:
     """A rung as the study keeps it."""
-    metrics = {name: value for name, value in kept.items() if name not in NO_METRICS}
+    metrics = {name: value for name, value in stored_rung.items() if name not in NO_METRICS}
     return Rung(
         rung=number,
-        step=kept["step"],
-        objective=kept["objective"],
+        step=stored_rung["step"],
+        objective=stored_rung["objective"],
         metrics=metrics,
-        eligible=None if kept.get("collapsed") else kept.get("eligible"),
+        eligible=None if stored_rung.get("collapsed") else stored_rung.get("eligible"),
     )
 
 
 def result_of(trial: FrozenTrial) -> Rung | None:
     """The rung whose student is the trial's result; None where it has reported none."""
-    return result_rung([as_rung(number, kept) for number, kept in trial_rungs(trial).items()])
+    return result_rung([as_rung(number, stored_rung) for number, stored_rung in trial_rungs(trial).items()])
 
 
 def result_objective(trial: FrozenTrial) -> float:

@@ -56,7 +56,7 @@ REFUSED = ("authentication failed", "does not exist", "no password supplied", "n
 """What a server says to a client that comes in vain: waiting does not help."""
 
 
-def database_url(given: str, what: str = OPTION) -> str:
+def database_url(url_text: str, what: str = OPTION) -> str:
     """A SQLAlchemy URL as it is kept: of PostgreSQL with psycopg, of SQLite with an absolute path.
 
     Raises:
@@ -64,13 +64,13 @@ def database_url(given: str, what: str = OPTION) -> str:
             with `what` and shows no secret.
     """
     try:
-        url = make_url(given)
+        url = make_url(url_text)
     except (sqlalchemy.exc.ArgumentError, ValueError):
-        raise InputError(f"{what} {_without_secrets(given)}: no database's URL; {EXPECTED}") from None
-    shown = _shown(url)
+        raise InputError(f"{what} {_without_secrets(url_text)}: no database's URL; {EXPECTED}") from None
+    url_shown = _shown(url)
     if url.password is not None or any(SECRET.search(key) for key in url.query):
         raise InputError(
-            f"{what} {shown}: a password in a URL would be seen by others; expected it in PGPASSWORD, ~/.pgpass or a "
+            f"{what} {url_shown}: a password in a URL would be seen by others; expected it in PGPASSWORD, ~/.pgpass or a "
             "service file, and the URL without it"
         )
     if url.drivername == "postgresql":
@@ -79,15 +79,15 @@ def database_url(given: str, what: str = OPTION) -> str:
         url.get_dialect().import_dbapi()
     except sqlalchemy.exc.NoSuchModuleError:
         raise InputError(
-            f"{what} {shown}: no database of SQLAlchemy's is called {url.drivername!r}; {EXPECTED}"
+            f"{what} {url_shown}: no database of SQLAlchemy's is called {url.drivername!r}; {EXPECTED}"
         ) from None
     except ImportError as error:
         hint = "pip install 'distilbench[postgres]'" if url.drivername == "postgresql+psycopg" else "its package"
         why = str(error).splitlines()[0]
-        raise InputError(f"{what} {shown}: its driver is not installed ({why}); expected {hint}") from None
+        raise InputError(f"{what} {url_shown}: its driver is not installed ({why}); expected {hint}") from None
     if url.get_backend_name() == "sqlite":
         if not url.database or url.database == ":memory:":
-            raise InputError(f"{what} {shown}: a database in memory ends with the command; {EXPECTED}")
+            raise InputError(f"{what} {url_shown}: a database in memory ends with the command; {EXPECTED}")
         url = url.set(database=str(Path(url.database).absolute()))
     return url.render_as_string(hide_password=True)
 
@@ -98,11 +98,11 @@ def _shown(url: URL) -> str:
     return url.set(query=hidden).render_as_string(hide_password=True).replace("%2A", "*")
 
 
-def _without_secrets(given: str) -> str:
+def _without_secrets(url: str) -> str:
     """As much of what is no URL as can have no secret in it: what is before, and after, a user and a password."""
-    if "//" not in given:
-        return "***" if "@" in given or SECRET.search(given) else given
-    head, separator, rest = given.rpartition("@")
+    if "//" not in url:
+        return "***" if "@" in url or SECRET.search(url) else url
+    head, separator, rest = url.rpartition("@")
     return (re.sub(r"(?<=//).*", "***@", head, flags=re.DOTALL) if separator else "") + rest.partition("?")[0]
 
 
@@ -146,28 +146,28 @@ class PatientStorage(RDBStorage):  # type: ignore[misc]
     def _count(self, study_id: int) -> int:
         """Trials of a study: Optuna's own count reads all of every one."""
         with self.engine.connect() as connection:
-            asked = text("SELECT COUNT(*) FROM trials WHERE study_id = :study")
-            return int(connection.execute(asked, {"study": study_id}).scalar_one())
+            query = text("SELECT COUNT(*) FROM trials WHERE study_id = :study")
+            return int(connection.execute(query, {"study": study_id}).scalar_one())
 
     def _create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> FrozenTrial:
         """Once, also where the answer was lost."""
-        known: int | None = None
+        count_before: int | None = None
 
         def create() -> FrozenTrial:
-            nonlocal known
-            if known is not None and self._count(study_id) > known:
+            nonlocal count_before
+            if count_before is not None and self._count(study_id) > count_before:
                 return RDBStorage.get_all_trials(self, study_id)[-1]
-            known = self._count(study_id) if known is None else known
+            count_before = self._count(study_id) if count_before is None else count_before
             return RDBStorage._create_new_trial(self, study_id, template_trial)
 
         return self.wait(create)
 
 
 def _repeatable(plain: Callable[..., Any]) -> Callable[..., Any]:
-    def asked(self: PatientStorage, *given: Any, **named: Any) -> Any:
-        return self.wait(lambda: plain(self, *given, **named))
+    def repeatable(self: PatientStorage, *args: Any, **named: Any) -> Any:
+        return self.wait(lambda: plain(self, *args, **named))
 
-    return asked
+    return repeatable
 
 
 for _name in (
@@ -180,18 +180,18 @@ for _name in (
 
 def _waited(action: Callable[[], Any], what: str, limit_s: float | None) -> Any:
     """`action()` when the database answers; the user is told where that takes long."""
-    told = False
+    announced = False
 
     def tell(reason: str, seconds: float) -> None:
-        nonlocal told
-        if seconds > 1.0 and not told:
-            told = True
+        nonlocal announced
+        if seconds > 1.0 and not announced:
+            announced = True
             rich.print(f"{escape(what)}: waiting for it ({escape(reason)})")
 
-    given = patiently(action, limit_s, what=what, failing=tell)
-    if told:
+    result = patiently(action, limit_s, what=what, failing=tell)
+    if announced:
         rich.print(f"{escape(what)}: it is back")
-    return given
+    return result
 
 
 @dataclass(frozen=True)
@@ -201,18 +201,18 @@ class StudyPlace:
     run: Path
     url: str
     name: str
-    own: bool
+    in_run: bool
     """Whether it is the run's SQLite file, which no other run is in."""
 
     @property
     def what(self) -> str:
         """What messages call it."""
-        return str(self.run / SQLITE) if self.own else f"the study in {self.url}"
+        return str(self.run / SQLITE) if self.in_run else f"the study in {self.url}"
 
     @property
     def limit_s(self) -> float | None:
         """How long it may be gone; None: as long as files."""
-        return None if self.own else DATABASE_LIMIT_S
+        return None if self.in_run else DATABASE_LIMIT_S
 
     def storage(self, *, patient: bool = True) -> PatientStorage:
         """The database, waited for where it does not answer; with `patient` False that is refused at once.
@@ -230,7 +230,7 @@ class StudyPlace:
                         raise InputError(f"{OPTION} {self.url}: {reason_of(error)}") from None
                 except sqlalchemy.exc.OperationalError as error:
                     reason = reason_of(error)
-                    if not self.own and (not patient or any(words in reason for words in REFUSED)):
+                    if not self.in_run and (not patient or any(words in reason for words in REFUSED)):
                         raise InputError(f"{OPTION} {self.url}: {reason}; expected a database that answers") from None
                     raise
                 except RuntimeError as error:
@@ -247,7 +247,7 @@ class StudyPlace:
         """
         storage = self.storage()
         newest = self.newest(storage)
-        if newest is None and not self.own and (self.run / "trials.jsonl").exists():
+        if newest is None and not self.in_run and (self.run / "trials.jsonl").exists():
             raise InputError(
                 f"{self.run}: its study {self.name!r} is not in {self.url}, although it has finished trials; expected the "
                 f"database that {FILE} was written for"
@@ -268,10 +268,10 @@ class StudyPlace:
 
     def studies(self, storage: RDBStorage) -> list[tuple[str, bool]]:
         """Name of each study, oldest first, and whether all trials of the one before it are in it: it says so last."""
-        every = sorted(storage.get_all_studies(), key=lambda study: study._study_id)
-        if not self.own:
-            every = [s for s in every if s.study_name == self.name or s.study_name.startswith(self.later(""))]
-        return [(s.study_name, number == 0 or TAKEN in s.user_attrs) for number, s in enumerate(every)]
+        studies = sorted(storage.get_all_studies(), key=lambda study: study._study_id)
+        if not self.in_run:
+            studies = [s for s in studies if s.study_name == self.name or s.study_name.startswith(self.later(""))]
+        return [(s.study_name, number == 0 or TAKEN in s.user_attrs) for number, s in enumerate(studies)]
 
     def newest(self, storage: RDBStorage) -> str | None:
         """The newest study that is whole; an SQLite file's may have another name, where the folder was renamed."""
@@ -298,19 +298,19 @@ def known_place(run: Path) -> StudyPlace | None:
     if file is None:
         return None
     if file.name == SQLITE:
-        return _own(run)
+        return _place_in_run(run)
     try:
-        kept = json.loads(file.read_text())
-        url, name = kept["url"], kept["name"]
+        saved = json.loads(file.read_text())
+        url, name = saved["url"], saved["name"]
         if not (isinstance(url, str) and isinstance(name, str)):
             raise TypeError
     except (ValueError, LookupError, TypeError):
         raise InputError(f'{file}: expected {{"name": ..., "url": ...}}, where the study of the run is') from None
-    return StudyPlace(run, database_url(url, f"{file}:"), name, own=False)
+    return StudyPlace(run, database_url(url, f"{file}:"), name, in_run=False)
 
 
-def _own(run: Path) -> StudyPlace:
-    return StudyPlace(run, sqlite_url(run / SQLITE), run.name, own=True)
+def _place_in_run(run: Path) -> StudyPlace:
+    return StudyPlace(run, sqlite_url(run / SQLITE), run.name, in_run=True)
 
 
 def check_place(run: Path, url: str | None) -> None:
@@ -319,17 +319,17 @@ def check_place(run: Path, url: str | None) -> None:
     Raises:
         InputError: it is somewhere else; `url` is none, or nothing answers there.
     """
-    known, wanted = known_place(run), url and database_url(url)
-    if known is not None and wanted and known.url != wanted:
-        where = run / SQLITE if known.own else known.url
+    place, wanted_url = known_place(run), url and database_url(url)
+    if place is not None and wanted_url and place.url != wanted_url:
+        where = run / SQLITE if place.in_run else place.url
         raise InputError(
-            f"{OPTION} {wanted}: the study of {run} is in {where}; expected the same or another --name"
-            + ("" if known.own else f" (where that database has another address now: in {run / FILE} too)")
+            f"{OPTION} {wanted_url}: the study of {run} is in {where}; expected the same or another --name"
+            + ("" if place.in_run else f" (where that database has another address now: in {run / FILE} too)")
         )
-    if known is not None and not known.own:
-        known.storage().engine.dispose()
-    elif wanted:
-        StudyPlace(run, wanted, "", own=False).storage(patient=False).engine.dispose()
+    if place is not None and not place.in_run:
+        place.storage().engine.dispose()
+    elif wanted_url:
+        StudyPlace(run, wanted_url, "", in_run=False).storage(patient=False).engine.dispose()
 
 
 def claim_place(run: Path, url: str | None, name: str) -> StudyPlace:
@@ -337,14 +337,14 @@ def claim_place(run: Path, url: str | None, name: str) -> StudyPlace:
 
     Without `url`, a run whose earlier results were set aside goes on in the database that they are in.
     """
-    if (known := known_place(run)) is not None:
-        return known
+    if (bound_place := known_place(run)) is not None:
+        return bound_place
     before = sorted(run.glob(f"before-*/{FILE}"), key=lambda path: int(path.parent.name.removeprefix("before-")))
     if url is None and before:
         earlier = known_place(before[-1].parent)
         url = earlier.url if earlier else None
     if url is None:
-        return _own(run)
-    place = StudyPlace(run, database_url(url), f"{name} ({secrets.token_hex(4)})", own=False)
+        return _place_in_run(run)
+    place = StudyPlace(run, database_url(url), f"{name} ({secrets.token_hex(4)})", in_run=False)
     write_json(run / FILE, {"name": place.name, "url": place.url})
     return place

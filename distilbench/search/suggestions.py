@@ -57,9 +57,9 @@ class Suggestions:
         self.starts, self.lag, self.history = starts, lag, history
         self._begin(0)
 
-    def _begin(self, taken: int) -> None:
+    def _begin(self, trials_taken: int) -> None:
         self.study = optuna.create_study(
-            directions=self.directions, sampler=self.make_sampler(taken), pruner=optuna.pruners.NopPruner()
+            directions=self.directions, sampler=self.make_sampler(trials_taken), pruner=optuna.pruners.NopPruner()
         )
         for trial in self.history:
             if self.space.searcher in GENERATIONS:
@@ -84,9 +84,9 @@ class Suggestions:
         self._add(trial_now)
         return self.space.suggest(trial_now)
 
-    def _add(self, own: optuna.Trial) -> None:
+    def _add(self, trial: optuna.Trial) -> None:
         self._untold.append(len(self.asked))
-        self.asked.append(own)
+        self.asked.append(trial)
 
     def _catch_up(self, finished: Finished) -> bool:
         """Tell what is due before the next trial; whether all of it has finished."""
@@ -102,15 +102,15 @@ class Suggestions:
                 return False
         return True
 
-    def _end(self, own: optuna.Trial, finished: FrozenTrial) -> None:
+    def _end(self, asked_trial: optuna.Trial, finished: FrozenTrial) -> None:
         if not self._visible(finished):
-            self.study.tell(own, state=TrialState.FAIL)
+            self.study.tell(asked_trial, state=TrialState.FAIL)
             return
         if len(self.directions) == 1:
             for rung, value in finished.intermediate_values.items():
-                own.report(value, rung)
+                asked_trial.report(value, rung)
         complete = finished.state == TrialState.COMPLETE
-        self.study.tell(own, finished.values if complete else None, finished.state)
+        self.study.tell(asked_trial, finished.values if complete else None, finished.state)
 
     def repeat(self, trials: Sequence[FrozenTrial], taken: int = 0) -> None:
         """Bring an interrupted search to where it was: `trials` are those that it has begun, by number.
@@ -135,18 +135,18 @@ class Suggestions:
 
     def _as_begun(self, trial: FrozenTrial) -> optuna.Trial:
         """Put it into the study as RUNNING, as `ask` would."""
-        shown = self._visible(trial)
+        visible = self._visible(trial)
         self.study.add_trial(
             optuna.trial.create_trial(
                 state=TrialState.RUNNING,
-                params=trial.params if shown else {},
-                distributions=trial.distributions if shown else {},
+                params=trial.params if visible else {},
+                distributions=trial.distributions if visible else {},
             )
         )
-        own = optuna.Trial(self.study, self.study.get_trials(deepcopy=False)[-1]._trial_id)
+        begun = optuna.Trial(self.study, self.study.get_trials(deepcopy=False)[-1]._trial_id)
         if self.space.searcher in GENERATIONS:
-            _ = own.relative_params  # drawn for its side effect: the trial's generation
-        return own
+            _ = begun.relative_params  # drawn for its side effect: the trial's generation
+        return begun
 
     def _visible(self, trial: FrozenTrial) -> bool:
         """Whether the sampler can use it: the trial has all parameters that the space searches, or may lack some."""

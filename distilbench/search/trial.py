@@ -52,8 +52,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         import torch
 
         torch.set_num_threads(config["cpus"])
-        self.where = here()
-        self.kept: Path | None = None
+        self.where = this_node()
+        self.node_folder: Path | None = None
         """The folder of the trial that it is at, on this node."""
         get_method(config["method"])  # for what it imports
         gc.collect()
@@ -71,9 +71,9 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         self.training: RungTraining | None = None  # the last trial's memory goes before the next one's is taken
         gc.collect()
         place: Place | None = config.get("place")
-        if place is not None and not place.here and self.kept is not None:
-            remove_folder(self.kept)  # what it holds is in the storage
-        self.kept = None
+        if place is not None and not place.here and self.node_folder is not None:
+            remove_folder(self.node_folder)  # what it holds is in the storage
+        self.node_folder = None
         self.halt, self.deadline = "", float(config["deadline"])
         run, number = Path(config["run"]), int(config["number"])
         spec = TrainingSpec(
@@ -89,7 +89,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         )
         try:
             spec = on_this_node(spec, place)
-            self.kept = spec.folder
+            self.node_folder = spec.folder
             self.training = RungTraining(spec, default_device())
         except StorageGone as error:
             self.halt = str(error)
@@ -108,10 +108,10 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         if training is None or self.halt:
             return {"halt": self.halt, "failed": "", "rungs": [], "rung": before, "done": True}  # Tune wants its metric
         loaded, new = training.loaded, training.rungs[before:]
-        shown = {**new[-1].metrics, "objective": new[-1].objective} if new else {}
+        metrics = {**new[-1].metrics, "objective": new[-1].objective} if new else {}
         return {
             "loss": training.trainer.mean_loss if loaded else None,
-            **shown,  # flat, for Tune's loggers
+            **metrics,  # flat, for Tune's loggers
             "halt": "",
             "failed": training.failed,
             "collapsed": training.collapsed,
@@ -132,7 +132,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         """Nothing: `setup` has loaded it."""
 
 
-def here() -> dict[str, Any]:
+def this_node() -> dict[str, Any]:
     """Which machine this is, for records, and its node in Ray ("" outside of a cluster)."""
     import ray
 

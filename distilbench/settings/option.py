@@ -73,31 +73,31 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **values: Any) -> None:
         try:
-            super().__init__(**given)
+            super().__init__(**values)
         except ValidationError as error:
-            raise InputError(_told(type(self), error)) from None
+            raise InputError(_first_error(type(self), error)) from None
 
     def but(self, **changes: Any) -> Self:
         """The same settings with some of them changed, checked again."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**{**given, **changes})
+        set_values = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**set_values, **changes})
 
 
-def _told(settings: type[Settings], error: ValidationError) -> str:
+def _first_error(settings: type[Settings], error: ValidationError) -> str:
     """The first error of a validation, in the words of the command line."""
     first = error.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     field = settings.model_fields.get(name)
     if field is None:
-        known = ", ".join(settings.model_fields)
-        return f"{name}: no such setting; expected one of {known}"
+        names = ", ".join(settings.model_fields)
+        return f"{name}: no such setting; expected one of {names}"
     if first["type"] == "missing":
         return f"{option_name(name, field)}: it is missing"
     value = first["input"]
-    shown = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else value
-    return f"{option_name(name, field)} {shown}: expected {extra_of(field).get('expected') or _expected(first)}"
+    text = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else value
+    return f"{option_name(name, field)} {text}: expected {extra_of(field).get('expected') or _expected(first)}"
 
 
 def _expected(error: Any) -> str:
@@ -130,4 +130,4 @@ def choices_of(annotation: Any) -> tuple[str, ...]:
     arguments = get_args(annotation)
     if arguments and all(isinstance(argument, str) for argument in arguments):
         return tuple(arguments)
-    return next((found for argument in arguments if (found := choices_of(argument))), ())
+    return next((nested for argument in arguments if (nested := choices_of(argument))), ())

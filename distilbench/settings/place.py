@@ -137,5 +137,5 @@ class TrialSettings(GrowingClusterSettings):
         """A trial's share of the cluster."""
         from distilbench.cluster.resources import TrialShare
 
-        given = (self.cpus_per_trial, self.gpus_per_trial, self.trials_at_once, self.hang_limit)
-        return TrialShare(*given, grow_to=self.nodes_to_come)
+        limits = (self.cpus_per_trial, self.gpus_per_trial, self.trials_at_once, self.hang_limit)
+        return TrialShare(*limits, grow_to=self.nodes_to_come)

@@ -63,9 +63,9 @@ class ShardedArray:
         out = np.empty((len(index), self.width), dtype=np.float32)
         shard_of = index // self.shard_rows
         for shard in np.unique(shard_of):
-            here = shard_of == shard
+            in_shard = shard_of == shard
             data = np.load(self.folder / shard_name(int(shard)), mmap_mode="r", allow_pickle=False)
-            out[here] = data[index[here] - shard * self.shard_rows]
+            out[in_shard] = data[index[in_shard] - shard * self.shard_rows]
         return out
 
     def block(self, start: int, stop: int) -> NDArray[np.float32]:

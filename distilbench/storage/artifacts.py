@@ -18,15 +18,19 @@ _pushed: set[tuple[str, str]] = set()
 
 def push_artifact(remote: Remote, path: Path) -> None:
     """Copy a finished artifact, its manifest last, unless a finished one is there."""
-    there, key = remote / path.name, (remote.uri, path.name)
+    remote_artifact, key = remote / path.name, (remote.uri, path.name)
     if key in _pushed:
         return
-    if there.entry(MANIFEST) is None:
+    if remote_artifact.entry(MANIFEST) is None:
         shards = json.loads((path / MANIFEST).read_text())["shards"]
-        known = there.list()  # workers have copied what they made
-        new = [name for name in shards if name not in known or known[name].size != (path / name).stat().st_size]
-        there.put_all(path, [*new, MANIFEST], last=[MANIFEST])
-        there.delete(*(name for name in known if name not in shards and name != MANIFEST))
+        remote_files = remote_artifact.list()  # workers have copied what they made
+        new = [
+            name
+            for name in shards
+            if name not in remote_files or remote_files[name].size != (path / name).stat().st_size
+        ]
+        remote_artifact.put_all(path, [*new, MANIFEST], last=[MANIFEST])
+        remote_artifact.delete(*(name for name in remote_files if name not in shards and name != MANIFEST))
     _pushed.add(key)
 
 
@@ -35,45 +39,47 @@ def fetch_artifact(remote: Remote, name: str, partial: Path) -> bool:
 
     What is damaged is named, and deleted here and in the storage with the manifest: it is an unfinished artifact then.
     """
-    there = remote / name
-    manifest = there.read(MANIFEST)
+    remote_artifact = remote / name
+    manifest = remote_artifact.read(MANIFEST)
     if manifest is None:
         return False
     try:
         shards = [local_name(shard) for shard in json.loads(manifest)["shards"]]
     except (InputError, ValueError, LookupError, TypeError, AttributeError):
         _pushed.discard((remote.uri, name))
-        rich.print(f"{there}/{MANIFEST}: cannot be read, so what is damaged there is made again")
-        there.delete(MANIFEST)
+        rich.print(f"{remote_artifact}/{MANIFEST}: cannot be read, so what is damaged there is made again")
+        remote_artifact.delete(MANIFEST)
         return False
     partial.mkdir(parents=True, exist_ok=True)
-    present = there.list()
-    own = {s for s in shards if (partial / s).exists()}  # of a build here that was interrupted
-    there.fetch_all(partial, [s for s in shards if s in present and s not in own])
+    present = remote_artifact.list()
+    local_shards = {s for s in shards if (partial / s).exists()}  # of a build here that was interrupted
+    remote_artifact.fetch_all(partial, [s for s in shards if s in present and s not in local_shards])
     (partial / MANIFEST).write_bytes(manifest)
-    there.fetch_all(partial, [s for s in damaged_shards(partial) if s in own and s in present])
+    remote_artifact.fetch_all(partial, [s for s in damaged_shards(partial) if s in local_shards and s in present])
     damaged = damaged_shards(partial)
     if not damaged:
         rich.print(f"{name}: fetched from {remote}")
         _pushed.add((remote.uri, name))
         return True
     for shard in damaged:
-        rich.print(f"{there}/{shard}: not what was written (its checksum differs, or it is gone), so it is made again")
+        rich.print(
+            f"{remote_artifact}/{shard}: not what was written (its checksum differs, or it is gone), so it is made again"
+        )
         (partial / shard).unlink(missing_ok=True)
     (partial / MANIFEST).unlink()
     _pushed.discard((remote.uri, name))
-    there.delete(MANIFEST)
-    there.delete(*(shard for shard in damaged if shard in present))
+    remote_artifact.delete(MANIFEST)
+    remote_artifact.delete(*(shard for shard in damaged if shard in present))
     return False
 
 
 def fetch_begun(remote: Remote, name: str, partial: Path) -> None:
     """Copy the finished shards of an artifact that is not finished: what other machines have made of it."""
-    there = remote / name
-    shards = [n for n in there.list() if n != MANIFEST and not (partial / local_name(n)).exists()]
+    remote_artifact = remote / name
+    shards = [n for n in remote_artifact.list() if n != MANIFEST and not (partial / local_name(n)).exists()]
     if shards:
         try:
-            there.fetch_all(partial, shards)
+            remote_artifact.fetch_all(partial, shards)
         except Absent:  # finished or deleted by another machine meanwhile; what is missing is made
             return
         rich.print(f"{name}: {len(shards)} files of it were in {remote}")
@@ -83,10 +89,10 @@ def push_folder(remote: Remote, folder: Path) -> str:
     """Copy an encoder's folder, under a name that its content gives it; that name."""
     shards = {p.relative_to(folder.parent).as_posix(): file_sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
     name = f"folder-{fingerprint(shards)[:24]}"
-    there, key = remote / name, (remote.uri, name)
+    remote_artifact, key = remote / name, (remote.uri, name)
     if key not in _pushed:
-        if there.entry(MANIFEST) is None:
-            there.put_all(folder.parent, shards)
-            there.write(MANIFEST, json.dumps({"kind": "folder", "parts": {}, "shards": shards}).encode())
+        if remote_artifact.entry(MANIFEST) is None:
+            remote_artifact.put_all(folder.parent, shards)
+            remote_artifact.write(MANIFEST, json.dumps({"kind": "folder", "parts": {}, "shards": shards}).encode())
         _pushed.add(key)
     return name

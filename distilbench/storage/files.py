@@ -134,11 +134,11 @@ def bound_config(folder: Path) -> dict[str, Any] | None:
 
 def config_differences(bound: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, str]]:
     """(top-level key, line to read) of every value that differs; of nested ones only the parts that do."""
-    there, now = flat(bound), flat(json.loads(json.dumps(config)))
+    bound_leaves, config_leaves = flat(bound), flat(json.loads(json.dumps(config)))
     return [
-        (path[0], f"{'.'.join(path)}: {_shown(there, path)} there, {_shown(now, path)} now")
-        for path in sorted(there.keys() | now.keys())
-        if there.get(path) != now.get(path)
+        (path[0], f"{'.'.join(path)}: {_shown(bound_leaves, path)} there, {_shown(config_leaves, path)} now")
+        for path in sorted(bound_leaves.keys() | config_leaves.keys())
+        if bound_leaves.get(path) != config_leaves.get(path)
     ]
 
 

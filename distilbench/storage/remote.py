@@ -78,21 +78,21 @@ def check_uri(uri: str, option: str = "--storage") -> str:
     Raises:
         InputError: it is none, or has credentials in it; these are not repeated.
     """
-    expected, given = "expected such as s3://bucket/project", f"{option} ".lstrip()
+    expected, prefix = "expected such as s3://bucket/project", f"{option} ".lstrip()
     if not is_uri(uri):
-        raise InputError(f"{given}{uri}: not a URI; {expected}")
+        raise InputError(f"{prefix}{uri}: not a URI; {expected}")
     parts = urlsplit(uri)
     cloud = not parts.scheme.startswith(("abfs", "wasb"))  # which write CONTAINER@ACCOUNT
     secret = ":" in parts.netloc.rpartition("@")[0] or (cloud and ("@" in parts.netloc or ":" in parts.netloc))
-    asked = {key for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
-    if secret or parts.fragment or asked - SAFE_QUERY:
+    query_keys = {key for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    if secret or parts.fragment or query_keys - SAFE_QUERY:
         raise InputError(
-            f"{given}{parts.scheme}://...: credentials, or what does not belong there, in the URI; {expected}, and "
+            f"{prefix}{parts.scheme}://...: credentials, or what does not belong there, in the URI; {expected}, and "
             f"credentials from the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE) or the machine's role; after a ? only "
             f"{', '.join(sorted(SAFE_QUERY))}"
         )
     if parts.scheme != "file" and not parts.netloc:
-        raise InputError(f"{given}{uri}: no bucket in it; {expected}")
+        raise InputError(f"{prefix}{uri}: no bucket in it; {expected}")
     plain, mark, query = uri.partition("?")
     checked = plain.rstrip("/") + mark + query
     Remote(checked)._open(option)
@@ -149,9 +149,9 @@ class Remote:
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise Absent(str(error)) from None
             except OSError as error:
-                said = str(error)
-                if isinstance(error, PermissionError) or any(sign in said for sign in REFUSED):
-                    raise StorageRefused(f"{self}: {' '.join(said.split()):.300}; {KEPT}") from None
+                message = str(error)
+                if isinstance(error, PermissionError) or any(sign in message for sign in REFUSED):
+                    raise StorageRefused(f"{self}: {' '.join(message.split()):.300}; {KEPT}") from None
                 raise
 
         return patiently(act, LIMIT_S, what=str(self), waiting=waiting)
@@ -192,8 +192,8 @@ class Remote:
         """Size and time of a file; None where it is not there."""
 
         def act(files: Any, base: str) -> Entry | None:
-            found = files.get_file_info(f"{base}/{name}")
-            return Entry(found.size, found.mtime_ns) if found.is_file else None
+            info = files.get_file_info(f"{base}/{name}")
+            return Entry(info.size, info.mtime_ns) if info.is_file else None
 
         return self._patiently(act, _nothing)
 
@@ -203,8 +203,8 @@ class Remote:
         def act(files: Any, base: str) -> dict[str, Entry]:
             from pyarrow.fs import FileSelector
 
-            found = files.get_file_info(FileSelector(base, recursive=True, allow_not_found=True))
-            entries = {info.path[len(base) :].lstrip("/"): info for info in found if info.is_file}
+            infos = files.get_file_info(FileSelector(base, recursive=True, allow_not_found=True))
+            entries = {info.path[len(base) :].lstrip("/"): info for info in infos if info.is_file}
             return {name: Entry(i.size, i.mtime_ns) for name, i in sorted(entries.items()) if ".tmp-" not in name}
 
         try:
@@ -279,10 +279,10 @@ def local_name(name: str) -> str:
 
 def files_in(folder: Path) -> dict[str, Path]:
     """The files of a folder that are whole, by their names from there."""
-    found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    paths = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
     return {
         n: path
-        for n, path in found.items()
+        for n, path in paths.items()
         if path.is_file() and not (path.name.startswith(".") and path.suffix == ".tmp")
     }
 

@@ -60,18 +60,18 @@ def fetched(remote: Remote, leave_out: str = "", *, option: str = "") -> Path:
             source, entries, into = above, {name: single}, folder.parent
         else:
             source, into = remote, folder
-        wanted = {n: e for n, e in entries.items() if not (leave_out and re.search(leave_out, n))}
-        if not wanted:
+        remote_entries = {n: e for n, e in entries.items() if not (leave_out and re.search(leave_out, n))}
+        if not remote_entries:
             raise InputError(
                 f"{option} {remote}".strip() + f": nothing is there; expected files below it or a file in {above}"
             )
         listing = folder.with_name(f"{folder.name}{LISTING}")
-        known = _known(listing)
-        there = {n for n in same_listing(wanted, known) if (into / local_name(n)).is_file()}
-        source.fetch_all(into, sorted(wanted.keys() - there))
-        for gone in known.keys() - entries.keys():
-            (into / local_name(gone)).unlink(missing_ok=True)
-        write_json(listing, {**{n: e for n, e in known.items() if n in entries}, **wanted})
+        local_entries = _known(listing)
+        up_to_date = {n for n in same_listing(remote_entries, local_entries) if (into / local_name(n)).is_file()}
+        source.fetch_all(into, sorted(remote_entries.keys() - up_to_date))
+        for deleted in local_entries.keys() - entries.keys():
+            (into / local_name(deleted)).unlink(missing_ok=True)
+        write_json(listing, {**{n: e for n, e in local_entries.items() if n in entries}, **remote_entries})
     return folder
 
 
@@ -82,10 +82,10 @@ def _known(listing: Path) -> dict[str, list[int]]:
         return {}
 
 
-def local_folder(given: str | Path, option: str = "", leave_out: str = "") -> Path:
+def local_folder(path_or_uri: str | Path, option: str = "", leave_out: str = "") -> Path:
     """A folder or file as a local path: itself, or the copy of what a URI names."""
-    text = str(given)
-    return fetched(Remote(check_uri(text, option)), leave_out, option=option) if is_uri(text) else Path(given)
+    text = str(path_or_uri)
+    return fetched(Remote(check_uri(text, option)), leave_out, option=option) if is_uri(text) else Path(path_or_uri)
 
 
 def local_text(source: str) -> str:

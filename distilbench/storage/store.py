@@ -74,8 +74,8 @@ class ArtifactStore:
         Raises:
             RuntimeError: `make` returned without having written every shard.
         """
-        if found := self.find(kind, parts):
-            return found
+        if finished := self.find(kind, parts):
+            return finished
         path = self.path(kind, parts)
         self.root.mkdir(parents=True, exist_ok=True)
         with _locked(path):

@@ -27,8 +27,8 @@ def _trained(method: Learner) -> dict[str, torch.nn.Parameter]:
 
 
 def _rungs(folder: Path) -> list[tuple[int, Path]]:
-    found = ((_NAME.fullmatch(path.name), path) for path in folder.glob("rung-*.safetensors"))
-    return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
+    matches = ((_NAME.fullmatch(path.name), path) for path in folder.glob("rung-*.safetensors"))
+    return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Checkpoint:
 
     rung: int
     state: dict[str, Any]
-    kept: dict[int, dict[str, torch.Tensor]]
+    optimizer_state: dict[int, dict[str, torch.Tensor]]
     """`id` of a parameter of the method -> AdamW's state of it."""
 
     def restore_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Give an optimiser over (some of) the method's parameters the state that it had."""
         parameters = [q for group in optimizer.param_groups for q in group["params"]]
-        state = {i: self.kept[id(p)] for i, p in enumerate(parameters) if id(p) in self.kept}
+        state = {i: self.optimizer_state[id(p)] for i, p in enumerate(parameters) if id(p) in self.optimizer_state}
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
@@ -70,8 +70,8 @@ def _write(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str
         try:
             save_file(tensors, temporary, metadata=metadata)
         except SafetensorError as error:  # the system's errors come as text: "... (os error 28)"
-            found = _SYSTEM_ERROR.search(str(error))
-            number = int(found[1]) if found else errno.EIO
+            match = _SYSTEM_ERROR.search(str(error))
+            number = int(match[1]) if match else errno.EIO
             raise OSError(number, os.strerror(number), str(temporary)) from None
 
 
@@ -115,11 +115,11 @@ def load_checkpoint(folder: Path, method: Learner) -> Checkpoint | None:
         with torch.no_grad():
             for name, parameter in trained.items():
                 parameter.copy_(tensors[f"parameter/{name}"])
-        kept: dict[int, dict[str, torch.Tensor]] = {}
+        optimizer_state: dict[int, dict[str, torch.Tensor]] = {}
         for key, tensor in tensors.items():
             kind, _, rest = key.partition("/")
             if kind == "optimizer":
                 what, _, name = rest.partition("/")
-                kept.setdefault(id(trained[name]), {})[what] = tensor
-        return Checkpoint(rung, state, kept)
+                optimizer_state.setdefault(id(trained[name]), {})[what] = tensor
+        return Checkpoint(rung, state, optimizer_state)
     return None

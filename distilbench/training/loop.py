@@ -200,14 +200,14 @@ class Trainer:
 
     def resume(self, folder: Path) -> int:
         """Continue from the newest whole checkpoint in `folder`; its rung, or 0 when there is none."""
-        found = load_checkpoint(folder, self.method)
-        if found is None:
+        checkpoint = load_checkpoint(folder, self.method)
+        if checkpoint is None:
             return 0
-        self.step = found.state["step"]
-        self._losses = tuple(found.state.get("losses", (0.0, 0)))
+        self.step = checkpoint.state["step"]
+        self._losses = tuple(checkpoint.state.get("losses", (0.0, 0)))
         if self.phases:  # its own phase, also at that phase's end: the next one begins when it is trained
-            self._enter(found.state["phase"], first=False)
-            found.restore_optimizer(self.optimizer)
-            self.scaler.load_state_dict(found.state["scaler"])
+            self._enter(checkpoint.state["phase"], first=False)
+            checkpoint.restore_optimizer(self.optimizer)
+            self.scaler.load_state_dict(checkpoint.state["scaler"])
         self.method.eval()
-        return found.rung
+        return checkpoint.rung

@@ -60,7 +60,7 @@ def test_a_configuration_a_split_and_a_column(repository: Path) -> None:
 def test_a_folder_is_known_by_its_files(repository: Path) -> None:
     stream = open_text(f"hf:{repository}?config=en", PLAIN)
     assert list(stream) == [(1, "one"), (2, "two"), (3, "three")]
-    assert stream.told() == "3 sentences (train)"
+    assert stream.summary() == "3 sentences (train)"
     before = stream.identity()
     assert before == open_text(f"hf:{repository}?config=en", PLAIN).identity()
     assert before != open_text(f"hf:{repository}?config=de&column=satz", PLAIN).identity()
@@ -165,7 +165,7 @@ from distilbench.errors import InputError
 for source in sys.argv[1:]:
     try:
         stream = open_text(source, TextSettings())
-        print(json.dumps([[text for _, text in stream], stream.identity(), stream.told()]))
+        print(json.dumps([[text for _, text in stream], stream.identity(), stream.summary()]))
     except InputError as error:
         print(json.dumps(str(error)))
 """

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from distilbench.data.reservoir import draw_distinct, reservoir
-from distilbench.data.tables import sample
+from distilbench.data.tables import fixed_sample
 
 TEXTS = [f"sentence {i}" for i in range(2000)]
 
@@ -42,13 +42,13 @@ def test_nothing_asked_for_nothing_drawn() -> None:
 
 
 def test_a_stream_that_fits_in_memory_is_sampled_as_ever() -> None:
-    assert draw_distinct(iter(TEXTS * 2), 70, held=2000) == sample(TEXTS, 70)
-    assert draw_distinct(iter(TEXTS * 2), None, held=10) == TEXTS
-    assert draw_distinct(iter(TEXTS * 2), 2000, held=10) == TEXTS
+    assert draw_distinct(iter(TEXTS * 2), 70, in_memory=2000) == fixed_sample(TEXTS, 70)
+    assert draw_distinct(iter(TEXTS * 2), None, in_memory=10) == TEXTS
+    assert draw_distinct(iter(TEXTS * 2), 2000, in_memory=10) == TEXTS
 
 
 def test_a_longer_stream_goes_through_the_reservoir() -> None:
-    assert draw_distinct(iter(TEXTS * 2), 70, held=1999) == reservoir(TEXTS, 70)
+    assert draw_distinct(iter(TEXTS * 2), 70, in_memory=1999) == reservoir(TEXTS, 70)
 
 
 def test_memory_is_that_of_the_sample() -> None:

@@ -38,7 +38,7 @@ def test_files_of_a_folder_come_sorted_with_running_numbers(folder: Path) -> Non
     stream = open_text(str(folder), PLAIN)
     assert list(stream) == [(1, "one"), (2, "two"), (3, "three"), (4, "four"), (5, "five")]
     assert stream.counts == TextCounts(rows=5, kept=5)
-    assert stream.told() == "5 sentences (train)"
+    assert stream.summary() == "5 sentences (train)"
 
 
 def test_a_glob_takes_what_it_names(folder: Path) -> None:
@@ -68,7 +68,7 @@ def test_lengths_are_counted_in_characters_after_blanks_are_cut(tmp_path: Path) 
     stream = open_text(str(path), TextSettings(min_chars=3, max_chars=5))
     assert list(stream) == [(1, "ééé"), (3, "éééé"), (4, "ééééé")]
     assert stream.counts == TextCounts(rows=5, kept=3, short=1, long=1)
-    assert stream.told() == (
+    assert stream.summary() == (
         "3 sentences (train); 1 of fewer than 3 characters left out; 1 of more than 5 characters left out"
     )
 
@@ -82,7 +82,7 @@ def test_a_bad_row_stops_or_is_skipped_and_counted(tmp_path: Path) -> None:
     assert list(skip) == [(1, "one"), (4, "two")]
     assert (skip.counts.rows, skip.counts.kept, skip.counts.bad) == (4, 2, 2)
     assert skip.counts.first_error.startswith(f"{path}, row 2: malformed JSON")
-    assert f"2 bad rows skipped, the first: {path}, row 2: malformed JSON" in skip.told()
+    assert f"2 bad rows skipped, the first: {path}, row 2: malformed JSON" in skip.summary()
 
 
 def test_skipping_does_not_hide_that_nothing_can_be_read(tmp_path: Path) -> None:

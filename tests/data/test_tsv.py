@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from distilbench.data.tsv import flag, number, read_tsv, sentence
+from distilbench.data.tsv import finite_number, flag, read_tsv, sentence
 from distilbench.errors import InputError
 
 
@@ -111,13 +111,13 @@ def test_an_empty_sentence_names_file_row_and_column(value: str) -> None:
 
 @pytest.mark.parametrize(("value", "wanted"), [("3", 3.0), ("-0.25", -0.25), ("1e-3", 0.001), (" 4.5 ", 4.5)])
 def test_numbers(value: str, wanted: float) -> None:
-    assert number(*PLACE, value) == wanted
+    assert finite_number(*PLACE, value) == wanted
 
 
 @pytest.mark.parametrize("value", ["", "four", "3,5", "nan", "inf", "-inf", "1e999", "0x10"])
 def test_what_is_no_finite_number_names_file_row_and_value(value: str) -> None:
     with pytest.raises(InputError, match=rf"x/y\.tsv, row 7: column 'c' is '{value}'; expected a number"):
-        number(*PLACE, value)
+        finite_number(*PLACE, value)
 
 
 def test_flags() -> None:

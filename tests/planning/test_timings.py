@@ -8,7 +8,7 @@ import pytest
 
 from distilbench.cluster.provenance import provenance
 from distilbench.records import TrialRecord
-from distilbench.stage_times import StageTimes, Took, note_pool, read_timings, timed
+from distilbench.stage_times import StageTimes, Took, note_pool, read_timings, timed_stage
 
 
 def trial(number: int) -> TrialRecord:
@@ -58,8 +58,8 @@ def test_stages_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_stage_that_fails_is_no_rate(tmp_path: Path) -> None:
     note_pool(Took(stage="Tokens", seconds=4.0, count=100, first_s=1.0))
-    with timed(tmp_path, "prepare", 7):
+    with timed_stage(tmp_path, "prepare", 7):
         pass
-    with pytest.raises(RuntimeError), timed(tmp_path, "report"):
+    with pytest.raises(RuntimeError), timed_stage(tmp_path, "report"):
         raise RuntimeError("no")
     assert [(took.stage, took.count) for took in read_timings(tmp_path)] == [("Tokens", 100), ("prepare", 7)]

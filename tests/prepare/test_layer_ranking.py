@@ -117,7 +117,7 @@ def test_too_many_choices_are_searched_greedily_and_in_two_rounds(
         assert set(smaller.layers) < set(larger.layers)
     assert found.tried == len(found.screened) == 2 and len(found.choices) == 1
     assert found.chosen == found.screened[0].layers and found.first_sentences > 0
-    assert "the best layer, then the best to add" in found.told
+    assert "the best layer, then the best to add" in found.summary
 
 
 def test_many_choices_are_read_twice(
@@ -129,7 +129,7 @@ def test_many_choices_are_read_twice(
     found = made.rank("auto:2")
     assert found.chosen == (1, 2) and len(found.choices) == 2 and len(found.screened) == found.tried == 6
     assert [c.layers for c in found.screened[:2]] == [(1, 2), found.choices[1].layers]
-    assert found.first_sentences == 60 and "all 6 choices on 60 sentences, the best 2 again on" in found.told
+    assert found.first_sentences == 60 and "all 6 choices on 60 sentences, the best 2 again on" in found.summary
 
 
 def test_layers_of_a_narrower_encoder_for_a_wider_teacher(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_budgets_are_powers_of_two_and_a_choice_is_named_once(records, make_scor
     ]
     assert rows[2].dev.value == 70.0 and rows[2].test.value == pytest.approx(68.5)
     assert rows[2].test.retention == pytest.approx(100 * 68.5 / 80.5) and rows[2].latency_ms == 0.5
-    assert rows[2].found[0].text() == "MRR@10 50.00, recall@100 80.00 (quora, test); teacher 62.00, 92.00"
+    assert rows[2].retrieval[0].text() == "MRR@10 50.00, recall@100 80.00 (quora, test); teacher 62.00, 92.00"
     assert [(row.bytes, best_under(board, ServingBudget(row.bytes)).name) for row in rows] == [
         (row.bytes, row.row.name) for row in rows
     ]

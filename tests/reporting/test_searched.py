@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from distilbench.reporting.searched import axis_start, every_kth, searched
+from distilbench.reporting.searched import axis_start, every_kth, searched_trials
 
 
 def test_completed_trials_and_the_parameters_that_differ(make_trial):
@@ -20,7 +20,7 @@ def test_completed_trials_and_the_parameters_that_differ(make_trial):
         make_trial(5, objective=math.nan, params={**common, "lr": 1.0}),
         make_trial(0, seed=1, confirms=True, objective=9.0),
     ]
-    study = searched(trials)
+    study = searched_trials(trials)
     assert [t.number for t in study.trials] == [0, 1, 2] and study.objective == (1.0, 2.0, 3.0) and study.total == 6
     by_name = {p.name: p for p in study.parameters}
     assert set(by_name) == {"lr", "head", "clip", "noise"}
@@ -32,22 +32,28 @@ def test_completed_trials_and_the_parameters_that_differ(make_trial):
 
 def test_groups_are_by_dimension_and_where_there_are_several_by_method(make_trial):
     trials = [make_trial(0, dim=128), make_trial(1, dim=32), make_trial(2, dim=128)]
-    assert (searched(trials).groups, searched(trials).group) == (("32 dimensions", "128 dimensions"), (1, 0, 1))
-    assert searched([*trials, make_trial(3, dim=32, method="a")]).groups[0] == "a, 32 dimensions"
+    assert (searched_trials(trials).groups, searched_trials(trials).group) == (
+        ("32 dimensions", "128 dimensions"),
+        (1, 0, 1),
+    )
+    assert searched_trials([*trials, make_trial(3, dim=32, method="a")]).groups[0] == "a, 32 dimensions"
 
 
 def test_numbers_that_no_axis_can_place_are_missing(make_trial):
     values = [math.nan, math.inf, 10**400, 1e200, 1e-200, 1.0, -2.0]
-    (p,) = searched([make_trial(n, params={"x": value}) for n, value in enumerate(values)]).parameters
+    (p,) = searched_trials([make_trial(n, params={"x": value}) for n, value in enumerate(values)]).parameters
     assert p.values == (None, None, None, None, 0.0, 1.0, -2.0)
-    assert searched([make_trial(n, params={"x": value}) for n, value in enumerate((math.nan, 1.0))]).parameters == ()
-    assert searched([make_trial(0, objective=1e300)]).trials == ()
+    assert (
+        searched_trials([make_trial(n, params={"x": value}) for n, value in enumerate((math.nan, 1.0))]).parameters
+        == ()
+    )
+    assert searched_trials([make_trial(0, objective=1e300)]).trials == ()
 
 
 def test_of_one_run_only(make_trial):
     with pytest.raises(ValueError, match="2 runs"):
-        searched([make_trial(0), make_trial(0, run="b")])
-    assert searched([]).trials == () == searched([]).parameters
+        searched_trials([make_trial(0), make_trial(0, run="b")])
+    assert searched_trials([]).trials == () == searched_trials([]).parameters
 
 
 def test_an_axis_starts_above_the_trials_that_diverged():

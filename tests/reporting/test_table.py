@@ -364,7 +364,7 @@ def test_highlights(make_study):
         ("Fewest bytes that keep 95 % on dev", "hpd-32"),
     ]
     assert found[2].dev.value == pytest.approx(81.5)
-    assert found[2].found[0].text() == "MRR@10 57.50, recall@100 87.50 (quora, test); teacher 61.00, 91.00"
+    assert found[2].retrieval[0].text() == "MRR@10 57.50, recall@100 87.50 (quora, test); teacher 61.00, 91.00"
 
 
 def test_highlights_count_the_teachers_codes_but_none_that_lost_its_neighbours(make_score, make_cost):

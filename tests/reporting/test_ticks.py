@@ -7,7 +7,7 @@ import math
 import plotly.graph_objects as go
 import pytest
 
-from distilbench.reporting.ticks import log_axis, logarithmic, short, ticks
+from distilbench.reporting.ticks import log_axis, logarithmic, tick_label, ticks
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_no_axis_backwards_or_from_zero_on_a_logarithmic_scale():
 
 
 def test_short():
-    assert [short(v) for v in (2000, 0.05, 1e-5, 123456.0, 1.5e9, -0.743)] == [
+    assert [tick_label(v) for v in (2000, 0.05, 1e-5, 123456.0, 1.5e9, -0.743)] == [
         "2,000",
         "0.05",
         "1e-5",

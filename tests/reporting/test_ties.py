@@ -22,7 +22,7 @@ from distilbench.reporting.comparisons import Comparisons
 from distilbench.reporting.exports.flat import leaderboard_csv
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import leaderboard
-from distilbench.reporting.ties import NO_TIES, Ties, notices, tie_groups
+from distilbench.reporting.ties import NO_TIES, Ties, tie_groups, tie_notices
 from distilbench.storage.files import fingerprint
 
 SETS = {"STS12": 300, "STSB": 200}
@@ -156,7 +156,7 @@ def test_a_file_that_is_not_there_or_not_right_costs_its_row_the_group(study: St
     ties = study.ties()
     assert study.groups() == {"good": "a", "good too": "a"}
     assert ties.without == ("bad",)
-    assert any("Without a tie group" in notice and "1 row (bad)" in notice for notice in notices(ties))
+    assert any("Without a tie group" in notice and "1 row (bad)" in notice for notice in tie_notices(ties))
 
 
 def test_rows_without_an_average_take_no_part(study: Study) -> None:
@@ -174,7 +174,7 @@ def test_other_test_pairs_are_not_compared(study: Study) -> None:
     ties = study.ties()
     assert study.groups() == {"one": "a", "two": "a"} or study.groups() == {"other gold": "a"}
     assert len(ties.rows) + len(ties.other_pairs) == 3 and ties.other_pairs
-    assert any("test pairs are not those" in notice for notice in notices(ties))
+    assert any("test pairs are not those" in notice for notice in tie_notices(ties))
 
 
 def test_groups_across_runs(study: Study) -> None:
@@ -188,7 +188,7 @@ def test_groups_across_runs(study: Study) -> None:
 
 def test_records_alone_have_no_groups(study: Study, tmp_path: Path) -> None:
     study.add("A", 1.0)
-    assert notices(NO_TIES) == ()
+    assert tie_notices(NO_TIES) == ()
     text = page.write_report(study.records, tmp_path / "report", title="Alone").read_text()
     assert "Tie group" not in text and "tied with" not in text and "bootstrap" not in text
     (row,) = csv.DictReader(io.StringIO((tmp_path / "report" / "leaderboard.csv").read_text()))

@@ -12,7 +12,7 @@ from simulated import YAML, Killed, Simulation, content, ends, space_of, suggest
 
 from distilbench.errors import InputError
 from distilbench.search import earlier
-from distilbench.search.earlier import Earlier, as_frozen, carry_over, fitting, latest_study, set_aside, take_over
+from distilbench.search.earlier import Earlier, as_frozen, carry_over, latest_study, params_within, set_aside, take_over
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import best_per_dimension, open_study, sqlite_url, trial_params
 from distilbench.storage.files import bound_config, write_json
@@ -240,7 +240,7 @@ def test_nothing_kept_is_nothing_known(tmp_path: Path) -> None:
 def test_fitting_follows_choices_ranges_and_conditions(tmp_path: Path) -> None:
     space = variant(tmp_path)
     params = {"output_dim": 4, "lr": 0.001, "clusters": 99, "pairs": "duplicates", "noise": 0.01, "other": 1}
-    assert fitting(params, space) == {"output_dim": 4, "lr": 0.001, "pairs": "duplicates"}
-    assert fitting({**params, "pairs": "noise"}, space)["noise"] == 0.01
-    assert fitting({"output_dim": 5, "lr": "fast", "noise": 0.01}, space) == {}
+    assert params_within(params, space) == {"output_dim": 4, "lr": 0.001, "pairs": "duplicates"}
+    assert params_within({**params, "pairs": "noise"}, space)["noise"] == 0.01
+    assert params_within({"output_dim": 5, "lr": "fast", "noise": 0.01}, space) == {}
     assert ends({"lr": 1.0, "clusters": 1})[0] in (0, 1, 2, 3)

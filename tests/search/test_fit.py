@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from distilbench.choices import BUDGETS
-from distilbench.commands.spaces import searched
+from distilbench.commands.spaces import space_and_corpus
 from distilbench.commands.sweep import sweep_members
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
@@ -206,7 +206,7 @@ def test_mcr2_without_similar_pairs_takes_noisy_copies(tmp_path: Path, data_fold
     console = Console(record=True, width=400, file=io.StringIO())
     given = {"space": tmp_path / "space.yaml", "enqueue": tmp_path / "first.yaml"}
     (member,), _ = sweep_members(run_settings(data, encoder_folder, tmp_path, **given), console)
-    assert member.space.fixed["pairs"] == "noise" and member.given == [{"lr": 0.001}]
+    assert member.space.fixed["pairs"] == "noise" and member.enqueued == [{"lr": 0.001}]
     [note] = member.notes
     assert note.startswith("Search space of mcr2: without pairs duplicates: ") and "0 similar pairs" in note
     assert note in console.export_text()
@@ -223,7 +223,9 @@ def test_augmentation_is_searched_where_there_are_copies(
     given: dict[str, Any] = {"method": ("hpd",), "space": tmp_path / "space.yaml"}
     if augment:
         given["augment"] = "swap"
-    space, _ = searched(run_settings(data_folder, encoder_folder, tmp_path, **given), "hpd", Console(quiet=True))
+    space, _ = space_and_corpus(
+        run_settings(data_folder, encoder_folder, tmp_path, **given), "hpd", Console(quiet=True)
+    )
     if augment:
         assert space.parameters["augmentation"].choices == (False, True) and not space.notes
     else:
@@ -237,7 +239,7 @@ def test_augmentation_that_is_fixed_is_refused_as_before(
     (tmp_path / "space.yaml").write_text(HPD.replace("[false, true]", "[true]"))
     given: dict[str, Any] = {"method": ("hpd",), "space": tmp_path / "space.yaml"}
     with pytest.raises(InputError, match="expected --augment OPERATIONS"):
-        searched(run_settings(data_folder, encoder_folder, tmp_path, **given), "hpd", Console(quiet=True))
+        space_and_corpus(run_settings(data_folder, encoder_folder, tmp_path, **given), "hpd", Console(quiet=True))
 
 
 def test_a_dimension_above_the_width_is_refused_in_a_space_of_ones_own(

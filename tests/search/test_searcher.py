@@ -21,7 +21,7 @@ from distilbench.search import searcher as module
 from distilbench.search.run import Search, trial_record
 from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySearcher
 from distilbench.search.study import MACHINE, PARAMS, trial_rungs
-from distilbench.search.trial import here
+from distilbench.search.trial import this_node
 from distilbench.storage.patience import StorageGone
 
 STATES = {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
@@ -478,5 +478,5 @@ def test_a_trials_record_names_the_machine_that_it_ran_on(tmp_path: Path) -> Non
 def test_a_worker_tells_its_machine(cluster: None) -> None:
     import ray
 
-    found = ray.get(ray.remote(here).remote())
+    found = ray.get(ray.remote(this_node).remote())
     assert found["machine"] == machine() and found["node"] == ray.nodes()[0]["NodeID"]

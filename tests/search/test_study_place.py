@@ -160,7 +160,7 @@ def test_runs_of_one_name_have_studies_of_their_own(tmp_path: Path, url: str) ->
         check_place(run, url)
         check_place(run, None)
         place = known_place(run)
-        assert place is not None and place == claim_place(run, None, "r") and not place.own
+        assert place is not None and place == claim_place(run, None, "r") and not place.in_run
         assert len(place.open(["maximize"]).trials) == len(latest_study(run).trials) == wanted
         assert json.loads((run / FILE).read_text()) == {"name": place.name, "url": url}
     names = optuna.get_all_study_names(url)
@@ -194,7 +194,7 @@ def test_what_is_set_aside_keeps_its_study_and_the_next_has_another(tmp_path: Pa
     ]
     assert content(latest_study(aside)) == content(begun.study)
     place = claim_place(run, None, "r")  # also without --study, where it was
-    assert not place.own and place.url == url
+    assert not place.in_run and place.url == url
     assert place.open(["maximize"]).trials == [] and len(latest_study(aside).trials) == 8
 
 

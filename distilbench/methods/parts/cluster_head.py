@@ -59,10 +59,10 @@ def load_cluster_head(folder: Path) -> ClusterHead:
         InputError: the folder has no readable cluster head.
     """
     try:
-        kept = load_file(folder / FILE)
+        tensors = load_file(folder / FILE)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder / FILE}: no cluster head ({error}); expected a student exported by mcr2") from None
-    return ClusterHead(folder, kept["weight"], kept["bias"])
+    return ClusterHead(folder, tensors["weight"], tensors["bias"])
 
 
 def assign_sentences(folder: Path, sentences: Sequence[str]) -> NDArray[np.int64]:

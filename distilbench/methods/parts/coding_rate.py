@@ -61,14 +61,14 @@ def cluster_coding_rates(z_Bd: Tensor, p_BK: Tensor, eps2: float, *, workspace: 
     K x d x d.
     """
     count, d = z_Bd.shape
-    given = torch.promote_types(torch.promote_types(z_Bd.dtype, p_BK.dtype), torch.float32)
-    dtype = working_dtype(given, max(count, d), d / eps2)
-    wanted = torch.is_grad_enabled() and (z_Bd.requires_grad or p_BK.requires_grad)
+    input_dtype = torch.promote_types(torch.promote_types(z_Bd.dtype, p_BK.dtype), torch.float32)
+    dtype = working_dtype(input_dtype, max(count, d), d / eps2)
+    needs_gradient = torch.is_grad_enabled() and (z_Bd.requires_grad or p_BK.requires_grad)
     allowed = workspace or WORKSPACE.get(z_Bd.device.type, WORKSPACE["cpu"])
     with torch.autocast(z_Bd.device.type, enabled=False):
-        inputs = (z_Bd.to(dtype), p_BK.to(dtype), eps2, allowed, wanted)
+        inputs = (z_Bd.to(dtype), p_BK.to(dtype), eps2, allowed, needs_gradient)
         rate: Tensor = _ClusterCodingRates.apply(*inputs)  # type: ignore[no-untyped-call]
-    return rate.to(given)
+    return rate.to(input_dtype)
 
 
 def mcr2_loss(z1_Bd: Tensor, z2_Bd: Tensor, p_BK: Tensor, *, lam: float, eps2: float, gamma: float) -> Tensor:
@@ -88,7 +88,7 @@ class _ClusterCodingRates(torch.autograd.Function):
     """The sum of rates, in the inputs' type; with it the gradient, when `wanted`."""
 
     @staticmethod
-    def forward(ctx: Any, z_Bd: Tensor, p_BK: Tensor, eps2: float, workspace: int, wanted: bool) -> Tensor:
+    def forward(ctx: Any, z_Bd: Tensor, p_BK: Tensor, eps2: float, workspace: int, needs_gradient: bool) -> Tensor:
         count, d = z_Bd.shape
         trace, finfo = d / eps2, torch.finfo(z_Bd.dtype)
         p_KB = p_BK.T.contiguous()
@@ -109,16 +109,16 @@ class _ClusterCodingRates(torch.autograd.Function):
             w_CB = p_CB / n_C.clamp_min(finfo.tiny)[:, None] * trace
             if by_rows:
                 gram_BB = z_Bd @ z_Bd.T if gram_BB is None else gram_BB
-                logdet_C, q_CB, part_Bd = _by_rows(z_Bd, gram_BB, p_CB, w_CB, size, wanted)
+                logdet_C, q_CB, part_Bd = _by_rows(z_Bd, gram_BB, p_CB, w_CB, size, needs_gradient)
             else:
-                logdet_C, q_CB, part_Bd = _by_features(z_Bd, p_CB, w_CB, wanted)
+                logdet_C, q_CB, part_Bd = _by_features(z_Bd, p_CB, w_CB, needs_gradient)
             total += n_C @ logdet_C / (2 * count)
-            if wanted:
+            if needs_gradient:
                 slope_CB = trace * q_CB + (logdet_C - (w_CB * q_CB).sum(dim=1))[:, None]
                 alone_B = torch.log1p(trace * torch.linalg.vecdot(z_Bd, z_Bd))
                 dp_KB[chosen_C] = torch.where(n_C[:, None] > 0, slope_CB, alone_B) / (2 * count)
                 dz_Bd += part_Bd * (trace / count)
-        if wanted:
+        if needs_gradient:
             ctx.save_for_backward(dz_Bd, dp_KB.T)
         return total
 

@@ -51,10 +51,10 @@ _kept: list[_Kept] = []
 
 
 def _start_states(of: EncoderMethod, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    for kept in _kept:
-        same = kept.prepared is of.prepared and kept.states_ND.shape[1] == of.width
-        if same and np.array_equal(kept.rows_N, rows):
-            return kept.states_ND
+    for cached in _kept:
+        same = cached.prepared is of.prepared and cached.states_ND.shape[1] == of.width
+        if same and np.array_equal(cached.rows_N, rows):
+            return cached.states_ND
     _kept[:] = [_Kept(of.prepared, rows, of.states(rows))]
     return _kept[0].states_ND
 

@@ -70,8 +70,8 @@ def whitening_head(vectors_ND: NDArray[np.float32], d: int) -> Layer:
     mean = sample.mean(axis=0)
     values, vectors = np.linalg.eigh((sample - mean).T @ (sample - mean) / len(sample))
     values, vectors = values[::-1][:d], vectors[:, ::-1][:, :d]
-    there = values > 1e-9 * values[0]
-    kernel = vectors * np.where(there, 1 / np.sqrt(np.where(there, values, 1)), 0)
+    positive = values > 1e-9 * values[0]
+    kernel = vectors * np.where(positive, 1 / np.sqrt(np.where(positive, values, 1)), 0)
     return linear_head(kernel.astype(np.float32), (-mean @ kernel).astype(np.float32))
 
 

@@ -26,8 +26,8 @@ def widths_of(params: dict[str, Any]) -> tuple[int, ...]:
     d = int(params["output_dim"])
     if not params.get("nested"):
         return (d,)
-    if given := params.get("widths"):
-        return tuple(sorted({d, *map(int, given)}, reverse=True))
+    if widths := params.get("widths"):
+        return tuple(sorted({d, *map(int, widths)}, reverse=True))
     halves = [d]
     while halves[-1] // 2 >= SMALLEST:
         halves.append(halves[-1] // 2)

@@ -41,8 +41,8 @@ def can_pack(student: SentenceTransformer) -> bool:
     pooling, config = student[1], getattr(getattr(student[0], "model", None), "config", None)
     if not isinstance(pooling, Pooling) or tuple(np.atleast_1d(pooling.pooling_mode)) != ("mean",):
         return False
-    known = getattr(config, "model_type", "") in FIRST_POSITION_0 | FIRST_POSITION_AFTER_PADDING
-    return known and not getattr(config, "is_decoder", False)
+    known_type = getattr(config, "model_type", "") in FIRST_POSITION_0 | FIRST_POSITION_AFTER_PADDING
+    return known_type and not getattr(config, "is_decoder", False)
 
 
 def filled_parts(lengths: NDArray[np.int64], budget: int) -> list[NDArray[np.int64]]:

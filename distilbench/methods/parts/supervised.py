@@ -58,11 +58,11 @@ class LabelledExamples:
     def __init__(self, params: LabelledParams, prepared: Prepared) -> None:
         triplets = params.labelled == "triplets"
         self.anchor_T, self.positive_T = (prepared.triplets_T3 if triplets else prepared.pairs_P2).T[:2]
-        own = prepared.triplets_T3[:, 2:] if triplets else np.empty((len(self.anchor_T), 0), dtype=np.int64)
-        missing = max(0, params.hard_negatives - own.shape[1])
-        known_TE = np.column_stack([self.anchor_T, self.positive_T, own])
-        mined = mine(prepared, known_TE, missing, params.max_negative_share) if missing else own[:, :0]
-        self.negative_TK = np.hstack([own, mined])[:, : params.hard_negatives]
+        labelled_TK = prepared.triplets_T3[:, 2:] if triplets else np.empty((len(self.anchor_T), 0), dtype=np.int64)
+        missing = max(0, params.hard_negatives - labelled_TK.shape[1])
+        known_TE = np.column_stack([self.anchor_T, self.positive_T, labelled_TK])
+        mined = mine(prepared, known_TE, missing, params.max_negative_share) if missing else labelled_TK[:, :0]
+        self.negative_TK = np.hstack([labelled_TK, mined])[:, : params.hard_negatives]
 
     def __len__(self) -> int:
         return len(self.anchor_T)
@@ -85,17 +85,17 @@ def mine(prepared: Prepared, known_TE: NDArray[np.int64], count: int, max_share:
     index = faiss.IndexFlatIP(train.shape[1])
     index.add(train)
     distinct, back = np.unique(known_TE[:, 0], return_inverse=True)
-    asked = prepared.vectors.take(distinct)
-    faiss.normalize_L2(asked)
-    cosine, found = index.search(asked, min(MINED_FROM, len(train)))
-    near_TM = prepared.train[found][back]
+    anchors = prepared.vectors.take(distinct)
+    faiss.normalize_L2(anchors)
+    cosine, neighbours = index.search(anchors, min(MINED_FROM, len(train)))
+    near_TM = prepared.train[neighbours][back]
     places = near_TM.shape[1]
     # Places in the order of choice: the nearest first, then what was left out from its far end, then what is known.
     order_TM = np.broadcast_to(np.arange(places), near_TM.shape)
     if max_share:
         positive = prepared.vectors.take(known_TE[:, 1])
         faiss.normalize_L2(positive)
-        limit_T = max_share * np.vecdot(asked[back], positive)
+        limit_T = max_share * np.vecdot(anchors[back], positive)
         order_TM = np.where(cosine[back] > limit_T[:, None], 2 * places - order_TM, order_TM)
     known_TM = (near_TM[:, :, None] == known_TE[:, None, :]).any(axis=2)
     order_TM = np.where(known_TM, 3 * places + order_TM, order_TM)

@@ -1,7 +1,7 @@
 """Augmentation: changed copies of the training sentences, one operation a file."""
 
 from distilbench.prepare.augment.operation import Copies, Operation, same
-from distilbench.prepare.augment.recipes import OPERATIONS, RECIPES, operations, parse
+from distilbench.prepare.augment.recipes import OPERATIONS, RECIPES, operations, parse_operations
 from distilbench.settings.augment import AugmentSettings
 
 __all__ = [
@@ -11,6 +11,6 @@ __all__ = [
     "Copies",
     "Operation",
     "operations",
-    "parse",
+    "parse_operations",
     "same",
 ]

@@ -32,10 +32,10 @@ class Apertium(TranslationEngine):
     def identity(self) -> dict[str, Any]:
         """The program's version, and checksums of the two directions' data."""
         self.check()
-        told = subprocess.run(["apertium", "-V"], capture_output=True, text=True, check=False)
+        printed = subprocess.run(["apertium", "-V"], capture_output=True, text=True, check=False)
         files = [DATA / "modes" / f"{direction}.mode" for direction in (THERE, BACK)]
         files += sorted(path for path in (DATA / "apertium-eng-spa").iterdir() if path.is_file())
-        version = (told.stdout or told.stderr).strip()
+        version = (printed.stdout or printed.stderr).strip()
         return {"version": version, "data": {str(path.relative_to(DATA)): file_sha256(path) for path in files}}
 
     def check(self) -> None:
@@ -71,10 +71,10 @@ def translated(sentences: Sequence[str], direction: str) -> list[str]:
             return [""]
         middle = len(sentences) // 2
         return translated(sentences[:middle], direction) + translated(sentences[middle:], direction)
-    made = [""] * len(sentences)
+    translations = [""] * len(sentences)
     for row, paragraph in zip(rows, paragraphs, strict=True):
-        made[row] = " ".join(paragraph.split())
-    return made
+        translations[row] = " ".join(paragraph.split())
+    return translations
 
 
 def _run(sentences: Sequence[str], direction: str) -> list[str]:

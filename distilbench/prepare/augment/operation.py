@@ -46,10 +46,10 @@ def same(sentence: str) -> str:
 
 def versions(*packages: str) -> dict[str, str]:
     """The installed versions of `packages`; "" of one that is not installed."""
-    found = {}
+    by_package = {}
     for package in packages:
         try:
-            found[package] = importlib.metadata.version(package)
+            by_package[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            found[package] = ""
-    return found
+            by_package[package] = ""
+    return by_package

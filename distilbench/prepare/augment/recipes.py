@@ -22,28 +22,28 @@ RECIPES = {"hpd": ("synonym", "back-translation")}
 """hpd: the HPD paper's triplication, each sentence with a WordNet synonym copy and a back translation."""
 
 
-def parse(text: str) -> tuple[str, ...]:
+def parse_operations(text: str) -> tuple[str, ...]:
     """The operations that `text` names, with commas between: recipes resolved, each once, in order.
 
     Raises:
         InputError: a name is not known.
     """
-    return resolved(tuple(part.strip() for part in text.split(",") if part.strip()))
+    return operation_names(tuple(part.strip() for part in text.split(",") if part.strip()))
 
 
-def resolved(names: tuple[str, ...]) -> tuple[str, ...]:
+def operation_names(names: tuple[str, ...]) -> tuple[str, ...]:
     """The names of operations that `names` of operations and recipes stand for: each once, in order.
 
     Raises:
         InputError: a name is not known.
     """
-    found: dict[str, None] = {}
+    resolved_names: dict[str, None] = {}
     for name in names:
         if name not in _MAKERS and name not in RECIPES:
             recipes = "; ".join(f"{recipe} ({', '.join(parts)})" for recipe, parts in RECIPES.items())
             raise InputError(f"augmentation {name!r}: expected one of {', '.join(_MAKERS)}, or the recipe {recipes}")
-        found |= dict.fromkeys(RECIPES.get(name, (name,)))
-    return tuple(found)
+        resolved_names |= dict.fromkeys(RECIPES.get(name, (name,)))
+    return tuple(resolved_names)
 
 
 def operations(settings: AugmentSettings) -> list[Operation]:
@@ -53,7 +53,7 @@ def operations(settings: AugmentSettings) -> list[Operation]:
         InputError: a name is not known, a setting that an operation needs is missing, or no translation engine of
             "auto" is installed.
     """
-    return [_MAKERS[name](settings) for name in resolved(settings.operations)]
+    return [_MAKERS[name](settings) for name in operation_names(settings.operations)]
 
 
 def _contextual(settings: AugmentSettings) -> Operation:

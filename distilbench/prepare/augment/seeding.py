@@ -40,11 +40,11 @@ def one_by_one(operation: str, change: Callable[[str], str]) -> Copies:
     """Copies made by `change`, which draws from the global generators, seeded anew for each sentence."""
 
     def copies(sentences: Sequence[str], seed: int) -> list[str]:
-        made = []
+        changed = []
         with random_states_kept():
             for sentence in sentences:
                 seed_generators(seed, operation, sentence)
-                made.append(change(sentence))
-        return made
+                changed.append(change(sentence))
+        return changed
 
     return copies

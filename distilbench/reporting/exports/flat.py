@@ -68,7 +68,7 @@ def flat_columns(board: table.Leaderboard, ties: Ties = NO_TIES) -> tuple[FlatCo
         FlatColumn("pareto", "flag", ("pareto",), lambda row: row.pareto["all"]),
         FlatColumn("best_in_dim", "flag", ("best_in_dim",), lambda row: row.best_in_dim["all"]),
         FlatColumn("chosen_on_dev", "flag", ("chosen_on_dev",), lambda row: row.chosen),
-        FlatColumn("kept_neighbours_percent", "number", ("neighbours", "kept_percent"), _kept),
+        FlatColumn("kept_neighbours_percent", "number", ("neighbours", "kept_percent"), _neighbour_overlap),
         FlatColumn("neighbours_lost", "text", ("neighbours", "lost"), lost_neighbours),
         *(tie("group", "text"), tie("difference", "number"), tie("low", "number"), tie("high", "number")),
         *(of("teacher"), of("start"), of("corpus", path=("corpus", "name"))),
@@ -105,19 +105,19 @@ def leaderboard_json(board: table.Leaderboard, ties: Ties = NO_TIES) -> str:
     columns = flat_columns(board, ties)
     rows = []
     for row in board.rows:
-        found: dict[str, Any] = {"name": row.name}
+        fields: dict[str, Any] = {"name": row.name}
         seeds: list[dict[str, Any]] = [{} for _ in row.seeds]
         for column in columns:
             value = column.value(row)
             if column.per_seed:
-                for seed, own in zip(seeds, value, strict=True):
-                    seed[column.path[-1]] = own
+                for seed, seed_value in zip(seeds, value, strict=True):
+                    seed[column.path[-1]] = seed_value
                 continue
-            place = found
+            place = fields
             for key in column.path[:-1]:
                 place = place.setdefault(key, {})
             place[column.path[-1]] = value
-        rows.append({**found, "hyperparameters": _finite(row.record.hyperparameters), SEEDS: seeds})
+        rows.append({**fields, "hyperparameters": _finite(row.record.hyperparameters), SEEDS: seeds})
     lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
@@ -146,20 +146,20 @@ def _score_columns(board: table.Leaderboard) -> list[FlatColumn]:
         "low95": ("low", "number"),
         "high95": ("high", "number"),
     }
-    found = []
+    columns = []
     for place, column in enumerate(board.columns):
         for variant in table.VARIANTS if column.by_variant and board.has_wmean else table.VARIANTS[:1]:
             name = column.key if not column.by_variant else f"{column.key}:{variant}"
             for what, (field, kind) in whats.items():
                 path = ("scores", column.key, variant, what or "value")
                 value = _cell_field(place, variant, field)
-                found.append(FlatColumn(f"{name}:{what}" if what else name, kind, path, value))
-    return found
+                columns.append(FlatColumn(f"{name}:{what}" if what else name, kind, path, value))
+    return columns
 
 
-def _kept(row: table.Row) -> float | None:
-    kept = kept_neighbours(row)
-    return None if kept is None else kept.overlap
+def _neighbour_overlap(row: table.Row) -> float | None:
+    neighbours = kept_neighbours(row)
+    return None if neighbours is None else neighbours.overlap
 
 
 def _cell_field(place: int, variant: table.Variant, field: str) -> Callable[[table.Row], Any]:
@@ -176,5 +176,5 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {str(key): _finite(own) for key, own in value.items()}
-    return [_finite(own) for own in value] if isinstance(value, list | tuple) else value
+        return {str(key): _finite(part) for key, part in value.items()}
+    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value

@@ -112,7 +112,7 @@ def csv_of(rows: Iterable[Sequence[object]]) -> str:
 _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 
 
-def one_line(text: str) -> str:
+def cell_text(text: str) -> str:
     """`text` without line breaks, control characters and runs of blanks."""
     return " ".join(_CONTROL.sub(" ", text).split())
 
@@ -132,7 +132,7 @@ _MARKDOWN = str.maketrans(
 
 def markdown_text(text: str) -> str:
     """`text` in a cell of a GitHub table: no markup, no HTML, no link, no mention of a user."""
-    plain = one_line(text).translate(_MARKDOWN)
+    plain = cell_text(text).translate(_MARKDOWN)
     return _WWW.sub("www&#46;", plain.replace("://", "&#58;//"))
 
 
@@ -161,7 +161,7 @@ _LATEX = str.maketrans(
 
 def latex_text(text: str) -> str:
     """`text` in a LaTeX table: printed as it is, with no command of its own."""
-    return one_line(text).translate(_LATEX)
+    return cell_text(text).translate(_LATEX)
 
 
 def _csv_cell(text: str) -> str:

@@ -35,7 +35,7 @@ def leaderboard_grid(board: table.Leaderboard, ties: Ties = NO_TIES) -> Grid:
         line += [shown_number(cells[places[c.key]].value) for c in [*sets, *dev]]
         line += [f"{len(row.seeds)}", place.tie.group if place else MISSING]
         lines.append(tuple(line))
-    kept = [i for i in range(len(head)) if not lines or any(line[i] != MISSING for line in lines)]
+    filled = [i for i in range(len(head)) if not lines or any(line[i] != MISSING for line in lines)]
     notes = [f"Scores are x 100. The average is over {', '.join(board.sts_sets)} (test)."] if board.sts_sets else []
     if dev:
         notes.append("Dev chose the students: it is not a result.")
@@ -47,8 +47,8 @@ def leaderboard_grid(board: table.Leaderboard, ties: Ties = NO_TIES) -> Grid:
         notes.append(f"Neighbours lost, not recommended: {', '.join(lost)}.")
     return Grid(
         "Leaderboard",
-        tuple(head[i] for i in kept),
-        (Section("", tuple(Line(tuple(line[i] for i in kept)) for line in lines)),),
+        tuple(head[i] for i in filled),
+        (Section("", tuple(Line(tuple(line[i] for i in filled)) for line in lines)),),
         tuple(notes),
     )
 

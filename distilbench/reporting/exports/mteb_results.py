@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from distilbench.progress.tally import finite
 from distilbench.records import Score, ScoreRecord
 from distilbench.reporting import table
 from distilbench.reporting.exports.names import slug
@@ -93,7 +94,7 @@ def models(board: table.Leaderboard) -> tuple[Model, ...]:
 
     The generated demonstration corpus has none.
     """
-    found = []
+    board_models = []
     for row in representatives(board):
         name = f"distilbench__{slug(row.name, row.anchor)}"
         for seed in row.seeds:
@@ -103,8 +104,8 @@ def models(board: table.Leaderboard) -> tuple[Model, ...]:
             files = [TaskFile(f"{name}/{revision}/{task}.json", content) for task, content in results]
             if files:
                 meta = TaskFile(f"{name}/{revision}/{META}", _meta(r, name.replace("__", "/", 1), revision))
-                found.append(Model((*files, meta)))
-    return tuple(found)
+                board_models.append(Model((*files, meta)))
+    return tuple(board_models)
 
 
 def write_mteb(board: table.Leaderboard, folder: Path, limit: int = MODELS) -> Written:
@@ -113,24 +114,24 @@ def write_mteb(board: table.Leaderboard, folder: Path, limit: int = MODELS) -> W
     A file that is the same is left alone. Each is renamed into place but not forced to disk one by one, which would take 4 ms
     a file: what a power cut loses is written again by the next report.
     """
-    root, found = folder / FOLDER, models(board)
-    files = [file for model in found[:limit] for file in model.files]
+    root, board_models = folder / FOLDER, models(board)
+    files = [file for model in board_models[:limit] for file in model.files]
     for place in dict.fromkeys(os.path.dirname(file.path) for file in files):
         (root / place).mkdir(parents=True, exist_ok=True)
     for file in files:
         _replace(f"{root}/{file.path}", json.dumps(file.content, ensure_ascii=False, allow_nan=False) + "\n")
     remove_others(root, {file.path for file in files})
-    return Written(min(len(found), limit), len(found))
+    return Written(min(len(board_models), limit), len(board_models))
 
 
-def remove_others(root: Path, kept: Iterable[str]) -> None:
-    """Remove what `write_mteb` wrote below `root` and is not among `kept`; any other file stays."""
-    kept = set(kept)
+def remove_others(root: Path, current: Iterable[str]) -> None:
+    """Remove what `write_mteb` wrote below `root` and is not among `current`; any other file stays."""
+    current = set(current)
     if root.is_symlink() or not root.is_dir():
         return
     for path in list(root.glob("*/*/*.json")):
         name = path.relative_to(root).as_posix()
-        if _OWN.fullmatch(name) and name not in kept and not any(p.is_symlink() for p in path.parents if p != root):
+        if _OWN.fullmatch(name) and name not in current and not any(p.is_symlink() for p in path.parents if p != root):
             path.unlink()
             for parent in (path.parent, path.parent.parent):
                 if not any(parent.iterdir()):
@@ -142,15 +143,15 @@ def remove_others(root: Path, kept: Iterable[str]) -> None:
 def _results(record: ScoreRecord) -> list[tuple[str, dict[str, Any]]]:
     by_set: dict[tuple[str, str], dict[str, Score]] = {}
     for s in record.scores:
-        if s.split == "test" and s.variant == "all" and table.finite(s.value) is not None:
+        if s.split == "test" and s.variant == "all" and finite(s.value) is not None:
             by_set.setdefault((s.task, s.set), {})[s.metric] = s
-    found = []
+    results = []
     for (task, name), counterpart in COUNTERPARTS.items():
         scores = by_set.get((task, name), {})
         main = scores.get(_MAIN[task])
         if main is None or main.n != counterpart.items or not _same_documents(record, name, counterpart):
             continue
-        values = {own: s.value / 100 for metric, s in scores.items() for own in _METRICS.get(metric, ())}
+        values = {mteb_name: s.value / 100 for metric, s in scores.items() for mteb_name in _METRICS.get(metric, ())}
         digest = record.sets.get(f"{name}/test") or record.corpus_fingerprint
         content = {
             "dataset_revision": f"distilbench:sha256:{digest}",
@@ -164,8 +165,8 @@ def _results(record: ScoreRecord) -> list[tuple[str, dict[str, Any]]]:
             "evaluation_time": None,
             "kg_co2_emissions": None,
         }
-        found.append((counterpart.name, content))
-    return found
+        results.append((counterpart.name, content))
+    return results
 
 
 def _same_documents(record: ScoreRecord, name: str, counterpart: Counterpart) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
+from distilbench.progress.tally import finite
 from distilbench.records import ON_DEMONSTRATION, EncoderCost, IndexCost
 from distilbench.reporting import table
 from distilbench.reporting.budget import latency_of
@@ -30,7 +31,7 @@ class _Entry(NamedTuple):
     teacher: str
     params: Mapping[str, Any]
     values: Mapping[ScoreKey, Cell]
-    told: str
+    source: str
     published: bool
     joins: bool = False
     """Whether entries of one name and source are one line where they have no score in common."""
@@ -74,11 +75,13 @@ def paper_grid(paper_table: PaperTable, measured: Measured, published: Sequence[
         block = next((block for block in blocks if _fits(entry, block)), None)
         if block is not None:
             blocks[block].append(entry)
-    if all(entry.published for own in blocks.values() for entry in own):
+    if all(entry.published for entries in blocks.values() for entry in entries):
         return None
     head = (Head("Model", number=False), *(Head(c.title) for c in paper_table.columns), Head("From", number=False))
     sections = [
-        Section(block.title, tuple(_line(paper_table, entry) for entry in own)) for block, own in blocks.items() if own
+        Section(block.title, tuple(_line(paper_table, entry) for entry in entries))
+        for block, entries in blocks.items()
+        if entries
     ]
     demonstration = any(row.record.demonstration for row in measured.rows)
     notes = (*paper_table.notes, *([f"Measured rows are scored {ON_DEMONSTRATION}."] if demonstration else []))
@@ -87,32 +90,32 @@ def paper_grid(paper_table: PaperTable, measured: Measured, published: Sequence[
 
 def _values(row: table.Row, board: table.Leaderboard, indexes: Iterable[table.IndexRow]) -> dict[ScoreKey, Cell]:
     """Everything that a table may ask of a row, means over its seeds."""
-    found: dict[ScoreKey, Cell] = {}
+    cells: dict[ScoreKey, Cell] = {}
     by_key: dict[tuple[str, ...], list[float | None]] = {}
     for seed in row.seeds:
         for s in seed.record.scores:
             if s.task != "sts" and s.variant == "all":
-                by_key.setdefault((s.task, s.set, s.metric, s.split), []).append(table.finite(s.value))
+                by_key.setdefault((s.task, s.set, s.metric, s.split), []).append(finite(s.value))
     for (task, name, metric, split), values in sorted(by_key.items()):  # test after dev
         key = _score_key(task, name, metric, split)
         if key is not None:
-            found[key] = mean_cell(values)
+            cells[key] = mean_cell(values)
     for variant in table.VARIANTS:
         for column, cell in zip(board.columns, row.values[variant], strict=True):
             if column.key == table.AVERAGE and set(board.sts_sets) == set(SEVEN):
-                found[ScoreKey("sts", WHOLE, "spearman", variant)] = cell
+                cells[ScoreKey("sts", WHOLE, "spearman", variant)] = cell
             elif column.key.startswith("sts:"):
-                found[ScoreKey("sts", column.key.removeprefix("sts:"), "spearman", variant)] = cell
+                cells[ScoreKey("sts", column.key.removeprefix("sts:"), "spearman", variant)] = cell
     r = row.record
-    found[ScoreKey("encoder", "", "dim")] = Cell(r.dim, None)
+    cells[ScoreKey("encoder", "", "dim")] = Cell(r.dim, None)
     if r.parameters:
-        found[ScoreKey("encoder", "", "parameters")] = Cell(r.parameters, None)
-    found[ScoreKey("encoder", "", "sentences/s")] = _cost(row, "sentences_per_second_32")
+        cells[ScoreKey("encoder", "", "parameters")] = Cell(r.parameters, None)
+    cells[ScoreKey("encoder", "", "sentences/s")] = _cost(row, "sentences_per_second_32")
     for index in indexes:
         if index.cost.kind == "flat" and _plain(index.cost.set) == "msmarco":
             size = index.measured["bytes"].value
-            found[ScoreKey("index", "msmarco", "GB", "flat")] = Cell(None if size is None else size / 1e9, None)
-    return {key: cell for key, cell in found.items() if cell.value is not None}
+            cells[ScoreKey("index", "msmarco", "GB", "flat")] = Cell(None if size is None else size / 1e9, None)
+    return {key: cell for key, cell in cells.items() if cell.value is not None}
 
 
 def _score_key(task: str, name: str, metric: str, split: str) -> ScoreKey | None:
@@ -138,7 +141,7 @@ def _published_entries(paper_table: PaperTable, row: Published) -> list[_Entry]:
         teacher=row.teacher.rsplit("/", 1)[-1] or last,
         params=row.params,
         values=values,
-        told=f"published: {paper_table.paper}, table {paper_table.number}",
+        source=f"published: {paper_table.paper}, table {paper_table.number}",
         published=True,
         joins=True,
     )
@@ -151,40 +154,42 @@ def _published_entries(paper_table: PaperTable, row: Published) -> list[_Entry]:
 
 def _split(entry: _Entry, suffixes: Mapping[str, str], needed: ScoreKey) -> list[_Entry]:
     """An entry for each variant that has the score `needed`; there its variant, and one that is of all, is "all"."""
-    found = []
+    parts = []
     for variant, suffix in suffixes.items():
-        own = {k._replace(variant="all"): v for k, v in entry.values.items() if k.variant in (variant, "all")}
+        variant_values = {
+            k._replace(variant="all"): v for k, v in entry.values.items() if k.variant in (variant, "all")
+        }
         if needed._replace(variant=variant) in entry.values:
-            found.append(entry._replace(name=entry.name + suffix, values=own))
-    return found
+            parts.append(entry._replace(name=entry.name + suffix, values=variant_values))
+    return parts
 
 
-def _measured_entries(paper_table: PaperTable, row: table.Row, found: Measured) -> list[_Entry]:
+def _measured_entries(paper_table: PaperTable, row: table.Row, measured: Measured) -> list[_Entry]:
     r = row.record
     uncompressed = r.role in ("teacher", "encoder")
-    told = [f"run {r.run}"] if found.runs > 1 else []
-    told += [f"teacher {r.teacher}"] if r.teacher and not uncompressed else []
-    told += [f"start {r.start}"] if r.start and not uncompressed else []
-    told += [f"{len(row.seeds)} seeds"] if len(row.seeds) > 1 else []
-    told += [f"{name} {r.hyperparameters[name]}" for name in paper_table.told if name in r.hyperparameters]
+    notes = [f"run {r.run}"] if measured.runs > 1 else []
+    notes += [f"teacher {r.teacher}"] if r.teacher and not uncompressed else []
+    notes += [f"start {r.start}"] if r.start and not uncompressed else []
+    notes += [f"{len(row.seeds)} seeds"] if len(row.seeds) > 1 else []
+    notes += [f"{name} {r.hyperparameters[name]}" for name in paper_table.named_parameters if name in r.hyperparameters]
     entry = _Entry(
         row.name,
         UNCOMPRESSED if uncompressed else r.method,
         student=r.start.rsplit("/", 1)[-1],
         teacher=(r.teacher or r.label).rsplit("/", 1)[-1],
         params=r.hyperparameters,
-        values=found.values[row.anchor],
-        told=", ".join(["measured", *told]),
+        values=measured.values[row.anchor],
+        source=", ".join(["measured", *notes]),
         published=False,
     )
     if paper_table.view == "index":
-        return [own for index in found.indexes.get(row.anchor, ()) if (own := _of_index(entry, index)) is not None]
+        return [one for index in measured.indexes.get(row.anchor, ()) if (one := _of_index(entry, index)) is not None]
     if paper_table.view == "clusters":
-        return [own for c in found.clusters.get(row.anchor, ()) if (own := _of_clusters(entry, c)) is not None]
+        return [one for c in measured.clusters.get(row.anchor, ()) if (one := _of_clusters(entry, c)) is not None]
     if paper_table.view == "all pairs":
         return _of_all_pairs(entry)
     if paper_table.view == "catalogue":
-        return [own for index in found.indexes.get(row.anchor, ()) for own in _of_catalogue(entry, row, index)]
+        return [one for index in measured.indexes.get(row.anchor, ()) for one in _of_catalogue(entry, row, index)]
     if r.method == "dse" and "task" in r.hyperparameters:
         frozen = "Frozen, " if r.hyperparameters.get("frozen") else ""
         alpha = r.hyperparameters.get("alpha", 0.5)
@@ -193,11 +198,11 @@ def _measured_entries(paper_table: PaperTable, row: table.Row, found: Measured) 
 
 
 def _of_index(entry: _Entry, index: table.IndexRow) -> _Entry | None:
-    cost, found = index.cost, index.measured
+    cost, measured = index.cost, index.measured
     if cost.kind != "ivf" or cost.set != "quora-duplicates" or cost.device != "cpu":
         return None
-    size = found["bytes"].value
-    values = {"mrr@10": found["mrr10"], "ms per 1,000 queries": found["ms_per_1000_queries"]}
+    size = measured["bytes"].value
+    values = {"mrr@10": measured["mrr10"], "ms per 1,000 queries": measured["ms_per_1000_queries"]}
     values |= {"MB": Cell(None if size is None else size / 1e6, None)}
     threads = f"{cost.threads} {'thread' if cost.threads == 1 else 'threads'}"
     setting = f"nlist {cost.nlist}, nprobe {cost.nprobe}, {_searched(cost)}, {threads}"
@@ -207,22 +212,22 @@ def _of_index(entry: _Entry, index: table.IndexRow) -> _Entry | None:
             for metric, cell in values.items()
             if cell.value is not None
         },
-        told=f"{entry.told}, {setting}",
+        source=f"{entry.source}, {setting}",
     )
 
 
-def _of_clusters(entry: _Entry, found: table.ClusterRow) -> _Entry | None:
-    cost = found.cost
+def _of_clusters(entry: _Entry, cluster_row: table.ClusterRow) -> _Entry | None:
+    cost = cluster_row.cost
     if cost.set not in QUORA:
         return None
-    fit, assign = found.measured["fit_s"].value, found.measured["assign_s"].value
+    fit, assign = cluster_row.measured["fit_s"].value, cluster_row.measured["assign_s"].value
     clustering = None if fit is None or assign is None else fit + assign
-    values = {"accuracy": found.measured["accuracy"], "clustering s": Cell(clustering, None)}
+    values = {"accuracy": cluster_row.measured["accuracy"], "clustering s": Cell(clustering, None)}
     split = "" if cost.split == "test" else f" ({cost.split})"
     return entry._replace(
         name=entry.name + (" + kmeans" if cost.kind == "k-means" else ""),
         values={ScoreKey("clusters", "quora", name): cell for name, cell in values.items() if cell.value is not None},
-        told=f"{entry.told}, {cost.clusters} clusters, {cost.set}{split}, {cost.documents} documents",
+        source=f"{entry.source}, {cost.clusters} clusters, {cost.set}{split}, {cost.documents} documents",
     )
 
 
@@ -242,12 +247,12 @@ def _of_catalogue(entry: _Entry, row: table.Row, index: table.IndexRow) -> list[
         return []
     seconds = {"psi": one_ms / 1000, "f": search_ms / 1e6}
     seconds["total"] = sum(seconds.values())
-    told = f"{entry.told}, {_searched(index.cost)}"
+    description = f"{entry.source}, {_searched(index.cost)}"
     return [
         entry._replace(
             name=entry.name + _PHASES[phase],
             values={ScoreKey("efficiency", "catalogue", "s"): Cell(value, None)},
-            told=told,
+            source=description,
         )
         for phase, value in seconds.items()
     ]
@@ -259,7 +264,7 @@ def _searched(cost: IndexCost) -> str:
 
 def _cost(row: table.Row, field: str) -> Cell:
     costs: list[EncoderCost | None] = [seed.record.cost for seed in row.seeds]
-    return mean_cell([table.finite(getattr(cost, field)) for cost in costs if cost is not None])
+    return mean_cell([finite(getattr(cost, field)) for cost in costs if cost is not None])
 
 
 def _merged(entries: Iterable[_Entry], scored: Set[ScoreKey]) -> list[_Entry]:
@@ -267,50 +272,50 @@ def _merged(entries: Iterable[_Entry], scored: Set[ScoreKey]) -> list[_Entry]:
 
     What they have beside the scores of the table is the first's.
     """
-    found: list[_Entry] = []
+    merged: list[_Entry] = []
     places: dict[tuple[object, ...], list[int]] = {}
     for entry in entries:
-        own = scored & entry.values.keys()
-        same = places.setdefault((entry.name, entry.told, entry.method, entry.published), [])
-        free = next((i for i in same if entry.joins and own.isdisjoint(found[i].values)), None)
+        keys = scored & entry.values.keys()
+        same = places.setdefault((entry.name, entry.source, entry.method, entry.published), [])
+        free = next((i for i in same if entry.joins and keys.isdisjoint(merged[i].values)), None)
         if free is None:
-            same.append(len(found))
-            found.append(entry)
+            same.append(len(merged))
+            merged.append(entry)
         else:
-            found[free] = found[free]._replace(values={**entry.values, **found[free].values})
-    return found
+            merged[free] = merged[free]._replace(values={**entry.values, **merged[free].values})
+    return merged
 
 
 def _fits(entry: _Entry, block: Block) -> bool:
-    def set_to(name: str, wanted: object) -> bool:
+    def set_to(name: str, expected: object) -> bool:
         value = entry.params.get(name)
-        return bool(value) is wanted if isinstance(wanted, bool) else value == wanted
+        return bool(value) is expected if isinstance(expected, bool) else value == expected
 
     return (
         entry.method in block.methods
         and block.student in ("", entry.student)
         and block.teacher in ("", entry.teacher)
-        and all(set_to(name, wanted) for name, wanted in block.settings)
+        and all(set_to(name, expected) for name, expected in block.settings)
     )
 
 
 def _line(paper_table: PaperTable, entry: _Entry) -> Line:
     cells = (_shown(column, entry.values) for column in paper_table.columns)
-    return Line((entry.name, *cells, entry.told), entry.published)
+    return Line((entry.name, *cells, entry.source), entry.published)
 
 
 def _shown(column: PaperColumn, values: Mapping[ScoreKey, Cell]) -> str:
-    found = [values.get(key, table.MISSING) for key in column.keys]
-    if all(cell.value is None for cell in found):
+    cells = [values.get(key, table.MISSING) for key in column.keys]
+    if all(cell.value is None for cell in cells):
         return MISSING
-    if len(found) > 1:
-        return "/".join(shown_number(cell.value, column.digits, column.scale) for cell in found)
-    value = found[0].value or 0.0
+    if len(cells) > 1:
+        return "/".join(shown_number(cell.value, column.digits, column.scale) for cell in cells)
+    value = cells[0].value or 0.0
     if column.shown == "millions":
         return f"{value / 1e6:.{0 if value >= 1e7 else 1}f}M"
     if column.shown == "time":
         return _time(value)
-    return shown_cell(found[0], column.digits, column.scale)
+    return shown_cell(cells[0], column.digits, column.scale)
 
 
 def _time(seconds: float) -> str:

@@ -39,7 +39,7 @@ class PaperTable(NamedTuple):
     """A table. A row goes to the first block that it fits, published or measured; one that fits none is not in it.
 
     `view`: what a line is of: a row, one of its IVF indexes, one way of clustering with it, or a part of what it costs.
-    `told` names hyper-parameters that are told of a measured row.
+    `named_parameters` are hyper-parameters that a measured row names.
     """
 
     key: str
@@ -50,7 +50,7 @@ class PaperTable(NamedTuple):
     blocks: tuple[Block, ...]
     notes: tuple[str, ...] = ()
     view: View = "rows"
-    told: tuple[str, ...] = ()
+    named_parameters: tuple[str, ...] = ()
 
 
 def _sts(variant: str = "all", digits: int = 2, scale: float = 1.0) -> dict[str, PaperColumn]:
@@ -248,7 +248,7 @@ _IBKD = (
         (*_SEVEN, _PARAMS, _DIM._replace(title="Dimension")),
         _backbones(_IBKD_METHODS, "Teachers"),
         (_STS_NOTE, _IBKD_MISPRINT),
-        told=("kernel", "beta1", "beta2"),
+        named_parameters=("kernel", "beta1", "beta2"),
     ),
     PaperTable(
         "ibkd-3",
@@ -262,7 +262,7 @@ _IBKD = (
         ),
         _backbones(_IBKD_METHODS, "Teachers"),
         (_MARCO_NOTE, _SPEED_NOTE),
-        told=("kernel", "beta1", "beta2"),
+        named_parameters=("kernel", "beta1", "beta2"),
     ),
     PaperTable(
         "ibkd-4",
@@ -272,7 +272,7 @@ _IBKD = (
         (_AVERAGE._replace(title="STS"), _MARCO[0]._replace(title="DR")),
         (Block("", ("ibkd",), settings=(("ft_epochs", True),)),),
         ("STS: average Spearman x 100 of the seven sets; DR: MRR@10 x 100 on MS MARCO, there of another model.",),
-        told=("kernel", "beta1", "beta2"),
+        named_parameters=("kernel", "beta1", "beta2"),
     ),
     PaperTable(
         "ibkd-6",

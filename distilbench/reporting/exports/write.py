@@ -62,36 +62,36 @@ def write_exports(
     grid = leaderboard_grid(board, ties)
     _write_text(folder / "leaderboard.md", to_markdown(grid))
     _write_text(folder / "leaderboard.tex", to_latex(grid))
-    found = [
+    exports = [
         Export("leaderboard", "leaderboard.csv", "Leaderboard, all columns", "csv"),
         Export("leaderboard", "leaderboard.json", "Leaderboard, one object per row", "json"),
         Export("leaderboard", "leaderboard.parquet", "Leaderboard, typed columns", "parquet"),
         Export("leaderboard", "leaderboard.md", "Leaderboard, main columns", "markdown"),
         Export("leaderboard", "leaderboard.tex", "Leaderboard, main columns", "latex"),
     ]
-    found += _write_papers(board, folder, published_rows() if published is None else published)
+    exports += _write_papers(board, folder, published_rows() if published is None else published)
     written = mteb_results.write_mteb(board, folder, mteb_results.MODELS if mteb else 0)
     if written.models:
         part = f": the first {written.models} of {written.of} models" if written.models < written.of else ""
-        found.append(Export("mteb", mteb_results.FOLDER, f"Results in mteb's layout{part}", "mteb"))
-    return tuple(found)
+        exports.append(Export("mteb", mteb_results.FOLDER, f"Results in mteb's layout{part}", "mteb"))
+    return tuple(exports)
 
 
 def _write_papers(board: table.Leaderboard, folder: Path, published: Sequence[Published]) -> list[Export]:
-    measured, found = measured_rows(board), []
+    measured, exports = measured_rows(board), []
     for paper_table in TABLES:
         grid = paper_grid(paper_table, measured, published)
         for kind, (suffix, render) in RENDERERS.items():
             name = f"{PAPERS}/{paper_table.key}{suffix}"
             if grid is not None:
                 _write_text(folder / name, render(grid))
-                found.append(Export(paper_table.key, name, grid.title, kind))
+                exports.append(Export(paper_table.key, name, grid.title, kind))
             elif not (folder / PAPERS).is_symlink():
                 (folder / name).unlink(missing_ok=True)
     papers = folder / PAPERS
     if papers.is_dir() and not papers.is_symlink() and not any(papers.iterdir()):
         papers.rmdir()
-    return found
+    return exports
 
 
 def _write_text(path: Path, text: str) -> None:

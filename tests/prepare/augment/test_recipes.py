@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from distilbench.errors import InputError
-from distilbench.prepare.augment import operations, parse
+from distilbench.prepare.augment import operations, parse_operations
 from distilbench.prepare.augment.apertium import Apertium
 from distilbench.prepare.augment.back_translation import BackTranslation
 from distilbench.prepare.augment.contextual import ROLE, Contextual
@@ -32,7 +32,7 @@ from distilbench.settings.augment import AugmentSettings
     ],
 )
 def test_parse(text: str, names: tuple[str, ...]) -> None:
-    assert parse(text) == names
+    assert parse_operations(text) == names
 
 
 def test_unknown_name() -> None:
@@ -41,7 +41,7 @@ def test_unknown_name() -> None:
         r"or the recipe hpd \(synonym, back-translation\)$"
     )
     with pytest.raises(InputError, match=wanted):
-        parse("swap,shuffle")
+        parse_operations("swap,shuffle")
     with pytest.raises(InputError, match=wanted):
         operations(AugmentSettings(operations=("shuffle",)))
 
