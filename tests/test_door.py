@@ -26,6 +26,7 @@ def python(*arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[s
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
@@ -125,6 +126,7 @@ print("trial", tune.Tuner(Trial, run_config=run_config).fit()[0].metrics["told"]
 """
 
 
+@pytest.mark.slow
 def test_workers_of_ray_find_the_standard_library_too(tmp_path: Path) -> None:
     done = python("-c", ON_RAY, str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr

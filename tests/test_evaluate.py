@@ -182,6 +182,7 @@ def records_of_plain(root: Path, model: Path, data: Path) -> list[Any]:
     return [s for s in record.scores if s.task == "retrieval"]
 
 
+@pytest.mark.slow
 def test_without_data_the_demonstration(tmp_path: Path, models: list[Path]) -> None:
     evaluate(settings(tmp_path, models[:1], None, tasks=("sts", "retrieval")), Console(quiet=True))
     [record] = records_of(tmp_path)

@@ -32,6 +32,7 @@ def teacher(
     return EncoderSpec(str(make_architecture(request.param, encoder_folder, folder)))
 
 
+@pytest.mark.slow
 def test_every_choice_of_layers(teacher: EncoderSpec, tmp_path: Path) -> None:
     """The walk, the student and the student that was saved and loaded give the same vectors; all layers are the teacher."""
     pooling = student_pooling("half", teacher)

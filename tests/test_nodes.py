@@ -251,6 +251,7 @@ machines.shutdown()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(280)
 def test_work_goes_to_the_nodes_that_it_is_for(tmp_path: Path) -> None:
     lines = run(PLACES, tmp_path)

@@ -210,6 +210,7 @@ def test_a_training_of_a_comparison_by_its_number(run: Path) -> None:
     assert "no record of trial 0 with seed 1" in refused(run, 0, "--seed", 1)
 
 
+@pytest.mark.slow
 def test_the_door_works_without_ray(run: Path) -> None:
     root = Path(__file__).parents[1]
     done = subprocess.run(

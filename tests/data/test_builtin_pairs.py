@@ -190,6 +190,7 @@ def test_a_task_does_not_depend_on_the_others_nor_on_the_size() -> None:
         assert pairs_of(alone, "DEMO-NLI", split) == pairs_of(together, "DEMO-NLI", split)
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_set() -> None:
     one, two = (builtin_corpus(20, seed, EVERYTHING) for seed in (0, 1))
     assert {one.sentences[i] for i in one.triplets_T3[:, 0]} != {two.sentences[i] for i in two.triplets_T3[:, 0]}
@@ -197,6 +198,7 @@ def test_another_seed_is_another_set() -> None:
         assert not set(pairs_of(one, name, "test")) & set(pairs_of(two, name, "test"))
 
 
+@pytest.mark.slow
 def test_same_seed_same_bytes_in_another_process() -> None:
     code = (
         "import sys; from distilbench.data.builtin import builtin_corpus; from distilbench.data.needs import Needs\n"

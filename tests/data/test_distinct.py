@@ -92,6 +92,7 @@ print(write_distinct(Path(sys.argv[1]), stream(), schema, iter(())).kept, before
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_is_bounded_by_a_figure_below_the_size_of_the_text(tmp_path: Path) -> None:
     # 120,000 sentences of 4.8 kB: 576 MB of text, twice (key and text).

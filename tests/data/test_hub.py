@@ -171,6 +171,7 @@ for source in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_a_hub_that_answers(repository: Path, tmp_path: Path) -> None:
     """In a process of its own: where the hub is, and whether it may be asked, is settled at import."""
     files = {p.relative_to(repository).as_posix(): p.read_bytes() for p in repository.rglob("*") if p.is_file()}

@@ -130,6 +130,7 @@ print(count, (peak() - before) // 1024)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 @pytest.mark.parametrize("kind", ["parquet", "txt"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:

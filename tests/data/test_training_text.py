@@ -176,6 +176,7 @@ def evaluated(corpus: Corpus) -> list[tuple[str, str, list[str], list[str]]]:
     return [(s.name, s.split, texts(s, s.left_P), texts(s, s.right_P)) for s in corpus.sts]
 
 
+@pytest.mark.slow
 def test_own_text_takes_the_place_of_the_built_in_training_sentences(own: str, tmp_path: Path) -> None:
     plain = builtin_corpus(50)
     asked = [plain.sentences[plain.sts[0].left_P[0]], plain.sentences[plain.retrieval[0].queries[0]]]

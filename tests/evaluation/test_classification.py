@@ -39,6 +39,7 @@ def best_of(x: np.ndarray, y: np.ndarray, penalties: list[float]) -> tuple[float
     return penalties[int(np.argmax(means))], max(means)
 
 
+@pytest.mark.slow
 def test_one_set_is_cross_validated_within_cross_validation() -> None:
     x, y = data(300, 10, 2)
     dev, test = [], []
@@ -52,6 +53,7 @@ def test_one_set_is_cross_validated_within_cross_validation() -> None:
     assert 100 * found.correct_N.mean() == pytest.approx(found.test, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_train_and_test() -> None:
     x, y = data(400, 10, 4)
     train = np.arange(400) % 4 != 0

@@ -199,6 +199,7 @@ def test_speed_and_percentiles_by_hand(spec: EncoderSpec, model: SentenceTransfo
     assert (found.device, found.threads) == ("cpu", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "timed_1", "timed_32"),
     [(0, 20, 96), (20.5, 21, 96 + 64), (1e9, 200, 224)],  # at least so many, as long as allowed, all of them once

@@ -112,6 +112,7 @@ def test_a_short_time_reads_one_block_and_extrapolates(
     assert head.measured == head.total == 1000 and head.how == "measured, median of 3 queries"
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same_sentences_and_threads_are_put_back(
     folders: tuple[Path, Path], seen: dict[str, list[Any]]
 ) -> None:

@@ -230,6 +230,7 @@ POINTS: list[tuple[str, Any, str, int]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("owner", "name", "call"), [p[1:] for p in POINTS], ids=[p[0] for p in POINTS])
 def test_a_driver_killed_anywhere_leaves_every_record_once(
     run: Run, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, call: int

@@ -329,6 +329,7 @@ print(peak() - before, found.per_query["mrr@10"].mean(), found.costs[0].document
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from Linux's /proc")
 def test_a_corpus_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)

@@ -207,6 +207,7 @@ def test_both_forms_agree(rows: str, kind: str, monkeypatch: pytest.MonkeyPatch)
     assert difference(found[0][1], found[1][1]) < 1e-8 and difference(found[0][2], found[1][2]) < 1e-8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gumbel", "even", "hard"])
 @pytest.mark.parametrize("rows", ["random", "copies", "near", "equal"])
 @pytest.mark.parametrize("eps2", [1e-6, 0.01])
@@ -303,6 +304,7 @@ print(bounded - start, peak() - start)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.platform != "linux", reason="reads /proc; ru_maxrss would count the peak of the process that forked"
 )

@@ -36,6 +36,7 @@ def corpora(data_folder: Path) -> dict[bool, Corpus]:
     return {False: folder_corpus(data_folder, Limits(), Needs(triplets=True)), True: demonstration}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(EVERY))
 def test_each_method_is_measured(
     method: str, corpora: dict[bool, Corpus], encoder_folder: Path, tmp_path: Path

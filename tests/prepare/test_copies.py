@@ -96,6 +96,7 @@ def test_counts_are_told(tmp_path: Path) -> None:
     assert not len(made.copies.rows) and list(made.sentences) == list(make_corpus().sentences)
 
 
+@pytest.mark.slow
 def test_any_number_of_workers_makes_the_same_copies(
     tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +157,7 @@ def test_what_is_not_installed_is_said_before_anything_is_made(tmp_path: Path) -
     assert not list(tmp_path.glob("copies-*/*.arrow"))
 
 
+@pytest.mark.slow
 def test_the_filter_leaves_out_what_is_far_from_its_source_for_the_teacher(
     tmp_path: Path, encoder_folder: Path, cluster: None
 ) -> None:

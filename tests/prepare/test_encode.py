@@ -171,6 +171,7 @@ def test_a_teacher_without_weights_is_bad_input_and_nothing_is_written(tmp_path:
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.slow
 def test_a_teacher_that_no_worker_can_load_is_bad_input(
     tmp_path: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch, cluster: None
 ) -> None:

@@ -236,6 +236,7 @@ def test_a_run_is_bound_to_its_student(corpus: Corpus, encoder_folder: Path, tmp
     assert config(student=f"auto:2@{other}") != before
 
 
+@pytest.mark.slow
 def test_an_encoder_that_cannot_be_walked_is_refused(
     corpus: Corpus, encoder_folder: Path, tmp_path: Path, cluster: None
 ) -> None:

@@ -82,6 +82,7 @@ def test_the_transformer_is_not_pytorchs(store: ArtifactStore, encoder_folder: P
     assert sum(p.numel() for p in model.parameters()) == 0 and model.get_embedding_dimension() == 32
 
 
+@pytest.mark.slow
 def test_pooling_and_normalisation_are_the_encoders_own(cls_folder: Path, store: ArtifactStore) -> None:
     spec = EncoderSpec(str(cls_folder))
     expected = encode(spec.load(), SENTENCES)
@@ -107,11 +108,13 @@ def test_an_artifact_is_reused(store: ArtifactStore, encoder_folder: Path, expor
     assert first == onnx_artifact(spec, store) and first.name == GRAPH and not exports
 
 
+@pytest.mark.slow
 def test_another_encoder_has_another_graph(store: ArtifactStore, cls_folder: Path, exports: list[Path]) -> None:
     onnx_artifact(EncoderSpec(str(cls_folder)), store)
     assert len(exports) == 1 and len(list(store.root.glob("onnx-*/manifest.json"))) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [GRAPH, WEIGHTS])
 def test_a_damaged_file_is_found_and_the_encoder_exported_again(
     store: ArtifactStore, encoder_folder: Path, exports: list[Path], name: str
@@ -128,6 +131,7 @@ def test_a_damaged_file_is_found_and_the_encoder_exported_again(
     )
 
 
+@pytest.mark.slow
 def test_other_vectors_than_pytorchs_are_an_error_and_no_artifact(
     tmp_path: Path, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +176,7 @@ def test_a_worker_without_onnxruntime_says_so(
         load_onnx(EncoderSpec(str(encoder_folder)), made / GRAPH)
 
 
+@pytest.mark.slow
 def test_a_corpus_is_encoded_with_it_and_kept_apart_from_pytorchs_vectors(
     store: ArtifactStore, encoder_folder: Path, cluster: None
 ) -> None:

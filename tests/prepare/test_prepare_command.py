@@ -70,6 +70,7 @@ def wait_for_shards(prepare: Prepare, count: int, process: subprocess.Popen[str]
     assert process.poll() is None and len(prepare.shards()) >= count, prepare.log.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_killed_preparation_goes_on_and_says_what_it_made(
     tmp_path: Path, text: Path, data_folder: Path, encoder_folder: Path
@@ -114,6 +115,7 @@ def test_a_killed_preparation_goes_on_and_says_what_it_made(
     assert f"0 of {made['sentences']} sentences encoded now" in again and prepare.made() == made
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_of_two_preparations_at_once_one_works(
     tmp_path: Path, text: Path, data_folder: Path, encoder_folder: Path

@@ -27,6 +27,7 @@ def test_a_log_gets_lines_with_rate_and_time_left(
     assert "200/400" in out
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_rays_metrics_have_the_stage(cluster: None) -> None:
     import ray

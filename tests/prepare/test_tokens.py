@@ -33,6 +33,7 @@ def test_ids_are_the_tokenizers(spec: EncoderSpec, tmp_path: Path) -> None:
     assert tokens.ids.dtype == np.int32 and tokens.offsets.dtype == np.int64
 
 
+@pytest.mark.slow
 def test_shards_leave_no_trace(
     spec: EncoderSpec, tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -302,6 +302,7 @@ def test_dark_theme_redraws_the_figures(drawn):
         drawn.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_seeds_and_quantisations(browser, make_seeded, tmp_path, width):
     opened = open_page(browser, write_report(make_seeded(), tmp_path, title="Synthetic"), width)
@@ -373,6 +374,7 @@ def test_paper_has_light_colours_and_no_tools(opened):
         opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+@pytest.mark.slow
 def test_of_many_rows_the_first_are_shown_and_a_button_shows_all(browser, make_score, tmp_path):
     records = [make_score(f"s{n}", 50 + n / 10, record_id=f"{n}") for n in range(200)]
     opened = open_page(browser, write_report(records, tmp_path, title="Synthetic"), 1280)
@@ -398,6 +400,7 @@ def test_the_tables_work_without_plotly(browser, make_study, tmp_path):
     assert "plotly.min.js" in opened.find_element(By.CSS_SELECTOR, ".canvas .absent").text
 
 
+@pytest.mark.slow
 def test_every_kind_of_chart_is_drawn_by_the_bundle(browser, make_study, make_score, make_trial, tmp_path):
     """Lines and points, bars and heat maps: `add_scatter`, `add_bar` and `add_heatmap` are what the figures use."""
     covariance = [[float(i == j) for i in range(16)] for j in range(16)]
@@ -417,6 +420,7 @@ def test_every_kind_of_chart_is_drawn_by_the_bundle(browser, make_study, make_sc
     assert not [entry for entry in opened.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", (390, 820, 1280))
 def test_the_committed_report_draws_every_figure(browser, width):
     folder = REPORTS / "real-data"

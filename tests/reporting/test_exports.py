@@ -217,6 +217,7 @@ def test_main_columns_leave_out_what_no_row_has(make_score):
     assert leaderboard_grid(leaderboard([])).sections[0].lines == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_records_are_exported_under_derived_names(make_score, tmp_path, text):
     score = make_score(text, 70.0)

@@ -259,6 +259,7 @@ def test_record_shows_where_a_number_comes_from_and_how_to_load_the_model(make_s
     assert "over 300 optimiser steps" in text  # of trial 3
 
 
+@pytest.mark.slow
 def test_thousands_of_trials_are_capped_and_counted(make_trial, tmp_path):
     text = run_html([make_trial(n) for n in range(3000)], tmp_path)
     assert f"{run_page.MAX_TRIALS} of 3,000 shown" in plain(text)

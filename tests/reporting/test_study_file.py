@@ -196,6 +196,7 @@ def edited(change: Callable[[dict[str, Any]], None]) -> Callable[[bytes], bytes]
     return edit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "expected"),
     [
@@ -253,6 +254,7 @@ def test_an_old_report_in_the_folder_is_replaced(make_score: Any, tmp_path: Path
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "expected", "tied"),
     [
@@ -278,6 +280,7 @@ def test_a_committed_study_is_built_again(file: str, expected: Path, tied: int, 
         assert (tie.low <= 0 <= tie.high) and (tie.row != tie.leader or tie.difference == 0)
 
 
+@pytest.mark.slow
 def test_the_committed_pages_are_those_of_their_records(tmp_path: Path) -> None:
     """Who changes a template builds them again: `distilbench report reports/real-data --out reports/real-data`."""
     committed = ROOT / "reports" / "real-data"

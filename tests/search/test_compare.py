@@ -170,6 +170,7 @@ def assert_slow_ones_whole(compare: Command) -> None:
         assert all(r.objective is not None for r in record.rungs)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_killed_driver_loses_and_repeats_nothing(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None

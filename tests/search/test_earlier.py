@@ -49,6 +49,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searcher", ["tpe", "cmaes", "nsga2", "gp"])
 @pytest.mark.parametrize("change", list(CHANGES))
 def test_an_extended_search_goes_on_with_all_its_trials(tmp_path: Path, change: str, searcher: str) -> None:
@@ -82,6 +83,7 @@ def test_an_extended_search_goes_on_with_all_its_trials(tmp_path: Path, change: 
         assert {n for n, r in space.parameters.items() if r.active(trial_params(trial))} == set(trial.params)
 
 
+@pytest.mark.slow
 def test_an_extended_search_may_be_interrupted_too(tmp_path: Path) -> None:
     found = []
     for name, stops in (("a", [99]), ("b", [9, 12, 14, 99])):
@@ -159,6 +161,7 @@ def test_another_metric_sets_results_aside_and_tries_the_best_settings_first(tmp
     assert len(latest_study(aside).trials) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", range(1, 7))
 def test_setting_aside_can_be_killed_and_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
     run, space = tmp_path / "r", variant(tmp_path)

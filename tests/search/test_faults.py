@@ -133,6 +133,7 @@ def test_trials_that_hang_or_freeze(tmp_path: Path, data_folder: Path, encoder_f
     assert "stood still" in hang_log(sweep.run, 1).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_worker_and_then_a_node_are_killed(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, fault_store: Path

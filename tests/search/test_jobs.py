@@ -100,6 +100,7 @@ POINTS: list[tuple[str, Any, str, int]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("owner", "name", "call"), [p[1:] for p in POINTS], ids=[p[0] for p in POINTS])
 def test_killed_anywhere_it_ends_the_same(
     tmp_path: Path,
@@ -262,6 +263,7 @@ def test_at_the_deadline_jobs_are_stopped_and_go_on_later(
     assert late == [jobs[0]] and found == [there] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("kind", "said"),
@@ -299,6 +301,7 @@ def test_what_befalls_a_worker(
         assert re.fullmatch(said, found[0].failed)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_jobs_run_as_tasks_of_the_cluster(
     tmp_path: Path, prepared_folder: Path, corpus: Corpus, cluster: None, whole: tuple[Job, Outcome]

@@ -81,6 +81,7 @@ def run(folder: Path, made: list[Any]) -> None:
     assert not tuner.fit().errors
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_mlflow_has_every_trial_and_how_it_ended(
     tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
@@ -115,6 +116,7 @@ def test_mlflow_has_every_trial_and_how_it_ended(
     assert [m.step for m in client.get_metric_history(runs["trial 1"].info.run_id, "loss")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_wandb_has_every_trial_offline(tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb", reason="W&B is not installed (extra: wandb)")

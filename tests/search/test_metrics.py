@@ -48,6 +48,7 @@ def exposed() -> dict[str, dict[str, float]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_rays_metrics_have_the_sweep_and_only_its_running_trials(tmp_path: Path, cluster: None) -> None:
     watcher = RayMetrics(plan(tmp_path / "my-run"))

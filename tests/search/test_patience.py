@@ -98,6 +98,7 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
         require(tmp_path / "none")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_study_that_another_process_has_locked(tmp_path: Path) -> None:
     study = open_study(sqlite_url(tmp_path / "study.db"), "s")

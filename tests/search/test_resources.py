@@ -145,6 +145,7 @@ print("idle")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_four_trials_share_a_gpu(tmp_path: Path) -> None:
     """In a process and a cluster of its own, whose GPU is made up."""
@@ -173,6 +174,7 @@ def tensors() -> int:
     return sum(1 for o in gc.get_objects() if issubclass(type(o), torch.Tensor))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_reused_worker_does_not_grow(tmp_path: Path, prepared_folder: Path, method: str) -> None:

@@ -137,6 +137,7 @@ def test_a_student_without_its_final_form_has_no_start(tmp_path: Path, prepared_
     assert training.failed == "" and training.rungs[0].rung == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fidelity", ["steps", "data"])
 @pytest.mark.parametrize("method", ["mcr2", "hpd"])
 def test_slices_do_not_alter_a_training(

@@ -440,6 +440,7 @@ def test_what_is_given_is_tried_first_for_every_dimension(tmp_path: Path) -> Non
     assert suggested(ours.study)[2]["clusters"] == 3 and [d for d, _ in shown[2:]] == [8, 4, 8, 4, 4]
 
 
+@pytest.mark.slow
 def test_a_long_search_does_as_much_for_its_last_trial_as_for_its_first(tmp_path: Path) -> None:
     study = in_sqlite(tmp_path)
     ours = Simulation(study, space_of(tmp_path, searcher="random", stopping="none"), wanted=150, lag=8, outcome=whole)
@@ -475,6 +476,7 @@ def test_a_trials_record_names_the_machine_that_it_ran_on(tmp_path: Path) -> Non
         assert (found.device, found.cpus) == (wanted or own) and found.versions
 
 
+@pytest.mark.slow
 def test_a_worker_tells_its_machine(cluster: None) -> None:
     import ray
 

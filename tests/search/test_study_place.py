@@ -167,6 +167,7 @@ def test_runs_of_one_name_have_studies_of_their_own(tmp_path: Path, url: str) ->
     assert len(set(names)) == 2 and all(name.startswith("r (") for name in names)
 
 
+@pytest.mark.slow
 def test_an_extended_search_is_found_among_others(tmp_path: Path, url: str) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -312,6 +313,7 @@ def counted(server: PostgresServer, study: optuna.Study) -> int:
     return int(server.do(statement, "outage")[0][0])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_database_that_crashes_in_the_middle_changes_nothing(
     tmp_path: Path, postgres: PostgresServer, capsys: pytest.CaptureFixture[str]
@@ -330,6 +332,7 @@ def test_a_database_that_crashes_in_the_middle_changes_nothing(
     assert printed.count("waitingforit(") >= 1 and printed.count(":itisback") >= 1
 
 
+@pytest.mark.slow
 def test_a_database_that_does_not_come_back_is_said(
     tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +357,7 @@ def test_a_database_that_does_not_come_back_is_said(
         timer.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["_create_new_trial", "set_trial_state_values", "set_trial_user_attr"])
 def test_an_answer_that_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     plain = swept(tmp_path / "a", None)
@@ -391,6 +395,7 @@ def test_the_disk_of_a_database_that_is_full_is_said_at_once(tmp_path: Path, mon
 # Whole sweeps
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_a_sweep_in_a_database(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None, postgres: PostgresServer

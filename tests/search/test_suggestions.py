@@ -22,6 +22,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 SEARCHERS = ["tpe", "cmaes", "nsga2", "nsga3", "gp", "random"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lag", [1, 4])
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_the_same_seed_and_results_give_what_optuna_alone_suggests(tmp_path: Path, searcher: str, lag: int) -> None:
@@ -34,6 +35,7 @@ def test_the_same_seed_and_results_give_what_optuna_alone_suggests(tmp_path: Pat
     assert states == {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}  # each was told to both
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searcher", ["tpe", "nsga2", "nsga3", "gp", "random"])
 def test_so_it_is_with_several_objectives(tmp_path: Path, searcher: str) -> None:
     space = space_of(tmp_path, searcher=searcher)
@@ -192,6 +194,7 @@ def test_a_trial_without_a_parameter_does_not_blind_the_searcher_to_it(tmp_path:
             assert "lr" in made.study.sampler.infer_relative_search_space(made.study, made.study.trials[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_history_is_known_from_the_first_trial(tmp_path: Path, searcher: str) -> None:
     space = space_of(tmp_path, searcher=searcher)

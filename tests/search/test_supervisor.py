@@ -44,6 +44,7 @@ def freezing() -> type[tune.Trainable]:
     return Freezing
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_frozen_worker_is_replaced(tmp_path: Path, cluster: None) -> None:
     tuner = tune.Tuner(

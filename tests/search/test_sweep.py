@@ -109,6 +109,7 @@ def test_a_sweep_repeats_resumes_and_grows(
     assert len(sweep.trials()) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_driver_killed_in_the_search_and_in_the_confirmation_changes_nothing(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
@@ -146,6 +147,7 @@ def test_a_driver_killed_in_the_search_and_in_the_confirmation_changes_nothing(
     assert scored(sweep.scores()) == scored(whole.scores())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_killed_worker_is_retried_from_its_checkpoint(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
@@ -167,6 +169,7 @@ def test_a_killed_worker_is_retried_from_its_checkpoint(
     assert scored(sweep.scores()) == scored(whole.scores())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_same_sweep_twice_at_once_is_refused(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
@@ -183,6 +186,7 @@ def test_the_same_sweep_twice_at_once_is_refused(
     assert json.loads((sweep.run / "config.json").read_text())["trials"] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_hpd_trains_an_encoder_of_its_own(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None

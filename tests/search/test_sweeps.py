@@ -201,6 +201,7 @@ def best_json(folder: Path, run: Path) -> str:
 # A time budget
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_time_budget_ends_with_what_it_has_and_the_rest_comes_later(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
@@ -236,6 +237,7 @@ def test_a_time_budget_ends_with_what_it_has_and_the_rest_comes_later(
 # Continuing with other settings
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_changed_space_is_refused_or_extended(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, whole: Command
@@ -329,6 +331,7 @@ def test_a_warm_start_knows_the_earlier_trials_and_tries_what_is_asked_for(
     assert "setting 1: lr is 0.5; expected from 0.0001 to 0.01" in sweep.refused()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_grid_is_searched_whole(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None

@@ -44,6 +44,7 @@ def start(log: Path, stuck: str, limit: float = 1.0, before: str = "pass") -> su
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("hang", HANGS)
 def test_a_hanging_process_ends_and_says_where(tmp_path: Path, hang: str) -> None:

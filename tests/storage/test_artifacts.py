@@ -120,6 +120,7 @@ def test_a_local_leftover_does_not_spoil_what_is_in_storage(stores: tuple[Artifa
     assert again.made == [] and np.load(found / SHARDS[0])[0] == 0
 
 
+@pytest.mark.slow
 def test_an_artifact_is_not_lost_when_the_storage_is(s3: Remote, bucket: Bucket, tmp_path: Path, hasty: None) -> None:
     store = ArtifactStore(tmp_path / "one", s3)
 

@@ -221,6 +221,7 @@ def test_only_the_newest_checkpoints_are_kept_there(sites: Sites, prepared_folde
     ]
 
 
+@pytest.mark.slow
 def test_the_storage_is_away_while_a_trial_trains(
     s3: Remote, bucket: Bucket, tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch, whole: list[Any]
 ) -> None:
@@ -237,6 +238,7 @@ def test_the_storage_is_away_while_a_trial_trains(
     assert told(own.rungs) == whole and not own.failed
 
 
+@pytest.mark.slow
 def test_a_job_on_another_node_reaches_the_driver(sites: Sites, prepared_folder: Path, corpus: Corpus) -> None:
     candidate = Candidate("r", "student", "mse", 8, full(), 0, configuration="A")
     job = Job(candidate, BUDGET, sites.run, sites.run / "trials" / "key", "students/key")

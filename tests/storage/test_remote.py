@@ -137,6 +137,7 @@ def test_a_server_that_is_away_is_waited_for(s3: Remote, bucket: Bucket, tmp_pat
     assert s3.read("a") == b"1"
 
 
+@pytest.mark.slow
 def test_a_server_that_stays_away_is_said(s3: Remote, bucket: Bucket, hasty: None) -> None:
     bucket.stop()
     with pytest.raises(StorageGone, match=r"storage failed for 1 s.*repeat the command"):

@@ -93,6 +93,7 @@ def test_rows_and_sets_stay(operation: str) -> None:
     assert not len(corpus.copies.rows) and not corpus.found
 
 
+@pytest.mark.slow
 def test_a_seed_says_everything(operation: str) -> None:
     random.seed(1)
     first = augmented_corpus(make_corpus(), [operation], 0)
@@ -102,6 +103,7 @@ def test_a_seed_says_everything(operation: str) -> None:
     assert copies(augmented_corpus(make_corpus(), [operation], 1)) != copies(first)
 
 
+@pytest.mark.slow
 def test_other_sentences_and_operations_change_no_copy(operation: str) -> None:
     whole = copies(augmented_corpus(make_corpus(), [operation], 0))
     assert copies(augmented_corpus(make_corpus(TRAIN[::-1]), [operation], 0)) == whole[::-1]

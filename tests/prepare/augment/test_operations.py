@@ -88,6 +88,7 @@ def test_one_changed_copy_of_each_in_order(copies: Copies, sentences: list[str])
         assert {w.strip(".,?").lower() for w in copy.split()} & {w.strip(".,?").lower() for w in sentence.split()}
 
 
+@pytest.mark.slow
 def test_a_copy_depends_on_no_other_sentence(copies: Copies, sentences: list[str]) -> None:
     whole = copies(sentences, 3)
     assert copies(sentences[::-1], 3) == whole[::-1]
@@ -130,6 +131,7 @@ def test_it_is_small_and_can_be_sent(operation: Operation) -> None:
     assert pickle.loads(sent) == operation and len(sent) < 2000  # noqa: S301
 
 
+@pytest.mark.slow
 def test_a_worker_makes_the_same_copies(contextual: Operation, tmp_path: Path) -> None:
     """Another process, in another folder, that hashes strings otherwise."""
     sent = [*filter(installed, PLAIN.values()), contextual]
