@@ -121,8 +121,8 @@ def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80, triplets: i
 def scored_rows(vectors: Any, corpus: Corpus, quantisers: Sequence[Any] = ()) -> list[EncoderRow]:
     """The rows of vectors of all sentences of a corpus: as they are, then by each quantiser."""
     from distilbench.choices import EVERY_TASK
-    from distilbench.evaluation.document_search import InMemory
     from distilbench.evaluation.encoders import Extra, Vectors, encoder_rows
+    from distilbench.evaluation.retrieval_task import InMemory
     from distilbench.evaluation.sets import sets_of_corpus
     from distilbench.trials.scoring import SEARCHING
 

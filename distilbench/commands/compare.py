@@ -81,7 +81,7 @@ def _compare(
     copy: RunCopy | None,
 ) -> Path:
     from distilbench.trials.jobs import Job
-    from distilbench.trials.rows import Leaderboard
+    from distilbench.trials.rows import RowScorer
     from distilbench.trials.scoring import Candidate
 
     budget = comparison_budget(settings.steps)
@@ -106,7 +106,7 @@ def _compare(
         wait_for_idle(resources)
         ready = load_prepared(prepared.resolve())
         place = copy.place(run.resolve(), prepared) if copy else None
-        board = Leaderboard(run, run.name, ready, inputs.corpus, settings.quantisations, console, place, settings.tasks)
+        board = RowScorer(run, run.name, ready, inputs.corpus, settings.quantisations, console, place, settings.tasks)
         teacher = board.teacher(settings.seed)  # before hours of training: it is refused where it cannot be scored
         students, failures, _ = board.students(jobs, prepared.resolve(), resources)
         dimensions = sorted({record.dim for record in students})

@@ -27,7 +27,7 @@ from distilbench.evaluation.encoders import (
     Extra,
     Pieces,
     Quantisers,
-    Searching,
+    RetrievalOptions,
     Vectors,
     check_vectors,
     encoder_rows,
@@ -69,7 +69,7 @@ class Evaluation:
         self.settings, self.data, self.run, self.console = settings, data, run, console
         self.store = ArtifactStore(settings.store)
         self.known = {r.record_id: r for r in read_records(run / SCORES) if isinstance(r, ScoreRecord)}
-        self.searching = Searching(settings.index_specs, settings.threads, settings.batch)
+        self.searching = RetrievalOptions(settings.index_specs, settings.threads, settings.batch)
         self.quantisations: tuple[Quantisation, ...] = tuple(dict.fromkeys(("float32", *settings.quantisations)))
 
     def score(self, spec: EncoderSpec, role: Role) -> None:

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from distilbench.data.corpus import RetrievalSet, Rows
 from distilbench.data.evaluation import EvaluationData
-from distilbench.data.search_sets import SPLITS
+from distilbench.data.retrieval_sets import SPLITS
 from distilbench.encoders.encoder import EncoderSpec, default_device
 from distilbench.evaluation.clusters import cluster_costs
-from distilbench.evaluation.document_search import Documents
 from distilbench.evaluation.pairs import pair_scores
+from distilbench.evaluation.retrieval_task import Documents
 from distilbench.methods.parts.cluster_head import FILE, ClusterHead, load_cluster_head
 from distilbench.records import ClusterCost, Score
 

@@ -49,7 +49,7 @@ from distilbench.trials.scoring import remove_encoded
 from distilbench.trials.training_copy import remove_encoded_there
 
 if TYPE_CHECKING:
-    from distilbench.trials.rows import Leaderboard
+    from distilbench.trials.rows import RowScorer
 
 GROWS = frozenset({"trials", "confirm"})
 """Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
@@ -305,7 +305,7 @@ class _Sweep:
         Raises:
             NoStudent: no trial was completed, and not for want of time.
         """
-        from distilbench.trials.rows import Leaderboard
+        from distilbench.trials.rows import RowScorer
 
         settings, member, inputs, run, space = self.settings, self.member, self.inputs, self.run, self.space
         prepared = run / "prepared"
@@ -313,7 +313,7 @@ class _Sweep:
         ready = load_prepared(prepared.resolve())
         resources = trial_resources(settings.share)
         self.place = self.copy.place(run.resolve(), prepared) if self.copy else None
-        board = Leaderboard(
+        board = RowScorer(
             run, member.name, ready, inputs.corpus, settings.quantisations, self.console, self.place, settings.tasks
         )
         references = 1 + 2 * len(self.widths)
@@ -449,7 +449,7 @@ class _Sweep:
         search: Search,
         resources: TrialResources,
         watchers: Sequence[Watcher],
-        board: Leaderboard,
+        board: RowScorer,
         prepared: Path,
     ) -> None:
         space, member, trials = self.space, self.member, self.study.get_trials(deepcopy=False)

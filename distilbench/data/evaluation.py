@@ -2,7 +2,7 @@
 
 sts/, sts_senteval_tok/          STS, raw and as SentEval feeds it (tokenised, lower-cased)
 sc/, sts/SICK.*                  sentence classification (`classification`)
-quora/, NAME/corpus.*            retrieval (`search_sets`)
+quora/, NAME/corpus.*            retrieval (`retrieval_sets`)
 glue/, nli/, ...                 labelled pair tasks (`pair_tasks`)
 quora/, cqadupstack/, unlabeled/ training text, which quantisers are calibrated on, as in a sweep
 
@@ -28,7 +28,7 @@ from distilbench.data.corpus import Corpus, CorpusBuilder, Rows, StsSet
 from distilbench.data.folder import Limits, read_folder, read_sts
 from distilbench.data.needs import Needs
 from distilbench.data.pair_tasks import FORMATS, SPLITS, LabelledPairs, TaskFormat, add_pair_tasks, read_pair_task
-from distilbench.data.search_sets import SearchSet, of_corpus, read_search_sets
+from distilbench.data.retrieval_sets import LargeRetrievalSet, of_corpus, read_retrieval_sets
 from distilbench.data.senteval import is_senteval, read_senteval_sts, read_senteval_task, senteval_tasks
 from distilbench.data.senteval_classification import FOLDERS, read_senteval_classification
 from distilbench.data.tables import either
@@ -57,7 +57,7 @@ class EvaluationData:
 
     corpus: Corpus
     tokenised: tuple[StsSet, ...]
-    searches: tuple[SearchSet, ...]
+    searches: tuple[LargeRetrievalSet, ...]
     queries: tuple[Rows, ...]
 
     @property
@@ -108,7 +108,7 @@ def evaluation_data(
         raise InputError(f"--data {root}: no such folder")
     builder = CorpusBuilder(name=root.resolve().name)
     tokenised: list[StsSet] = []
-    searches: list[SearchSet] = []
+    searches: list[LargeRetrievalSet] = []
     if "sts" in kinds and is_senteval(root):
         read_senteval_sts(root, builder, also=FOLDERS if "classification" in kinds else ())
     elif "sts" in kinds:
@@ -120,7 +120,7 @@ def evaluation_data(
     coded = set(builder.sentences)
     labelled = read_labelled_sets(root, kinds, builder)
     if "retrieval" in kinds:
-        searches = read_search_sets(root, store, limits.documents, builder.found, builder.missing)
+        searches = read_retrieval_sets(root, store, limits.documents, builder.found, builder.missing)
     test_texts = set(builder.sentences)
     add_pair_tasks(labelled, limits.labelled, test_texts, builder)
     queries = tuple(builder.rows(s.queries) for s in searches)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from distilbench.data.corpus import Rows, StsSet
 from distilbench.errors import InputError
 from distilbench.evaluation.classification import classification_scores
-from distilbench.evaluation.document_search import Documents, SearchResult, evaluate_search, search_scores
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.pair_probe import probe
 from distilbench.evaluation.predictions import Predictions, sts_predictions
 from distilbench.evaluation.quantisation import QUANTISERS, Quantiser
+from distilbench.evaluation.retrieval_task import Documents, RetrievalResult, evaluate_retrieval, retrieval_task_scores
 from distilbench.evaluation.sets import EvaluationSets
 from distilbench.evaluation.shape import POSITIVE, shape
 from distilbench.evaluation.statistics import resampled_correlation, resampled_f1, resampled_mean
@@ -75,7 +75,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Searching:
+class RetrievalOptions:
     """How retrieval is measured: `batch` queries at a time (None: all) on `threads` threads."""
 
     indexes: tuple[IndexSpec, ...]
@@ -118,7 +118,7 @@ def encoder_rows(
     sets: EvaluationSets,
     widths: Sequence[int],
     quantisers: Quantisers,
-    searching: Searching,
+    searching: RetrievalOptions,
     more: More,
 ) -> Iterator[EncoderRow]:
     """Score each width (the first dimensions) in float32, then by each of its quantisers: a row each, one after the other.
@@ -161,7 +161,7 @@ def _row(
     rows: Rows,
     own_ND: NDArray[np.float32],
     quantiser: Quantiser | None,
-    searches: Sequence[SearchResult],
+    searches: Sequence[RetrievalResult],
     more: More,
 ) -> EncoderRow:
     width = own_ND.shape[1]
@@ -182,7 +182,7 @@ def _row(
         indexes += [c for c in result.costs if (c.kind == quantiser.kind if quantiser else c.kind not in QUANTISERS)]
         notes += result.notes
         per_query = result.quantised[quantiser.kind] if quantiser else result.per_query
-        scores += search_scores(own, per_query, task)
+        scores += retrieval_task_scores(own, per_query, task)
         if own.split == "test":
             item |= {f"{task}/{own.name}/{metric}": value_Q for metric, value_Q in per_query.items()}
             if not vectors.documents_by:
@@ -242,11 +242,11 @@ def _searches(
     own_ND: NDArray[np.float32],
     width: int,
     quantisers: tuple[Quantiser, ...],
-    searching: Searching,
-) -> list[SearchResult]:
+    searching: RetrievalOptions,
+) -> list[RetrievalResult]:
     """Of every retrieval set, by each index and quantiser; the documents are read once for all of them."""
     return [
-        evaluate_search(
+        evaluate_retrieval(
             _Truncated(documents, width),
             own_ND[np.searchsorted(rows, queries)],
             own,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from distilbench.choices import TaskKind
 from distilbench.data.corpus import ClassificationSet, Corpus, PairTask, RetrievalSet, Rows, StsSet
 from distilbench.data.evaluation import EvaluationData
-from distilbench.evaluation.document_search import SearchTask
+from distilbench.evaluation.retrieval_task import RetrievalTask
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class EvaluationSets:
     sentences: Sequence[str]
     sts: Sequence[StsSet] = ()
     tokenised: Sequence[StsSet] = ()
-    searches: Sequence[SearchTask] = ()
+    searches: Sequence[RetrievalTask] = ()
     queries: Sequence[Rows] = ()
     classification: Sequence[ClassificationSet] = ()
     pair_tasks: Sequence[PairTask] = ()
@@ -31,7 +31,7 @@ class EvaluationSets:
 def sets_of_data(data: EvaluationData) -> EvaluationSets:
     """All sets of `evaluate`'s data."""
     corpus = data.corpus
-    searches = [SearchTask(s.name, s.split, s.relevant, s.grades) for s in data.searches]
+    searches = [RetrievalTask(s.name, s.split, s.relevant, s.grades) for s in data.searches]
     return EvaluationSets(
         corpus.sentences, corpus.sts, data.tokenised, searches, data.queries, corpus.classification, corpus.pair_tasks
     )
@@ -44,7 +44,7 @@ def sets_of_corpus(corpus: Corpus, tasks: Sequence[TaskKind]) -> EvaluationSets:
         corpus.sentences,
         corpus.sts if "sts" in tasks else (),
         (),
-        [SearchTask(t.name, "dev" if t.split == "dev" else "test", t.relevant, t.grades) for t in retrieval],
+        [RetrievalTask(t.name, "dev" if t.split == "dev" else "test", t.relevant, t.grades) for t in retrieval],
         [t.queries for t in retrieval],
         corpus.classification if "classification" in tasks else (),
         corpus.probed if "pairs" in tasks else (),

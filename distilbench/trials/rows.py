@@ -59,7 +59,7 @@ class Students(NamedTuple):
     unfinished: list[Job]
 
 
-class Leaderboard:
+class RowScorer:
     """The rows of one run, `name` in records. A row that is already in `scores.jsonl` (same identity) is not scored again.
 
     `place`: where workers on other nodes find what the driver has; None: under its paths. `tasks` are the kinds of sets

@@ -18,7 +18,7 @@ from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.student import describe_student
 from distilbench.evaluation.clusters import cluster_costs
-from distilbench.evaluation.encoders import Extra, Searching, Vectors, check_vectors, encoder_rows
+from distilbench.evaluation.encoders import Extra, RetrievalOptions, Vectors, check_vectors, encoder_rows
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.predictions import Predictions
 from distilbench.evaluation.quantisation import QUANTISERS, Quantiser
@@ -33,7 +33,7 @@ from distilbench.storage.files import fingerprint, write_json
 
 TEACHER = "teacher"
 CROSS_ENCODER = "cross-encoder"
-SEARCHING = Searching((IndexSpec("flat"), IndexSpec("ivf")))
+SEARCHING = RetrievalOptions((IndexSpec("flat"), IndexSpec("ivf")))
 """The indexes of a run's rows, beside those of their codes."""
 ENCODED = "encoded.json"
 SPLITS: tuple[Literal["dev", "test"], ...] = ("dev", "test")

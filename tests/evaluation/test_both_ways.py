@@ -33,7 +33,7 @@ from distilbench.settings.evaluate import EvaluateSettings
 from distilbench.storage.store import ArtifactStore
 from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, finish
-from distilbench.trials.rows import Leaderboard
+from distilbench.trials.rows import RowScorer
 from distilbench.trials.scoring import Candidate, Encoded
 
 CODES = ("int8", "binary")
@@ -96,9 +96,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, cluster:
 def swept(run: Run, folder: Path, name: str, stored: Stored = "float32") -> list[ScoreRecord]:
     """The rows of a student that was trained for a few steps, or of the teacher."""
     prepared = run.prepared / stored
-    board = Leaderboard(
-        folder, "r", load_prepared(prepared), run.corpus, CODES, Console(file=io.StringIO()), tasks=KINDS
-    )
+    board = RowScorer(folder, "r", load_prepared(prepared), run.corpus, CODES, Console(file=io.StringIO()), tasks=KINDS)
     if name == "teacher":
         return board.teacher(0)
     method = get_method(name)

@@ -12,10 +12,10 @@ from samples import scored_rows
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.evaluation.document_search import InMemory, SearchTask, evaluate_search
 from distilbench.evaluation.indexes import IndexSpec, faiss_index
 from distilbench.evaluation.quantisation import QUANTISERS, RESCORE, Binary, Int8, saved_quantiser
 from distilbench.evaluation.retrieval import unit
+from distilbench.evaluation.retrieval_task import InMemory, RetrievalTask, evaluate_retrieval
 from distilbench.evaluation.sts import cosine, sts_scores
 from distilbench.records import IndexCost
 
@@ -250,8 +250,8 @@ def test_sts_is_scored_on_codes_of_both_sides(kind: str) -> None:
 
 def cost_of(corpus: Corpus, vectors: np.ndarray, quantiser: Int8 | Binary, threads: int = 1) -> IndexCost:
     [own] = corpus.retrieval
-    task = SearchTask(own.name, "dev", own.relevant)
-    found = evaluate_search(
+    task = RetrievalTask(own.name, "dev", own.relevant)
+    found = evaluate_retrieval(
         InMemory(vectors[own.documents]), vectors[own.queries], task, kinds=(), quantisers=(quantiser,), threads=threads
     )
     [cost] = found.costs

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distilbench.evaluation.document_search import InMemory, SearchTask, evaluate_search, search_scores
 from distilbench.evaluation.ranking import ranking_metrics
 from distilbench.evaluation.retrieval import ivf_setting
+from distilbench.evaluation.retrieval_task import InMemory, RetrievalTask, evaluate_retrieval, retrieval_task_scores
 
 
 def test_ranks_worked_by_hand() -> None:
@@ -43,8 +43,8 @@ def test_scores_equal_brute_force_and_costs_are_told() -> None:
     queries, documents = np.arange(40), np.arange(100, 700)
     relevant = tuple(np.unique([i, (i * 7) % 600]) for i in range(40))
     vectors[queries] = vectors[documents[:40]] + 0.9 * vectors[queries]
-    task = SearchTask("r", "dev", relevant)
-    result = evaluate_search(InMemory(vectors[documents]), vectors[queries], task, kinds=("flat", "ivf"))
+    task = RetrievalTask("r", "dev", relevant)
+    result = evaluate_retrieval(InMemory(vectors[documents]), vectors[queries], task, kinds=("flat", "ivf"))
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     ranking = np.argsort(-(unit[queries] @ unit[documents].T), axis=1)
     gains = []
@@ -52,7 +52,7 @@ def test_scores_equal_brute_force_and_costs_are_told() -> None:
         hits = [r for r, doc in enumerate(order[:10], start=1) if doc in wanted]
         gains.append(1 / hits[0] if hits else 0)
     assert result.per_query["mrr@10"] == pytest.approx(gains)  # of the exact search, not of IVF
-    values = {s.metric: s.value for s in search_scores(task, result.per_query)}
+    values = {s.metric: s.value for s in retrieval_task_scores(task, result.per_query)}
     assert values["mrr@10"] == pytest.approx(100 * np.mean(gains))
     in_100 = [np.mean([doc in order[:100] for doc in wanted]) for order, wanted in zip(ranking, relevant, strict=True)]
     assert values["recall@100"] == pytest.approx(100 * np.mean(in_100))

@@ -14,7 +14,7 @@ from samples import make_data, write_tsv
 
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.search_sets import SearchSet, of_corpus, read_search_sets
+from distilbench.data.retrieval_sets import LargeRetrievalSet, of_corpus, read_retrieval_sets
 from distilbench.errors import InputError
 from distilbench.storage.store import ArtifactStore
 
@@ -52,11 +52,11 @@ def zipped(path: Path) -> None:
     path.unlink()
 
 
-def read(root: Path, documents: int | None = None) -> list[SearchSet]:
-    return read_search_sets(root, ArtifactStore(root.with_name(root.name + "-store")), documents, [], [])
+def read(root: Path, documents: int | None = None) -> list[LargeRetrievalSet]:
+    return read_retrieval_sets(root, ArtifactStore(root.with_name(root.name + "-store")), documents, [], [])
 
 
-def answers(task: SearchSet) -> dict[str, dict[str, float]]:
+def answers(task: LargeRetrievalSet) -> dict[str, dict[str, float]]:
     """By query, the texts of its relevant documents and their grades."""
     return {
         query: dict(zip((task.documents[row] for row in rows.tolist()), grades.tolist(), strict=True))
@@ -73,7 +73,7 @@ EXPECTED = {
 def test_our_layout(tmp_path: Path) -> None:
     write_own(tmp_path / "data" / "quora")
     found, missing = list[str](), list[str]()
-    [task] = read_search_sets(tmp_path / "data", ArtifactStore(tmp_path / "store"), None, found, missing)
+    [task] = read_retrieval_sets(tmp_path / "data", ArtifactStore(tmp_path / "store"), None, found, missing)
     assert (task.name, task.split) == ("quora", "dev")
     assert list(task.documents) == [*DOCUMENTS.values()]
     assert answers(task) == EXPECTED and [rows.tolist() for rows in task.relevant] == [[3, 1], [28]]
@@ -117,7 +117,7 @@ def test_beir_layout_has_titles_and_grades(tmp_path: Path) -> None:
     write_tsv(folder / "qrels" / "dev.tsv", header, [["q0", "1", 2]])
     write_tsv(folder / "qrels" / "train.tsv", header, [["q2", "nowhere", 2]])  # is not read
     found = list[str]()
-    dev, test = read_search_sets(tmp_path / "data", ArtifactStore(tmp_path / "store"), None, found, [])
+    dev, test = read_retrieval_sets(tmp_path / "data", ArtifactStore(tmp_path / "store"), None, found, [])
     assert list(test.documents) == ["On frogs They jump.\nHigh.", "Only a title", "No title", "Nor here: “é”"]
     assert (dev.split, test.split) == ("dev", "test")
     assert answers(dev) == {"who is it": {"On frogs They jump.\nHigh.": 2.0}}
@@ -132,7 +132,7 @@ def test_the_folder_itself_may_be_a_set(tmp_path: Path, monkeypatch: pytest.Monk
     [task] = read(tmp_path / "scifact")
     assert (task.name, answers(task)) == ("scifact", EXPECTED)
     monkeypatch.chdir(tmp_path / "scifact")
-    [task] = read_search_sets(Path("."), ArtifactStore(tmp_path / "store"), None, [], [])
+    [task] = read_retrieval_sets(Path("."), ArtifactStore(tmp_path / "store"), None, [], [])
     assert task.name == "scifact"
 
 
@@ -177,7 +177,7 @@ def test_duplicate_pairs(tmp_path: Path) -> None:
         tmp_path / "data" / "quora" / "pairs.tsv", ["question1", "question2", "is_duplicate", "split"], rows
     )
     found = list[str]()
-    dev, test = read_search_sets(tmp_path / "data", ArtifactStore(tmp_path / "store"), 1, found, [])
+    dev, test = read_retrieval_sets(tmp_path / "data", ArtifactStore(tmp_path / "store"), 1, found, [])
     assert {(task.name, task.split) for task in (dev, test)} == {
         ("quora-duplicates", "dev"),
         ("quora-duplicates", "test"),
@@ -404,7 +404,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     (own / OWN["queries"]).unlink()
     (beir / BEIR["queries"]).unlink()
     missing = list[str]()
-    assert read_search_sets(tmp_path / "data", ArtifactStore(tmp_path / "store"), None, [], missing) == []
+    assert read_retrieval_sets(tmp_path / "data", ArtifactStore(tmp_path / "store"), None, [], missing) == []
     assert missing[:4] == [
         f"{name} retrieval, {s} (queries and qrels)" for name in ("beir", "own") for s in ("dev", "test")
     ]

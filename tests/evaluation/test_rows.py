@@ -27,7 +27,7 @@ from distilbench.reporting.ties import tie_groups
 from distilbench.trials import rows as module
 from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, Outcome, finish
-from distilbench.trials.rows import Leaderboard
+from distilbench.trials.rows import RowScorer
 from distilbench.trials.rung_training import known_rungs
 from distilbench.trials.scoring import Candidate, Encoded
 
@@ -81,9 +81,9 @@ class Run:
         folder = self.folder / "trials" / key
         return Job(candidate, budget, self.folder, folder, f"students/{key}", recorded_in=recorded_in)
 
-    def board(self, quantisations: Sequence[Any] = ("int8",)) -> Leaderboard:
+    def board(self, quantisations: Sequence[Any] = ("int8",)) -> RowScorer:
         console = Console(file=self.console, width=200)
-        return Leaderboard(self.folder, "run", load_prepared(self.prepared), self.corpus, quantisations, console)
+        return RowScorer(self.folder, "run", load_prepared(self.prepared), self.corpus, quantisations, console)
 
     def students(self, *jobs: Job, quantisations: Sequence[Any] = ("int8",)) -> tuple[list[ScoreRecord], list[Outcome]]:
         found = self.board(quantisations).students(jobs, self.prepared, RESOURCES)

@@ -16,11 +16,17 @@ import pytest
 from numpy.typing import NDArray
 
 from distilbench.errors import InputError
-from distilbench.evaluation.document_search import RUN, InMemory, SearchTask, evaluate_search, search_scores
 from distilbench.evaluation.indexes import FAISS_KINDS, IndexSpec
 from distilbench.evaluation.quantisation import Binary, Int8
 from distilbench.evaluation.ranking import ranking_metrics
 from distilbench.evaluation.retrieval import unit
+from distilbench.evaluation.retrieval_task import (
+    RUN,
+    InMemory,
+    RetrievalTask,
+    evaluate_retrieval,
+    retrieval_task_scores,
+)
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 
 WIDTH = 16
@@ -34,13 +40,13 @@ def vectors(rows: int, seed: int = 0, width: int = WIDTH) -> NDArray[np.float32]
     return (cloud * rng.uniform(0.1, 9, (rows, 1))).astype(np.float32)
 
 
-def asked(documents: NDArray[np.float32], queries: int = 40) -> tuple[NDArray[np.float32], SearchTask]:
+def asked(documents: NDArray[np.float32], queries: int = 40) -> tuple[NDArray[np.float32], RetrievalTask]:
     """Queries beside the first documents; each has two or three relevant ones, with grades."""
     rng = np.random.default_rng(5)
     query = unit(documents[:queries]) + 0.3 * rng.standard_normal((queries, documents.shape[1])).astype(np.float32)
     relevant = tuple(np.unique([q, (q * 7 + 1) % len(documents), (q * 3 + 2) % len(documents)]) for q in range(queries))
     grades = tuple(rng.integers(1, 4, len(r)).astype(float) for r in relevant)
-    return query, SearchTask("set", "test", relevant, grades)
+    return query, RetrievalTask("set", "test", relevant, grades)
 
 
 def sharded(folder: Path, array: NDArray[np.floating], shard_rows: int) -> ShardedArray:
@@ -69,13 +75,13 @@ def test_blocks_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_scores_are_the_exact_ones_of_the_whole_matrix(block: int) -> None:
     documents = vectors(700)
     queries, task = asked(documents)
-    result = evaluate_search(InMemory(documents), queries, task, kinds=(), block=block)
+    result = evaluate_retrieval(InMemory(documents), queries, task, kinds=(), block=block)
     exact = np.argsort(-(unit(queries) @ unit(documents).T), axis=1, kind="stable")[:, :100]
     expected = ranking_metrics(exact, task.relevant, task.grades)
     assert list(result.per_query) == list(expected)
     for metric, values in expected.items():
         np.testing.assert_allclose(result.per_query[metric], values, err_msg=metric)
-    scores = search_scores(task, result.per_query)
+    scores = retrieval_task_scores(task, result.per_query)
     told = {s.metric: s.value for s in scores}
     assert all(s.low is not None and s.high is not None and s.low <= s.value <= s.high for s in scores)
     assert told == pytest.approx({metric: 100 * values.mean() for metric, values in expected.items()})
@@ -92,10 +98,10 @@ def test_the_flat_index_is_built_only_when_asked_for(monkeypatch: pytest.MonkeyP
         raise AssertionError("a flat index")
 
     monkeypatch.setattr(faiss, "IndexFlatIP", none)
-    result = evaluate_search(InMemory(documents), queries, task, kinds=("sq8", "hnsw"))
+    result = evaluate_retrieval(InMemory(documents), queries, task, kinds=("sq8", "hnsw"))
     assert [c.kind for c in result.costs] == ["sq8", "hnsw"]
     with pytest.raises(AssertionError, match="a flat index"):
-        evaluate_search(InMemory(documents), queries, task, kinds=("flat",))
+        evaluate_retrieval(InMemory(documents), queries, task, kinds=("flat",))
 
 
 def test_every_kind_has_its_cost(tmp_path: Path) -> None:
@@ -103,7 +109,7 @@ def test_every_kind_has_its_cost(tmp_path: Path) -> None:
     queries, task = asked(documents.astype(np.float32))
     shards = sharded(tmp_path, documents, 900)
     calibration = vectors(500, seed=3)
-    result = evaluate_search(
+    result = evaluate_retrieval(
         shards,
         queries,
         task,
@@ -119,7 +125,7 @@ def test_every_kind_has_its_cost(tmp_path: Path) -> None:
     }
     assert all(c.build_s > 0 and c.ms_per_1000_queries > 0 for c in costs)
     flat, ivf, pq, hnsw, sq8, all_lists, int8, binary = costs
-    told = {s.metric: s.value for s in search_scores(task, result.per_query)}
+    told = {s.metric: s.value for s in retrieval_task_scores(task, result.per_query)}
     for cost in (int8, binary):
         assert 100 * result.quantised[cost.kind]["mrr@10"].mean() == pytest.approx(cost.mrr10)
         assert 100 * result.quantised[cost.kind]["recall@100"].mean() == pytest.approx(cost.recall100)
@@ -136,9 +142,9 @@ def test_every_kind_has_its_cost(tmp_path: Path) -> None:
 def test_batches_and_threads_change_no_result() -> None:
     documents = vectors(900)
     queries, task = asked(documents)
-    at_once = evaluate_search(InMemory(documents), queries, task, kinds=("ivf",))
+    at_once = evaluate_retrieval(InMemory(documents), queries, task, kinds=("ivf",))
     before = faiss.omp_get_max_threads()
-    one_by_one = evaluate_search(InMemory(documents), queries, task, kinds=("ivf",), batch=1, threads=2)
+    one_by_one = evaluate_retrieval(InMemory(documents), queries, task, kinds=("ivf",), batch=1, threads=2)
     assert faiss.omp_get_max_threads() == before
     assert (at_once.costs[0].batch, one_by_one.costs[0].batch) == (None, 1)
     assert (at_once.costs[0].threads, one_by_one.costs[0].threads) == (1, 2)
@@ -169,14 +175,14 @@ class Watched:
 def test_every_row_is_read_once_for_all_indexes() -> None:
     documents = Watched(vectors(1_000))
     queries, task = asked(documents.array)
-    evaluate_search(documents, queries, task, kinds=("flat", "hnsw"), block=300)
+    evaluate_retrieval(documents, queries, task, kinds=("flat", "hnsw"), block=300)
     assert documents.read == [(0, 300), (300, 600), (600, 900), (900, 1_000)]
 
 
 def test_training_samples_are_spread_over_the_corpus() -> None:
     documents = Watched(vectors(4_000))
     queries, task = asked(documents.array)
-    evaluate_search(documents, queries, task, kinds=(IndexSpec("ivf", lists=(16, 2)),), block=4_000)
+    evaluate_retrieval(documents, queries, task, kinds=(IndexSpec("ivf", lists=(16, 2)),), block=4_000)
     sample, everything = documents.read[:-1], documents.read[-1]
     assert everything == (0, 4_000)
     assert sum(stop - start for start, stop in sample) == 16 * 39
@@ -189,7 +195,7 @@ def test_a_sample_of_nearly_all_rows_has_each_once(rows: int) -> None:
     documents = Watched(vectors(rows))
     queries, task = asked(documents.array)
     lists = (rows // 39, 2)  # wants all rows but a few
-    evaluate_search(documents, queries, task, kinds=(IndexSpec("ivf", lists=lists),))
+    evaluate_retrieval(documents, queries, task, kinds=(IndexSpec("ivf", lists=lists),))
     sample = np.concatenate([np.arange(start, stop) for start, stop in documents.read[:-1]])
     assert len(np.unique(sample)) == len(sample) == lists[0] * 39
 
@@ -197,14 +203,14 @@ def test_a_sample_of_nearly_all_rows_has_each_once(rows: int) -> None:
 def test_recalls_that_mean_nothing_are_left_out_and_noted() -> None:
     documents = vectors(60)
     queries, task = asked(documents, queries=10)
-    result = evaluate_search(InMemory(documents), queries, task, kinds=("flat",))
+    result = evaluate_retrieval(InMemory(documents), queries, task, kinds=("flat",))
     assert result.per_query.keys() == {"mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10"}
     assert result.notes == [
         "set (test): recall@100 is left out: with 60 documents it is 100 whatever their order",
         "set (test): recall100 of an index's cost is within its first 60, all documents",
     ]
-    tiny = evaluate_search(
-        InMemory(documents[:5]), queries[:2], SearchTask("s", "dev", task.relevant[:1] * 2), kinds=()
+    tiny = evaluate_retrieval(
+        InMemory(documents[:5]), queries[:2], RetrievalTask("s", "dev", task.relevant[:1] * 2), kinds=()
     )
     assert tiny.per_query.keys() == {"mrr@10", "ndcg@10", "map@100", "recall@1"}
 
@@ -237,9 +243,9 @@ def test_vectors_that_have_no_direction_are_named(
     good = {"document": documents, "query": queries}
     bad = {**good, side: change(good[side])}
     with pytest.raises(InputError, match=rf"^set \(test\): {side} {row}: {message}, expected finite"):
-        evaluate_search(InMemory(bad["document"]), bad["query"], task, kinds=("flat",), block=64)
+        evaluate_retrieval(InMemory(bad["document"]), bad["query"], task, kinds=("flat",), block=64)
     with pytest.raises(InputError, match=rf"{side} {row}: {message}"):  # also where a training sample meets it first
-        evaluate_search(InMemory(bad["document"]), bad["query"], task, kinds=("ivf",), block=64)
+        evaluate_retrieval(InMemory(bad["document"]), bad["query"], task, kinds=("ivf",), block=64)
 
 
 class Narrowing(Watched):
@@ -255,13 +261,13 @@ def test_widths_that_differ_are_named() -> None:
     with pytest.raises(
         InputError, match=r"query 0 to 39: vectors of shape \(40, 15\).*expected floats of shape \(40, 16"
     ):
-        evaluate_search(InMemory(documents), queries[:, 1:], task)
+        evaluate_retrieval(InMemory(documents), queries[:, 1:], task)
     with pytest.raises(InputError, match=r"document 128 to 191: vectors of shape \(64, 15\)"):
-        evaluate_search(Narrowing(documents), queries, task, kinds=(), block=64)
+        evaluate_retrieval(Narrowing(documents), queries, task, kinds=(), block=64)
     with pytest.raises(InputError, match=r"vectors of shape \(40, 16\) and type int64, expected floats"):
-        evaluate_search(InMemory(documents), queries.astype(int), task)
+        evaluate_retrieval(InMemory(documents), queries.astype(int), task)
     with pytest.raises(ValueError, match="int8: 15 dimensions, expected 16"):
-        evaluate_search(InMemory(documents), queries, task, quantisers=(Int8.calibrate(documents[:, 1:]),))
+        evaluate_retrieval(InMemory(documents), queries, task, quantisers=(Int8.calibrate(documents[:, 1:]),))
     with pytest.raises(ValueError, match=r"documents of shape \(16,\)"):
         InMemory(documents[0])
 
@@ -278,9 +284,9 @@ def test_widths_that_differ_are_named() -> None:
 )
 def test_judgements_that_cannot_be_are_named_before_any_row_is_read(relevant: list[list[int]], message: str) -> None:
     documents = Watched(vectors(200))
-    task = SearchTask("set", "test", tuple(np.array(r, dtype=np.int64) for r in relevant))
+    task = RetrievalTask("set", "test", tuple(np.array(r, dtype=np.int64) for r in relevant))
     with pytest.raises(InputError, match=rf"^set \(test\): {message}"):
-        evaluate_search(documents, documents.array[:2], task)
+        evaluate_retrieval(documents, documents.array[:2], task)
     assert documents.read == []
 
 
@@ -289,18 +295,18 @@ def test_misuse_is_refused_before_any_row_is_read() -> None:
     queries, task = asked(documents.array)
     for wrong in ({"batch": 0}, {"threads": 0}, {"block": -1}):
         with pytest.raises(ValueError, match=f"{next(iter(wrong))} is .*, expected at least 1"):
-            evaluate_search(documents, queries, task, **wrong)
+            evaluate_retrieval(documents, queries, task, **wrong)
     with pytest.raises(ValueError, match="ivf: nlist 1024"):
-        evaluate_search(documents, queries, task, kinds=(IndexSpec("ivf", lists=(1024, 5)),))
+        evaluate_retrieval(documents, queries, task, kinds=(IndexSpec("ivf", lists=(1024, 5)),))
     with pytest.raises(InputError, match="no documents"):
-        evaluate_search(InMemory(np.empty((0, WIDTH), dtype=np.float32)), queries, task)
+        evaluate_retrieval(InMemory(np.empty((0, WIDTH), dtype=np.float32)), queries, task)
     assert documents.read == []
 
 
 def test_documents_that_tie_are_each_found_once_across_blocks() -> None:
     documents = np.repeat(vectors(30), 10, axis=0)  # each ten times, in one block or over two
-    task = SearchTask("set", "test", tuple(np.array([10 * q, 10 * q + 9]) for q in range(30)))
-    result = evaluate_search(InMemory(documents), documents[::10], task, kinds=("flat",), block=7)
+    task = RetrievalTask("set", "test", tuple(np.array([10 * q, 10 * q + 9]) for q in range(30)))
+    result = evaluate_retrieval(InMemory(documents), documents[::10], task, kinds=("flat",), block=7)
     assert result.per_query["recall@10"].tolist() == [1] * 30
     assert result.costs[0].overlap10_with_flat == 100
 
@@ -310,7 +316,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from distilbench.evaluation.indexes import IndexSpec
-from distilbench.evaluation.document_search import SearchTask, evaluate_search
+from distilbench.evaluation.retrieval_task import RetrievalTask, evaluate_retrieval
 from distilbench.storage.arrays import ShardedArray
 
 def peak():  # of this process: `ru_maxrss` starts from the parent's
@@ -319,8 +325,8 @@ def peak():  # of this process: `ru_maxrss` starts from the parent's
 kinds = (IndexSpec("ivf-pq", lists=(64, 5), codes=16, bits=4),)
 def search(folder, rows):
     documents = ShardedArray(Path(folder), rows, 256, 10_000)
-    task = SearchTask("m", "test", tuple(np.array([q]) for q in range(20)))
-    return evaluate_search(documents, documents.block(0, 20), task, kinds=kinds, block=4_096)
+    task = RetrievalTask("m", "test", tuple(np.array([q]) for q in range(20)))
+    return evaluate_retrieval(documents, documents.block(0, 20), task, kinds=kinds, block=4_096)
 
 search(sys.argv[1], 10_000)  # what the libraries and the training sample take
 before = peak()

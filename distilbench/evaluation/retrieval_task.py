@@ -88,7 +88,7 @@ class InMemory:
 
 
 @dataclass(frozen=True, eq=False)
-class SearchTask:
+class RetrievalTask:
     """A retrieval set: `relevant[q]` are the positions of the documents that answer query q, `grades[q]` how well (above 0;
     None: all 1)."""
 
@@ -99,7 +99,7 @@ class SearchTask:
 
 
 @dataclass(frozen=True, eq=False)
-class SearchResult:
+class RetrievalResult:
     """`per_query` (0 to 1, a value for each query) is of the exact search by float32 inner products, `quantised` of each
     quantiser's index.
 
@@ -112,7 +112,7 @@ class SearchResult:
     notes: list[str]
 
 
-def search_scores(task: SearchTask, per_query: PerQuery, kind: Task = "retrieval") -> list[Score]:
+def retrieval_task_scores(task: RetrievalTask, per_query: PerQuery, kind: Task = "retrieval") -> list[Score]:
     """The means over queries x 100, with their bootstrap intervals."""
     common = {"task": kind, "set": task.name, "split": task.split, "variant": "all"}
     scores = []
@@ -123,17 +123,17 @@ def search_scores(task: SearchTask, per_query: PerQuery, kind: Task = "retrieval
     return scores
 
 
-def evaluate_search(
+def evaluate_retrieval(
     documents: Documents,
     queries_QD: NDArray[Any],
-    task: SearchTask,
+    task: RetrievalTask,
     *,
     kinds: Sequence[FaissKind | IndexSpec] = FAISS_KINDS,
     quantisers: Sequence[Quantiser] = (),
     threads: int = 1,
     batch: int | None = None,
     block: int = BLOCK,
-) -> SearchResult:
+) -> RetrievalResult:
     """Search the documents exactly and by each of `kinds` and `quantisers`, on `threads` threads.
 
     A recall whose k is not below the number of documents is left out, and noted: any encoder would have 100. An index is
@@ -175,10 +175,10 @@ def evaluate_search(
         quantiser.kind: {metric: value_Q for metric, value_Q in values.items() if metric in per_query}
         for quantiser, (_, values) in zip(quantisers, measured[len(specs) :], strict=True)
     }
-    return SearchResult([cost for cost, _ in measured], per_query, quantised, notes)
+    return RetrievalResult([cost for cost, _ in measured], per_query, quantised, notes)
 
 
-def _check_task(task: SearchTask, where: str, documents: int, queries: int) -> None:
+def _check_task(task: RetrievalTask, where: str, documents: int, queries: int) -> None:
     if not documents:
         raise InputError(f"{where}: no documents, expected at least one")
     if len(task.relevant) != queries:
@@ -286,7 +286,7 @@ def _found(index: GrowingIndex, queries_QD: NDArray[np.float32], depth: int, bat
 
 
 def _cost(
-    task: SearchTask,
+    task: RetrievalTask,
     index: GrowingIndex,
     exact_QR: NDArray[np.int64],
     queries_QD: NDArray[np.float32],

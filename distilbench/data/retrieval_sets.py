@@ -47,7 +47,7 @@ STEP_VERSION = 1
 
 
 @dataclass(frozen=True)
-class SearchSet:
+class LargeRetrievalSet:
     """Queries against documents, with their text.
 
     `relevant[i]` are positions in `documents` that answer query i, never empty; `grades[i]` how well. `fingerprint` is of
@@ -81,9 +81,9 @@ class _Layout:
     columns: tuple[str, str, str]
 
 
-def read_search_sets(
+def read_retrieval_sets(
     root: Path, store: ArtifactStore, documents: int | None, notes: list[str], missing: list[str]
-) -> list[SearchSet]:
+) -> list[LargeRetrievalSet]:
     """Every set of `root`; lines for the user are added to `notes` and `missing`.
 
     Of more than `documents` documents (None: all) those that answer a query and a sample of the others are taken; those of
@@ -93,7 +93,7 @@ def read_search_sets(
         InputError: a file is malformed, an id is there twice, a judgement names a document or a query that is not there, or
             no query has a relevant document. File, row and value are named.
     """
-    sets: list[SearchSet] = []
+    sets: list[LargeRetrievalSet] = []
     # A subfolder has the name it is found by, be it a link; the root may be ".".
     named = [(root, root.resolve().name), *((folder, folder.name) for folder in sorted(root.iterdir()))]
     for layout in [layout for folder, name in named if (layout := _layout(folder, name))]:
@@ -110,11 +110,11 @@ def read_search_sets(
     return sets
 
 
-def of_corpus(task: RetrievalSet, sentences: Sequence[str], store: ArtifactStore) -> SearchSet:
+def of_corpus(task: RetrievalSet, sentences: Sequence[str], store: ArtifactStore) -> LargeRetrievalSet:
     """A retrieval set of a corpus, every relevant document of grade 1."""
     documents = [sentences[row] for row in task.documents]
     parts = {"sentences": fingerprint(documents), "step_version": STEP_VERSION}
-    return SearchSet(
+    return LargeRetrievalSet(
         task.name,
         "dev" if task.split == "dev" else "test",
         tuple(sentences[row] for row in task.queries),
@@ -141,7 +141,9 @@ def _layout(folder: Path, name: str) -> _Layout | None:
     return None
 
 
-def _judged(layout: _Layout, split: Split, store: ArtifactStore, limit: int | None, notes: list[str]) -> SearchSet:
+def _judged(
+    layout: _Layout, split: Split, store: ArtifactStore, limit: int | None, notes: list[str]
+) -> LargeRetrievalSet:
     grades = _read_qrels(layout.qrels[split], layout.columns)
     queries_file, queries = layout.queries[split], dict[str, str]()
     for row, query, text in _texts(queries_file, "query_id"):
@@ -162,7 +164,7 @@ def _judged(layout: _Layout, split: Split, store: ArtifactStore, limit: int | No
         f"{layout.name} retrieval, {split}: {len(answered):,} queries, {len(documents):,} of {total:,} documents{note}"
     )
     judged = [grades[query][1] for query in answered]
-    return SearchSet(
+    return LargeRetrievalSet(
         layout.name,
         split,
         tuple(queries[query] for query in answered),
@@ -267,7 +269,7 @@ def _only_once(path: Path, digest_N: Rows, row_N: Rows) -> None:
         raise InputError(f"{path}, row {row}: document id {doc!r} is there already; expected it once")
 
 
-def _duplicates(folder: Path, store: ArtifactStore, notes: list[str]) -> Iterator[SearchSet]:
+def _duplicates(folder: Path, store: ArtifactStore, notes: list[str]) -> Iterator[LargeRetrievalSet]:
     """question1 of the duplicate pairs asks, question2 of all pairs of the split is indexed."""
     path = either(folder, "pairs.tsv")
     if path is None:
@@ -286,7 +288,7 @@ def _duplicates(folder: Path, store: ArtifactStore, notes: list[str]) -> Iterato
             continue
         parts = {"file": file_sha256(path), "duplicates": split, "step_version": STEP_VERSION}
         positions = tuple(np.array(list(rows), dtype=np.int64) for rows in relevant[split].values())
-        yield SearchSet(
+        yield LargeRetrievalSet(
             folder.name + DUPLICATES,
             split,
             tuple(relevant[split]),
