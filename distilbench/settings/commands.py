@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,9 +88,11 @@ def _bytes(value: Any) -> Any:
     """Bytes of a text such as 128B, 128, 1kB (1,000) or 1KiB (1,024)."""
     if not isinstance(value, str):
         return value
+    if not re.fullmatch(r"[\d.]+\s*([kKmM]i?)?[bB]?", value.strip(), re.ASCII):
+        raise ValueError("not a number of bytes")
     size = TypeAdapter(ByteSize).validate_python(value)
-    if size < 1 or value.strip().lower().endswith("bit"):
-        raise ValueError("nothing")
+    if size < 1:
+        raise ValueError("less than a byte")
     return int(size)
 
 

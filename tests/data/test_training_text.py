@@ -96,7 +96,7 @@ def test_the_limit_is_for_all_sources_together(folder: Path, own: str, tmp_path:
 
 def test_a_stream_too_long_to_hold_is_sampled_as_it_comes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = reservoir.draw_distinct
-    monkeypatch.setattr(unlabelled, "draw_distinct", lambda sentences, limit: held(sentences, limit, held=70))
+    monkeypatch.setattr(unlabelled, "draw_distinct", lambda sentences, limit: held(sentences, limit, in_memory=70))
     drawn = trained(folder_corpus(folder, replace(ALL, sentences=60)))[2 * 64 :]
     assert drawn == reservoir.reservoir(trained(folder_corpus(folder, ALL))[2 * 64 :], 60)
 

@@ -364,7 +364,8 @@ def test_quality_size_and_latency_are_searched_together(
         assert (quality, size, latency) == (best["dev_quality"], 4 * record.dim, last["latency_ms"])
         assert latency > 0
     front = {t.number for t in study.best_trials}
-    assert max(records, key=lambda r: r.values["quality"]).number in front
+    best_quality = max(r.values["quality"] for r in records)  # of trials that keep their start, several have it
+    assert any(r.values["quality"] == best_quality and r.number in front for r in records)
     page = sweep.page()
     [search] = [file.read_text() for file in (tmp_path / "reports" / "r" / "runs").glob("*.html")]
     assert "The front of the search" in search and "Hypervolume of the search" in search
