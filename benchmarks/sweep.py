@@ -80,9 +80,9 @@ def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], li
     from distilbench.progress.live import on_console
     from distilbench.progress.progress_file import ProgressFile
     from distilbench.progress.ray_metrics import RayMetrics
-    from distilbench.progress.watchers import SweepPlan
     from distilbench.search.run import Search, run_trials
     from distilbench.search.study import open_study, sqlite_url, starts_for
+    from distilbench.watchers import SweepPlan
 
     study, trials = open_study(sqlite_url(run / "study.db"), run.name), task.space.budget.trials
     starts = starts_for(task.space, trials, task.seed)

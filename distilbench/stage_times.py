@@ -6,13 +6,13 @@ import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from distilbench.records import TrialRecord
 from distilbench.storage.files import DiskFull, write_json
 from distilbench.storage.patience import require
+from distilbench.watchers import Watcher
 
 TIMINGS = "timings.json"
 
@@ -66,18 +66,12 @@ def read_timings(run: Path) -> list[Took]:
     return []
 
 
-class StageTimes:
+class StageTimes(Watcher):
     """A watcher that writes how long search, confirmation and scoring took, with `workers` trials at once."""
 
     def __init__(self, run: Path, workers: int) -> None:
         self.run, self.workers = run, workers
         self.at, self.began, self.count = "", time.monotonic(), 0
-
-    def started(self, number: int, params: dict[str, Any]) -> None:
-        """Nothing to note."""
-
-    def progressed(self, number: int, result: dict[str, Any]) -> None:
-        """Nothing to note."""
 
     def finished(self, record: TrialRecord) -> None:
         """Count it."""

@@ -13,7 +13,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -21,11 +20,11 @@ from distilbench.cluster.owner import END_S, Owner
 from distilbench.cluster.owner import FILE as OWNER
 from distilbench.cluster.place import PREPARED, Place, make_place, of_run
 from distilbench.errors import InputError
-from distilbench.records import TrialRecord
 from distilbench.storage.files import remove_folder, write_json
 from distilbench.storage.patience import StorageGone
 from distilbench.storage.remote import Remote, files_in
 from distilbench.storage.store import ArtifactStore
+from distilbench.watchers import Watcher
 
 EVERY_S = 30.0
 REPORT_EVERY_S = 60.0
@@ -116,7 +115,7 @@ class _Mirror:
         return {name: (entry.size, 0, "") for name, entry in entries.items() if not self.of_run or copied(name)}
 
 
-class RunCopy:
+class RunCopy(Watcher):
     """The copy of a driver's run. As a watcher of the sweep it copies at once when a stage ends."""
 
     def __init__(self, storage: Remote, store: ArtifactStore, run: Path, report: Path, console: Console) -> None:
@@ -226,15 +225,6 @@ class RunCopy:
     def lost(self) -> bool:
         """Whether another machine has taken the run over."""
         return bool(self.owner.lost)
-
-    def started(self, number: int, params: dict[str, Any]) -> None:
-        """Nothing to do."""
-
-    def progressed(self, number: int, result: dict[str, Any]) -> None:
-        """Nothing to do."""
-
-    def finished(self, record: TrialRecord) -> None:
-        """Nothing to do."""
 
     def stage(self, name: str) -> None:
         """Copy what the stage before has left, soon."""

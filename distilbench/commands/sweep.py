@@ -26,7 +26,6 @@ from distilbench.methods.parts.wanted import wanted_by
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import Made, prepare_corpus
 from distilbench.progress.clock import Clock
-from distilbench.progress.watchers import SweepPlan, Watcher
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
 from distilbench.reporting.runs import read_runs
@@ -47,6 +46,7 @@ from distilbench.storage.files import bound_config, claim_folder, config_differe
 from distilbench.storage.scratch import local_folder
 from distilbench.trials.scoring import remove_encoded
 from distilbench.trials.training_copy import remove_encoded_there
+from distilbench.watchers import SweepPlan, Watcher
 
 if TYPE_CHECKING:
     from distilbench.trials.rows import RowScorer

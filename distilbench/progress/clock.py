@@ -6,9 +6,9 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from distilbench.records import TrialRecord
+from distilbench.watchers import Watcher
 
 MOST_RESERVED = 0.5
 """The largest share of the time left at the begin of the search that is kept for what comes after it."""
@@ -20,7 +20,7 @@ PUBLISH_S = 5.0
 """For the tie groups and the page."""
 
 
-class Clock:
+class Clock(Watcher):
     """The time of one sweep. It watches the search: a complete trial's time is the estimate of a confirmation's."""
 
     def __init__(self, budget_s: float | None, began: float | None = None) -> None:
@@ -57,20 +57,8 @@ class Clock:
     def _before_end(self, reserve: float, most: float = MOST_RESERVED) -> float:
         return self.end if math.isinf(self.end) else self.end - min(reserve, most * (self.end - self.began))
 
-    def started(self, number: int, params: dict[str, Any]) -> None:
-        """Nothing to note."""
-
-    def progressed(self, number: int, result: dict[str, Any]) -> None:
-        """Nothing to note."""
-
     def finished(self, record: TrialRecord) -> None:
         """Note how long a complete trial took."""
         if record.state == "COMPLETE":
             spent = math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in record.rungs)
             self.training_s = max(self.training_s, spent)
-
-    def stage(self, name: str) -> None:
-        """Nothing to note."""
-
-    def close(self) -> None:
-        """Nothing to do."""

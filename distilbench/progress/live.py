@@ -12,8 +12,8 @@ from rich.text import Text
 
 from distilbench.progress.tables import best_table, counts_line, finished_line, running_table, time_line
 from distilbench.progress.tally import Progress, Tally
-from distilbench.progress.watchers import SweepPlan, Watcher
 from distilbench.records import TrialRecord
+from distilbench.watchers import SweepPlan, Watcher
 
 LAST = 3
 """Finished trials that stay below the table."""
@@ -29,7 +29,7 @@ def on_console(plan: SweepPlan, console: Console) -> Watcher:
     return LiveTable(plan, console) if live else FinishedLines(plan, console)
 
 
-class FinishedLines:
+class FinishedLines(Watcher):
     """Prints a line for each finished trial."""
 
     def __init__(self, plan: SweepPlan, console: Console) -> None:
@@ -50,11 +50,8 @@ class FinishedLines:
     def stage(self, name: str) -> None:
         """Nothing to say."""
 
-    def close(self) -> None:
-        """Nothing to do."""
 
-
-class LiveTable:
+class LiveTable(Watcher):
     """Running trials, counts, the best of each dimension and the time left, redrawn in place.
 
     A failed trial also leaves a line above. From stage "score" on the table stands still, since others print then.

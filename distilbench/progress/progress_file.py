@@ -7,17 +7,17 @@ import time
 from typing import Any
 
 from distilbench.progress.tally import Tally
-from distilbench.progress.watchers import SweepPlan
 from distilbench.records import TrialRecord
 from distilbench.storage.files import DiskFull, write_json
 from distilbench.storage.patience import require
+from distilbench.watchers import SweepPlan, Watcher
 
 PROGRESS = "progress.json"
 EVERY_S = 1.0
 """Between two writes within a stage: each waits for the disk."""
 
 
-class ProgressFile:
+class ProgressFile(Watcher):
     """Writes the state of a sweep at most once a second, and whenever the stage changes."""
 
     def __init__(self, plan: SweepPlan) -> None:

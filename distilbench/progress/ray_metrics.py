@@ -6,8 +6,8 @@ import threading
 from typing import Any, NamedTuple
 
 from distilbench.progress.tally import STAGES, Tally, best_of, dev_of
-from distilbench.progress.watchers import SweepPlan
 from distilbench.records import TrialRecord
+from distilbench.watchers import SweepPlan, Watcher
 
 SWEEP = ("run", "method")
 TRIAL = (*SWEEP, "trial")
@@ -41,7 +41,7 @@ class Value(NamedTuple):
     value: float
 
 
-class RayMetrics:
+class RayMetrics(Watcher):
     """Keeps the gauges of a sweep; does nothing where Ray does not run."""
 
     def __init__(self, plan: SweepPlan) -> None:

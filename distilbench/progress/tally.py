@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from distilbench.progress.watchers import SweepPlan
 from distilbench.records import TrialRecord
 from distilbench.storage.process import process_mark
+from distilbench.watchers import SweepPlan
 
 STATES = ("COMPLETE", "PRUNED", "FAIL")
 STAGES = ("starting", "search", "confirm", "score", "done")

@@ -10,13 +10,14 @@ from typing import Any
 
 from distilbench.records import TrialRecord
 from distilbench.storage.files import DiskFull
+from distilbench.watchers import Watcher
 
 EVERY_S = 20.0
 """Between two writes, and longer where writing takes long: it shall not take more than SHARE of the driver's time."""
 SHARE = 0.05
 
 
-class LivePage:
+class LivePage(Watcher):
     """Writes the report of the runs in `folders` into `report` when a stage begins, and now and then as trials end.
 
     Ties, and what `write_report` leaves out of a live page, are left to the end.
@@ -41,9 +42,6 @@ class LivePage:
         """Write the page; at the end of all, the whole report follows."""
         if name != "done":
             self._write()
-
-    def close(self) -> None:
-        """Nothing to do."""
 
     def _write(self) -> None:
         from distilbench.reporting.page import write_report

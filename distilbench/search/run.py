@@ -18,7 +18,6 @@ from distilbench.cluster.nodes import lost_nodes, waiting_told
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources, wait_for_idle
 from distilbench.errors import InputError
-from distilbench.progress.watchers import Watcher
 from distilbench.records import TrialRecord, append_records, read_records
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
@@ -37,6 +36,7 @@ from distilbench.search.suggestions import Suggestions
 from distilbench.search.trial import trial_folder
 from distilbench.storage.files import DiskFull, remove_folder
 from distilbench.storage.patience import patiently, require
+from distilbench.watchers import Watcher
 
 if TYPE_CHECKING:
     from distilbench.cluster.place import Place

@@ -11,7 +11,7 @@ from watched import failed, plan, record, report
 
 from distilbench.progress.live import FinishedLines, LiveTable, on_console
 from distilbench.progress.tables import duration, finished_line
-from distilbench.progress.watchers import Watcher
+from distilbench.watchers import Watcher
 
 
 def terminal(height: int = 30) -> Console:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from distilbench.progress.watchers import SweepPlan
 from distilbench.records import Provenance, Rung, TrialRecord
+from distilbench.watchers import SweepPlan
 
 PROVENANCE = Provenance(created_at="2026-01-01T00:00:00+00:00", commit="", versions={}, device="CPU", cpus=2)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from distilbench.records import TrialRecord
 
@@ -26,8 +26,8 @@ class SweepPlan:
     """Trials that drivers before this one finished."""
 
 
-class Watcher(Protocol):
-    """Is told by the driver, from one thread, what happens in a sweep."""
+class Watcher:
+    """Is told by the driver, from one thread, what happens in a sweep; one that does not care leaves it out."""
 
     def started(self, number: int, params: dict[str, Any]) -> None:
         """Trial `number` has been given to a worker."""
