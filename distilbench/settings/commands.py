@@ -88,11 +88,12 @@ def _bytes(value: Any) -> Any:
     """Bytes of a text such as 128B, 128, 1kB (1,000) or 1KiB (1,024)."""
     if not isinstance(value, str):
         return value
-    if not re.fullmatch(r"[\d.]+\s*([kKmM]i?)?[bB]?", value.strip(), re.ASCII):
+    written = re.fullmatch(r"([\d.]+)\s*((?:[km]i?)?b?)", value.strip(), re.ASCII | re.IGNORECASE)
+    if written is None:
         raise ValueError("not a number of bytes")
-    size = TypeAdapter(ByteSize).validate_python(value)
-    if size < 1:
-        raise ValueError("less than a byte")
+    size = float(written[1]) * TypeAdapter(ByteSize).validate_python(f"1{written[2]}")
+    if size < 1 or size != int(size):
+        raise ValueError("a part of a byte")
     return int(size)
 
 

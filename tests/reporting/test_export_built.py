@@ -20,7 +20,7 @@ from distilbench.evaluation.quantisation import QUANTISERS
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import read_records
 from distilbench.storage.files import write_json
-from distilbench.trials.rows import Leaderboard
+from distilbench.trials.rows import RowScorer
 from distilbench.trials.rung_training import build_method
 
 
@@ -30,7 +30,7 @@ def scored(tmp_path_factory, prepared_folder, data_folder):
     run = tmp_path_factory.mktemp("runs") / "run"
     corpus = folder_corpus(data_folder, Limits(), Needs(triplets=True))
     console = Console(file=io.StringIO())
-    board = Leaderboard(run, "run", load_prepared(prepared_folder), corpus, ("int8", "binary"), console)
+    board = RowScorer(run, "run", load_prepared(prepared_folder), corpus, ("int8", "binary"), console)
     board.references([8], seed=3)
     shutil.copytree(prepared_folder, run / "prepared")
     return run
