@@ -19,6 +19,8 @@ from distilbench.trials import latency as module
 from distilbench.trials.latency import encoder_latency, encoding_latency, head_latency, latency_rows, teacher_latency
 from distilbench.trials.rung_training import build_method
 
+pytestmark = pytest.mark.slow
+
 MSE: dict[str, Any] = {"output_dim": 32, "lr": 0.003, "batch_size": 16}
 
 

@@ -235,6 +235,7 @@ def test_an_export_embeds_and_scores_as_the_method(
         assert np.array_equal(scores.argmax(axis=1), outputs.argmax(axis=1))
 
 
+@pytest.mark.slow
 def test_an_export_is_loaded_without_this_package(
     inputs: dict[str, Prepared], prepared_folder: Path, tmp_path: Path
 ) -> None:

@@ -326,6 +326,7 @@ def test_an_interrupted_scoring_goes_on(
     assert np.load(path / LOGITS) == pytest.approx(direct, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_logits_on_ray_are_the_same(
     store: ArtifactStore, encoder_folder: Path, tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,6 +184,7 @@ def prepare(tmp_path: Path, corpus: Corpus, **given: object) -> tuple[Path, str]
     return tmp_path / "prepared", said.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "qwen3"])
 def test_a_run_is_prepared_with_the_layers_written_out(
     corpus: Corpus, encoder_folder: Path, tmp_path: Path, cluster: None, kind: str

@@ -282,6 +282,7 @@ def test_what_fails_half_way_leaves_what_was_there(run, tmp_path, monkeypatch, e
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "run"]
 
 
+@pytest.mark.slow
 def test_sentence_transformers_alone_loads_it(run, tmp_path):
     """In a process of its own, where DistilBench cannot be imported."""
     out = tmp_path / "out"
@@ -304,6 +305,7 @@ def test_choosing_and_copying_need_no_torch(run, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_graph_gives_the_rows_vectors(run, tmp_path, monkeypatch):
     """With a prompt, a layer after the pooling, and half of the numbers; in batches of another size than it was made with."""
     import onnx

@@ -231,6 +231,7 @@ def test_storage_that_is_gone_is_no_failure_of_the_job(
 RESOURCES = TrialResources(1, 0, 2, "")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_only_jobs_without_vectors_are_run(
     tmp_path: Path, prepared_folder: Path, corpus: Corpus, cluster: None, whole: tuple[Job, Outcome]
@@ -247,6 +248,7 @@ def test_only_jobs_without_vectors_are_run(
     assert found[1].machine and len(found) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_at_the_deadline_jobs_are_stopped_and_go_on_later(
     tmp_path: Path, prepared_folder: Path, corpus: Corpus, cluster: None, whole: tuple[Job, Outcome]

@@ -152,6 +152,7 @@ def test_trials_are_shared_among_the_methods(
         _shares(given.model_copy(update={"trials": 1}), both)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_methods_have_a_study_each_and_one_leaderboard(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None, spaces: None
@@ -344,6 +345,7 @@ def test_a_grid_is_searched_whole(
     assert points == Counter((d, lam, head) for d in (4, 8) for lam in (0.5, 2.0) for head in ("elu", "residual"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_quality_size_and_latency_are_searched_together(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None

@@ -38,6 +38,8 @@ from distilbench.trials.jobs import Job, Outcome, _collect, finish
 from distilbench.trials.rung_training import known_rungs
 from distilbench.trials.scoring import Encoded
 
+pytestmark = pytest.mark.slow
+
 slow = pytest.mark.slow
 SPACE = """
 method: hpd

@@ -101,6 +101,7 @@ def test_what_is_copied(name: str, expected: bool) -> None:
     assert copied(name) is expected
 
 
+@pytest.mark.slow
 def test_a_lost_machines_run_is_found_by_another(machines: tuple[Machine, Machine]) -> None:
     one, two = machines
     first = one.copy()
@@ -244,6 +245,7 @@ def test_another_run_of_the_same_name_is_not_overwritten(machines: tuple[Machine
     kill_copy(third)
 
 
+@pytest.mark.slow
 def test_a_driver_that_was_taken_over_stops(machines: tuple[Machine, Machine]) -> None:
     one, two = machines
     first = one.copy()

@@ -214,6 +214,7 @@ def test_wordnet_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert INSTALL in str(told.value) and "apt-get install wordnet-base" in str(told.value)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("wordnet", "bare_nltk")
 @pytest.mark.filterwarnings("ignore:The multilingual functions")
 def test_nltks_own_wordnet_gives_the_same_copies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -257,6 +258,7 @@ def test_remembered_synonyms_are_those_of_nlpaug_alone() -> None:
     assert [remembering.substitute(sentence) for sentence in sentences] == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("wordnet")
 def test_synonyms_are_wordnets() -> None:
     cars = {"auto", "automobile", "machine", "motorcar", "railcar", "railway car", "railroad car", "gondola"}
