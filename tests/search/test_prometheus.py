@@ -22,7 +22,7 @@ from distilbench.prepare.progress import _Gauges
 from distilbench.progress.ray_metrics import RayMetrics
 
 PROGRAM = shutil.which("prometheus")
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="prometheus is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(PROGRAM is None, reason="prometheus is not installed")]
 
 BOARD = json.loads((resources.files("distilbench.progress") / "grafana.json").read_text())
 TARGETS = [(panel["title"], target) for panel in BOARD["panels"] for target in panel["targets"]]
