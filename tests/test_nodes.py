@@ -30,7 +30,7 @@ from distilbench.cluster.nodes import (
 )
 from distilbench.errors import InputError
 
-slow = pytest.mark.slow
+slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes minutes: set DISTILBENCH_SLOW=1")
 ROOT = Path(__file__).resolve().parents[1]
 PATIENT = {**os.environ, "RAY_raylet_start_wait_time_s": "200"}
 """A node takes longer than Ray's 30 s to start where tests share two cores."""

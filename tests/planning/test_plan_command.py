@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.storage.files import write_json
 
-slow = pytest.mark.slow
+slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes minutes: set DISTILBENCH_SLOW=1")
 
 
 def command(*words: Any) -> Any:

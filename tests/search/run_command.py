@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.study import sqlite_url
 
 ROOT = Path(__file__).resolve().parents[2]
-slow = pytest.mark.slow
+slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes minutes: set DISTILBENCH_SLOW=1")
 """Of a test through a whole command, where each part of what it is about has a test of its own."""
 
 

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import json
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -40,7 +41,7 @@ from distilbench.trials.scoring import Encoded
 
 pytestmark = pytest.mark.slow
 
-slow = pytest.mark.slow
+slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes minutes: set DISTILBENCH_SLOW=1")
 SPACE = """
 method: hpd
 budget: {trials: 5, steps: 18, rungs: 3, eta: 3, confirm: {seeds: 2}}
