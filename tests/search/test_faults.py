@@ -109,7 +109,8 @@ def test_trials_that_hang_or_freeze(tmp_path: Path, data_folder: Path, encoder_f
     sweep = make(tmp_path, data_folder, encoder_folder, fault_store, MSE, *limits)
 
     def at_rung(trial: int) -> bool:
-        return (sweep.run / "trials" / f"{trial:05d}" / "rungs.json").exists()
+        file = sweep.run / "trials" / f"{trial:05d}" / "rungs.json"
+        return file.exists() and '"rung": 1' in file.read_text()  # after the start, which is rung 0
 
     with running(sweep) as driver:
         wait_while(driver, sweep, lambda: at_rung(0))
