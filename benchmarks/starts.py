@@ -181,7 +181,7 @@ def start(run: Path, row: Row, params: dict[str, Any], seed: int) -> float | Non
     folder = (run / "prepared").resolve()
     prepared = load_prepared(folder)
     made = build_method(row["method"], params, prepared, seed, "cpu")
-    if not Trainer(made, seed, NO_LIMIT).at_start():
+    if not Trainer(made, seed, NO_LIMIT).enter_start():
         return None
     made.eval()
     return dev_report(made, folder, prepared)[1][metric_of(row)]

@@ -1,12 +1,12 @@
 """The named choices of a run: what an option, a setting or a record can say."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 Searcher = Literal["tpe", "cmaes", "nsga2", "nsga3", "gp", "random", "grid"]
 Stopping = Literal["asha", "median", "none"]
 Fidelity = Literal["steps", "data"]
 SpaceBudget = Literal["small", "real", "cluster"]
-BUDGETS: tuple[SpaceBudget, ...] = ("small", "real", "cluster")
+BUDGETS: tuple[SpaceBudget, ...] = get_args(SpaceBudget)
 """For the demonstration, for real data on a few cores, and for GPUs: a folder of METHOD.yaml each."""
 QUALITY = "quality"
 """The objective that every search has."""
@@ -22,8 +22,11 @@ Code = Literal["int8", "binary", "none"]
 """In what vectors are scored beside float32; none leaves all codes out."""
 TaskKind = Literal["sts", "classification", "retrieval", "pairs"]
 """A kind of evaluation sets."""
-EVERY_TASK: tuple[TaskKind, ...] = ("sts", "classification", "retrieval", "pairs")
+EVERY_TASK: tuple[TaskKind, ...] = get_args(TaskKind)
 SWEPT_TASKS: tuple[TaskKind, ...] = ("sts", "retrieval")
 """What the rows of a run are scored on where nothing else is asked for."""
 ObjectiveName = Literal["quality", "bytes", "latency"]
 """What a search can want more of, or less."""
+FaissKind = Literal["flat", "ivf", "ivf-pq", "hnsw", "sq8"]
+"""An index that FAISS makes of the vectors themselves."""
+FAISS_KINDS: tuple[FaissKind, ...] = get_args(FaissKind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -441,3 +442,20 @@ def test_the_walk_names_functions_that_there_are_each_once() -> None:
             except AttributeError:
                 found = importlib.import_module(f"{found.__name__}.{part}")
         assert callable(found), name
+
+
+# --- Scripts
+
+
+@pytest.mark.parametrize(
+    "script", sorted(str(p.relative_to(ROOT)) for d in ("tools", "benchmarks") for p in (ROOT / d).glob("*.py"))
+)
+def test_what_a_script_takes_from_the_package_is_there(script: Path) -> None:
+    """Without running it: some take minutes, or a peer that is not installed."""
+    for node in ast.walk(ast.parse(script.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("distilbench"):
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                assert hasattr(module, alias.name) or importlib.util.find_spec(f"{node.module}.{alias.name}"), (
+                    alias.name
+                )

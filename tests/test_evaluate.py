@@ -14,9 +14,10 @@ from samples import make_data, make_encoder, random_sentences, write_tsv
 from scipy.stats import pearsonr, spearmanr
 from typer.testing import CliRunner
 
+from distilbench.choices import EVERY_TASK
 from distilbench.cli import app
 from distilbench.commands.evaluate import evaluate
-from distilbench.data.evaluation import KINDS, evaluation_data
+from distilbench.data.evaluation import evaluation_data
 from distilbench.data.folder import Limits
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
@@ -56,7 +57,7 @@ def settings(root: Path, models: list[Path], data: Path | None, **given: Any) ->
     known = {
         "model": tuple(map(str, models)),
         "data": str(data) if data else None,
-        "tasks": KINDS,
+        "tasks": EVERY_TASK,
         "indexes": ("flat", "ivf"),
         "cost": False,
         "runs": root / "runs",
@@ -279,7 +280,7 @@ def test_the_readers_errors_come_before_anything_is_encoded(tmp_path: Path, mode
 def test_what_is_read_depends_on_the_kinds(tmp_path: Path, data: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
     sts = evaluation_data(data, ("sts",), Limits(), store)
-    every = evaluation_data(data, KINDS, Limits(), store)
+    every = evaluation_data(data, EVERY_TASK, Limits(), store)
     assert not sts.searches and not sts.corpus.classification and sts.corpus.sts_digests == every.corpus.sts_digests
     assert len(every.tokenised) == 2 and every.fingerprint != sts.fingerprint
 
@@ -324,7 +325,7 @@ def test_heads_that_a_student_brings(tmp_path: Path, models: list[Path], data: P
     modules = [*trunk, Dense(32, 16, activation_function=torch.nn.Identity()), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
     save_cluster_head(folder, torch.nn.Linear(32, 5))
-    everything = evaluation_data(data, KINDS, Limits(), ArtifactStore(tmp_path / "store"))
+    everything = evaluation_data(data, EVERY_TASK, Limits(), ArtifactStore(tmp_path / "store"))
     [task] = [t for t in everything.corpus.pair_tasks if t.name == "MRPC"]
     save_pair_head(folder, PairHead("concat", 16, 8, 1), task)
     evaluate(settings(tmp_path, [folder], data, clusters=5), Console(quiet=True))

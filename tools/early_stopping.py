@@ -15,7 +15,7 @@ from typing import NamedTuple
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.search.earlier import latest_study
-from distilbench.search.study import STEPS, finished_trials, last_objective
+from distilbench.search.study import STEPS, finished_trials, result_objective
 
 
 class Curve(NamedTuple):
@@ -31,7 +31,7 @@ def curve(run: Path) -> Curve:
     ended: list[FrozenTrial] = sorted(finished_trials(latest_study(run)), key=lambda t: t.datetime_complete)
     for trial in ended:
         spent += trial.user_attrs[STEPS]
-        value = last_objective(trial)
+        value = result_objective(trial)
         if trial.state == TrialState.COMPLETE and (not points or value > points[-1][1]):
             points.append((spent, value))
     return Curve(points, spent)

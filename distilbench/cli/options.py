@@ -52,7 +52,7 @@ def takes(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., No
                 command(settings(**{name: value for name, value in options.items() if value not in (None, [], ())}))
 
         fields = sorted(settings.model_fields.items(), key=lambda name_and_field: _place(*name_and_field))
-        parameters = [_parameter(name, field) for name, field in fields if not extra_of(field).get("hidden")]
+        parameters = [_parameter(name, field) for name, field in fields]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         run.__name__, run.__doc__ = command.__name__, command.__doc__

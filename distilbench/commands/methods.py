@@ -37,7 +37,7 @@ def _parameters(method: type[Method]) -> Table:
     table = _table("hyper-parameter", "values", "published", "in a sweep", "")
     for name, field in method.params_type.model_fields.items():
         required = field.is_required()
-        published, swept = ("", "") if required else (_shown(field.default), _shown(sweep_default(field)))
+        published, swept = ("", "") if required else (str(field.default), str(sweep_default(field)))
         description = (field.description or "").split("\n\n")[0].replace("\n", " ")
         table.add_row(field.alias or name, _values(field), published, swept, description)
     return table
@@ -60,7 +60,3 @@ def _values(field: FieldInfo) -> str:
         f"{sign}{getattr(limit, bound):g}" for limit in field.metadata for bound, sign in signs if hasattr(limit, bound)
     ]
     return " ".join([kind.replace("'", "").strip("[]"), ", ".join(limits)]).strip()
-
-
-def _shown(value: Any) -> str:
-    return str(value)

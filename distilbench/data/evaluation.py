@@ -15,11 +15,10 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
-from distilbench.choices import TaskKind
+from distilbench.choices import EVERY_TASK, TaskKind
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.builtin_pairs import DEMO_TASKS
 from distilbench.data.calibration import calibration_rows
@@ -37,7 +36,6 @@ from distilbench.errors import InputError
 from distilbench.storage.files import fingerprint
 from distilbench.storage.store import ArtifactStore
 
-KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 NO_BUILTIN_CLASSIFICATION = "sentence classification: the built-in corpus has no set of it"
 _EXPECTED = {
     "sts": "sts/STSB.test.tsv",
@@ -98,10 +96,10 @@ def evaluation_data(
     Raises:
         InputError: the folder is not there, there is no set of these kinds in it or built in, or a file is malformed (file,
             row and value are named).
-        ValueError: one of `kinds` is none of `KINDS`, or there is none.
+        ValueError: one of `kinds` is none of `EVERY_TASK`, or there is none.
     """
-    if not kinds or not set(kinds) <= set(KINDS):
-        raise ValueError(f"kinds {kinds!r}: expected some of {', '.join(KINDS)}")
+    if not kinds or not set(kinds) <= set(EVERY_TASK):
+        raise ValueError(f"kinds {kinds!r}: expected some of {', '.join(EVERY_TASK)}")
     if root is None:
         return _builtin(kinds, store)
     if not root.is_dir():

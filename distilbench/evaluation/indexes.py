@@ -12,19 +12,17 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.choices import FAISS_KINDS, FaissKind
 from distilbench.errors import InputError
 from distilbench.evaluation.quantisation import RESCORE, Binary, Quantiser
 from distilbench.evaluation.retrieval import POINTS_PER_LIST, ivf_setting
 from distilbench.records import IndexKind
-
-FaissKind = Literal["flat", "ivf", "ivf-pq", "hnsw", "sq8"]
-FAISS_KINDS: tuple[FaissKind, ...] = get_args(FaissKind)
 
 GPU_KINDS = ("flat", "ivf", "ivf-pq")
 """What FAISS has on GPUs; it has scalar quantisers there only below inverted lists, and graphs only as cuVS's own."""

@@ -18,10 +18,9 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.choices import FAISS_KINDS, FaissKind
 from distilbench.errors import InputError
 from distilbench.evaluation.indexes import (
-    FAISS_KINDS,
-    FaissKind,
     GrowingIndex,
     IndexSpec,
     faiss_index,

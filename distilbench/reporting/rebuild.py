@@ -9,7 +9,7 @@ from distilbench.reporting.comparisons import from_record
 from distilbench.reporting.page import write_report
 from distilbench.reporting.study_file import read_study
 from distilbench.reporting.table import leaderboard
-from distilbench.reporting.ties import tie_groups
+from distilbench.reporting.ties import NO_TIES, tie_groups
 
 
 def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = None, mteb: bool = False) -> Path:
@@ -30,7 +30,7 @@ def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = No
         folder,
         title=title or (report.title if report else ", ".join(_name(source) for source in sources)),
         notes=report.notes if report else (),
-        ties=tie_groups(study.records, folders),
+        ties=NO_TIES if compared else tie_groups(study.records, folders),
         folders=folders,
         mteb=mteb,
         compared=compared,

@@ -136,9 +136,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         suggestions.repeat(begun, self._count_taken())
         self._settle()
         for live_trial in self.interrupted:
-            live_trial.ended = self.verdicts.settled(
-                live_trial.number
-            )  # killed between its last verdict and telling it
+            # Killed between its last verdict and telling it.
+            live_trial.ended = self.verdicts.settled(live_trial.number)
         self.interrupted = [live_trial for live_trial in self.interrupted if not live_trial.ended]
         self._settle()
 
@@ -160,14 +159,14 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             self.verdicts.restore(
                 trial.number,
                 dim,
-                {r: _value(rung_values) for r, rung_values in rungs.items() if r and not _collapsed(rung_values)},
+                {r: _value(rung_values) for r, rung_values in rungs.items() if not _collapsed(rung_values)},
             )
             return
         again, stored = optuna.Trial(self.study, trial._trial_id), max(rungs, default=-1)
         live_trial = _Live(again, trial.number, trial_params(trial), dict(rungs), stored)
         self.verdicts.enter(trial.number, dim)
         for rung, rung_values in rungs.items():
-            if rung and not _collapsed(rung_values):
+            if not _collapsed(rung_values):
                 self.verdicts.report(trial.number, rung, _value(rung_values))
         live_trial.reported, live_trial.last = set(trial.intermediate_values), trial.user_attrs.get(LAST)
         if live_trial.last is not None:
@@ -244,10 +243,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         A failure is of the last rung itself, unless `collapsed` is False in the result: the training went wrong after it.
         """
         live_trial.step = max(live_trial.step, int(result.get("step", 0)))
-        live_trial.node, live_trial.machine = (
-            str(result.get("node", live_trial.node)),
-            dict(result.get("machine", live_trial.machine)),
-        )
+        live_trial.node = str(result.get("node", live_trial.node))
+        live_trial.machine = dict(result.get("machine", live_trial.machine))
         if result.get("halt"):
             self.halted, live_trial.left = self.halted or str(result["halt"]), True
             return
@@ -261,7 +258,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
                 failing = bool(result["failed"]) and bool(result.get("collapsed", True))
                 collapsed = failing and rung is result["rungs"][-1]
                 live_trial.rungs[number] = {**rung_values, "collapsed": True} if collapsed else rung_values
-                if number and not collapsed:
+                if not collapsed:
                     self.verdicts.report(live_trial.number, number, _value(rung_values))
         if result["failed"]:
             live_trial.failed = str(result["failed"])
@@ -285,12 +282,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             rung_values = live_trial.rungs[rung]
 
             def write(rung: int = rung, rung_values: dict[str, Any] = rung_values) -> bool:
-                if (
-                    rung
-                    and len(self.objectives) == 1
-                    and not _collapsed(rung_values)
-                    and rung not in live_trial.reported
-                ):
+                judged = rung and not _collapsed(rung_values)
+                if judged and len(self.objectives) == 1 and rung not in live_trial.reported:
                     live_trial.trial.report(_value(rung_values), rung)
                     live_trial.reported.add(rung)
                 if rung == live_trial.last:

@@ -271,13 +271,12 @@ def load_space(path: Path, method: str, params: type[Params], native: int) -> Se
     defaults = {n: sweep_default(f) for n, f in fields.items() if not f.is_required()}
     fixed = {n: value for n, value in defaults.items() if n not in file.parameters} | file.fixed
     conditional = {n: value for n, value in defaults.items() if n in file.parameters and file.parameters[n].when}
+    unnamed = {n: sweep_default(f) for n, f in Budget.model_fields.items() if n not in file.budget.model_fields_set}
     as_json = TypeAdapter(dict[str, Any])
     return SearchSpace(
         method=method,
         searcher=file.searcher,
-        budget=file.budget.model_copy(
-            update={"start": file.budget.start or "start" not in file.budget.model_fields_set}
-        ),
+        budget=file.budget.model_copy(update=unnamed),
         parameters=file.parameters,
         fixed=as_json.dump_python(fixed, mode="json"),
         integers=integers,

@@ -90,13 +90,17 @@ class Verdicts:
 
     def restore(self, number: int, group: Hashable, values: dict[int, float]) -> None:
         """A trial that ended in an earlier sitting, with the rungs at which it was judged."""
-        self._runners[number] = _Runner(group, dict(values), passed=max(values, default=0), failed=True)
+        self._runners[number] = runner = _Runner(group, failed=True)
         for rung, value in values.items():
+            self.report(number, rung, value)
+        runner.passed = max(runner.values, default=0)
+        for rung, value in runner.values.items():
             self._peers[group, rung].append((number, value))
 
     def report(self, number: int, rung: int, value: float) -> None:
-        """It has reached a rung (1, 2, ...). What it says after the rung at which it stops is of no effect."""
-        self._runners[number].values.setdefault(rung, value)
+        """It has reached a rung. Its start (rung 0), and what it says after the rung at which it stops, are of no effect."""
+        if rung:
+            self._runners[number].values.setdefault(rung, value)
 
     def finish(self, number: int, rung: int) -> None:
         """It has reported its last rung; to be said before that is settled, as a trial is not stopped there."""

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from distilbench.choices import EVERY_TASK, Code
-from distilbench.records import Quantisation
+from distilbench.choices import EVERY_TASK, FAISS_KINDS
 from distilbench.settings.data import EvaluationDataSettings, Tasks, tasks_option
 from distilbench.settings.encoders import ReadingSettings
 from distilbench.settings.option import COMMAS, Names, option
 from distilbench.settings.place import ClusterSettings, RunPlaceSettings
-from distilbench.settings.run import RESULTS
+from distilbench.settings.run import RESULTS, Codes, CodeSettings
 
 if TYPE_CHECKING:
     from distilbench.encoders.encoder import EncoderSpec
     from distilbench.evaluation.indexes import IndexSpec
 
 
-class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings, RunPlaceSettings):
+class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings, RunPlaceSettings, CodeSettings):
     """What an evaluation of encoders decides."""
 
     model: tuple[str, ...] = option(
@@ -35,15 +34,15 @@ class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings,
         (),
         expected="numbers of dimensions, such as 256,128,64",
     )
-    quantise: Annotated[tuple[Code, ...], COMMAS] = option("Score also in these: int8, binary.", ())
+    quantise: Codes = option("Score also in these: int8, binary.", ())
     documents: str | None = option(
         "The model that embeds the documents; the others embed the queries (asymmetric retrieval).",
         None,
         panel=RESULTS,
     )
     indexes: Names = option(
-        "FAISS indexes to measure: flat, ivf, ivf-pq, hnsw, sq8, with commas between; ivf:1024:5 is nlist and nprobe.",
-        ("flat", "ivf", "ivf-pq", "hnsw", "sq8"),
+        f"FAISS indexes to measure: {', '.join(FAISS_KINDS)}, with commas between; ivf:1024:5 is nlist and nprobe.",
+        FAISS_KINDS,
         panel=RESULTS,
     )
     threads: int = option("Of searches, and of the models while they are timed.", 1, panel=RESULTS, ge=1)
@@ -85,8 +84,3 @@ class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings,
     def documents_encoder(self) -> EncoderSpec | None:
         """The encoder whose vectors the documents are; None: each model's own."""
         return self.encoder(self.documents) if self.documents else None
-
-    @property
-    def quantisations(self) -> tuple[Quantisation, ...]:
-        """The codes in which every row is scored too."""
-        return tuple(code for code in self.quantise if code != "none")

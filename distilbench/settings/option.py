@@ -20,7 +20,6 @@ def option(
     env: str = "",
     expected: str = "",
     positional: bool = False,
-    hidden: bool = False,
     default_factory: Callable[[], Any] | None = None,
     **limits: Any,
 ) -> Any:
@@ -28,11 +27,9 @@ def option(
 
     `panel` is the group of `--help` that it is in ("": the everyday ones), `named` the option's name where it is not the
     field's, `env` the environment variable that stands for it, `expected` what a refused value should have been, where
-    the type does not say it. A `positional` one is an argument; a `hidden` one exists only in Python. `limits` are those
-    of pydantic's `Field`.
+    the type does not say it. A `positional` one is an argument. `limits` are those of pydantic's `Field`.
     """
-    extra: dict[str, Any] = {"panel": panel, "named": named, "env": env, "expected": expected}
-    extra |= {"positional": positional, "hidden": hidden}
+    extra: dict[str, Any] = {"panel": panel, "named": named, "env": env, "expected": expected, "positional": positional}
     if default_factory is not None:
         return Field(default_factory=default_factory, description=help, json_schema_extra=extra, **limits)
     return Field(default, description=help, json_schema_extra=extra, **limits)

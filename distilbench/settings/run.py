@@ -13,11 +13,24 @@ from distilbench.records import Quantisation
 from distilbench.settings.augment import AugmentationSettings
 from distilbench.settings.data import Tasks, TrainingDataSettings, tasks_option
 from distilbench.settings.encoders import EncoderSettings
-from distilbench.settings.option import COMMAS, option
+from distilbench.settings.option import COMMAS, Settings, option
 from distilbench.settings.place import GrowingClusterSettings, RunPlaceSettings, TrialSettings
 
 SEARCH = "Search"
 RESULTS = "Scores"
+
+Codes = Annotated[tuple[Code, ...], COMMAS]
+
+
+class CodeSettings(Settings):
+    """In what vectors are scored beside float32."""
+
+    quantise: Codes = option("Score every row also in these: int8, binary, or none.", ("int8", "binary"), panel=RESULTS)
+
+    @property
+    def quantisations(self) -> tuple[Quantisation, ...]:
+        """The codes in which every row is scored too."""
+        return tuple(code for code in self.quantise if code != "none")
 
 
 def _with_sts(tasks: tuple[TaskKind, ...]) -> tuple[TaskKind, ...]:
@@ -35,19 +48,8 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
     tasks: Annotated[Tasks, AfterValidator(_with_sts)] = tasks_option(SWEPT_TASKS, RESULTS)
 
 
-class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings):
+class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings, CodeSettings):
     """What every training decides."""
-
-    quantise: Annotated[tuple[Code, ...], COMMAS] = option(
-        "Score every row also in these: int8, binary, or none.",
-        ("int8", "binary"),
-        panel=RESULTS,
-    )
-
-    @property
-    def quantisations(self) -> tuple[Quantisation, ...]:
-        """The codes in which every row is scored too."""
-        return tuple(code for code in self.quantise if code != "none")
 
 
 class SpaceSettings(PreparationSettings):

@@ -11,6 +11,7 @@ from distilbench.choices import QUALITY, ObjectiveName, Searcher, Stopping
 from distilbench.errors import InputError
 from distilbench.settings.durations import seconds
 from distilbench.settings.option import COMMAS, option, split_at_commas
+from distilbench.settings.place import PANEL as PLACE
 from distilbench.settings.run import SEARCH, RunSettings, SpaceSettings
 
 LOGGING = "Logging"
@@ -91,7 +92,7 @@ class SweepSettings(SpaceSettings, RunSettings):
         "Keep the study in this database, such as postgresql+psycopg://user@host/db (no password in it); default: SQLite "
         "in the run's folder.",
         None,
-        panel="Cluster and storage",
+        panel=PLACE,
         env="DISTILBENCH_STUDY",
     )
     mlflow: str | None = option("Log trials to this MLflow tracking URI.", None, panel=LOGGING)

@@ -89,8 +89,8 @@ class Trainer:
         params: TrainedParams = self.method.params
         return params
 
-    def at_start(self) -> bool:
-        """Whether it stands before the first step of the only phase, which is entered: the parameters are its start."""
+    def enter_start(self) -> bool:
+        """Enter the only phase, so that the parameters are its start; whether there is one, and no step is made yet."""
         if self.step or self.total_steps == 0 or len(self.phases) > 1:
             return False
         if self.phase < 0:

@@ -11,7 +11,7 @@ from distilbench.errors import InputError
 
 
 def sweep_field(default: Any, *, sweep: Any, **limits: Any) -> Any:
-    """A hyper-parameter whose best value was found after records of it had been written.
+    """A setting of a search space whose best value was found after records without it had been written.
 
     `default` is what a record, a run or a published row without the parameter means; `sweep` is what a search space that
     neither searches nor fixes it gets. `limits` are those of pydantic's `Field`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from distilbench.choices import Fidelity, Stopping
+from distilbench.training.params import sweep_field
 
 
 class Confirmation(BaseModel):
@@ -33,9 +34,9 @@ class Budget(BaseModel):
     """Which trials stop at a rung: all but the best 1/eta; those below the median; none."""
     fidelity: Fidelity = "steps"
     """What a rung has less of than the next: steps alone, or also the training examples that it draws from."""
-    start: bool = False
+    start: bool = sweep_field(False, sweep=True)
     """Whether a student is judged before its first step too, so that its start (rung 0) can be its result. No verdict is
-    made there. A search space that does not name it has it; a run's record without it has not."""
+    made there."""
     confirm: Confirmation = Confirmation()
 
     def rung_steps(self, total: int) -> list[int]:

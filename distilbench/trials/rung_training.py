@@ -160,7 +160,7 @@ class RungTraining:
         if not self.loaded and (failed := self._load()):
             return failed
         began, at = time.monotonic(), self.trainer.step
-        if self.spec.budget.start and not self.rungs and self.trainer.at_start():
+        if self.spec.budget.start and not self.rungs and self.trainer.enter_start():
             self._judge(0)
         until, number = began + seconds, min(self._last + 1, len(self.steps))
         again = self.trainer.step < self._reported  # the newest checkpoint was damaged, so it is from the one before

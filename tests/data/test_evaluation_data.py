@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from samples import make_data, write_tsv
 
+from distilbench.choices import EVERY_TASK
 from distilbench.data import calibration as module
-from distilbench.data.evaluation import KINDS, EvaluationData, evaluation_data
+from distilbench.data.evaluation import EvaluationData, evaluation_data
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.pair_tasks import FORMATS
 from distilbench.errors import InputError
@@ -51,11 +52,11 @@ def folder(made: Path, tmp_path: Path) -> Path:
     return tmp_path / "small"
 
 
-def read(root: Path, kinds: Sequence[str] = KINDS, limits: Limits = ALL) -> EvaluationData:
+def read(root: Path, kinds: Sequence[str] = EVERY_TASK, limits: Limits = ALL) -> EvaluationData:
     return evaluation_data(root, kinds, limits, ArtifactStore(root.with_name(root.name + "-store")))
 
 
-def read_built_in(store: Path, kinds: Sequence[str] = KINDS) -> EvaluationData:
+def read_built_in(store: Path, kinds: Sequence[str] = EVERY_TASK) -> EvaluationData:
     return evaluation_data(None, kinds, ALL, ArtifactStore(store))
 
 
@@ -81,7 +82,7 @@ def asked(data: EvaluationData) -> set[str]:
 
 def test_all_kinds(folder: Path) -> None:
     data = read(folder)
-    assert kinds_of(data) == set(KINDS) and data.corpus.name == "small" and not data.corpus.demonstration
+    assert kinds_of(data) == set(EVERY_TASK) and data.corpus.name == "small" and not data.corpus.demonstration
     assert sorted((sts.name, sts.split) for sts in data.corpus.sts) == [
         ("STS12.MSRpar", "test"),
         ("STS12.OnWN", "test"),
@@ -95,7 +96,9 @@ def test_all_kinds(folder: Path) -> None:
     assert not any(len(part) for part in (data.corpus.pairs_P2, data.corpus.triplets_T3))
 
 
-@pytest.mark.parametrize("kinds", [*((kind,) for kind in KINDS), ("sts", "retrieval"), ("pairs", "classification")])
+@pytest.mark.parametrize(
+    "kinds", [*((kind,) for kind in EVERY_TASK), ("sts", "retrieval"), ("pairs", "classification")]
+)
 def test_only_the_kinds_asked_for_are_read(folder: Path, kinds: tuple[str, ...]) -> None:
     # A malformed file of another kind is not even opened.
     files = {
@@ -104,7 +107,7 @@ def test_only_the_kinds_asked_for_are_read(folder: Path, kinds: tuple[str, ...])
         "retrieval": "quora/corpus.tsv",
         "pairs": "glue/MRPC.dev.tsv",
     }
-    for kind in set(KINDS) - set(kinds):
+    for kind in set(EVERY_TASK) - set(kinds):
         (folder / files[kind]).write_text("neither header nor rows\n")
     data = read(folder, kinds)
     assert kinds_of(data) == set(kinds) and bool(data.tokenised) == ("sts" in kinds)
@@ -268,7 +271,7 @@ def test_a_kind_that_is_not_built_in(tmp_path: Path) -> None:
         (("sts",), r"empty: no set of sts in it; expected e\.g\. sts/STSB\.test\.tsv"),
         (("classification",), r"no set of classification in it; expected e\.g\. sc/MR\.tsv"),
         (("retrieval", "pairs"), r"no set of retrieval or pairs in it; expected e\.g\. quora/pairs\.tsv"),
-        (KINDS, r"no set of sts or classification or retrieval or pairs in it"),
+        (EVERY_TASK, r"no set of sts or classification or retrieval or pairs in it"),
     ],
 )
 def test_nothing_usable_is_one_error(tmp_path: Path, kinds: tuple[str, ...], message: str) -> None:

@@ -15,10 +15,9 @@ import pytest
 from rich.console import Console
 from samples import WORDS, make_data, random_sentences, write_tsv
 
-from distilbench.choices import Stored
+from distilbench.choices import EVERY_TASK, Stored
 from distilbench.commands.evaluate import evaluate
 from distilbench.data.corpus import Corpus
-from distilbench.data.evaluation import KINDS
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.scored_tasks import with_scored_tasks
 from distilbench.encoders.encoder import EncoderSpec
@@ -83,7 +82,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, cluster:
     for split, count in (("train", 90), ("dev", 40), ("test", 40)):
         pairs = [[one := text.pop(), f"{one} today" if i % 2 else text.pop(), i % 2] for i in range(count)]
         write_tsv(data / "glue" / f"MRPC.{split}.tsv", ["sentence1", "sentence2", "label"], pairs)
-    corpus = with_scored_tasks(folder_corpus(data, Limits()), data, KINDS, None)
+    corpus = with_scored_tasks(folder_corpus(data, Limits()), data, EVERY_TASK, None)
     teacher, store, key = EncoderSpec(str(encoder_folder)), ArtifactStore(root / "store"), corpus.sentences_fingerprint
     tokens = tokens_artifact(corpus.sentences, key, teacher, store)
     for stored in STORED:
@@ -96,7 +95,9 @@ def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, cluster:
 def swept(run: Run, folder: Path, name: str, stored: Stored = "float32") -> list[ScoreRecord]:
     """The rows of a student that was trained for a few steps, or of the teacher."""
     prepared = run.prepared / stored
-    board = RowScorer(folder, "r", load_prepared(prepared), run.corpus, CODES, Console(file=io.StringIO()), tasks=KINDS)
+    board = RowScorer(
+        folder, "r", load_prepared(prepared), run.corpus, CODES, Console(file=io.StringIO()), tasks=EVERY_TASK
+    )
     if name == "teacher":
         return board.teacher(0)
     method = get_method(name)
@@ -113,7 +114,7 @@ def evaluated(run: Run, folder: Path, model: Path, dims: Iterable[int]) -> list[
     given = {
         "model": (str(model),),
         "data": str(run.data),
-        "tasks": KINDS,
+        "tasks": EVERY_TASK,
         "dims": tuple(dims),
         "quantise": CODES,
         "indexes": ("flat", "ivf"),

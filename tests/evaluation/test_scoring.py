@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from samples import scored_rows
 
+from distilbench.choices import EVERY_TASK
 from distilbench.data import calibration
 from distilbench.data.calibration import calibration_rows
 from distilbench.data.corpus import Corpus, CorpusBuilder
-from distilbench.data.evaluation import KINDS
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.encoders.encoder import EncoderSpec
@@ -94,7 +94,7 @@ def test_whatever_a_number_depends_on_changes_the_id(prepared: Prepared, corpus:
     other_corpus = replace(corpus, sts=corpus.sts[1:])
     other_vectors = replace(prepared, vectors=replace(prepared.vectors, folder=Path("embeddings-of-another-teacher")))
     ids += [STUDENT.identity(prepared, other_corpus, 8, "float32")["record_id"]]
-    ids += [STUDENT.identity(prepared, corpus, 8, "float32", tasks)["record_id"] for tasks in (("sts",), KINDS)]
+    ids += [STUDENT.identity(prepared, corpus, 8, "float32", tasks)["record_id"] for tasks in (("sts",), EVERY_TASK)]
     assert ids[0] == STUDENT.identity(prepared, corpus, 8, "float32", ("retrieval", "sts"))["record_id"]
     ids += [STUDENT.identity(other_vectors, corpus, 8, "float32")["record_id"]]
     assert len(set(ids)) == len(ids)
