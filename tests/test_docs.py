@@ -447,9 +447,10 @@ def test_the_walk_names_functions_that_there_are_each_once() -> None:
 # --- Scripts
 
 
-@pytest.mark.parametrize(
-    "script", sorted(str(p.relative_to(ROOT)) for d in ("tools", "benchmarks") for p in (ROOT / d).glob("*.py"))
-)
+SCRIPTS = [path for folder in ("tools", "benchmarks") for path in sorted((ROOT / folder).glob("*.py"))]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_what_a_script_takes_from_the_package_is_there(script: Path) -> None:
     """Without running it: some take minutes, or a peer that is not installed."""
     for node in ast.walk(ast.parse(script.read_text())):

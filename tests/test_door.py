@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from door import door_environment
 
 ROOT = Path(__file__).parents[1]
 
 
 def python(*arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[str]:
     """Run Python in the repository root."""
-    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+    environment = door_environment(COLUMNS="200", NO_COLOR="1", RAY_BACKEND_LOG_LEVEL="fatal")
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from door import door_environment
 from typer.testing import CliRunner, Result
 
 from distilbench.cli import app
@@ -216,6 +217,7 @@ def test_the_door_works_without_ray(run: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "platform.reproduce", str(run), "1"],
         cwd=root,
+        env=door_environment(),
         capture_output=True,
         text=True,
         timeout=200,

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from door import door_environment
 from driver import kill_driver
 
 from distilbench.encoders.encoder import EncoderSpec, encode
@@ -47,11 +48,19 @@ class Prepare:
 
     def start(self) -> subprocess.Popen[str]:
         log = self.log.open("a")
-        return subprocess.Popen(self.command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(
+            self.command, cwd=ROOT, env=door_environment(), stdout=log, stderr=subprocess.STDOUT, text=True
+        )
 
     def finish(self) -> str:
         done = subprocess.run(
-            self.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
+            self.command,
+            cwd=ROOT,
+            env=door_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,
         )
         assert done.returncode == 0, done.stdout
         return " ".join(done.stdout.split())

@@ -13,6 +13,7 @@ from typing import Any
 import optuna
 import psutil
 import pytest
+from door import door_environment
 from typer.testing import CliRunner, Result
 
 from distilbench.cli import app
@@ -36,14 +37,21 @@ class Command:
 
     def start(self, *more: str) -> subprocess.Popen[str]:
         log = (self.folder / "log.txt").open("a")
-        return subprocess.Popen([*self.command, *more], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, text=True)
+        command, env = [*self.command, *more], door_environment()
+        return subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT, text=True)
 
     def log(self) -> str:
         return (self.folder / "log.txt").read_text()
 
     def finish(self, *more: str) -> str:
         done = subprocess.run(
-            [*self.command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600
+            [*self.command, *more],
+            cwd=ROOT,
+            env=door_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=600,
         )
         assert done.returncode == 0, done.stdout
         return done.stdout

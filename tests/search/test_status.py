@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from door import door_environment
 from typer.testing import CliRunner, Result
 from watched import failed, plan, record, report
 
@@ -263,7 +264,7 @@ def test_it_starts_fast_and_loads_nothing_heavy(tmp_path: Path) -> None:
 def test_the_door(tmp_path: Path) -> None:
     searching(tmp_path / "r")
     command = [sys.executable, "-m", "platform.status", str(tmp_path / "r")]
-    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True)
+    done = subprocess.run(command, cwd=ROOT, env=door_environment(), text=True, capture_output=True, check=True)
     assert "mcr2, stage search" in done.stdout
 
 
