@@ -100,11 +100,11 @@ def test_a_run_at_work(tmp_path: Path) -> None:
 
 def test_a_killed_driver(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path; from test_status import searching\n"
+        "import sys; sys.path[:0] = sys.argv[2:]; from pathlib import Path; from test_status import searching\n"
         "searching(Path(sys.argv[1])); print('told', flush=True); input()"
     )
     driver = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "r"), str(Path(__file__).parent)],
+        [sys.executable, "-c", code, str(tmp_path / "r"), *map(str, Path(__file__).parents[:2])],
         cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     with driver:
