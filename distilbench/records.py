@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from distilbench.errors import InputError
 from distilbench.storage.files import FULL, disk_full, fingerprint
+from distilbench.stored import CODE_PATTERN, by_bytes, rival_group
 
 SCHEMA_VERSION = 1
 
@@ -91,6 +92,11 @@ class TrialRecord(_Record):
         return self.objective if self.result is None else self.result.objective_at(width)
 
     @property
+    def group(self) -> int:
+        """What the trial competes within: the bytes of its vector where its parameters name a code, else its dimensions."""
+        return rival_group(self.params, self.dim) if by_bytes(self.params) else self.dim
+
+    @property
     def is_candidate(self) -> bool:
         """Whether the trial has a student to choose: complete, or stopped when the student had its final form."""
         stopped = self.state == "PRUNED" and self.result is not None and bool(self.result.eligible)
@@ -125,8 +131,8 @@ class Score(_Record):
     high: float | None = None
 
 
-IndexKind = Literal["flat", "ivf", "ivf-pq", "hnsw", "sq8", "int8", "binary"]
-"""FAISS's own kinds; "int8" and "binary" are of codes calibrated on other text (`evaluation.quantisation`)."""
+IndexKind = Annotated[str, Field(pattern=rf"^(flat|ivf|ivf-pq|hnsw|sq8|{CODE_PATTERN})$")]
+"""FAISS's own kinds; what `Quantisation` names is of codes calibrated on other text (`evaluation.quantisation`)."""
 
 
 class IndexCost(_Record):
@@ -221,7 +227,8 @@ AS_IT_CAME = "as it came"
 """The start of an encoder that was not trained here."""
 FROZEN = "teacher (frozen)"
 """The start of a student that is the teacher with layers after it."""
-Quantisation = Literal["float32", "int8", "binary"]
+Quantisation = Annotated[str, Field(pattern=rf"^(float32|{CODE_PATTERN})$")]
+"""float32, a code of so many bits a dimension, or a code of FAISS with its bytes (`evaluation.codes`)."""
 Role = Literal["teacher", "student", "baseline", "encoder"]
 """An "encoder" is one that was evaluated as it came (`distilbench evaluate`)."""
 

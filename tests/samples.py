@@ -120,7 +120,6 @@ def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80, triplets: i
 
 def scored_rows(vectors: Any, corpus: Corpus, quantisers: Sequence[Any] = ()) -> list[EncoderRow]:
     """The rows of vectors of all sentences of a corpus: as they are, then by each quantiser."""
-    from distilbench.choices import EVERY_TASK
     from distilbench.evaluation.encoders import Extra, Vectors, encoder_rows
     from distilbench.evaluation.retrieval_task import InMemory
     from distilbench.evaluation.sets import sets_of_corpus
@@ -130,5 +129,5 @@ def scored_rows(vectors: Any, corpus: Corpus, quantisers: Sequence[Any] = ()) ->
     found = Vectors(
         "test", width, lambda rows: vectors[rows], [InMemory(vectors[t.documents]) for t in corpus.retrieval]
     )
-    sets = sets_of_corpus(corpus, EVERY_TASK)
+    sets = sets_of_corpus(corpus)
     return list(encoder_rows(found, sets, [width], lambda _: quantisers, SEARCHING, lambda _: Extra([], [], [])))

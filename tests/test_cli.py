@@ -224,8 +224,8 @@ BAD: list[tuple[str, Spoil, list[str], list[str]]] = [
     (
         "another quantisation",
         lambda p: None,
-        ["--quantise", "int4"],
-        ["--quantise int4: expected one of int8, binary, none"],
+        ["--quantise", "int2"],
+        ["--quantise int2: expected int8, int4, binary, or one of FAISS's"],
     ),
     ("name with a slash", lambda p: None, ["--name", "a/b"], ["--name 'a/b': expected a plain folder name"]),
     ("name of the parent", lambda p: None, ["--name", ".."], ["--name '..'"]),
@@ -305,8 +305,8 @@ BAD_ROWS: list[tuple[str, Spoil, list[str], list[str]]] = [
     (
         "another quantisation",
         lambda p: None,
-        ["--quantise", "int8,int4"],
-        ["--quantise int4: expected one of int8, binary, none"],
+        ["--quantise", "int8,int2"],
+        ["--quantise int2: expected int8, int4, binary, or one of FAISS's"],
     ),
     ("name with a slash", lambda p: None, ["--name", "a/b"], ["--name 'a/b': expected a plain folder name"]),
 ]

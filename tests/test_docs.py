@@ -6,6 +6,7 @@ import argparse
 import ast
 import importlib
 import importlib.util
+import inspect
 import re
 import shlex
 import subprocess
@@ -218,7 +219,7 @@ def test_every_command_is_accepted(name: str) -> None:
 
 def test_pages_have_the_commands_that_a_reader_starts_with() -> None:
     found = {c.words for c in commands("README.md")}
-    assert (".venv/bin/python", "-m", "platform.sweep", "--method", "mcr2") in found
+    assert ("python", "-m", "platform.sweep", "--method", "mcr2") in found
     named = {c.words[1] for name in REFERENCE for c in commands(name) if Path(c.words[0]).name == "distilbench"}
     assert set(COMMANDS) <= named
 
@@ -433,6 +434,7 @@ def test_the_walk_names_functions_that_there_are_each_once() -> None:
     walk = text_of("docs/architecture.md").split("## The walk of one sentence")[1].split("## The map")[0]
     named = [n for n in re.findall(r"`((?:\w+\.)+\w+)`", walk) if not n.endswith((".html", ".toml"))]
     assert len(named) > 20 and len(set(named)) == len(named)
+    files: set[str] = set()
     for name in named:
         module, *rest = name.split(".")
         found: Any = importlib.import_module(f"distilbench.{module}")
@@ -442,6 +444,8 @@ def test_the_walk_names_functions_that_there_are_each_once() -> None:
             except AttributeError:
                 found = importlib.import_module(f"{found.__name__}.{part}")
         assert callable(found), name
+        files.add(inspect.getfile(found))
+    assert f"{len(named)} functions in\n{len(files)} files, each function once" in walk
 
 
 # --- Scripts

@@ -249,7 +249,7 @@ def test_vectors_of_several_widths_are_one_clear_error(
         (["--dims", "64,x"], "--dims x: expected numbers of dimensions"),
         (["--indexes", "lsh"], "--indexes lsh: expected one of flat, ivf, ivf-pq, hnsw, sq8"),
         (["--indexes", "hnsw:1:2"], "--indexes hnsw:1:2: expected hnsw alone"),
-        (["--quantise", "int4"], "--quantise int4: expected one of int8, binary, none"),
+        (["--quantise", "int2"], "--quantise int2: expected int8, int4, binary, or one of FAISS"),
         (["--data", "nowhere"], "--data nowhere: no such folder"),
         (["--name", "a/b"], "--name 'a/b': expected a plain folder name"),
         (["--documents", "NARROW"], "16 dimensions, but .* has 32; expected documents and queries of one width"),

@@ -31,6 +31,9 @@ SPEARMAN = 0.05
 TOLERANCE = 1e-3
 
 OLD: dict[str, Any] = {
+    "bits": None,
+    "neighbours": 0.0,
+    "neighbour_temperature": 0.05,
     "dropout": True,
     "freeze_embeddings": False,
     "decay_all": True,

@@ -63,7 +63,7 @@ def test_values() -> None:
         ({"cross_encoder_epochs": 0}, "--cross-encoder-epochs 0: expected at least 0.01"),
         ({"backend": "jax"}, "--backend jax: expected one of torch, onnx"),
         ({"pooling": "sum"}, "--pooling sum: expected one of mean, cls, lasttoken"),
-        ({"quantise": "int8,int3"}, "--quantise int3: expected one of int8, binary, none"),
+        ({"quantise": "int8,int3"}, "--quantise int3: expected int8, int4, binary, or one of FAISS's"),
         ({"marian": "one"}, "--marian one: expected two models, there and back, with a comma between"),
         ({"grow_to": "many"}, "--grow-to many: 'many' is no kind of node"),
         ({"storage": "bucket"}, "--storage bucket: not a URI"),
@@ -95,7 +95,7 @@ def test_settings_are_changed_by_their_own_checks() -> None:
 
 def test_codes_and_lists_are_as_on_the_command_line() -> None:
     assert settings(quantise="binary,int8,binary").quantisations == ("binary", "int8")
-    assert settings(quantise="none").quantisations == () and settings().quantisations == ("int8", "binary")
+    assert settings(quantise="none").quantisations == () and settings().quantisations == ("int8", "int4", "binary")
     assert settings(augment=" synonym , swap").augmentation.operations == ("synonym", "swap")
     assert settings(marian="there,back").augmentation.marian == ("there", "back")
     found = EvaluateSettings(model=("a", "b", "a"), store=Path("s"), dims="256,64", indexes="ivf:1024:5,flat")

@@ -23,7 +23,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", type=Path)
-    parser.add_argument("--quantised", action="store_true", help="int8 and binary rows too")
+    parser.add_argument("--quantised", action="store_true", help="rows of codes too")
     chosen = parser.parse_args()
     board = leaderboard(read_records(chosen.records))
     columns = [c for c in board.columns if not c.group.startswith("Retrieval")]

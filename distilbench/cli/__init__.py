@@ -23,6 +23,7 @@ from distilbench.settings.commands import (
     StatusSettings,
 )
 from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.index import IndexSettings
 from distilbench.settings.sweep import PlanSettings, SweepSettings
 
 app = typer.Typer(
@@ -150,6 +151,15 @@ def export(settings: ExportSettings) -> None:
     budget = ServingBudget(settings.best_under, settings.latency, settings.dim)
     runs, named, seed = local_runs(settings.run), settings.student, settings.seed
     print(run(runs, settings.to, budget, student=named, seed=seed, onnx=settings.onnx).text())  # noqa: T201
+
+
+@app.command()
+@takes(IndexSettings)
+def index(settings: IndexSettings) -> None:
+    """Encode documents with a student, and write the FAISS index of their codes. Interrupted, it goes on."""
+    from distilbench.commands.index import index as run
+
+    print(run(settings, Console(soft_wrap=True)).text())  # noqa: T201
 
 
 @app.command()

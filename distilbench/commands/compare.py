@@ -111,6 +111,7 @@ def _compare(
         students, failures, _ = board.students(jobs, prepared.resolve(), resources)
         dimensions = sorted({record.dim for record in students})
         scores = [*teacher, *board.baselines(dimensions, settings.seed, inputs.scores)]
+        scores += board.peers(settings.peers or (), settings.seed)
     for failure in failures:
         console.print(
             f"failed: {failure.job.candidate.configuration}, seed {failure.job.candidate.seed}: {failure.failed}",

@@ -33,7 +33,7 @@ from distilbench.evaluation.encoders import (
     encoder_rows,
 )
 from distilbench.evaluation.predictions import predictions_path
-from distilbench.evaluation.quantisation import QUANTISERS, Quantiser, saved_quantiser
+from distilbench.evaluation.quantisation import Quantiser, calibrated, load_quantiser, not_possible, saved_quantiser
 from distilbench.evaluation.sets import sets_of_data
 from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.twins import distinct_readings
@@ -88,11 +88,13 @@ class Evaluation:
         widths = [whole, *sorted((d for d in set(self.settings.dims) if d < whole), reverse=True)]
         weights = fingerprint(spec.identity())
         identities = {
-            (w, q): self._identity(spec, weights, role, w, whole, q) for w in widths for q in self.quantisations
+            (w, q): self._identity(spec, weights, role, w, whole, q)
+            for w in widths
+            for q in self.quantisations
+            if q == "float32" or not not_possible(q, w)
         }
-        missing = [
-            w for w in widths if any(identities[w, q]["record_id"] not in self.known for q in self.quantisations)
-        ]
+        unknown = {w for (w, _), identity in identities.items() if identity["record_id"] not in self.known}
+        missing = [w for w in widths if w in unknown]
         if missing:
             self._score(spec, role, whole, missing, identities)
 
@@ -144,10 +146,10 @@ class Evaluation:
 
         def quantiser(kind: Quantisation, width: int) -> Quantiser:
             if place := saved_quantiser(spec.folder(), kind, width):
-                return QUANTISERS[kind].load(place, width)
-            return QUANTISERS[kind].calibrate(calibration()[:, :width])
+                return load_quantiser(kind, place, width)
+            return calibrated(kind, calibration()[:, :width])
 
-        return lambda width: [quantiser(kind, width) for kind in kinds]
+        return lambda width: [quantiser(kind, width) for kind in kinds if not not_possible(kind, width)]
 
     def _record(
         self, row: EncoderRow, identity: dict[str, Any], parameters: int, cost: EncoderCost | None

@@ -30,7 +30,8 @@ from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings
-from distilbench.storage.files import FULL, disk_full, file_sha256, write_json
+from distilbench.storage.files import FULL, disk_full, file_sha256, replace_folder, write_json
+from distilbench.stored import family_of
 
 MANIFEST = "distilbench-export.json"
 """What makes a folder an export of ours: the SHA-256 of every other file in it."""
@@ -109,7 +110,7 @@ def export(
             folder.mkdir()
             _write(chosen, folder, onnx=onnx)
             _check_target(to, target, chosen.model)
-            _replace(folder, target, Path(name) / "old")
+            replace_folder(folder, target, Path(name) / "old")
     except OSError as error:
         if error.errno in FULL or "No space left" in str(error):  # of several files copytree has no number
             raise disk_full(to, error) from None
@@ -277,7 +278,7 @@ def _is_quantisers(path: Path) -> bool:
 def _copy_quantiser(model: Path, name: str, record: ScoreRecord, folder: Path) -> None:
     width_folder = model / f"d{record.dim}"  # a student of several widths has a quantiser for each
     place = width_folder if width_folder.is_dir() else model
-    for suffix in ("json", "safetensors"):
+    for suffix in ("json", "faiss" if family_of(record.quantisation) else "safetensors"):
         file = place / f"quantisation-{record.quantisation}.{suffix}"
         if not file.is_file():
             raise InputError(
@@ -304,15 +305,3 @@ def _records(chosen: Chosen) -> dict[str, Any]:
         "not_recommended": lost_neighbours(chosen.row),
         "records": [json.loads(seed.record.model_dump_json()) for seed in chosen.row.seeds],
     }
-
-
-def _replace(folder: Path, target: Path, old: Path) -> None:
-    """Put `folder` where `target` is; what was there is in `old` then, and back in its place if that fails."""
-    if target.exists():
-        target.rename(old)
-    try:
-        folder.rename(target)
-    except OSError:
-        if old.exists():
-            old.rename(target)
-        raise

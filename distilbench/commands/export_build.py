@@ -23,15 +23,16 @@ def build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> None
     Raises:
         InputError: the run's `prepared` folder, or the teacher or the embeddings that it names, are gone or are others now.
     """
-    from distilbench.data.calibration import calibration_rows
-    from distilbench.evaluation.quantisation import QUANTISERS
+    from distilbench.data.calibration import CALIBRATION, CODEBOOK_ROWS, calibration_rows
+    from distilbench.evaluation.quantisation import calibrated
     from distilbench.methods.parts.heads import export_with_head
+    from distilbench.stored import FAISS_PEER
     from distilbench.trials.rung_training import build_method
     from distilbench.trials.scoring import TEACHER
 
     prepared = _prepared(record, name, run)
     try:
-        if record.method == TEACHER:
+        if record.method in (TEACHER, FAISS_PEER):
             embed: Embed = prepared.vectors.take
             export_with_head(prepared.teacher, [], folder, unit_norm=False)
         else:
@@ -39,8 +40,9 @@ def build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> None
             embed = method.embed
             method.export(folder)
         if record.quantisation != "float32":
-            rows = calibration_rows(prepared.train)
-            QUANTISERS[record.quantisation].calibrate(embed(rows)[:, : record.dim]).save(folder)
+            count = CODEBOOK_ROWS if record.method == FAISS_PEER else CALIBRATION
+            rows = calibration_rows(prepared.train, count)
+            calibrated(record.quantisation, embed(rows)[:, : record.dim]).save(folder)
     except FileNotFoundError as error:
         raise _gone(name, run, f"{error.filename} is not there any more") from None
 

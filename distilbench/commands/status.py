@@ -22,6 +22,7 @@ from distilbench.progress.tally import Progress, best_of, count_states, dev_of
 from distilbench.records import ON_DEMONSTRATION, TrialRecord, read_records
 from distilbench.reporting.runs import latest_scores
 from distilbench.storage.process import process_mark
+from distilbench.stored import by_bytes
 
 LAST = 5
 """Finished trials that are told one by one."""
@@ -70,17 +71,25 @@ class RunStatus:
             "wanted": self.wanted,
             "counts": count_states(self.trials),
             "best": {
-                str(dim): {
+                str(group): {
+                    "within": "bytes" if by_bytes(r.params) else "dimension",
                     "trial": r.number,
                     "objective": r.objective,
                     "dev_spearman": dev_of(r),
                     "values": r.values,
                     "params": r.params,
                 }
-                for dim, r in best_of(self.trials).items()
+                for group, r in best_of(self.trials).items()
             },
             "last": [
-                {"trial": r.number, "dim": r.dim, "state": r.state, "reason": r.reason, "objective": r.objective}
+                {
+                    "trial": r.number,
+                    "dim": r.dim,
+                    "bytes": r.group if by_bytes(r.params) else None,
+                    "state": r.state,
+                    "reason": r.reason,
+                    "objective": r.objective,
+                }
                 for r in self.trials[-LAST:]
             ],
             "confirmations": len(self.confirmations),

@@ -297,7 +297,9 @@ class _Sweep:
         self.page, self.copy = page, copy
         self.run, self.space = member.run, member.space
         self.widths = self.space.judged_widths(get_method(self.space.method).judged_widths)
-        """Every width that a row is chosen for."""
+        """Every width that a student is judged at."""
+        self.groups = self.space.groups(get_method(self.space.method).judged_widths)
+        """Every group of which a student is chosen."""
 
     def carry_out(self) -> None:
         """Every stage after the preparation; leaves the member's scores and notes.
@@ -319,6 +321,7 @@ class _Sweep:
         references = 1 + 2 * len(self.widths)
         with self.clock.scoring(rows=references), timed_stage(run, "references", references):
             member.scores += board.references(self.widths, settings.seed, inputs.scores)
+            member.scores += board.peers(settings.peers or space.bytes_competed, settings.seed)
         teacher_ms = None
         if "latency" in settings.objectives:
             from distilbench.trials.latency import teacher_latency
@@ -393,6 +396,7 @@ class _Sweep:
         from distilbench.progress.live import on_console
         from distilbench.progress.progress_file import ProgressFile
         from distilbench.progress.ray_metrics import RayMetrics
+        from distilbench.progress.tally import Tally
 
         end = self.clock.search_end(0)
         plan = SweepPlan(
@@ -406,7 +410,9 @@ class _Sweep:
         self.console.print(f"A page to reload while it runs: {self.page.report / 'index.html'}", markup=False)
         times = StageTimes(self.run, resources.concurrency)
         copying: list[Watcher] = [self.copy] if self.copy else []
-        return [on_console(plan, self.console), ProgressFile(plan), RayMetrics(plan), self.page, times, *copying]
+        tally = Tally(plan)
+        shown: list[Watcher] = [on_console(tally, self.console), ProgressFile(tally), RayMetrics(tally)]
+        return [tally, *shown, self.page, times, *copying]
 
     def _search(
         self, search: Search, resources: TrialResources, watchers: Sequence[Watcher], teacher_ms: float | None
@@ -417,8 +423,8 @@ class _Sweep:
             remove_encoded(trial_folder(self.run, number))  # of an earlier driver, which took the student as it was
             if self.copy:
                 remove_encoded_there(self.copy.remote_of(trial_folder(self.run, number)))
-        rows = len(self.widths) * confirm.top * confirm.seeds
-        trainings = len(self.space.dimensions) * confirm.top * (confirm.seeds - 1)
+        rows = len(self.groups) * confirm.top * confirm.seeds
+        trainings = max(len(self.space.dimensions), len(self.space.bytes_competed)) * confirm.top * (confirm.seeds - 1)
 
         def deadline() -> float:
             if self.copy and self.copy.lost:
@@ -456,7 +462,7 @@ class _Sweep:
         ended = len(finished_trials(self.study))
         if ended < search.wanted:
             member.notes.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
-        chosen = chosen_trials(trials, self.widths, space.budget.confirm.top)
+        chosen = chosen_trials(trials, self.groups, space.budget.confirm.top)
         if not chosen:
             reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})
             why = "; ".join(reasons[:3]) or "time was over"
@@ -493,11 +499,10 @@ class _Sweep:
             member.notes.append(
                 f"{search.name}: time was over for {len(confirmed.unfinished)} of {len(jobs)} confirmations."
             )
-        missing = [d for d in self.widths if d not in chosen]
+        missing = [group for group in self.groups if group not in chosen]
         if missing:
-            member.notes.append(
-                f"{search.name}: no trial of output dimension {', '.join(map(str, missing))} was completed."
-            )
+            what = "bytes per vector" if space.bytes_competed else "output dimension"
+            member.notes.append(f"{search.name}: no trial of {what} {', '.join(map(str, missing))} was completed.")
         self._print_notes()
         write_confirmed(self.run, search, chosen)
         keep = {t.number for dim_trials in chosen.values() for t in dim_trials} | set(open_trials(trials))

@@ -19,7 +19,12 @@ def sample(train: Rows) -> Rows:
     return np.sort(np.random.default_rng(0).choice(train, SAMPLE, replace=False))
 
 
-def calibration_rows(train: Rows) -> Rows:
-    """The training rows that quantisers are calibrated on: all, or `CALIBRATION` of them, evenly spread."""
+CODEBOOK_ROWS = 20_000
+"""Training sentences that product codes of the teacher are fitted on at most: 78 for each of 256 centroids."""
+
+
+def calibration_rows(train: Rows, count: int | None = None) -> Rows:
+    """The training rows that quantisers are calibrated on: all, or `count` of them (None: `CALIBRATION`), evenly
+    spread."""
     rows = sample(train)
-    return rows[np.linspace(0, len(rows) - 1, min(CALIBRATION, len(rows))).astype(np.int64)]
+    return rows[np.linspace(0, len(rows) - 1, min(CALIBRATION if count is None else count, len(rows))).astype(np.int64)]

@@ -10,12 +10,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from distilbench.choices import TaskKind
 
 Rows = NDArray[np.int64]
 
@@ -135,6 +137,16 @@ class Corpus:
     copies: Copies = field(default_factory=lambda: NO_COPIES)
     classification: tuple[ClassificationSet, ...] = ()
     probed: tuple[PairTask, ...] = ()
+
+    def of_tasks(self, tasks: Collection[TaskKind]) -> Corpus:
+        """The same sentences and training data, with the evaluation sets of the `tasks` alone."""
+        return replace(
+            self,
+            sts=self.sts if "sts" in tasks else (),
+            retrieval=self.retrieval if "retrieval" in tasks else (),
+            classification=self.classification if "classification" in tasks else (),
+            probed=self.probed if "pairs" in tasks else (),
+        )
 
     @functools.cached_property
     def sentences_fingerprint(self) -> str:

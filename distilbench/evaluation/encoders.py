@@ -15,7 +15,7 @@ from distilbench.evaluation.classification import classification_scores
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.pair_probe import probe
 from distilbench.evaluation.predictions import Predictions, sts_predictions
-from distilbench.evaluation.quantisation import QUANTISERS, Quantiser
+from distilbench.evaluation.quantisation import Quantiser
 from distilbench.evaluation.retrieval_task import Documents, RetrievalResult, evaluate_retrieval, retrieval_task_scores
 from distilbench.evaluation.sets import EvaluationSets
 from distilbench.evaluation.shape import POSITIVE, shape
@@ -28,7 +28,7 @@ SPACE_GROUPS = ("STSB", "DEMO-STS")
 """The STS group whose test set the geometry is of: STS-B as in the papers, or the built-in one."""
 LEAST_NORM = 1e-12
 LEAST_SPREAD = 1e-7
-"""Of the cosines of a set: below are float32's roundings alone."""
+"""The smallest spread of a set's cosines that says something: below it are float32's roundings alone."""
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,11 @@ def _row(
     reciprocal: dict[str, NDArray[Any]] = {}
     indexes: list[IndexCost] = []
     task: Task = "asymmetric" if vectors.documents_by else "retrieval"
+    codes_searched = {kind for result in searches for kind in result.quantised}
     for own, result in zip(sets.searches, searches, strict=True):
-        indexes += [c for c in result.costs if (c.kind == quantiser.kind if quantiser else c.kind not in QUANTISERS)]
+        indexes += [
+            c for c in result.costs if (c.kind == quantiser.kind if quantiser else c.kind not in codes_searched)
+        ]
         notes += result.notes
         per_query = result.quantised[quantiser.kind] if quantiser else result.per_query
         scores += retrieval_task_scores(own, per_query, task)
@@ -244,7 +247,7 @@ def _searches(
     quantisers: tuple[Quantiser, ...],
     searching: RetrievalOptions,
 ) -> list[RetrievalResult]:
-    """Of every retrieval set, by each index and quantiser; the documents are read once for all of them."""
+    """The results of every retrieval set by each index and quantiser; its documents are read once for all of them."""
     return [
         evaluate_retrieval(
             _Truncated(documents, width),

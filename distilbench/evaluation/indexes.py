@@ -1,7 +1,7 @@
 """Indexes that grow block by block: FAISS's own kinds, and codes of a calibrated quantiser with rescoring.
 
 All take unit vectors and search by inner product, but for scalar codes, whose decoded vectors are not quite of norm 1:
-"sq8" searches by squared distance, "int8" by the decoded vectors' cosine (`quantisation.Int8`).
+"sq8" searches by squared distance, codes by the decoded vectors' cosine (`codes.code.search_decoded`).
 
 Axes in names: N rows of a block or sample, D dimensions, Q queries, R ranks.
 """
@@ -83,19 +83,19 @@ class IndexSpec:
         return min(documents, wanted)
 
 
-def parse_index(text: str) -> IndexSpec:
-    """An index as `--indexes` writes it: its kind, or ivf or ivf-pq with nlist and nprobe, such as ivf:1024:5.
+def parse_index(text: str, option: str = "--indexes") -> IndexSpec:
+    """An index as an option writes it: its kind, or ivf or ivf-pq with nlist and nprobe, such as ivf:1024:5.
 
     Raises:
         InputError: it is written otherwise.
     """
     kind, *numbers = text.split(":")
     if kind not in FAISS_KINDS:
-        raise InputError(f"--indexes {kind}: expected one of {', '.join(FAISS_KINDS)}")
+        raise InputError(f"{option} {kind}: expected one of {', '.join(FAISS_KINDS)}")
     if not numbers:
         return IndexSpec(kind)
     if len(numbers) != 2 or kind not in ("ivf", "ivf-pq") or not all(n.isdecimal() and int(n) for n in numbers):
-        raise InputError(f"--indexes {text}: expected {kind} alone, or ivf or ivf-pq with nlist and nprobe: ivf:1024:5")
+        raise InputError(f"{option} {text}: expected {kind} alone, or ivf or ivf-pq with nlist and nprobe: ivf:1024:5")
     return IndexSpec(kind, lists=(int(numbers[0]), int(numbers[1])))
 
 
@@ -164,14 +164,10 @@ def quantised_index(quantiser: Quantiser) -> GrowingIndex:
     """An empty index of the quantiser's codes; binary ones are searched for twice the depth and rescored."""
     index: Any = quantiser.index(np.empty((0, quantiser.width), dtype=np.float32))
 
-    def add(vectors_ND: NDArray[np.float32]) -> None:
-        if isinstance(quantiser, Binary):
-            index.add(quantiser.encode(vectors_ND))
-        else:
-            index.merge_from(quantiser.index(vectors_ND))
-
     setting = f"rescore={RESCORE}" if isinstance(quantiser, Binary) else ""
-    return GrowingIndex(quantiser.kind, index, add, partial(quantiser.search, index), setting=setting)
+    return GrowingIndex(
+        quantiser.kind, index, partial(quantiser.add, index), partial(quantiser.search, index), setting=setting
+    )
 
 
 def serialised_bytes(index: GrowingIndex) -> int:

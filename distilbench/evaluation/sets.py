@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from distilbench.choices import TaskKind
-from distilbench.data.corpus import ClassificationSet, Corpus, PairTask, RetrievalSet, Rows, StsSet
+from distilbench.data.corpus import ClassificationSet, Corpus, PairTask, Rows, StsSet
 from distilbench.data.evaluation import EvaluationData
 from distilbench.evaluation.retrieval_task import RetrievalTask
 
@@ -37,20 +36,14 @@ def sets_of_data(data: EvaluationData) -> EvaluationSets:
     )
 
 
-def sets_of_corpus(corpus: Corpus, tasks: Sequence[TaskKind]) -> EvaluationSets:
-    """The sets of a run's corpus that are of the `tasks`."""
-    retrieval = retrieval_of(corpus, tasks)
+def sets_of_corpus(corpus: Corpus) -> EvaluationSets:
+    """All sets of a run's corpus."""
     return EvaluationSets(
         corpus.sentences,
-        corpus.sts if "sts" in tasks else (),
+        corpus.sts,
         (),
-        [RetrievalTask(t.name, "dev" if t.split == "dev" else "test", t.relevant, t.grades) for t in retrieval],
-        [t.queries for t in retrieval],
-        corpus.classification if "classification" in tasks else (),
-        corpus.probed if "pairs" in tasks else (),
+        [RetrievalTask(t.name, "dev" if t.split == "dev" else "test", t.relevant, t.grades) for t in corpus.retrieval],
+        [t.queries for t in corpus.retrieval],
+        corpus.classification,
+        corpus.probed,
     )
-
-
-def retrieval_of(corpus: Corpus, tasks: Sequence[TaskKind]) -> tuple[RetrievalSet, ...]:
-    """The retrieval sets of a run's corpus, where retrieval is one of the `tasks`."""
-    return corpus.retrieval if "retrieval" in tasks else ()

@@ -162,7 +162,7 @@ class CRD(EncoderMethod):
         return functional.normalize(self.student_map(states_BD), dim=-1).float()
 
     def _teacher(self, rows: NDArray[np.int64]) -> Tensor:
-        vectors = torch.from_numpy(self.prepared.vectors.take(rows)).to(self.device)
+        vectors = self.teacher_vectors(rows)
         return functional.normalize(self.teacher_map(vectors), dim=-1).float()
 
     @classmethod

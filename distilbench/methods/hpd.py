@@ -19,6 +19,7 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.losses import Distance, target_distance
+from distilbench.methods.parts.neighbour_loss import NeighbourTermParams, with_neighbours
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths, widths_of
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
@@ -38,7 +39,7 @@ from distilbench.training.phases import Phase
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 
 
-class HPDParams(UnlabelledParams, WhitenedParams, FineTuningParams, ProjectedParams, NestedParams):
+class HPDParams(UnlabelledParams, WhitenedParams, FineTuningParams, ProjectedParams, NestedParams, NeighbourTermParams):
     """Hyper-parameters; the defaults are the paper's."""
 
     activation: Literal["identity", "tanh"] = "identity"
@@ -118,4 +119,5 @@ class HPD(Nested, Whitened):
         """
         h_s = self.outputs(self.rows[index_B]).float()
         h_t = torch.from_numpy(self.targets_Nd[index_B]).to(self.device)
-        return target_distance(self.params.loss, h_s, h_t, self._loss_widths)
+        loss = target_distance(self.params.loss, h_s, h_t, self._loss_widths)
+        return with_neighbours(self.params, loss, h_s, lambda: self.teacher_vectors(self.rows[index_B]))

@@ -259,7 +259,7 @@ class IBKD(EncoderMethod):
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Stage 1: InfoNCE between W s and t of the same sentence, + beta1 HSIC(X, S) (IBKD, equations 5 and 8)."""
         rows = self.rows[index_B]
-        t_BT = torch.from_numpy(self.prepared.vectors.take(rows)).to(self.device)
+        t_BT = self.teacher_vectors(rows)
         if not self.params.beta1:
             return info_nce(self._mapped(self.pooled(rows)), t_BT, self.params.tau)
         x_BD, s_BD = self._input_and_output(rows)
@@ -274,7 +274,7 @@ class IBKD(EncoderMethod):
         if not self.params.beta2:
             return self.fine_tuning.loss(index_B)
         x_BD, s_BD = self._input_and_output(self.fine_tuning.examples.rows(index_B))
-        out_Bd, anchors = self.project(s_BD).float(), len(index_B)
+        out_Bd, anchors = self.as_stored(self.project(s_BD).float()), len(index_B)
         nce = self.fine_tuning.contrast(out_Bd, anchors)
         counted = slice(None) if self.params.stage2_rows == "all" else slice(anchors)
         s_of_stage2 = s_BD if self.params.stage2_states == "pooled" else out_Bd

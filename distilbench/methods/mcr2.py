@@ -24,16 +24,17 @@ from distilbench.methods.parts.head_method import HeadMethod
 from distilbench.methods.parts.heads import Layer, elu_layer, export_with_head, moved, pca_head
 from distilbench.methods.parts.nested import widths_of
 from distilbench.methods.parts.starts import spread
+from distilbench.methods.parts.straight_through import coded
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.length import Examples, PhaseSteps
-from distilbench.training.params import TrainedParams, check_enough, sweep_field
+from distilbench.training.params import CodedParams, TrainedParams, check_enough, sweep_field
 from distilbench.training.phases import Phase
 
 CENTRED_ON = 4096
 """Training sentences over which the head's mean is taken: it is known to 1.6 % of the vectors' spread."""
 
 
-class MCR2Params(TrainedParams):
+class MCR2Params(CodedParams, TrainedParams):
     """Hyper-parameters; the defaults are the released code's."""
 
     lam: float = Field(alias="lambda", ge=0)
@@ -121,9 +122,9 @@ class CompressionHead(nn.Module):
         return x_BD + scale_B1 * torch.randn_like(x_BD)
 
     def forward(self, x_BD: Tensor) -> tuple[Tensor, Tensor]:
-        """Features, B x d of unit norm, and cluster logits, B x K."""
+        """Features as they are stored, B x d of unit norm, and cluster logits, B x K."""
         hidden_BD = self.trunk(x_BD)
-        return functional.normalize(self.features(hidden_BD), dim=-1), self.logits(hidden_BD)
+        return coded(self.features(hidden_BD), self.params.bits), self.logits(hidden_BD)
 
     def mean(self) -> Tensor:
         """The mean of the head's unit vectors over a sample of the training sentences, in double precision."""

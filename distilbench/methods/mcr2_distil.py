@@ -20,6 +20,7 @@ from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.encoder_params import DistilledParams
 from distilbench.methods.parts.losses import Distance, target_distance
+from distilbench.methods.parts.neighbour_loss import NeighbourTermParams, with_neighbours
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
 from distilbench.prepare.prepared import Prepared
@@ -29,7 +30,7 @@ from distilbench.training.phases import Phase
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 
 
-class MCR2DistilParams(mcr2.MCR2Params, DistilledParams, ProjectedParams, NestedParams):
+class MCR2DistilParams(mcr2.MCR2Params, DistilledParams, ProjectedParams, NestedParams, NeighbourTermParams):
     """Those of the compression head (`lr`, `batch_size`, `steps`, ...), and the distillation's."""
 
     distil_epochs: float = Field(default=100, gt=0)
@@ -124,4 +125,6 @@ class MCR2Distil(Nested, EncoderMethod):
         """
         vectors_Bd = self.outputs(self.prepared.train[index_B]).float()
         target_Bd = torch.from_numpy(self.targets_Nd[index_B]).to(self.device)
-        return target_distance(self.params.loss, vectors_Bd, target_Bd, self.compression.widths)
+        loss = target_distance(self.params.loss, vectors_Bd, target_Bd, self.compression.widths)
+        rows = self.prepared.train[index_B]
+        return with_neighbours(self.params, loss, vectors_Bd, lambda: self.teacher_vectors(rows))

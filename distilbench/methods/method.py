@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
@@ -19,6 +21,9 @@ from distilbench.records import Score
 from distilbench.training.length import Examples, PhaseSteps
 from distilbench.training.params import Params
 from distilbench.training.phases import Learner
+
+if TYPE_CHECKING:
+    from distilbench.evaluation.quantisation import Quantiser
 
 Possible = Callable[[str], list[Any]]
 """The values that a search space can give a parameter (the ends of a range)."""
@@ -81,6 +86,10 @@ class Method(Learner):
         """
         return None
 
+    def teacher_vectors(self, rows: NDArray[np.int64]) -> Tensor:
+        """The teacher's cached embeddings of corpus rows, B x D, on the method's device."""
+        return torch.from_numpy(self.prepared.vectors.take(rows)).to(self.device)
+
     @abstractmethod
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Compressed embeddings of corpus rows, `len(rows)` x output_dim, in evaluation mode."""
@@ -102,6 +111,10 @@ class Method(Learner):
     def task_scores(self, split: Literal["dev", "test"]) -> list[Score]:
         """Scores on the method's own task, the first of dev being the objective; none: STS Spearman beside PCA is."""
         return []
+
+    def trained_code(self) -> Quantiser | None:
+        """The code that was trained with the student; None where a code is calibrated on its vectors, as others are."""
+        return None
 
     def assign(self) -> Assign | None:
         """The method's own clusters: corpus rows -> cluster numbers; None when it has no clusters."""

@@ -18,6 +18,7 @@ from distilbench.data.needs import Needs
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.losses import squared_distance
+from distilbench.methods.parts.neighbour_loss import NeighbourTermParams, with_neighbours
 from distilbench.methods.parts.starts import regression, spread
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
@@ -36,7 +37,7 @@ START_SENTENCES = 4000
 """Training sentences that a map or a scale is fitted on at most."""
 
 
-class MSEParams(UnlabelledParams):
+class MSEParams(UnlabelledParams, NeighbourTermParams):
     """Hyper-parameters of distillation from unlabelled sentences."""
 
     norm: Literal["raw", "unit", "scale"] = sweep_field("raw", sweep="unit")
@@ -67,7 +68,7 @@ class MSE(EncoderMethod):
         self.to(device)
         self.scale = 1.0
         if params.norm == "scale":
-            s_BT, t_BT = self.map(torch.from_numpy(self.start_states(sample)).to(device)), self._targets(sample)
+            s_BT, t_BT = self.map(torch.from_numpy(self.start_states(sample)).to(device)), self.teacher_vectors(sample)
             self.scale = float((s_BT * t_BT).sum() / s_BT.square().sum())
 
     @classmethod
@@ -94,12 +95,9 @@ class MSE(EncoderMethod):
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Mean over the batch of ||map(s) - t||^2, both brought to unit norm, or s scaled, where `norm` says so."""
         rows = self.rows[index_B]
-        s_BT, t_BT = self.map(self.outputs(rows)).float(), self._targets(rows)
+        s_BT, t_BT = self.map(self.outputs(rows)).float(), self.teacher_vectors(rows)
         if self.params.norm == "unit":
             s_BT, t_BT = functional.normalize(s_BT, dim=-1), functional.normalize(t_BT, dim=-1)
         elif self.params.norm == "scale":
             s_BT = s_BT * self.scale
-        return squared_distance(s_BT, t_BT)
-
-    def _targets(self, rows: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(self.prepared.vectors.take(rows)).to(self.device)
+        return with_neighbours(self.params, squared_distance(s_BT, t_BT), s_BT, lambda: t_BT)

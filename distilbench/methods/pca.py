@@ -12,7 +12,7 @@ from distilbench.prepare.prepared import Prepared
 from distilbench.training import params
 
 
-class PCAParams(params.Params):
+class PCAParams(params.CodedParams, params.Params):
     """Its one choice beside the dimension."""
 
     centre: bool = True

@@ -13,7 +13,7 @@ from distilbench.prepare.prepared import Prepared
 from distilbench.training import params
 
 
-class RandomProjectionParams(params.Params):
+class RandomProjectionParams(params.CodedParams, params.Params):
     """Its one choice beside the dimension."""
 
     centre: bool = False

@@ -2,7 +2,7 @@
 
 A trial n draws one value v_n, standard normal, and has it at every rung: of learning curves that never cross. (The best third
 of 40 trials that cross at random gives a quarter fewer complete ones; on real data they were as many as with curves that do
-not cross.) It is judged among the trials of lower number of its own output dimension, as `search.stopping` does. So of n
+not cross.) It is judged among the trials of lower number of its own group, as `search.stopping` does. So of n
 trials about n / eta pass a rung, and more than that of few, since the first ones at a rung always pass:
 
     E[passed by ASHA] = sum over k = 1..n of max(1, floor(k / eta)) / k            (at the first rung)
@@ -31,8 +31,8 @@ RANDOM = frozenset({"random", "grid"})
 
 
 def fates(groups: Sequence[Hashable], budget: Budget, searcher: str, seed: int) -> list[int]:
-    """For each trial, in the order of numbers, the rung (1 to the last) at which its training ends; `groups` are their output
-    dimensions. Every trial is taken to have all rungs."""
+    """For each trial, in the order of numbers, the rung (1 to the last) at which its training ends; `groups` are what
+    they compete within. Every trial is taken to have all rungs."""
     rng, rule, last = np.random.default_rng(seed), stopping_rule(budget), budget.rungs
     gain = 0.0 if searcher in RANDOM else GAIN
     peers: dict[tuple[Hashable, int], list[float]] = defaultdict(list)

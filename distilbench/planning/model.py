@@ -201,7 +201,7 @@ def _search(method_work: MethodWork, training: Training, rates: Rates, at_once: 
     def mean(workers: int, draws: Sequence[Sequence[int]], lag: int | None = None) -> tuple[float, float, float]:
         played = []
         for ends in draws:
-            trials = [PlannedTrial(t.dim, seconds(t), end) for t, end in zip(method_work.trials, ends, strict=True)]
+            trials = [PlannedTrial(t.group, seconds(t), end) for t, end in zip(method_work.trials, ends, strict=True)]
             apart = method_work.lag_for(workers) if lag is None else lag
             played.append(play(trials, workers, apart, worker_s=rates.worker_s, driver_s=rates.driver_s))
         makespan, work, longest = (math.fsum(column) / len(played) for column in zip(*played, strict=True))

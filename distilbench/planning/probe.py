@@ -176,7 +176,7 @@ def _scoring(settings: SweepSettings, members: Sequence[Member], prepared: Prepa
     corpus, rng = members[0].corpus, np.random.default_rng(0)
     dims = sorted(d for m in members for d in m.space.dimensions)
     d = dims[len(dims) // 2]
-    count = len(evaluation_rows(corpus))
+    count = len(evaluation_rows(corpus.of_tasks(settings.tasks)))
     encoded = Encoded(
         unit(rng.standard_normal((count, d), dtype=np.float32)),
         unit(rng.standard_normal((min(CALIBRATION, len(corpus.train)), d), dtype=np.float32)),

@@ -7,10 +7,10 @@ to the study,
               the time at which a worker is free,      of c, which have all started after `worker_s`
               max of F_j for j <= n - lag)             the searcher suggests n from those (0: it waits for none)
 
-A trial that reaches rung r at R(n, r) has its verdict once all trials of lower number and of its output dimension are known
+A trial that reaches rung r at R(n, r) has its verdict once all trials of lower number and of its group are known
 to have passed that rung or to have stopped before, and trains on until then:
 
-    V(n, r) = max(R(n, r), V(n, r-1), V(j, min(r, end_j)) for j < n of its dimension)
+    V(n, r) = max(R(n, r), V(n, r-1), V(j, min(r, end_j)) for j < n of its group)
     E_n = min(V(n, end_n), R(n, last)),   F_n = max(E_n, V(n, end_n))
 
 All is made of maxima, sums and minima of increasing terms: more workers, or a larger lag, never end a search later. Nor can
@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """A trial: its output dimension, seconds from its start to each rung in turn, and the rung (from 1) where it ends."""
+    """A trial: what it competes within, seconds from its start to each rung in turn, and the rung (from 1) where it ends."""
 
     group: Hashable
     rungs_s: tuple[float, ...]

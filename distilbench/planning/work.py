@@ -20,6 +20,7 @@ from distilbench.search.space import SearchSpace
 from distilbench.search.study import starts_for
 from distilbench.search.suggestions import default_lag
 from distilbench.settings.sweep import SweepSettings
+from distilbench.stored import rival_group
 from distilbench.training.length import Examples, PhaseSteps
 from distilbench.trials.scoring import evaluation_rows
 
@@ -33,7 +34,8 @@ STUDY = 100
 class TrialWork(NamedTuple):
     """A trial that is trained to its end."""
 
-    dim: int
+    group: int
+    """What it competes within (`stored.rival_group`)."""
     phases: tuple[PhaseSteps, ...]
     rung_steps: tuple[int, ...]
     start: bool = False
@@ -116,7 +118,7 @@ def sweep_work(settings: SweepSettings, members: list[Member]) -> SweepWork:
         tokens=needs.tokens,
         logits=needs.logits,
         pca_rows=min(len(corpus.train), SAMPLE),
-        evaluated=len(evaluation_rows(corpus)) + min(CALIBRATION, len(corpus.train)),
+        evaluated=len(evaluation_rows(corpus.of_tasks(settings.tasks))) + min(CALIBRATION, len(corpus.train)),
         methods=tuple(_method_work(settings, member, corpus, copies) for member in members),
     )
 
@@ -129,10 +131,10 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
     def trial(params: dict[str, Any]) -> TrialWork:
         phases = phase_steps(space.method, params, examples, budget.steps)
         rungs = budget.rung_steps(sum(phase.steps for phase in phases))
-        return TrialWork(int(params["output_dim"]), tuple(phases), tuple(rungs), budget.start and len(phases) == 1)
+        return TrialWork(rival_group(params), tuple(phases), tuple(rungs), budget.start and len(phases) == 1)
 
     trials = tuple(trial(params) for params in drawn)
-    groups = [t.dim for t in trials]
+    groups = [t.group for t in trials]
     count = max(2, min(DRAWS, DRAWN // len(trials)))
     ends = [fates(groups, budget, space.searcher, settings.seed + n) for n in range(count)]
     # Fewer steps than rungs leave fewer rungs.
@@ -140,7 +142,7 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
         tuple(min(e, len(t.rung_steps)) for t, e in zip(trials, drawn_ends, strict=True)) for drawn_ends in ends
     )
     confirm = budget.confirm
-    best = [longest for d in space.dimensions for longest in _of_mean_length(trials, d)[: confirm.top]]
+    best = [longest for group in sorted(set(groups)) for longest in _of_mean_length(trials, group)[: confirm.top]]
     widths = [len(method.widths_of(params)) for params in drawn]
     finished = len(best) * confirm.seeds
     return MethodWork(
@@ -154,11 +156,11 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
     )
 
 
-def _of_mean_length(trials: tuple[TrialWork, ...], dim: int) -> list[TrialWork]:
-    """The trials of a dimension, those nearest to the mean length first: which will be the best is not known."""
-    dim_trials = [t for t in trials if t.dim == dim]
-    mean = sum(t.steps for t in dim_trials) / max(1, len(dim_trials))
-    return sorted(dim_trials, key=lambda t: abs(t.steps - mean))
+def _of_mean_length(trials: tuple[TrialWork, ...], group: int) -> list[TrialWork]:
+    """The trials of a group, those nearest to the mean length first: which will be the best is not known."""
+    rivals = [t for t in trials if t.group == group]
+    mean = sum(t.steps for t in rivals) / max(1, len(rivals))
+    return sorted(rivals, key=lambda t: abs(t.steps - mean))
 
 
 def drawn_settings(settings: SweepSettings, member: Member) -> list[dict[str, Any]]:

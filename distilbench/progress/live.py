@@ -13,7 +13,7 @@ from rich.text import Text
 from distilbench.progress.tables import best_table, counts_line, finished_line, running_table, time_line
 from distilbench.progress.tally import Progress, Tally
 from distilbench.records import TrialRecord
-from distilbench.watchers import SweepPlan, Watcher
+from distilbench.watchers import Watcher
 
 LAST = 3
 """Finished trials that stay below the table."""
@@ -23,42 +23,32 @@ LEAST = 3
 """Running trials shown however small the terminal."""
 
 
-def on_console(plan: SweepPlan, console: Console) -> Watcher:
+def on_console(tally: Tally, console: Console) -> Watcher:
     """The live table on a terminal; lines in a log, a pipe, or a terminal that cannot move its cursor."""
     live = console.is_terminal and not console.is_dumb_terminal
-    return LiveTable(plan, console) if live else FinishedLines(plan, console)
+    return LiveTable(tally, console) if live else FinishedLines(tally, console)
 
 
 class FinishedLines(Watcher):
     """Prints a line for each finished trial."""
 
-    def __init__(self, plan: SweepPlan, console: Console) -> None:
-        self.tally, self.console = Tally(plan), console
-
-    def started(self, number: int, params: dict[str, Any]) -> None:
-        """Nothing to say."""
-
-    def progressed(self, number: int, result: dict[str, Any]) -> None:
-        """Nothing to say."""
+    def __init__(self, tally: Tally, console: Console) -> None:
+        self.tally, self.console = tally, console
 
     def finished(self, record: TrialRecord) -> None:
         """Print its line."""
-        self.tally.finished(record)
         line = finished_line(record, len(self.tally.records), self.tally.plan.trials)
         self.console.print(line, markup=False)
 
-    def stage(self, name: str) -> None:
-        """Nothing to say."""
-
 
 class LiveTable(Watcher):
-    """Running trials, counts, the best of each dimension and the time left, redrawn in place.
+    """Running trials, counts, the best of each dimension or number of bytes, and the time left, redrawn in place.
 
     A failed trial also leaves a line above. From stage "score" on the table stands still, since others print then.
     """
 
-    def __init__(self, plan: SweepPlan, console: Console) -> None:
-        self.tally, self.console = Tally(plan), console
+    def __init__(self, tally: Tally, console: Console) -> None:
+        self.tally, self.console = tally, console
         self.last: deque[str] = deque(maxlen=LAST)
         # Drawn only when something is told: a thread that draws by itself would draw what is just being changed.
         self.live = Live(console=console, auto_refresh=False)
@@ -67,17 +57,14 @@ class LiveTable(Watcher):
 
     def started(self, number: int, params: dict[str, Any]) -> None:
         """Show it among the running."""
-        self.tally.started(number, params)
         self._draw_if_old()
 
     def progressed(self, number: int, result: dict[str, Any]) -> None:
         """Show how far it is."""
-        self.tally.progressed(number, result)
         self._draw_if_old()
 
     def finished(self, record: TrialRecord) -> None:
         """Move it to the finished ones."""
-        self.tally.finished(record)
         line = finished_line(record, len(self.tally.records), self.tally.plan.trials)
         self.last.append(line)
         if record.state == "FAIL":
@@ -88,7 +75,6 @@ class LiveTable(Watcher):
         """Say where the sweep is."""
         if name in ("score", "done"):
             self.close()
-        self.tally.stage(name)
         self._draw()
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from distilbench.progress.tally import Tally
 from distilbench.records import TrialRecord
 from distilbench.storage.files import DiskFull, write_json
 from distilbench.storage.patience import require
-from distilbench.watchers import SweepPlan, Watcher
+from distilbench.watchers import Watcher
 
 PROGRESS = "progress.json"
 EVERY_S = 1.0
@@ -20,29 +20,25 @@ EVERY_S = 1.0
 class ProgressFile(Watcher):
     """Writes the state of a sweep at most once a second, and whenever the stage changes."""
 
-    def __init__(self, plan: SweepPlan) -> None:
-        self.tally, self.path = Tally(plan), plan.run / PROGRESS
-        plan.run.mkdir(parents=True, exist_ok=True)
+    def __init__(self, tally: Tally) -> None:
+        self.tally, self.path = tally, tally.plan.run / PROGRESS
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._write()
 
     def started(self, number: int, params: dict[str, Any]) -> None:
-        """Note it."""
-        self.tally.started(number, params)
+        """Write that it runs."""
         self._write_if_old()
 
     def progressed(self, number: int, result: dict[str, Any]) -> None:
-        """Note it."""
-        self.tally.progressed(number, result)
+        """Write how far it is."""
         self._write_if_old()
 
     def finished(self, record: TrialRecord) -> None:
-        """Note it."""
-        self.tally.finished(record)
+        """Write that it has ended."""
         self._write_if_old()
 
     def stage(self, name: str) -> None:
-        """Note it at once."""
-        self.tally.stage(name)
+        """Write it at once."""
         self._write()
 
     def close(self) -> None:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from distilbench.progress.tally import STAGES, Tally, best_of, dev_of
 from distilbench.records import TrialRecord
-from distilbench.watchers import SweepPlan, Watcher
+from distilbench.stored import by_bytes
+from distilbench.watchers import Watcher
 
 SWEEP = ("run", "method")
 TRIAL = (*SWEEP, "trial")
@@ -18,7 +19,7 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "distilbench_sweep_finished_trials": ("Trials finished, by state", (*SWEEP, "state")),
     "distilbench_sweep_wanted_trials": ("Trials wanted in all", SWEEP),
     "distilbench_sweep_confirmations": ("Trainings that confirmed a trial", SWEEP),
-    "distilbench_sweep_best_dev": ("Dev Spearman x 100 of the best trial of an output dimension", (*SWEEP, "dim")),
+    "distilbench_sweep_best_dev": ("Dev Spearman x 100 of the best trial of a group", (*SWEEP, "group")),
     "distilbench_sweep_steps_per_second": ("Optimiser steps per second of all trials together", SWEEP),
     "distilbench_sweep_seconds_left": ("Seconds to the end of the search", SWEEP),
     "distilbench_trial_step": ("Optimiser steps of a running trial", TRIAL),
@@ -44,11 +45,11 @@ class Value(NamedTuple):
 class RayMetrics(Watcher):
     """Keeps the gauges of a sweep; does nothing where Ray does not run."""
 
-    def __init__(self, plan: SweepPlan) -> None:
+    def __init__(self, tally: Tally) -> None:
         import ray
         from ray.util.metrics import Gauge
 
-        self.tally = Tally(plan)
+        self.tally = tally
         self.values = sweep_values(self.tally)
         self.gauges: dict[str, Gauge] = {}
         self.closed = threading.Event()
@@ -58,22 +59,18 @@ class RayMetrics(Watcher):
 
     def started(self, number: int, params: dict[str, Any]) -> None:
         """Count it."""
-        self.tally.started(number, params)
         self._note()
 
     def progressed(self, number: int, result: dict[str, Any]) -> None:
         """Note how far it is."""
-        self.tally.progressed(number, result)
         self._note()
 
     def finished(self, record: TrialRecord) -> None:
         """Count it."""
-        self.tally.finished(record)
         self._note()
 
     def stage(self, name: str) -> None:
         """Set the stage, at once."""
-        self.tally.stage(name)
         self._note()
         self._publish()
 
@@ -97,6 +94,11 @@ class RayMetrics(Watcher):
                 self.gauges[value.name].set(value.value, tags=value.tags)
 
 
+def _group(record: TrialRecord) -> str:
+    """What the trial competes within, for a legend: "d=64", or "16 bytes"."""
+    return f"{record.group} bytes" if by_bytes(record.params) else f"d={record.group}"
+
+
 def sweep_values(tally: Tally) -> list[Value]:
     """What the gauges are set to now; what nothing is known of is left out."""
     progress = tally.progress()
@@ -111,7 +113,7 @@ def sweep_values(tally: Tally) -> list[Value]:
     values += [("distilbench_sweep_stage", {"stage": stage}, stage == progress.stage) for stage in STAGES]
     values += [("distilbench_sweep_finished_trials", {"state": s}, n) for s, n in progress.counts.items()]
     best = best_of(tally.records.values())
-    values += [("distilbench_sweep_best_dev", {"dim": str(dim)}, dev_of(r)) for dim, r in best.items()]
+    values += [("distilbench_sweep_best_dev", {"group": _group(r)}, dev_of(r)) for r in best.values()]
     for r in progress.running:
         mine = {"trial": str(r.number)}
         values += [

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from distilbench.progress.tally import STATES, Progress, Running, best_of, dev_of
 from distilbench.records import TrialRecord
+from distilbench.stored import by_bytes, code_of
 
 
 def duration(seconds: float) -> str:
@@ -47,11 +48,13 @@ def time_line(progress: Progress, now: float) -> str:
 
 def running_table(running: list[Running], most: int) -> Table:
     """A line for each running trial, for `most` of them."""
-    table = _table("trial", "d", "rung", "step", "steps/s", "loss", "dev", "objective")
+    sized = any(r.bytes is not None for r in running)
+    table = _table("trial", *(["bytes"] if sized else []), "d", "rung", "step", "steps/s", "loss", "dev", "objective")
     for r in running[:most]:
         steps = f"{r.step}/{number_cell(r.total_steps, 'd')}"
         table.add_row(
             str(r.number),
+            *([number_cell(r.bytes, "d")] if sized else []),
             number_cell(r.dim, "d"),
             str(r.rung),
             steps,
@@ -66,14 +69,19 @@ def running_table(running: list[Running], most: int) -> Table:
 
 
 def best_table(records: Iterable[TrialRecord]) -> Table | None:
-    """The best trial so far of each output dimension; None while there is none."""
+    """The best trial so far of each number of bytes, where trials are trained for a code, or of each output dimension.
+
+    None while there is none.
+    """
     best = best_of(records)
     names = list(dict.fromkeys(name for r in best.values() for name in r.values))
-    table = _table("d", "best trial", "steps", "dev", "objective", *names)
-    for dim, r in best.items():
+    sized = any(by_bytes(r.params) for r in best.values())
+    table = _table(*(["bytes", "d", "code"] if sized else ["d"]), "best trial", "steps", "dev", "objective", *names)
+    for group, r in best.items():
         last = None if r.result is None else r.result.step
         cells = [
-            str(dim),
+            str(group),
+            *([str(r.dim), code_of(r.params)] if sized else []),
             str(r.number),
             number_cell(last, "d"),
             number_cell(dev_of(r), ".2f"),
@@ -90,10 +98,20 @@ def _table(*names: str) -> Table:
     return table
 
 
+def _bytes(size: int) -> str:
+    return f"{size:,} {'byte' if size == 1 else 'bytes'}"
+
+
 def finished_line(record: TrialRecord, done: int, total: int) -> str:
-    """A finished trial in one line: state, steps, dev beside PCA, and why it failed; `done` of `total` are finished."""
+    """A finished trial in one line: state, steps, dev beside PCA, and why it failed; `done` of `total` are finished.
+
+    PCA has as many bytes, where trials compete within bytes, or as many dimensions.
+    """
     count = "[confirms]" if record.confirms else f"[{done:>3}/{total}]"
-    line = f"{count} trial {record.number:<3} d={record.dim:<4} {record.state:<8}"
+    size = f"d={record.dim:<4}"
+    if by_bytes(record.params):
+        size = f"{_bytes(record.group):<11} {size} {code_of(record.params):<7}"
+    line = f"{count} trial {record.number:<3} {size} {record.state:<8}"
     if record.rungs:
         last, result = record.rungs[-1], record.result or record.rungs[-1]
         dev, pca = result.metrics.get("dev_spearman"), result.metrics.get("dev_pca_spearman")

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from distilbench.records import TrialRecord
 from distilbench.storage.process import process_mark
-from distilbench.watchers import SweepPlan
+from distilbench.stored import stored_bytes
+from distilbench.watchers import SweepPlan, Watcher
 
 STATES = ("COMPLETE", "PRUNED", "FAIL")
 STAGES = ("starting", "search", "confirm", "score", "done")
@@ -26,6 +27,8 @@ class Running(BaseModel):
 
     number: int
     dim: int | None
+    bytes: int | None = None
+    """What it competes within, where it is trained for a code (`stored.stored_bytes`)."""
     started: float
     """Seconds since the epoch, as `seen`."""
     seen: float
@@ -77,8 +80,11 @@ class Progress(BaseModel):
         return sum(self.counts.values())
 
 
-class Tally:
-    """Counts what a driver tells; `progress()` is the state at this moment."""
+class Tally(Watcher):
+    """Counts what a driver tells; `progress()` is the state at this moment.
+
+    A sweep has one, which is told before the watchers that show it.
+    """
 
     def __init__(self, plan: SweepPlan, clock: Callable[[], float] = time.time) -> None:
         self.plan, self.clock = plan, clock
@@ -92,14 +98,18 @@ class Tally:
         """Optimiser steps since this driver began."""
 
     def started(self, number: int, params: dict[str, Any]) -> None:
-        """As of a watcher."""
+        """Count it among the running."""
         now, dim = self.clock(), params.get("output_dim")
         self.running[number] = Running(
-            number=number, dim=int(dim) if isinstance(dim, int | float) else None, started=now, seen=now
+            number=number,
+            dim=int(dim) if isinstance(dim, int | float) else None,
+            bytes=stored_bytes(params) if isinstance(dim, int | float) else None,
+            started=now,
+            seen=now,
         )
 
     def progressed(self, number: int, result: dict[str, Any]) -> None:
-        """As of a watcher."""
+        """Note how far it is."""
         if number not in self.running:
             self.started(number, {})
         before, now = self.running[number], self.clock()
@@ -122,7 +132,7 @@ class Tally:
         )
 
     def finished(self, record: TrialRecord) -> None:
-        """As of a watcher."""
+        """Count it among the finished, or among the confirmations."""
         last = self.running.pop(record.number, None)
         if record.confirms:
             self.confirmed += 1
@@ -132,7 +142,7 @@ class Tally:
         self.records[record.number] = record
 
     def stage(self, name: str) -> None:
-        """As of a watcher."""
+        """Note the stage; from "score" on, no trial runs."""
         self.at = name
         if name in ("score", "done"):
             self.running.clear()
@@ -218,7 +228,7 @@ def dev_of(record: TrialRecord) -> float | None:
 
 
 def best_of(records: Iterable[TrialRecord]) -> dict[int, TrialRecord]:
-    """The trial with the highest objective of each output dimension, dimensions rising; the earlier of equals.
+    """The trial with the highest objective of each group (`TrialRecord.group`), groups rising; the earlier of equals.
 
     A stopped trial takes part where its student had its final form.
     """
@@ -226,9 +236,9 @@ def best_of(records: Iterable[TrialRecord]) -> dict[int, TrialRecord]:
     for record in sorted(records, key=lambda r: r.number):
         if not record.is_candidate or record.objective is None or record.confirms:
             continue
-        best_so_far = best.get(record.dim)
+        best_so_far = best.get(record.group)
         if best_so_far is None or record.objective > (
             -math.inf if best_so_far.objective is None else best_so_far.objective
         ):
-            best[record.dim] = record
+            best[record.group] = record
     return dict(sorted(best.items()))

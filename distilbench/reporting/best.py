@@ -17,7 +17,7 @@ from distilbench.reporting.loading import can_be_built, is_nested, load_code
 from distilbench.reporting.neighbours import LEAST_OVERLAP, kept_neighbours
 from distilbench.reporting.retrieval import retrieval_sets
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_row
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_row, told
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,8 @@ class Best:
     def text(self) -> str:
         """The choice for the terminal."""
         student, model = self.row.record, self._model()
-        kind = "" if student.quantisation == "float32" else f", {student.quantisation}"
         role = "" if student.role == "student" else f", {student.role}"
-        lines = [f"{self.row.name}{kind}{role} (chosen on dev)"]
+        lines = [f"{told(self.row)}{role} (chosen on dev)"]
         lines += [f"Scores are {ON_DEMONSTRATION}."] if student.demonstration else []
         lines += self._lines(self.row)
         if self.teacher is not None and self.teacher is not self.row:

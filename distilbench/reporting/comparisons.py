@@ -19,7 +19,7 @@ from distilbench.reporting.report_records import (
     ReportRecord,
     TieRow,
 )
-from distilbench.reporting.table import Leaderboard, Row
+from distilbench.reporting.table import Leaderboard, Row, told
 from distilbench.reporting.ties import NO_TIES, RowTie, Ties
 
 
@@ -58,6 +58,7 @@ def to_record(board: Leaderboard, comparisons: Comparisons, title: str, notes: S
             for row in board.rows
             if row.anchor in ties.rows and (tie := ties.rows[row.anchor].tie)
         ],
+        ties_within=ties.within,
         without=list(ties.without),
         other_pairs=list(ties.other_pairs),
         paired=[
@@ -108,7 +109,7 @@ def _ties(record: ReportRecord, rows: Mapping[str, Row]) -> Ties:
         {
             rows[tie.row].anchor: RowTie(
                 Tie(tie.group, places[tie.leader], tie.difference, tie.low, tie.high, tie.ahead),
-                rows[tie.leader].name,
+                told(rows[tie.leader]),
                 leads=tie.leader == tie.row,
                 others=members.count(tie.leader) - 1,
             )
@@ -117,12 +118,13 @@ def _ties(record: ReportRecord, rows: Mapping[str, Row]) -> Ties:
         record.resamples,
         tuple(record.without),
         tuple(record.other_pairs),
+        record.ties_within,
     )
 
 
 def _group(row: Row, ties: Ties) -> tuple[object, ...]:
     """What the rows of one tie group have in common, and no row of another."""
-    return row.record.compared_on, row.record.dim, row.record.quantisation, ties.rows[row.anchor].tie.group
+    return *ties.compared(row.record), ties.rows[row.anchor].tie.group
 
 
 def _leads(row: Row, ties: Ties) -> bool:

@@ -14,12 +14,12 @@ import plotly.graph_objects as go
 
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, Palette, frame, plain
-from distilbench.reporting.searched import Parameter, Searched, axis_start, every_kth, searched_trials
+from distilbench.reporting.searched import GROUPED, Parameter, Searched, Within, axis_start, every_kth, searched_trials
 from distilbench.reporting.ticks import Tick, tick_label, ticks
 
 MOST_LINES = 240
 MOST_AXES = 10
-"""Hyper-parameters drawn, beside the dimension and the objective."""
+"""Hyper-parameters drawn, beside the group and the objective."""
 MOST_TICKS = 6
 FIFTHS = ("Lowest fifth", "Second", "Third", "Fourth", "Highest fifth")
 _OPACITY = (0.25, 0.3, 0.35, 0.45, 0.7)
@@ -39,7 +39,7 @@ class Axis(NamedTuple):
 class TrialLine(NamedTuple):
     """A trial: its height on each axis, None where it lacks the parameter.
 
-    `fifth`: of the trials of its dimension by objective, 0 the lowest and 4 the highest.
+    `fifth`: of the trials of its group by objective, 0 the lowest and 4 the highest.
     """
 
     number: int
@@ -50,20 +50,22 @@ class TrialLine(NamedTuple):
 class Coordinates(NamedTuple):
     """Axes from left to right, the objective last; lines from low to high objective. `complete`: trials, drawn or not.
 
-    `omitted` names hyper-parameters without an axis.
+    `omitted` names hyper-parameters without an axis. `within`: what the trials of a group have in common, where there are
+    several.
     """
 
     axes: tuple[Axis, ...]
     lines: tuple[TrialLine, ...]
     complete: int
     omitted: tuple[str, ...]
+    within: Within | None = None
 
 
 def compute_coordinates(records: Iterable[TrialRecord | ScoreRecord], limit: int = MOST_LINES) -> Coordinates:
     """The completed trials of one run; no axes where there are fewer than two, or none of their parameters differ.
 
     Axes are scaled to all of them. With more than `limit`, a third of the lines are the best and the others every k-th of the
-    rest, by rank within their output dimension, since objectives of different dimensions do not compare.
+    rest, by rank within their group, since objectives of different groups do not compare.
 
     Raises:
         ValueError: trials of more than one run, or `limit` below 2.
@@ -76,11 +78,12 @@ def compute_coordinates(records: Iterable[TrialRecord | ScoreRecord], limit: int
     if not parameters or len(study.trials) < 2:
         return Coordinates((), (), len(study.trials), ())
     placed = [_axis(p) for p in parameters]
-    if len({t.dim for t in study.trials}) > 1:
-        dims = sorted({t.dim for t in study.trials})
-        place = {dim: float(i) for i, dim in enumerate(dims)}
-        values = tuple(place[t.dim] for t in study.trials)
-        placed.insert(0, _axis(Parameter("output_dim", values, tuple(tick_label(dim) for dim in dims), False)))
+    sizes = sorted({t.group for t in study.trials})
+    if len(sizes) > 1:
+        place = {size: float(i) for i, size in enumerate(sizes)}
+        values = tuple(place[t.group] for t in study.trials)
+        name = GROUPED if study.within == "output dimension" else "bytes"
+        placed.insert(0, _axis(Parameter(name, values, tuple(tick_label(size) for size in sizes), False)))
     placed.append(_objective(study))
     ranked = sorted(range(len(standing)), key=lambda i: -standing[i])
     if len(ranked) > limit:
@@ -90,12 +93,13 @@ def compute_coordinates(records: Iterable[TrialRecord | ScoreRecord], limit: int
         for i in reversed(ranked)
     ]
     omitted = tuple(p.name for p in study.parameters[MOST_AXES:])
-    return Coordinates(tuple(axis for axis, _ in placed), tuple(lines), len(study.trials), omitted)
+    within = study.within if len(sizes) > 1 else None
+    return Coordinates(tuple(axis for axis, _ in placed), tuple(lines), len(study.trials), omitted, within)
 
 
 def coordinates_caption(data: Coordinates) -> str:
     """What the figure of `compute_coordinates` shows."""
-    within = " of their output dimension" if any(axis.title == "output_dim" for axis in data.axes) else ""
+    within = f" of their {data.within}" if data.within else ""
     parts = [f"A line for each completed trial. Colours are fifths of the trials{within} by dev objective."]
     logs = [axis.title for axis in data.axes if axis.log]
     if logs:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, Palette, frame, plain
-from distilbench.reporting.searched import axis_start, every_kth, search_trials, trial_groups
+from distilbench.reporting.searched import Within, axis_start, every_kth, groups_within, search_trials, trial_groups
 from distilbench.reporting.ticks import log_axis, logarithmic
 
 MOST_CURVES = 200
@@ -40,12 +40,14 @@ class Curves(NamedTuple):
     without: int
     start: float | None
     """Where the axis of objectives starts; None: at the lowest."""
+    within: Within = "output dimension"
+    """What the trials of a group have in common."""
 
 
 def compute_curves(records: Iterable[TrialRecord | ScoreRecord], limit: int = MOST_CURVES) -> Curves:
-    """The completed and the pruned trials of one run, in order of dimension and last objective, best last.
+    """The completed and the pruned trials of one run, in order of group and last objective, best last.
 
-    With more than `limit`: every k-th completed one, the best of each dimension among them; and every k-th pruned one.
+    With more than `limit`: every k-th completed one, the best of each group among them; and every k-th pruned one.
 
     Raises:
         ValueError: trials of more than one run, or `limit` below 2.
@@ -74,7 +76,8 @@ def compute_curves(records: Iterable[TrialRecord | ScoreRecord], limit: int = MO
     for curve in curves:
         values[curve.group] += [value for _, value in curve.points]
     without = len(trials) - len(drawable)
-    return Curves(tuple(chosen), tuple(groups), len(complete), len(pruned), without, axis_start(values))
+    start, within = axis_start(values), groups_within(trials)
+    return Curves(tuple(chosen), tuple(groups), len(complete), len(pruned), without, start, within)
 
 
 def curves_caption(data: Curves) -> str:
@@ -83,7 +86,8 @@ def curves_caption(data: Curves) -> str:
     if data.pruned:
         parts.append("A thin grey line that ends in a cross is a trial that was stopped there.")
     if data.complete:
-        parts.append(f"Strong lines are the best{' of each dimension' if len(data.groups) > 1 else ''}.")
+        of_each = f" of each {data.within.removeprefix('output ')}" if len(data.groups) > 1 else ""
+        parts.append(f"Strong lines are the best{of_each}.")
     drawn = sum(curve.pruned for curve in data.curves)
     if len(data.curves) < data.complete + data.pruned:
         parts.append(
@@ -98,7 +102,7 @@ def curves_caption(data: Curves) -> str:
 
 
 def draw_curves(data: Curves, palette: Palette = LIGHT) -> go.Figure:
-    """Completed trials in the colour of their dimension, the best of each strong; pruned ones thin and grey."""
+    """Completed trials in the colour of their group, the best of each strong; pruned ones thin and grey."""
     figure = go.Figure()
     pruned = [curve for curve in data.curves if curve.pruned]
     if pruned:

@@ -12,6 +12,7 @@ from distilbench.evaluation.predictions import Predictions
 from distilbench.evaluation.statistics import Difference, Resampled, mean_of, resampled_correlation, resampled_mean
 from distilbench.reporting import table
 from distilbench.reporting.ties import kept_predictions
+from distilbench.stored import FAISS_PEER
 
 PRIMARY = ("ndcg@10", "accuracy")
 """The metric of each task that rows are told apart by."""
@@ -25,7 +26,10 @@ class RowDifferences(NamedTuple):
 
 
 class Differences(NamedTuple):
-    """All rows beside `reference`; the first column is the STS average, the others are "TASK/SET/METRIC"."""
+    """All rows beside `reference`; the first column is the STS average, the others are "TASK/SET/METRIC".
+
+    The rows are float32 ones, or those with as many bytes per vector as a reference that is one of FAISS's codes.
+    """
 
     reference: table.Row
     columns: tuple[str, ...]
@@ -35,28 +39,40 @@ class Differences(NamedTuple):
 def differences(board: table.Leaderboard, folders: Sequence[Path]) -> list[Differences]:
     """For each group of float32 rows that can be compared, beside its teacher, or else the row with the highest average.
 
-    Of several seeds the mean is taken. Rows without kept predictions are left out, and so is a group of one.
+    For each number of bytes per vector that a code of FAISS has, too: the rows of as many bytes beside the one of FAISS's
+    with the highest dev score. Of several seeds the mean is taken. Rows without kept predictions are left out, and so is a
+    group of one.
     """
-    groups: dict[str, list[table.Row]] = {}
+    float32: dict[str, list[table.Row]] = {}
+    sized: dict[tuple[str, int], list[table.Row]] = {}
     for row in board.rows:
         if row.record.quantisation == "float32":
-            groups.setdefault(row.record.compared_on, []).append(row)
+            float32.setdefault(row.record.compared_on, []).append(row)
+        if table.competes(row.record):
+            sized.setdefault((row.record.compared_on, row.record.bytes_per_vector), []).append(row)
+    known: dict[str, dict[str, Resampled]] = {}
+
+    def scores(row: table.Row) -> dict[str, Resampled]:
+        if row.anchor not in known:
+            known[row.anchor] = _scores(row, folders, board.sts_sets)
+        return known[row.anchor]
+
+    def beside(rows: Sequence[table.Row], reference: table.Row) -> Differences:
+        columns = tuple(dict.fromkeys(name for row in (reference, *rows) for name in scores(row)))
+        minus = [tuple(_minus(scores(row).get(c), scores(reference).get(c)) for c in columns) for row in rows]
+        return Differences(reference, columns, tuple(map(RowDifferences, rows, minus)))
+
     tables = []
-    for rows in groups.values():
-        if len(rows) < 2:
-            continue
-        scored = {row.anchor: scores for row in rows if (scores := _scores(row, folders, board.sts_sets))}
-        scored_rows = [row for row in rows if row.anchor in scored]
-        if len(scored_rows) < 2:
-            continue
-        reference = scored_rows[0]  # a board has teachers first, then the highest average
-        reference_scores = scored[reference.anchor]
-        columns = tuple(dict.fromkeys(name for row in scored_rows for name in scored[row.anchor]))
-        others = [
-            RowDifferences(row, tuple(_minus(scored[row.anchor].get(c), reference_scores.get(c)) for c in columns))
-            for row in scored_rows[1:]
-        ]
-        tables.append(Differences(reference, columns, tuple(others)))
+    for rows in float32.values():
+        compared = [row for row in rows if scores(row)] if len(rows) > 1 else []
+        if len(compared) > 1:  # a board has teachers first, then the highest average
+            tables.append(beside(compared[1:], compared[0]))
+    for _, rows in sorted(sized.items()):
+        peers = [row for row in rows if row.record.method == FAISS_PEER and scores(row)]
+        reference = max(peers, key=lambda row: board.cell(row, table.DEV).value or 0.0, default=None)
+        others = [row for row in rows if reference and row is not reference and scores(row)]
+        if reference and others:
+            tables.append(beside(others, reference))
     return tables
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import plotly.graph_objects as go
@@ -11,9 +11,14 @@ import plotly.graph_objects as go
 from distilbench.progress.tally import finite
 from distilbench.records import Role, ScoreRecord, TrialRecord
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, Variant, unique_trials
+from distilbench.stored import FAISS_PEER
 
 MAX_TRIAL_MARKERS = 2000
 """A browser draws this many SVG markers without a pause; beyond, every k-th trial is drawn."""
+
+
+MOST_DOUBLINGS = 12
+"""Powers of two that have room below an axis."""
 
 
 class Palette(NamedTuple):
@@ -52,6 +57,11 @@ DARK = Palette(
 ROLES: tuple[Role, ...] = ("student", "encoder", "baseline", "teacher")
 """In the order they are drawn."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "pentagon", "star")
+OWN_LOOKS = {
+    FAISS_PEER: ("FAISS", "baseline", "star"),
+    "teacher": ("Teacher", "teacher", "diamond"),
+}
+"""Methods with a name, a colour of the palette and a marker of their own."""
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
@@ -74,36 +84,45 @@ class QualityPoint(NamedTuple):
     pareto: bool
 
 
-class QualityBytes(NamedTuple):
-    """Quality against bytes per vector. `fronts`: one line (bytes, quality) per corpus, by rising bytes.
+class MethodLine(NamedTuple):
+    """The encoders of one method, and a line through the best on dev at each number of bytes, or of dimensions."""
 
-    `sets` are the STS test sets that the quality is the mean of; `omitted` counts rows without that mean.
+    method: str
+    role: str
+    points: tuple[QualityPoint, ...]
+    line: tuple[tuple[int, float], ...]
+
+
+class QualityBytes(NamedTuple):
+    """Quality against bytes per vector, per method; `teachers`: name and quality of float32 vectors, drawn as levels.
+
+    `fronts`: one line (bytes, quality) per corpus, by rising bytes. `sets` are the STS test sets that the quality is the mean
+    of; `omitted` counts rows without that mean.
     """
 
-    points: tuple[QualityPoint, ...]
+    methods: tuple[MethodLine, ...]
+    teachers: tuple[tuple[str, float], ...]
     fronts: tuple[tuple[tuple[int, float], ...], ...]
     sets: tuple[str, ...]
     variant: Variant
     omitted: int
 
-
-class MethodLine(NamedTuple):
-    """All encoders of one method and quantisation, and the line through the best on dev of each dimension."""
-
-    method: str
-    role: str
-    quantisation: str
-    points: tuple[QualityPoint, ...]
-    line: tuple[tuple[int, float], ...]
+    @property
+    def points(self) -> tuple[QualityPoint, ...]:
+        """All encoders that are drawn, method by method."""
+        return tuple(point for method in self.methods for point in method.points)
 
 
 class QualityDim(NamedTuple):
-    """Quality against dimension, per method and quantisation. `teachers`: name and quality, drawn as levels."""
+    """Quality of float32 vectors against dimension, per method. `teachers`: name and quality, drawn as levels."""
 
     methods: tuple[MethodLine, ...]
     teachers: tuple[tuple[str, float], ...]
     sets: tuple[str, ...]
     variant: Variant
+
+
+Size = Callable[[QualityPoint], int]
 
 
 class TrialPoint(NamedTuple):
@@ -138,7 +157,10 @@ class Learning(NamedTuple):
 
 
 def compute_quality_bytes(board: Leaderboard, variant: Variant = "all") -> QualityBytes:
-    """Every row that has a test average, and the Pareto front of each corpus."""
+    """Every row that has a test average, by method in whatever codes, and the Pareto front of each corpus.
+
+    The teacher's own vectors and codes are a method like the others, and so are FAISS's codes of them, all together.
+    """
     placed = [(row, point) for row in board.rows if (point := quality_point(board, row, variant))]
     fronts: dict[str, set[tuple[int, float]]] = {}
     for row, point in placed:
@@ -146,7 +168,8 @@ def compute_quality_bytes(board: Leaderboard, variant: Variant = "all") -> Quali
             corpus = fronts.setdefault(row.record.compared_on, set())
             corpus.add((point.bytes_per_vector, point.quality))
     return QualityBytes(
-        points=tuple(point for _, point in placed),
+        methods=_method_lines(board, placed, _bytes),
+        teachers=_teacher_levels(placed),
         fronts=tuple(tuple(sorted(front)) for front in fronts.values()),
         sets=board.sts_sets,
         variant=variant,
@@ -155,33 +178,11 @@ def compute_quality_bytes(board: Leaderboard, variant: Variant = "all") -> Quali
 
 
 def compute_quality_dim(board: Leaderboard, variant: Variant = "all") -> QualityDim:
-    """Every row that has a test average, by method and quantisation; the teachers' rows become levels.
-
-    Where these have several rows of one dimension the line passes through the one with the best dev score (the first
-    row where none has one): choosing by the test score would flatter methods with more rows.
-    """
-    teachers: dict[tuple[str, float], None] = {}
-    by_method: dict[tuple[str, str, str], list[tuple[float, QualityPoint]]] = {}
-    for row in board.rows:
-        point = quality_point(board, row, variant)
-        if point is None:
-            continue
-        if row.record.role == "teacher":
-            teachers[_quantised(point.label, point.quantisation), point.quality] = None
-            continue
-        dev = board.cell(row, DEV).value
-        by_method.setdefault((point.method, point.role, point.quantisation), []).append(
-            (dev if dev is not None else float("-inf"), point)
-        )
-    methods = []
-    for key, scored in sorted(by_method.items(), key=lambda group: group[0]):
-        chosen: dict[int, tuple[float, QualityPoint]] = {}
-        for dev, point in scored:
-            if point.dim not in chosen or dev > chosen[point.dim][0]:
-                chosen[point.dim] = (dev, point)
-        line = tuple((dim, chosen[dim][1].quality) for dim in sorted(chosen))
-        methods.append(MethodLine(*key, tuple(point for _, point in scored), line))
-    return QualityDim(tuple(methods), tuple(teachers), board.sts_sets, variant)
+    """Every float32 row that has a test average, by method; the teachers' rows become levels."""
+    rows = [row for row in board.rows if row.record.quantisation == "float32"]
+    placed = [(row, point) for row in rows if (point := quality_point(board, row, variant))]
+    others = [(row, point) for row, point in placed if point.role != "teacher"]
+    return QualityDim(_method_lines(board, others, _dim), _teacher_levels(placed), board.sts_sets, variant)
 
 
 def compute_learning(records: Iterable[TrialRecord | ScoreRecord], limit: int = MAX_TRIAL_MARKERS) -> Learning:
@@ -203,57 +204,23 @@ def compute_learning(records: Iterable[TrialRecord | ScoreRecord], limit: int = 
 
 
 def draw_quality_bytes(data: QualityBytes, palette: Palette = LIGHT) -> go.Figure:
-    """Bytes on a logarithmic axis; roles by colour and marker, the front as a line, intervals as bars."""
+    """A line per method over the bytes (powers of two), baselines dashed, the front dotted; intervals as bars."""
     figure = go.Figure()
     add_fronts(figure, data.fronts, palette)
-    for role in ROLES:
-        points = [point for point in data.points if point.role == role]
-        add_role(
-            figure, role, [point.bytes_per_vector for point in points], points, [_hover(p) for p in points], palette
-        )
+    sizes = [point.bytes_per_vector for point in data.points]
+    _add_methods(figure, data.methods, _bytes, palette)
+    _add_levels(figure, data.teachers, sizes, palette, named=False)  # its float32 row is on its line
     frame(figure, palette, "Bytes per vector (log scale)", quality_title(data.sets, data.variant))
-    log_ticks(figure, [point.bytes_per_vector for point in data.points])
+    doubling_ticks(figure, sizes)
     return figure
 
 
 def draw_quality_dim(data: QualityDim, palette: Palette = LIGHT) -> go.Figure:
     """One line per method over the dimension (log scale), baselines dashed, teachers dotted levels; intervals as bars."""
     figure = go.Figure()
-    for index, method in enumerate(data.methods):
-        colour = palette.methods[index % len(palette.methods)]
-        symbol = SYMBOLS[index % len(SYMBOLS)] + ("-open" if method.role == "baseline" else "")
-        name = plain(_quantised(method.method, method.quantisation))
-        figure.add_scatter(
-            x=[dim for dim, _ in method.line],
-            y=[quality for _, quality in method.line],
-            mode="lines",
-            line={"color": colour, "width": 2, "dash": "dash" if method.role == "baseline" else "solid"},
-            legendgroup=str(index),
-            showlegend=False,
-            hoverinfo="skip",
-        )
-        figure.add_scatter(
-            x=[point.dim for point in method.points],
-            y=[point.quality for point in method.points],
-            mode="markers",
-            name=f"{name} (baseline)" if method.role == "baseline" else name,
-            legendgroup=str(index),
-            marker={"color": colour, "symbol": symbol, "size": 8, "line": {"width": 1.5, "color": colour}},
-            error_y=_error_bars(method.points, colour),
-            hovertext=[_hover(point) for point in method.points],
-            hoverinfo="text",
-        )
     dims = [point.dim for method in data.methods for point in method.points]
-    for label, quality in data.teachers:
-        figure.add_scatter(
-            x=[min(dims), max(dims)] if dims else [1, 2],
-            y=[quality, quality],
-            mode="lines",
-            name=f"Teacher: {plain(label)}",
-            line={"color": palette.teacher, "width": 1.5, "dash": "dot"},
-            hovertext=f"{plain(label)}<br>{quality:.2f}",
-            hoverinfo="text",
-        )
+    _add_methods(figure, data.methods, _dim, palette)
+    _add_levels(figure, data.teachers, dims, palette, named=True)
     frame(figure, palette, "Dimension (log scale)", quality_title(data.sets, data.variant))
     log_ticks(figure, dims)
     return figure
@@ -320,6 +287,103 @@ def quality_point(board: Leaderboard, row: Row, variant: Variant) -> QualityPoin
         retention=cell.retention,
         pareto=row.pareto[variant],
     )
+
+
+def _bytes(point: QualityPoint) -> int:
+    return point.bytes_per_vector
+
+
+def _dim(point: QualityPoint) -> int:
+    return point.dim
+
+
+def _teacher_levels(placed: Iterable[tuple[Row, QualityPoint]]) -> tuple[tuple[str, float], ...]:
+    levels = ((p.label, p.quality) for _, p in placed if (p.role, p.quantisation) == ("teacher", "float32"))
+    return tuple(dict.fromkeys(levels))
+
+
+def _method_lines(board: Leaderboard, placed: Iterable[tuple[Row, QualityPoint]], size: Size) -> tuple[MethodLine, ...]:
+    """The points by method and role, each with its line.
+
+    Where there are several of one size the line passes through the one with the best dev score (the first where none has
+    one): choosing by the test score would flatter methods with more rows.
+    """
+    by_method: dict[tuple[str, str], list[tuple[float, QualityPoint]]] = {}
+    for row, point in placed:
+        dev = board.cell(row, DEV).value
+        scored = by_method.setdefault((point.method, point.role), [])
+        scored.append((dev if dev is not None else float("-inf"), point))
+    methods = []
+    for key, scored in sorted(by_method.items(), key=lambda group: group[0]):
+        chosen: dict[int, tuple[float, QualityPoint]] = {}
+        for dev, point in scored:
+            if size(point) not in chosen or dev > chosen[size(point)][0]:
+                chosen[size(point)] = (dev, point)
+        line = tuple((at, chosen[at][1].quality) for at in sorted(chosen))
+        methods.append(MethodLine(*key, tuple(point for _, point in scored), line))
+    return tuple(methods)
+
+
+def _add_methods(figure: go.Figure, methods: Sequence[MethodLine], size: Size, palette: Palette) -> None:
+    """The line of each method, and its points: those on the line are stronger."""
+    in_turn = [method for method in methods if _look(method) not in OWN_LOOKS]
+    for method in methods:
+        if method in in_turn:
+            lap, place = divmod(in_turn.index(method), len(palette.methods))
+            colour, symbol = palette.methods[place], SYMBOLS[(place + lap) % len(SYMBOLS)]  # no pair of them twice
+            name = plain(method.method)
+        else:  # the same in every report
+            name, shade, symbol = OWN_LOOKS[_look(method)]
+            colour = getattr(palette, shade)
+        baseline = method.role == "baseline"
+        figure.add_scatter(
+            x=[at for at, _ in method.line],
+            y=[quality for _, quality in method.line],
+            mode="lines",
+            line={"color": colour, "width": 2, "dash": "dash" if baseline else "solid"},
+            legendgroup=f"{name} {method.role}",
+            showlegend=False,
+            hoverinfo="skip",
+        )
+        on_line = set(method.line)
+        figure.add_scatter(
+            x=[size(point) for point in method.points],
+            y=[point.quality for point in method.points],
+            mode="markers",
+            name=f"{name} (baseline)" if baseline else name,
+            legendgroup=f"{name} {method.role}",
+            marker={
+                "color": colour,
+                "symbol": f"{symbol}-open" if baseline else symbol,
+                "size": 8,
+                "opacity": [1.0 if (size(point), point.quality) in on_line else 0.45 for point in method.points],
+                "line": {"width": 1.5, "color": colour},
+            },
+            error_y=_error_bars(method.points, colour),
+            hovertext=[_hover(point) for point in method.points],
+            hoverinfo="text",
+        )
+
+
+def _look(method: MethodLine) -> str:
+    return "teacher" if method.role == "teacher" else method.method
+
+
+def _add_levels(
+    figure: go.Figure, teachers: Iterable[tuple[str, float]], sizes: Sequence[int], palette: Palette, *, named: bool
+) -> None:
+    """A dotted level for each teacher; `named` in the legend."""
+    for label, quality in teachers:
+        figure.add_scatter(
+            x=[min(sizes), max(sizes)] if sizes else [1, 2],
+            y=[quality, quality],
+            mode="lines",
+            name=f"Teacher: {plain(label)}",
+            showlegend=named,
+            line={"color": palette.teacher, "width": 1.5, "dash": "dot"},
+            hovertext=f"{plain(label)}<br>{quality:.2f}",
+            hoverinfo="text",
+        )
 
 
 def _run_learning(run: str, trials: Sequence[TrialRecord], limit: int) -> RunLearning:
@@ -407,10 +471,6 @@ def plain(text: str, longest: int = 60) -> str:
     return html.escape(cut, quote=False)
 
 
-def _quantised(name: str, quantisation: str) -> str:
-    return name if quantisation == "float32" else f"{name}, {quantisation}"
-
-
 def _error_bars(points: Sequence[QualityPoint], colour: str) -> dict[str, object]:
     """Bars without caps, so that the bar of length 0 of a point without an interval is nothing at all."""
     return {
@@ -431,10 +491,10 @@ def point_hover(point: QualityPoint) -> str:
     """An encoder's name, method, quality and size, as lines of a Plotly label."""
     spread = "" if point.interval is None else f" ± {point.interval:.2f} ({point.seeds} seeds)"
     retention = "" if point.retention is None else f" ({point.retention:.1f} % of teacher)"
-    size = f"{point.dim:,} dimensions, {point.bytes_per_vector:,} bytes"
+    size = f"{point.bytes_per_vector:,} bytes: {point.dim:,} dimensions as {plain(point.quantisation)}"
     return (
         f"<b>{plain(point.label)}</b><br>{plain(point.method)}, {point.role}<br>"
-        f"{point.quality:.2f}{spread}{retention}<br>{_quantised(size, point.quantisation)}"
+        f"{point.quality:.2f}{spread}{retention}<br>{size}"
     )
 
 
@@ -494,4 +554,14 @@ def log_ticks(figure: go.Figure, values: Sequence[int]) -> None:
     for value in sorted({value for value in values if value > 0}):
         if not ticks or value >= 1.35 * ticks[-1]:
             ticks.append(value)
+    figure.update_xaxes(type="log", tickmode="array", tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks])
+
+
+def doubling_ticks(figure: go.Figure, values: Sequence[int]) -> None:
+    """A logarithmic x axis whose ticks are the powers of two around the values; every second one where there are many."""
+    present = [value for value in values if value > 0]
+    if not present:
+        return
+    powers = range(min(present).bit_length() - 1, (max(present) - 1).bit_length() + 1)
+    ticks = [2**power for power in powers[:: -(-len(powers) // MOST_DOUBLINGS)]]
     figure.update_xaxes(type="log", tickmode="array", tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks])

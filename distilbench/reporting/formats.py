@@ -8,6 +8,7 @@ from typing import Any
 from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost
 from distilbench.reporting import table
+from distilbench.stored import code_of
 
 
 def short(number: float) -> str:
@@ -99,4 +100,5 @@ FILTERS = {
     "index_setting": index_setting,
     "shown": finite,
     "last_metric": table.last_metric,
+    "code_of": code_of,
 }

@@ -17,6 +17,7 @@ from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, MAX_TRIAL_MARKERS, SYMBOLS, Palette, frame, log_ticks, plain, steps_of
 from distilbench.reporting.table import unique_trials
 from distilbench.search.objectives import OBJECTIVES, directions, hypervolume, pareto_front
+from distilbench.stored import code_of
 
 COSTS = tuple(name for name in OBJECTIVES if name != QUALITY)
 
@@ -28,6 +29,7 @@ class FrontPoint(NamedTuple):
     seed: int
     method: str
     dim: int
+    code: str
     values: dict[str, float]
     front: bool
 
@@ -229,7 +231,15 @@ def _run_front(run: _Run, limit: int) -> RunFront:
     others = [i for i in range(len(trials)) if i not in front]
     drawn = sorted([*front, *others[:: max(1, -(-len(others) // limit))]])
     points = [
-        FrontPoint(t.number, t.seed, t.method, t.dim, {name: t.values[name] for name in run.objectives}, i in front)
+        FrontPoint(
+            number=t.number,
+            seed=t.seed,
+            method=t.method,
+            dim=t.dim,
+            code=code_of(t.params),
+            values={name: t.values[name] for name in run.objectives},
+            front=i in front,
+        )
         for i, t in ((i, trials[i]) for i in drawn)
     ]
     return RunFront(run.run, run.objectives, tuple(points), len(points), len(trials))
@@ -263,6 +273,6 @@ def _hover(point: FrontPoint) -> str:
     values = "<br>".join(_shown(name, value) for name, value in point.values.items())
     on_front = "<br>on the front" if point.front else ""
     return (
-        f"<b>Trial {point.number}</b>, seed {point.seed}<br>{plain(point.method)}, {point.dim:,} dimensions<br>"
-        f"{values}{on_front}"
+        f"<b>Trial {point.number}</b>, seed {point.seed}<br>{plain(point.method)}, {point.dim:,} dimensions, "
+        f"{point.code}<br>{values}{on_front}"
     )

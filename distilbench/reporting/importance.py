@@ -15,11 +15,11 @@ from sklearn.ensemble import RandomForestRegressor
 
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, Palette, frame, plain
-from distilbench.reporting.searched import Parameter, Searched, searched_trials
+from distilbench.reporting.searched import Parameter, Searched, Within, searched_trials
 
 LEAST_TRIALS = 10
 LEAST_IN_GROUP = 4
-"""Completed trials of a dimension; fewer have no deviation worth dividing by."""
+"""Completed trials of a group; fewer have no deviation worth dividing by."""
 MOST_TRIALS = 300
 """Read of a run: Optuna takes 3 s for six parameters of so many, and 53 s for a thousand (one shared core, 64 trees)."""
 TREES = 32
@@ -43,13 +43,15 @@ class Importance(NamedTuple):
     groups: int
     left_out: tuple[tuple[str, str], ...]
     reason: str
+    within: Within = "output dimension"
+    """What the trials of a group have in common."""
 
 
 def compute_importance(records: Iterable[TrialRecord | ScoreRecord], limit: int = MOST_TRIALS) -> Importance:
     """Rate the hyper-parameters by the completed trials of one run; of more than `limit`, by trials spread over the search.
 
-    Objectives compare only within an output dimension: each is taken as its distance to the mean of its dimension in
-    standard deviations, and the dimension itself is no parameter. Numbers for a logarithmic axis
+    Objectives compare only within a group (`Searched.within`): each is taken as its distance to the mean of its group in
+    standard deviations, and an output dimension that a group has in common is no parameter. Numbers for a logarithmic axis
     are taken by their logarithm. A parameter that some of the trials lack is left out.
 
     Raises:
@@ -65,7 +67,7 @@ def compute_importance(records: Iterable[TrialRecord | ScoreRecord], limit: int 
         comparable = comparable[np.linspace(0, len(comparable) - 1, limit).round().astype(int)]
     named = dict(left_out)
     parameters = [p for p in study.parameters if p.name not in named and len({p.values[i] for i in comparable}) > 1]
-    absent = Importance((), 0.0, 0.0, len(comparable), len(study.trials), groups, tuple(left_out), "")
+    absent = Importance((), 0.0, 0.0, len(comparable), len(study.trials), groups, tuple(left_out), "", study.within)
     if len(comparable) < LEAST_TRIALS:
         return absent._replace(
             reason=f"{len(comparable)} completed trials that compare, expected {LEAST_TRIALS} or more"
@@ -94,7 +96,7 @@ def importance_caption(data: Importance) -> str:
         f"alone; {data.together:.0f} % is left to interactions. Read over the ranges that the trials cover."
     ]
     if data.groups > 1:
-        parts.append("Objectives are taken relative to those of the same output dimension.")
+        parts.append(f"Objectives are taken relative to those of the same {data.within}.")
     trust = "" if data.fit >= 0.5 else ": too little to rank them by" if data.fit < 0.1 else ": read with care"
     parts.append(f"A forest like the one behind it has an R² of {data.fit:.2f} on trials it was not grown on{trust}.")
     if len(data.shares) > MOST_BARS:

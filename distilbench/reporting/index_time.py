@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from distilbench.records import IndexCost, IndexKind
+from distilbench.records import IndexCost
 from distilbench.reporting.figures import LIGHT, SYMBOLS, Palette, frame, plain
 from distilbench.reporting.table import IndexRow
 from distilbench.reporting.ticks import log_axis
+from distilbench.stored import FAMILIES, family_of
 
-KINDS: tuple[str, ...] = get_args(IndexKind)
+KINDS = ("flat", "ivf", "ivf-pq", "hnsw", "sq8", "int8", "binary", "int4", *FAMILIES)
+"""In the order of the legend; codes of FAISS by their family, whatever their bytes."""
 MOST_POINTS = 600
 """Indexes drawn, of the encoders that lead the board."""
 
@@ -111,14 +113,19 @@ def draw_index_time(data: IndexTime, palette: Palette = LIGHT) -> go.Figure:
     """A colour and a marker per kind of index, the same in every figure; time on a logarithmic axis."""
     figure = go.Figure()
     for i, kind in enumerate(KINDS):
-        points = [point for point in data.points if point.kind == kind]
+        points = [point for point in data.points if _family(point.kind) == kind]
         if points:
             figure.add_scatter(
                 x=[point.ms for point in points],
                 y=[point.recall for point in points],
                 mode="markers",
                 name=kind,
-                marker={"color": palette.methods[i], "symbol": SYMBOLS[i], "size": 8, "opacity": 0.7},
+                marker={
+                    "color": palette.methods[i % len(palette.methods)],
+                    "symbol": SYMBOLS[i % len(SYMBOLS)] + ("-open" if i >= len(SYMBOLS) else ""),
+                    "size": 8,
+                    "opacity": 0.7,
+                },
                 hovertext=[_hover(point) for point in points],
                 hoverinfo="text",
             )
@@ -134,6 +141,11 @@ def _point(row: IndexRow) -> IndexPoint | None:
         return None
     mrr10, size = row.measured["mrr10"].value, row.measured["bytes"].value
     return IndexPoint(row.row.name, row.row.record.dim, row.cost.kind, _setting(row.cost), ms, recall, mrr10, size)
+
+
+def _family(kind: str) -> str:
+    named = family_of(kind)
+    return named[0] if named else kind
 
 
 def _conditions(c: IndexCost) -> Conditions:

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from distilbench.records import TrialRecord
 from distilbench.storage.files import DiskFull
@@ -26,12 +25,6 @@ class LivePage(Watcher):
     def __init__(self, report: Path, title: str, folders: Sequence[Path]) -> None:
         self.report, self.title, self.folders = report, title, tuple(folders)
         self.due = 0.0
-
-    def started(self, number: int, params: dict[str, Any]) -> None:
-        """Nothing to say."""
-
-    def progressed(self, number: int, result: dict[str, Any]) -> None:
-        """Nothing to say."""
 
     def finished(self, record: TrialRecord) -> None:
         """Write the page, where the last one is old."""

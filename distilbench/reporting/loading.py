@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 from distilbench.records import AS_IT_CAME, ScoreRecord
+from distilbench.stored import FAISS_PEER, family_of
 
-FITTED = ("pca", "random_projection", "whitening")
-"""Methods whose layer after the teacher is computed at once, without training."""
+FITTED = (FAISS_PEER, "pca", "random_projection", "whitening")
+"""Methods whose layer after the teacher, or whose code, is computed at once, without training."""
 
 
 def literal(text: str) -> str:
@@ -38,10 +39,9 @@ def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> 
         'vectors = model.encode(["One sentence.", "Another one."])',
     ]
     if record.quantisation != "float32":
-        name = {"int8": "Int8", "binary": "Binary"}[record.quantisation]
         lines.insert(0, "from pathlib import Path")
-        lines.insert(1, f"from distilbench.evaluation.quantisation import {name}")
-        lines.append(f"codes = {name}.load(Path({literal(quantiser)})).encode(vectors)")
+        lines.insert(1, "from distilbench.evaluation.quantisation import load_quantiser")
+        lines.append(f'codes = load_quantiser("{record.quantisation}", Path({literal(quantiser)})).encode(vectors)')
     return "\n".join(lines)
 
 
@@ -52,6 +52,16 @@ def plain_codes(record: ScoreRecord) -> str:
     """
     if record.quantisation == "float32":
         return ""
+    if family_of(record.quantisation):
+        return "\n".join(
+            [
+                "import faiss",
+                "import numpy as np",
+                f'code = faiss.read_index("quantisation-{record.quantisation}.faiss")',
+                "unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)",
+                "codes = code.sa_encode(unit)",
+            ]
+        )
     lines = [
         "import numpy as np",
         "from safetensors.numpy import load_file",
@@ -60,9 +70,15 @@ def plain_codes(record: ScoreRecord) -> str:
     ]
     if record.quantisation == "binary":
         return "\n".join([*lines, 'codes = np.packbits(unit > kept["threshold"], axis=1)'])
+    levels = 15 if record.quantisation == "int4" else 255
     lines += [
-        'step = (kept["high"] - kept["low"]) / np.float32(255)',
+        f'step = (kept["high"] - kept["low"]) / np.float32({levels})',
         'steps = np.divide(unit - kept["low"], step, out=np.zeros_like(unit), where=step > 0)',
-        "codes = (np.clip(np.rint(steps), 0, 255) - 128).astype(np.int8)",
     ]
+    if record.quantisation == "int4":
+        if record.dim % 2:
+            lines.append("steps = np.pad(steps, ((0, 0), (0, 1)))")
+        lines += ["levels = np.clip(np.rint(steps), 0, 15).astype(np.uint8)"]
+        return "\n".join([*lines, "codes = levels[:, ::2] | levels[:, 1::2] << 4"])
+    lines.append("codes = (np.clip(np.rint(steps), 0, 255) - 128).astype(np.int8)")
     return "\n".join(lines)

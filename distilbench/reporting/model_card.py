@@ -32,8 +32,10 @@ from distilbench.reporting.table import (
     SeedScores,
     mean_cell,
     percent,
+    told,
 )
 from distilbench.reporting.trainings import reproduce_command
+from distilbench.stored import FAISS_PEER, FAMILIES, code_of, family_of
 
 CARD = "README.md"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -127,7 +129,7 @@ def compute_card(
     """
     record = seed.record
     columns, scores = _scores(board, row, seed, teacher)
-    kind = "" if record.quantisation == "float32" else f" ({record.quantisation})"
+    kind = "" if told(row) == row.name else f" ({record.quantisation})"
     made_from = f", with {record.teacher} as its teacher" if record.teacher else ""
     numbers = "number" if record.dim == 1 else "numbers"
     summary = (
@@ -136,12 +138,22 @@ def compute_card(
     )
     if record.role == "teacher":
         summary += f"It is {record.teacher} itself, the teacher of the students that it was scored beside."
+    elif (family := family_of(record.quantisation)) and record.method == FAISS_PEER:
+        summary += (
+            f"It is {record.teacher} itself; its vectors are kept in FAISS's own code {record.quantisation}: "
+            f"{FAMILIES[family[0]]}. It was fitted to training embeddings, without training a student."
+        )
     elif record.method in FITTED:
         summary += (
             f"It is {record.teacher} with a layer after it that DistilBench fitted ({record.method}), without training."
         )
     else:
         summary += f"DistilBench trained it by the method {record.method}{made_from}."
+        trained_for = code_of(record.hyperparameters)
+        if trained_for == record.quantisation != "float32":
+            summary += f" The training saw that code: {trained_for} vectors are what it was trained for."
+        elif trained_for != "float32":
+            summary += f" It was trained for the code {trained_for}, which is another form of it."
     return Card(
         name=f"{row.name}{kind}",
         record=record,

@@ -24,7 +24,7 @@ from distilbench.reporting.run_facts import RunFacts
 from distilbench.reporting.run_page import render_run
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.study_file import PLAIN, RECORDS, write_study
-from distilbench.reporting.ties import NO_TIES, Ties
+from distilbench.reporting.ties import NO_TIES, WITHIN, Ties
 from distilbench.reporting.ties import tie_notices as tie_notices
 from distilbench.reporting.trainings import Trainings
 
@@ -143,6 +143,7 @@ def render_page(
         classes=[_classes(board.columns, place) for place in range(len(board.columns))],
         serving=serving_costs(board),
         ties=compared.ties,
+        within=WITHIN,
         paired=compared.paired,
         costs=[row for row in board.rows if row.record.cost],
         spaces=[row for row in board.rows if row.record.space],
@@ -162,7 +163,7 @@ def render_page(
         cluster_threads=sorted({row.cost.threads for row in clusters}),
         trials=sum(run.trials for run in runs),
         runs=runs,
-        dimensions=run_facts.by_dimension(board, runs),
+        beside=run_facts.beside(board, runs),
         changes=run_facts.changed(runs),
         newest=max((record.provenance.created_at for record in records), default=""),
         plots=board_plots(board),

@@ -37,6 +37,8 @@ class Plot(NamedTuple):
     caption: str
     themes: Markup
     tall: bool = False
+    wide: bool = False
+    """Whether it takes the whole width of the page."""
 
 
 def board_plots(board: Leaderboard) -> dict[str, Plot]:
@@ -48,15 +50,17 @@ def board_plots(board: Leaderboard) -> dict[str, Plot]:
         bars = any(point.interval is not None for point in size.points)
         spread = " Bars are 95 % intervals over seeds." if bars else ""
         caption = (
-            f"Mean Spearman x 100 on the test sets {', '.join(size.sets)}, against bytes per vector. The dotted line joins "
-            f"the encoders that no other one beats in both.{spread}{omitted}"
+            f"Mean Spearman x 100 on the test sets {', '.join(size.sets)}, against bytes per vector. A method's line passes "
+            "through its encoder with the best dev score at each number of bytes, whatever dimension and code make them up. "
+            f"The grey dotted line joins the encoders that no other one beats in both.{spread}{omitted}"
         )
-        plots.append(_plot("bytes", "Quality against size", caption, figures.draw_quality_bytes, size))
+        plots.append(_plot("bytes", "Quality against bytes", caption, figures.draw_quality_bytes, size, wide=True))
     by_dim = figures.compute_quality_dim(board)
-    if by_dim.methods:
+    if board.quantised and len({point.dim for method in by_dim.methods for point in method.points}) > 1:
         caption = (
-            f"The same average, by method{' and quantisation' if board.quantised else ''}. A line passes through the encoder "
-            "with the best dev score of each dimension; bars are 95 % intervals over seeds, where there are several."
+            "The same average of float32 vectors alone: what fewer dimensions cost before any code. A line passes through "
+            "the encoder with the best dev score of each dimension; bars are 95 % intervals over seeds, where there are "
+            "several."
         )
         plots.append(_plot("dim", "Quality against dimension", caption, figures.draw_quality_dim, by_dim))
     speed = compute_quality_latency(board)
@@ -122,12 +126,19 @@ def search_plots(records: Records, *, importance: bool = True) -> tuple[dict[str
 
 
 def _plot(
-    name: str, title: str, caption: str, draw: Callable[[Data, Palette], go.Figure], data: Data, *, tall: bool = False
+    name: str,
+    title: str,
+    caption: str,
+    draw: Callable[[Data, Palette], go.Figure],
+    data: Data,
+    *,
+    tall: bool = False,
+    wide: bool = False,
 ) -> Plot:
     """Drawn in both themes."""
     light, dark = (_rounded(json.loads(draw(data, palette).to_json())) for palette in (figures.LIGHT, figures.DARK))
     themes = {"light": light, "dark": list(_changes(light, dark, ()))}
-    return Plot(name, title, caption, Markup(_script(themes)), tall)
+    return Plot(name, title, caption, Markup(_script(themes)), tall, wide)
 
 
 def _script(value: Any) -> str:

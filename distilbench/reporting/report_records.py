@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 from distilbench.prepare.ranked_layers import LayerRanking
 from distilbench.records import ScoreRecord, TrialRecord
 
+TiesWithin = Literal["bytes", "dimension"]
+"""Which rows tie letters are of: those with as many bytes per vector, or those of one dimension and quantisation."""
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -100,6 +103,8 @@ class ReportRecord(_Part):
     seeds: list[str]
     resamples: int
     ties: list[TieRow]
+    ties_within: TiesWithin = "dimension"
+    """Not said in reports of earlier versions, whose letters are of a dimension and quantisation."""
     without: list[str]
     """Names of rows of which not every seed's predictions were there."""
     other_pairs: list[str]

@@ -55,10 +55,10 @@ class Changed(NamedTuple):
     values: tuple[str, ...]
 
 
-class DimensionRow(NamedTuple):
-    """The student with the highest dev score of each run at one dimension, float32; None where a run has none."""
+class Beside(NamedTuple):
+    """The student with the highest dev score of each run in so many bytes; None where a run has none."""
 
-    dim: int
+    bytes: int
     of: tuple[tuple[Row, Cell] | None, ...]
 
 
@@ -142,22 +142,21 @@ def changed(runs: Sequence[RunFacts]) -> tuple[Changed, ...]:
     return tuple(changes)
 
 
-def by_dimension(board: Leaderboard, runs: Sequence[RunFacts]) -> tuple[DimensionRow, ...]:
-    """The runs beside each other at every dimension that at least two of them have a student of."""
+def beside(board: Leaderboard, runs: Sequence[RunFacts]) -> tuple[Beside, ...]:
+    """The runs beside each other at every number of bytes that at least two of them have a student of, in any code."""
     best: dict[tuple[int, str], Row] = {}
     for row in board.rows:
         r = row.record
         dev = board.cell(row, DEV).value
-        if r.role != "student" or r.quantisation != "float32" or dev is None:
+        if r.role != "student" or dev is None:
             continue
-        other = best.get((r.dim, r.run))
+        other = best.get((r.bytes_per_vector, r.run))
         if other is None or dev > (board.cell(other, DEV).value or 0.0):
-            best[r.dim, r.run] = row
-    dims = sorted({dim for dim, _ in best})
+            best[r.bytes_per_vector, r.run] = row
     lines = []
-    for dim in dims:
-        best_of_run = [best.get((dim, run.run)) for run in runs]
-        lines.append(DimensionRow(dim, tuple(row and (row, row.values["all"][0]) for row in best_of_run)))
+    for size in sorted({size for size, _ in best}):
+        best_of_run = [best.get((size, run.run)) for run in runs]
+        lines.append(Beside(size, tuple(row and (row, row.values["all"][0]) for row in best_of_run)))
     return tuple(line for line in lines if sum(row is not None for row in line.of) > 1)
 
 

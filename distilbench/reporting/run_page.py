@@ -9,6 +9,7 @@ from distilbench.reporting import table
 from distilbench.reporting.pages import render_html
 from distilbench.reporting.plots import search_plots
 from distilbench.reporting.run_facts import RunFacts
+from distilbench.stored import by_bytes
 
 MAX_TRIALS = 300
 """Trials listed in the page; records.jsonl.gz has them all."""
@@ -24,6 +25,7 @@ def render_run(
 ) -> str:
     """The HTML of the run's page; `records` are those of this run. A `live` one is without what takes seconds."""
     plots, absent = search_plots(records, importance=not live)
+    trials = table.trial_table(records, MAX_TRIALS)
     return render_html(
         "run.html.j2",
         "../",
@@ -31,7 +33,8 @@ def render_run(
         run=run,
         board=board,
         rows=[row for row in board.rows if row.record.run == run.run],
-        trials=table.trial_table(records, MAX_TRIALS),
+        trials=trials,
+        coded=any(by_bytes(t.params) for t in trials.shown),
         diagnostics=table.DIAGNOSTICS,
         plots=plots,
         absent=absent,

@@ -1,25 +1,28 @@
 """What the figures of one search share: its completed trials, and the hyper-parameters that differ between them.
 
-Objectives of different output dimensions do not compare, so trials are in groups, one for each method and dimension.
+Objectives of different output dimensions do not compare, so trials are in groups, one for each method and dimension; where
+they are trained for a code, one for each method and number of bytes per vector.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.table import unique_trials
 from distilbench.reporting.ticks import logarithmic
+from distilbench.stored import by_bytes
 
 GROUPED = "output_dim"
-"""The hyper-parameter that a group has in common, so that it is none to compare within one."""
+"""The hyper-parameter that a group of one dimension has in common, so that it is none to compare within one."""
 _ABSENT = object()
 _LARGEST = 1e100
 _DEPTH, _SHORTER = 4, 3
 T = TypeVar("T")
+Within = Literal["output dimension", "number of bytes"]
 
 
 class Parameter(NamedTuple):
@@ -39,7 +42,8 @@ class Searched(NamedTuple):
     """Completed trials in order of number; `group` is each one's position in `groups`, `objective` is parallel too.
 
     `parameters` have at least two values, in the order of the first trial. One that depends on another (`when:`) has its
-    default where it was not searched, as the trial had. `total`: trials of the search in any state.
+    default where it was not searched, as the trial had. `total`: trials of the search in any state. `within`: what the
+    trials of a group have in common.
     """
 
     trials: tuple[TrialRecord, ...]
@@ -48,6 +52,7 @@ class Searched(NamedTuple):
     groups: tuple[str, ...]
     parameters: tuple[Parameter, ...]
     total: int
+    within: Within = "output dimension"
 
 
 def searched_trials(records: Iterable[TrialRecord | ScoreRecord]) -> Searched:
@@ -60,7 +65,9 @@ def searched_trials(records: Iterable[TrialRecord | ScoreRecord]) -> Searched:
     complete = [(t, value) for t in trials_of_search if t.state == "COMPLETE" and (value := _objective(t)) is not None]
     trials = [t for t, _ in complete]
     group, groups = trial_groups(trials)
-    names = dict.fromkeys(name for t in trials for name in t.params if name != GROUPED)
+    within = groups_within(trials)
+    shared = GROUPED if within == "output dimension" else None
+    names = dict.fromkeys(name for t in trials for name in t.params if name != shared)
     varied = [_parameter(name, [t.params.get(name, _ABSENT) for t in trials]) for name in names]
     return Searched(
         trials=tuple(trials),
@@ -69,6 +76,7 @@ def searched_trials(records: Iterable[TrialRecord | ScoreRecord]) -> Searched:
         groups=tuple(groups),
         parameters=tuple(p for p in varied if p is not None),
         total=len(trials_of_search),
+        within=within,
     )
 
 
@@ -86,12 +94,22 @@ def search_trials(records: Iterable[TrialRecord | ScoreRecord]) -> list[TrialRec
 
 
 def trial_groups(trials: Sequence[TrialRecord]) -> tuple[list[int], list[str]]:
-    """Each trial's group, and what the groups are called, by method and rising dimension."""
-    keys = sorted({(t.method, t.dim) for t in trials})
+    """Each trial's group, and what the groups are called, by method and rising dimension or bytes."""
+
+    def key(t: TrialRecord) -> tuple[str, bool, int]:
+        return t.method, by_bytes(t.params), t.group
+
+    keys = sorted({key(t) for t in trials})
     place = {key: i for i, key in enumerate(keys)}
-    several = len({method for method, _ in keys}) > 1
-    names = [(f"{method}, " if several else "") + f"{dim:,} dimensions" for method, dim in keys]
-    return [place[t.method, t.dim] for t in trials], names
+    several = len({method for method, *_ in keys}) > 1
+    units = ("dimensions", "bytes")
+    names = [(f"{method}, " if several else "") + f"{size:,} {units[sized]}" for method, sized, size in keys]
+    return [place[key(t)] for t in trials], names
+
+
+def groups_within(trials: Iterable[TrialRecord]) -> Within:
+    """What the trials of a group have in common."""
+    return "number of bytes" if any(by_bytes(t.params) for t in trials) else "output dimension"
 
 
 def axis_start(objectives: Iterable[Sequence[float]]) -> float | None:

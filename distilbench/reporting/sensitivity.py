@@ -14,7 +14,7 @@ from plotly.subplots import make_subplots
 
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.figures import LIGHT, SYMBOLS, Palette, frame, plain
-from distilbench.reporting.searched import Parameter, Searched, axis_start, every_kth, searched_trials
+from distilbench.reporting.searched import Parameter, Searched, Within, axis_start, every_kth, searched_trials
 from distilbench.reporting.ticks import log_axis
 
 ACROSS = 3
@@ -56,7 +56,8 @@ class Sensitivity(NamedTuple):
     """Panels in the order of the search space; `omitted` names those beyond `MOST_PANELS`.
 
     `groups` are what effects of equal `group` are called. `drawn` of `complete` trials are points; `best` is over all.
-    `start`: where the axis of objectives starts, and `below` trials are under it; None: nothing is.
+    `start`: where the axis of objectives starts, and `below` trials are under it; None: nothing is. `within`: what the
+    trials of a group have in common.
     """
 
     panels: tuple[Panel, ...]
@@ -66,6 +67,7 @@ class Sensitivity(NamedTuple):
     omitted: tuple[str, ...]
     start: float | None
     below: int
+    within: Within = "output dimension"
 
 
 def compute_sensitivity(records: Iterable[TrialRecord | ScoreRecord], limit: int = MOST_POINTS) -> Sensitivity:
@@ -90,7 +92,7 @@ def compute_sensitivity(records: Iterable[TrialRecord | ScoreRecord], limit: int
     omitted = tuple(p.name for p in numbers[MOST_PANELS:])
     start = axis_start([study.objective[i] for i in group] for group in members)
     below = 0 if start is None else sum(value < start for value in study.objective)
-    return Sensitivity(panels, study.groups, count, len(study.trials), omitted, start, below)
+    return Sensitivity(panels, study.groups, count, len(study.trials), omitted, start, below, study.within)
 
 
 def sensitivity_caption(data: Sensitivity) -> str:
@@ -100,7 +102,8 @@ def sensitivity_caption(data: Sensitivity) -> str:
         f"joins the best of each of up to {BINS} equal groups of neighbouring trials (of each value, where it has few)."
     ]
     if len(data.groups) > 1:
-        parts.append("Objectives of different dimensions do not compare: only the shapes of their lines do.")
+        what = "dimensions" if data.within == "output dimension" else "numbers of bytes"
+        parts.append(f"Objectives of different {what} do not compare: only the shapes of their lines do.")
     if data.drawn < data.complete:
         parts.append(f"{data.drawn:,} of {data.complete:,} trials are points, the best among them; lines are over all.")
     if data.below:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.best import model_folder, record_owners
-from distilbench.reporting.loading import is_nested, load_code
+from distilbench.reporting.loading import is_nested, load_code, plain_codes
 from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
 from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import atomic_path
+from distilbench.stored import code_of
 
 
 class _Kept(NamedTuple):
@@ -35,18 +36,26 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
     trainings = Trainings(records)
     written = []
     for student in _students(board, runs):
-        # The whole float32 vectors first; the other rows are forms of them.
+        # The whole vectors first, in float32 or in the code that they are trained for; the other rows are forms of them.
         (row, seed), *others = sorted(
             student.rows,
-            key=lambda form: (form[0].record.quantisation != "float32", -form[0].record.dim),
+            key=lambda form: (
+                form[0].record.quantisation != code_of(form[0].record.hyperparameters),
+                -form[0].record.dim,
+            ),
         )
+        width_folder = f"d{seed.record.dim}"  # a student of several widths has a quantiser for each
+        quantiser = width_folder if (student.folder / width_folder).is_dir() else "."
         card = compute_card(
             board,
             row,
             seed,
             teacher_row(board, row),
             trainings.of(seed.record),
-            Code(load_code(seed.record, ".", ".", cut=is_nested(seed.record))),
+            Code(
+                load_code(seed.record, ".", quantiser, cut=is_nested(seed.record)),
+                plain_codes(seed.record) if quantiser == "." else "",
+            ),
             forms=others,
             base_model=hub_base(student.run, seed.record),
         )

@@ -18,6 +18,7 @@ from scipy.stats import t as student_t
 
 from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost, Score, ScoreRecord, TrialRecord, selection_groups
+from distilbench.stored import FAISS_PEER, by_bytes, code_of, rival_group
 
 Variant = Literal["all", "wmean"]
 VARIANTS: tuple[Variant, ...] = ("all", "wmean")
@@ -100,11 +101,11 @@ class Row(NamedTuple):
 
     `record` is the first seed's: what identifies the encoder is the same in every seed's. `pareto`: no other row of the
     same corpus has a test average at least as high in as few bytes per vector, one of the two strictly better.
-    `best_in_dim`: the highest test average of its dimension and quantisation, the teacher apart, where there are at
-    least two rows to compare. Both go by the means.
+    `best_in_bytes`: the highest test average of the rows with as many bytes per vector (`competes`), whatever dimension and
+    code made them, where there are at least two to compare. Both go by the means.
 
     `name` is what the row is called: its name in the comparison file, or its label, with the trial where two rows of a run
-    share one. `chosen`: of the trials of a sweep that compete for a dimension, the one with the highest dev objective.
+    share one. `chosen`: of the trials of a sweep that compete (`rivals`), the one with the highest dev objective.
     """
 
     anchor: str
@@ -112,7 +113,7 @@ class Row(NamedTuple):
     seeds: tuple[SeedScores, ...]
     values: Mapping[Variant, tuple[Cell, ...]]
     pareto: Mapping[Variant, bool]
-    best_in_dim: Mapping[Variant, bool]
+    best_in_bytes: Mapping[Variant, bool]
     name: str
     chosen: bool
 
@@ -219,8 +220,8 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
     }
     averages = {variant: {key: cells[0].value for key, cells in means[variant].items()} for variant in VARIANTS}
     pareto = {variant: _pareto(firsts, averages[variant]) for variant in VARIANTS}
-    best = {variant: _best_in_dim(firsts, averages[variant]) for variant in VARIANTS}
-    names, chosen = _names(firsts), _chosen(drafts, _objectives(records))
+    best = {variant: _best_in_bytes(firsts, averages[variant]) for variant in VARIANTS}
+    names, chosen = _names(firsts), _chosen(drafts, _complete(records))
 
     rows = []
     for draft, record in zip(drafts, firsts, strict=True):
@@ -240,7 +241,7 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
                 seeds=draft,
                 values=cells,
                 pareto={variant: id(record) in pareto[variant] for variant in VARIANTS},
-                best_in_dim={variant: id(record) in best[variant] for variant in VARIANTS},
+                best_in_bytes={variant: id(record) in best[variant] for variant in VARIANTS},
                 name=names[id(record)],
                 chosen=id(record) in chosen,
             )
@@ -299,8 +300,8 @@ def notices(board: Leaderboard) -> tuple[str, ...]:
     corpora = {row.record.compared_on for row in rows}
     if len(corpora) > 1:
         lines.append(
-            f"The rows come from {len(corpora)} different corpora. The Pareto front and the best of a dimension are "
-            "taken within each; do not compare rows across them."
+            f"The rows come from {len(corpora)} different corpora. The Pareto front and the best in so many bytes "
+            "are taken within each; do not compare rows across them."
         )
     return tuple(lines)
 
@@ -388,27 +389,50 @@ def _names(records: Sequence[ScoreRecord]) -> dict[int, str]:
     }
 
 
-def _objectives(records: Iterable[TrialRecord | ScoreRecord]) -> dict[tuple[str, int, int], float]:
-    """The dev objective of every complete training of a sweep, by run, trial and seed."""
-    complete = [r for r in records if isinstance(r, TrialRecord) and r.state == "COMPLETE"]
-    return {(r.run, r.number, r.seed): r.objective for r in complete if r.objective is not None}
+def competes(record: ScoreRecord) -> bool:
+    """Whether the row competes with those of as many bytes: all do but the teacher's own float32 vectors."""
+    return (record.role, record.quantisation) != ("teacher", "float32")
 
 
-def _chosen(drafts: Iterable[Sequence[SeedScores]], objectives: Mapping[tuple[str, int, int], float]) -> set[int]:
+def told(row: Row) -> str:
+    """The row's name and its code, to tell it from the other forms of the encoder; the names of FAISS's rows have theirs."""
+    r = row.record
+    return row.name if r.quantisation == "float32" or r.method == FAISS_PEER else f"{row.name}, {r.quantisation}"
+
+
+def rivals(r: ScoreRecord) -> tuple[object, ...]:
+    """What the rows of a sweep's trials have in common that compete.
+
+    Trials for a code: the bytes of it, and whether the row is that code or another form of the student. Others: the
+    dimension, whole and cut, since objectives of different ones do not compare, and the code that all are scored in.
+    """
+    if by_bytes(r.hyperparameters):
+        form = "its own" if r.quantisation == code_of(r.hyperparameters) else r.quantisation
+        return r.run, r.method, "bytes", rival_group(r.hyperparameters, r.dim), form, r.corpus_fingerprint
+    return r.run, r.method, r.hyperparameters.get("output_dim"), r.dim, r.quantisation, r.corpus_fingerprint
+
+
+def _complete(records: Iterable[TrialRecord | ScoreRecord]) -> dict[tuple[str, int, int], TrialRecord]:
+    """Every complete training of a sweep with an objective, by run, trial and seed."""
+    trials = [r for r in records if isinstance(r, TrialRecord) and r.state == "COMPLETE" and r.objective is not None]
+    return {(r.run, r.number, r.seed): r for r in trials}
+
+
+def _chosen(drafts: Iterable[Sequence[SeedScores]], complete: Mapping[tuple[str, int, int], TrialRecord]) -> set[int]:
     """`id`s of the first records of the rows that have the highest mean dev objective over their seeds.
 
-    Of the rows of one run, method, dimension (whole or cut) and quantisation, where there are at least two with a trial; the
-    earlier trial of equals.
+    Of the `rivals`, where there are at least two with a trial; the earlier trial of equals.
     """
     groups: dict[tuple[object, ...], list[tuple[float, int, int]]] = {}
     for seeds in drafts:
         r = seeds[0].record
-        values = [objectives.get((r.run, r.trial, seed.record.seed)) for seed in seeds] if r.trial is not None else []
-        mean = mean_cell(values).value
-        if r.trial is not None and mean is not None:
-            whole = r.hyperparameters.get("output_dim")  # objectives of different ones do not compare
-            place = (r.run, r.method, whole, r.dim, r.quantisation, r.corpus_fingerprint)
-            groups.setdefault(place, []).append((-mean, r.trial, id(r)))
+        if r.trial is None:
+            continue
+        trainings = [t for seed in seeds if (t := complete.get((r.run, r.trial, seed.record.seed)))]
+        cut = by_bytes(r.hyperparameters)
+        mean = mean_cell([t.objective_at(r.dim) if cut else t.objective for t in trainings]).value
+        if mean is not None:
+            groups.setdefault(rivals(r), []).append((-mean, r.trial, id(r)))
     return {min(group)[2] for group in groups.values() if len(group) > 1}
 
 
@@ -590,15 +614,15 @@ def _pareto(records: Sequence[ScoreRecord], averages: Mapping[int, float | None]
     return _within(records, averages, lambda r: r.compared_on, front)
 
 
-def _best_in_dim(records: Sequence[ScoreRecord], averages: Mapping[int, float | None]) -> set[int]:
-    """`id`s of the records with the highest average of their dimension and quantisation; ties are all kept."""
+def _best_in_bytes(records: Sequence[ScoreRecord], averages: Mapping[int, float | None]) -> set[int]:
+    """`id`s of the records with the highest average of those with as many bytes per vector; ties are all kept."""
 
     def best(group: list[ScoreRecord]) -> set[int]:
         top = max(averages[id(r)] or 0.0 for r in group)
         return {id(r) for r in group if (averages[id(r)] or 0.0) == top} if len(group) > 1 else set()
 
-    students = [r for r in records if r.role != "teacher"]
-    return _within(students, averages, lambda r: f"{r.compared_on} {r.dim} {r.quantisation}", best)
+    rows = [r for r in records if competes(r)]
+    return _within(rows, averages, lambda r: f"{r.compared_on} {r.bytes_per_vector}", best)
 
 
 def _within(

@@ -14,15 +14,21 @@ from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting import table
+from distilbench.reporting.report_records import TiesWithin
 
 TOLERANCE = 1e-6
 """How far (x 100) a Spearman of kept predictions may be from its record's: another version of SciPy may round otherwise."""
+WITHIN: Mapping[TiesWithin, str] = {
+    "bytes": "as many bytes per vector",
+    "dimension": "one dimension and quantisation",
+}
+"""Which rows a letter is of, in words."""
 NAMED = 3
 """Rows named in a notice; the others are counted."""
 
 
 class RowTie(NamedTuple):
-    """A row's place: `tie` as in the bootstrap, the name of its group's first row, and how many others are in the group."""
+    """A row's place: `tie` as in the bootstrap, what its group's first row is called, and how many others the group has."""
 
     tie: Tie
     leader: str
@@ -41,6 +47,14 @@ class Ties(NamedTuple):
     resamples: int = RESAMPLES
     without: tuple[str, ...] = ()
     other_pairs: tuple[str, ...] = ()
+    within: TiesWithin = "bytes"
+    """What the rows that were compared have in common."""
+
+    def compared(self, record: ScoreRecord) -> tuple[object, ...]:
+        """What a row has in common with the rows that its letter was found among."""
+        if self.within == "bytes":
+            return record.compared_on, record.bytes_per_vector
+        return record.compared_on, record.dim, record.quantisation
 
 
 NO_TIES = Ties({})
@@ -55,7 +69,7 @@ def tie_groups(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Ties:
-    """Tie groups within each corpus, dimension and quantisation, students and baselines together, the teacher apart.
+    """Tie groups within each corpus and number of bytes per vector, whatever dimension and code; the teacher's float32 apart.
 
     They are of the test average "all" (see `bootstrap.grouped`). Predictions are looked for in all of `run_folders`;
     rows without an average take no part. A file that is missing, damaged or not what its record says costs its row the
@@ -64,9 +78,8 @@ def tie_groups(
     board = table.leaderboard(records)
     compared: dict[tuple[object, ...], list[table.Row]] = {}
     for row in board.rows:
-        r = row.record
-        if r.role != "teacher" and board.cell(row, table.AVERAGE).value is not None:
-            compared.setdefault((r.compared_on, r.dim, r.quantisation), []).append(row)
+        if table.competes(row.record) and board.cell(row, table.AVERAGE).value is not None:
+            compared.setdefault(NO_TIES.compared(row.record), []).append(row)
     tie_of_row: dict[str, RowTie] = {}
     without, other_pairs = [], []
     golds: dict[str, Predictions] = {}
@@ -76,23 +89,23 @@ def tie_groups(
             seeds = [kept_predictions(seed.record, run_folders, board.sts_sets) for seed in row.seeds]
             predictions = [p for p in seeds if p is not None]
             if len(predictions) < len(seeds):
-                without.append(row.name)
+                without.append(table.told(row))
                 continue
             gold = golds.setdefault(str(corpus), predictions[0])
             if all(_same_pairs(gold, p, board.sts_sets) for p in predictions):
                 comparable.append((row, predictions))
             else:
-                other_pairs.append(row.name)
+                other_pairs.append(table.told(row))
         if comparable:
             if len(comparable) == 1:
-                tie_of_row[comparable[0][0].anchor] = RowTie(ALONE, comparable[0][0].name, leads=True, others=0)
+                tie_of_row[comparable[0][0].anchor] = RowTie(ALONE, table.told(comparable[0][0]), leads=True, others=0)
                 continue
             gold_of = {name: golds[str(corpus)].gold[name] for name in board.sts_sets}
             similarities = [[p.similarity for p in seeds] for _, seeds in comparable]
             ties = grouped(paired_bootstrap(gold_of, similarities, resamples=resamples, seed=seed))
             for i, ((row, _), tie) in enumerate(zip(comparable, ties, strict=True)):
                 others = sum(other.group == tie.group for other in ties) - 1
-                tie_of_row[row.anchor] = RowTie(tie, comparable[tie.leader][0].name, tie.leader == i, others)
+                tie_of_row[row.anchor] = RowTie(tie, table.told(comparable[tie.leader][0]), tie.leader == i, others)
     return Ties(tie_of_row, resamples, tuple(without), tuple(other_pairs))
 
 
@@ -101,7 +114,7 @@ def tie_notices(ties: Ties) -> tuple[str, ...]:
     lines = []
     if ties.rows:
         lines.append(
-            "Tie groups: within a dimension and quantisation, rows with the same letter cannot be told from the group's "
+            f"Tie groups: of the rows of {WITHIN[ties.within]}, those with the same letter cannot be told from the group's "
             "first row: the 95 % interval of the difference in test average holds 0. It comes from a paired bootstrap of "
             f"{ties.resamples:,} resamples, which draw the pairs of each test set, the same for every row, and the seeds "
             "of each row, with replacement. A row with one seed keeps it, so what its training owes to chance is not in "

@@ -13,12 +13,15 @@ from optuna.trial import FrozenTrial, TrialState
 from distilbench.records import Rung, TrialRecord, read_records
 from distilbench.search.run import Search
 from distilbench.search.study import (
-    best_per_dimension,
+    best_per_group,
+    nested_leader,
     result_objective,
     result_of,
     trial_dimension,
+    trial_group,
     trial_params,
     trial_rungs,
+    width_in,
 )
 from distilbench.search.trial import trial_folder
 from distilbench.storage.files import fingerprint, write_json
@@ -31,21 +34,28 @@ CONFIRMATIONS = "confirmations.jsonl"
 """Records of the trainings with other seeds."""
 
 
-def chosen_trials(trials: Sequence[FrozenTrial], dimensions: Sequence[int], top: int) -> dict[int, list[FrozenTrial]]:
-    """The `top` trials of each dimension by dev objective; where none has a student, the best that was interrupted.
+def chosen_trials(trials: Sequence[FrozenTrial], groups: Sequence[int], top: int) -> dict[int, list[FrozenTrial]]:
+    """The `top` trials of each group (`best_per_group`) by dev objective; where none has a student, the best
+    that was interrupted.
 
     A trial that was stopped takes part with its best rung, and is trained to its end when it is confirmed.
-    Of trials with the same settings only the first: they are one training, made twice.
+    Of trials with the same settings only the first: they are one training, made twice. Of nested trainings the one with
+    the highest objective over all its widths is taken wherever none is better by more than `SAME`.
     """
-    best = {d: _distinct(ranked)[:top] for d, ranked in best_per_dimension(trials, len(trials)).items()}
-    for d in dimensions:
-        if d not in best:
+    ranking = {group: _distinct(ranked) for group, ranked in best_per_group(trials, len(trials)).items()}
+    best = {group: _led_by(nested_leader(ranked, group), ranked)[:top] for group, ranked in ranking.items()}
+    for group in groups:
+        if group not in best:
             open_ones = [
-                t for t in trials if t.state == TrialState.RUNNING and trial_dimension(t) == d and trial_rungs(t)
+                t for t in trials if t.state == TrialState.RUNNING and trial_group(t) == group and trial_rungs(t)
             ]
             if open_ones:
-                best[d] = [max(open_ones, key=result_objective)]
+                best[group] = [max(open_ones, key=result_objective)]
     return dict(sorted(best.items()))
+
+
+def _led_by(first: FrozenTrial, ranked: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    return [first, *(t for t in ranked if t is not first)]
 
 
 def _distinct(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
@@ -105,7 +115,8 @@ def confirmation_jobs(run: Path, search: Search, chosen: Mapping[int, Sequence[F
 def write_confirmed(
     run: Path, search: Search, chosen: Mapping[int, Sequence[FrozenTrial]]
 ) -> dict[int, list[dict[str, Any]]]:
-    """Write and return, per output dimension, the chosen trials with their dev objectives by seed, the highest mean first."""
+    """Write and return, per group (`best_per_group`), the chosen trials with their dev objectives by seed, the highest
+    mean first."""
     results: dict[int, dict[int, Rung | TrialRecord | None]] = {
         t.number: {search.seed: result_of(t)} for members in chosen.values() for t in members
     }
@@ -115,8 +126,9 @@ def write_confirmed(
             if record.number in results and record.objective is not None:
                 results[record.number][record.seed] = record
 
-    def objectives(trial: FrozenTrial, d: int) -> dict[int, float]:
-        values = ((seed, rung.objective_at(d)) for seed, rung in sorted(results[trial.number].items()) if rung)
+    def objectives(trial: FrozenTrial, group: int) -> dict[int, float]:
+        by_seed = sorted(results[trial.number].items())
+        values = ((seed, rung.objective_at(width_in(trial, group))) for seed, rung in by_seed if rung)
         return {seed: math.nan if value is None else value for seed, value in values}
 
     ranked = {

@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.errors import InputError
 from distilbench.search.space import SearchSpace
-from distilbench.search.study import TAKEN, best_per_dimension, finished_trials, open_study, trial_params, trial_rungs
+from distilbench.search.study import TAKEN, best_per_group, finished_trials, open_study, trial_params, trial_rungs
 from distilbench.search.study_place import StudyPlace, known_place, study_file
 from distilbench.storage.files import bound_config, config_differences, write_json
 from distilbench.storage.patience import patiently
@@ -96,7 +96,7 @@ def take_over(source: Path, config: dict[str, Any], space: SearchSpace) -> Earli
     trials = finished_trials(latest_study(source))
     differing = {key for key, _ in config_differences(bound, config)} - SEARCH_KEYS
     if differing:
-        best = [ranked[0] for ranked in best_per_dimension(trials).values()]
+        best = [ranked[0] for ranked in best_per_group(trials).values()]
         return Earlier([], [s for s in (params_within(trial_params(t), space) for t in best) if s])
     history = []
     for trial in trials:
@@ -198,7 +198,7 @@ def set_aside(run: Path, space: SearchSpace) -> Path:
         shutil.copyfile(run / "config.json", aside / "config.json")
         study.rename(aside / study.name)
     settings = []
-    for ranked in best_per_dimension(finished_trials(latest_study(aside))).values():
+    for ranked in best_per_group(finished_trials(latest_study(aside))).values():
         settings.append(params_within(trial_params(ranked[0]), space))
     keep_earlier(run, Earlier([], [s for s in settings if s]))
     return aside

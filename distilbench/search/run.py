@@ -25,8 +25,9 @@ from distilbench.search.space import SearchSpace
 from distilbench.search.study import (
     MACHINE,
     as_rung,
-    best_per_dimension,
+    best_per_group,
     finished_trials,
+    nested_leader,
     result_objective,
     trial_dimension,
     trial_params,
@@ -114,11 +115,14 @@ class _Recorder:
         self._tell(lambda watcher: watcher.finished(record))
 
     def _keep_the_best(self, trial: FrozenTrial) -> None:
-        """Keep a stopped trial's checkpoints only while no other trial of its dimension is better."""
+        """Keep a stopped trial's checkpoints only while no other trial of its group is better."""
         if trial.state == TrialState.PRUNED:
             self.stopped.add(trial.number)
-        best = best_per_dimension(finished_trials(self.study), self.search.space.budget.confirm.top)
-        for number in self.stopped - {t.number for members in best.values() for t in members}:
+        finished, top = finished_trials(self.study), self.search.space.budget.confirm.top
+        kept: set[int] = set()
+        for group, ranked in best_per_group(finished, len(finished)).items():
+            kept |= {t.number for t in (*ranked[:top], nested_leader(ranked, group))}
+        for number in self.stopped - kept:
             self.stopped.discard(number)
             self._discard(number)
 

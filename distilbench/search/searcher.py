@@ -30,13 +30,14 @@ from distilbench.search.study import (
     as_rung,
     begin_trial,
     rung_key,
-    trial_dimension,
+    trial_group,
     trial_params,
     trial_rungs,
 )
 from distilbench.search.suggestions import Suggestions
 from distilbench.storage.files import write_json
 from distilbench.storage.patience import StorageGone, patiently
+from distilbench.stored import rival_group, stored_bytes
 
 RETRIES, EXCUSED = 3, 60
 """Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with
@@ -92,8 +93,13 @@ class _Live:
     """Workers that died, at work and before they began."""
 
     @property
-    def dim(self) -> int:
-        return int(self.params["output_dim"])
+    def group(self) -> int:
+        return rival_group(self.params)
+
+    @property
+    def stored_bytes(self) -> int:
+        size = stored_bytes(self.params)
+        return FLOAT32 * int(self.params["output_dim"]) if size is None else size
 
 
 class StudySearcher(Searcher):  # type: ignore[misc]
@@ -153,18 +159,18 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         return int(attrs.get(TAKEN, 0))
 
     def _restore(self, trial: FrozenTrial) -> None:
-        dim, rungs = trial_dimension(trial), trial_rungs(trial)
+        group, rungs = trial_group(trial), trial_rungs(trial)
         if trial.state.is_finished():
             self.finished[trial.number] = trial
             self.verdicts.restore(
                 trial.number,
-                dim,
+                group,
                 {r: _value(rung_values) for r, rung_values in rungs.items() if not _collapsed(rung_values)},
             )
             return
         again, stored = optuna.Trial(self.study, trial._trial_id), max(rungs, default=-1)
         live_trial = _Live(again, trial.number, trial_params(trial), dict(rungs), stored)
-        self.verdicts.enter(trial.number, dim)
+        self.verdicts.enter(trial.number, group)
         for rung, rung_values in rungs.items():
             if not _collapsed(rung_values):
                 self.verdicts.report(trial.number, rung, _value(rung_values))
@@ -204,7 +210,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
                 return Searcher.FINISHED
             live_trial = _Live(trial, self.count, params)
             self.count += 1
-            self.verdicts.enter(live_trial.number, live_trial.dim)
+            self.verdicts.enter(live_trial.number, live_trial.group)
             self.unsettled[live_trial.number] = live_trial
         live_trial.node, live_trial.lost_before = "", self.lost_nodes()
         self.live[trial_id] = live_trial
@@ -330,7 +336,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if len(self.objectives) == 1:
             return {QUALITY: _number(result.objective)}
         latency = live_trial.rungs[max(live_trial.rungs)].get("latency_ms")  # measured at the end alone
-        by_objective = {QUALITY: result.metrics["dev_quality"], "bytes": FLOAT32 * live_trial.dim, "latency": latency}
+        by_objective = {QUALITY: result.metrics["dev_quality"], "bytes": live_trial.stored_bytes, "latency": latency}
         return {name: _number(by_objective[name]) for name in self.objectives}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:

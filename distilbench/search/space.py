@@ -16,7 +16,6 @@ paper_steps: 3000
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from pydantic.fields import FieldInfo
 
 from distilbench.choices import Searcher
 from distilbench.errors import InputError
+from distilbench.stored import rival_group, stored_bytes
 from distilbench.training.params import Params, sweep_default
 from distilbench.trials.budget import Budget
 
@@ -127,11 +127,34 @@ class SearchSpace(BaseModel):
             return [int(self.fixed["output_dim"])]
         return sorted(int(c) for c in self.parameters["output_dim"].choices or ())
 
+    def groups(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[int]:
+        """Every group that some trial can compete in (`stored.rival_group`), rising; `widths_of` as for `judged_widths`."""
+        settings = self._settings("output_dim", "nested", "widths", "bits", "codebooks")
+        return sorted({rival_group(setting, w) for setting in settings for w in widths_of(setting)})
+
+    @property
+    def bytes_competed(self) -> list[int]:
+        """The bytes of a vector within which trials compete, rising; [] where they compete within output dimensions."""
+        settings = self._settings("output_dim", "bits", "codebooks")
+        return sorted({size for setting in settings if (size := stored_bytes(setting)) is not None})
+
+    def _settings(self, *of: str) -> list[dict[str, Any]]:
+        """Every combination of what these parameters can be together."""
+        settings: list[dict[str, Any]] = [{name: self.fixed[name] for name in of if name in self.fixed}]
+        for name in (name for name in self.parameters if name in of):
+            settings = [{**setting, name: value} for setting in settings for value in self._values(name, setting)]
+        return settings
+
+    def _values(self, name: str, setting: Mapping[str, Any]) -> list[Any]:
+        """What parameter `name` can be where those of `setting` are drawn; also its default where that is not decided."""
+        r = self.parameters[name]
+        if all(condition in setting for condition in r.when or ()):
+            return list(r.choices or ()) if r.active(setting) else [self.defaults[name]]
+        return self.possible(name)
+
     def judged_widths(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[int]:
         """Every width at which `widths_of` (a method's `judged_widths`) says that some trial is judged, rising."""
-        names = [name for name in ("output_dim", "nested", "widths") if name in self.fixed or name in self.parameters]
-        settings = itertools.product(*(self.possible(name) for name in names))
-        return sorted({w for values in settings for w in widths_of(dict(zip(names, values, strict=True)))})
+        return sorted({w for setting in self._settings("output_dim", "nested", "widths") for w in widths_of(setting)})
 
     def possible(self, name: str) -> list[Any]:
         """The values that parameter `name` can take, also where it is not searched; of a range its two ends."""

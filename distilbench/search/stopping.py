@@ -1,6 +1,6 @@
 """Which trials stop at a rung, decided in the order of their numbers: however many run at once, the verdicts are the same.
 
-A trial is compared with the trials of lower numbers and of its own group (its output dimension) that got as far. Where one of
+A trial is compared with the trials of lower numbers and of its own group (`stored.rival_group`) that got as far. Where one of
 those has still to arrive, the verdict waits for it, and the trial trains on meanwhile.
 """
 

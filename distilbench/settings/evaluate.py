@@ -34,7 +34,11 @@ class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings,
         (),
         expected="numbers of dimensions, such as 256,128,64",
     )
-    quantise: Codes = option("Score also in these: int8, binary.", ())
+    quantise: Codes = option(
+        "Score also in these codes: int8, int4, binary, or one of FAISS's with its bytes (opq16, pq16, itq16, lsh16, "
+        "pcar16).",
+        (),
+    )
     documents: str | None = option(
         "The model that embeds the documents; the others embed the queries (asymmetric retrieval).",
         None,

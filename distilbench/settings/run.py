@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
-from distilbench.choices import SWEPT_TASKS, Code, SpaceBudget, TaskKind
+from distilbench.choices import SWEPT_TASKS, SpaceBudget, TaskKind
 from distilbench.errors import InputError
 from distilbench.records import Quantisation
 from distilbench.settings.augment import AugmentationSettings
@@ -15,17 +16,31 @@ from distilbench.settings.data import Tasks, TrainingDataSettings, tasks_option
 from distilbench.settings.encoders import EncoderSettings
 from distilbench.settings.option import COMMAS, Settings, option
 from distilbench.settings.place import GrowingClusterSettings, RunPlaceSettings, TrialSettings
+from distilbench.stored import CODE_PATTERN, told_codes
 
 SEARCH = "Search"
 RESULTS = "Scores"
 
-Codes = Annotated[tuple[Code, ...], COMMAS]
+
+def _codes(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name != "none" and not re.fullmatch(CODE_PATTERN, name):
+            raise InputError(f"--quantise {name}: expected {told_codes()}; none leaves all codes out")
+    return names
+
+
+Codes = Annotated[tuple[str, ...], COMMAS, AfterValidator(_codes)]
 
 
 class CodeSettings(Settings):
     """In what vectors are scored beside float32."""
 
-    quantise: Codes = option("Score every row also in these: int8, binary, or none.", ("int8", "binary"), panel=RESULTS)
+    quantise: Codes = option(
+        "Score every row also in these codes: int8, int4, binary, one of FAISS's with its bytes (opq16, pq16, itq16, lsh16, "
+        "pcar16), or none.",
+        ("int8", "int4", "binary"),
+        panel=RESULTS,
+    )
 
     @property
     def quantisations(self) -> tuple[Quantisation, ...]:
@@ -50,6 +65,14 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
 
 class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings, CodeSettings):
     """What every training decides."""
+
+    peers: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], COMMAS] | None = option(
+        "Bytes of a vector at which FAISS's own codes of the teacher are baselines, such as 8,16,32; default: those of the "
+        "search space where it names bits or codebooks, else none.",
+        None,
+        panel=RESULTS,
+        expected="numbers of bytes, such as 8,16,32",
+    )
 
 
 class SpaceSettings(PreparationSettings):

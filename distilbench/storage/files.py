@@ -156,3 +156,15 @@ def _shown(values: dict[tuple[str, ...], Any], path: tuple[str, ...]) -> str:
 def remove_folder(folder: Path) -> None:
     """Delete a folder and what is in it; nothing when it does not exist."""
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def replace_folder(folder: Path, target: Path, old: Path) -> None:
+    """Put `folder` where `target` is; what was there is in `old` then, and back in its place if that fails."""
+    if target.exists():
+        target.rename(old)
+    try:
+        folder.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise

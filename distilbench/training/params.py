@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from distilbench.errors import InputError
+from distilbench.stored import Bits
 
 
 def sweep_field(default: Any, *, sweep: Any, **limits: Any) -> Any:
@@ -69,3 +70,11 @@ def check_enough(parameter: str, value: int, available: int, what: str) -> None:
         raise InputError(
             f"{parameter} is {value}, but the corpus has only {available} {what}; expected at least as many"
         )
+
+
+class CodedParams(ParamsPart):
+    """What a vector is stored as. The training sees it, so that the stored vectors keep what the loss asks for."""
+
+    bits: Bits | None = None
+    """Bits of a stored dimension: 32 (float32), 8 (int8), 4 (int4) or 1 (binary). Students with this parameter compete
+    within the same bytes of a vector; without it, within the same output dimension."""

@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.data.calibration import calibration_rows
 from distilbench.evaluation.geometry import geometry
+from distilbench.evaluation.quantisation import QUANTISERS, calibrated
 from distilbench.evaluation.sts import Embed, from_rows, spearman, sts_similarities
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.stored import CODE_OF_BITS, code_of, stored_bytes
 
 
 def dev_rows(prepared: Prepared) -> NDArray[np.int64]:
@@ -39,23 +42,65 @@ def dev_teacher_variance(prepared_folder: Path) -> float:
     return geometry(prepared.vectors.take(dev_rows(prepared))).variance
 
 
+CODED_ON = 2_000
+"""Training sentences that a code is calibrated on at a rung."""
+CODEBOOKS_ON = 8_000
+"""The same of a product code: 31 for each of its 256 centroids."""
+
+
+@functools.lru_cache(maxsize=64)
+def dev_pca_spearman_in(prepared_folder: Path, size: int) -> float:
+    """The dev score of the teacher's PCA in `size` bytes a vector: of float32, int8, int4 and binary codes the best.
+
+    Each has as many dimensions as fit, at most the teacher's.
+    """
+    prepared = load_prepared(prepared_folder)
+    rows, sample = dev_rows(prepared), calibration_rows(prepared.train, CODED_ON)
+    scores = []
+    for bits, kind in CODE_OF_BITS.items():
+        if d := min(8 * size // bits, prepared.vectors.width):
+            vectors_Nd = prepared.pca.project(prepared.vectors.take(rows), d)
+            if kind != "float32":
+                code = calibrated(kind, prepared.pca.project(prepared.vectors.take(sample), d))
+                vectors_Nd = code.decode(code.encode(vectors_Nd))
+            scores.append(dev_spearman(from_rows(rows, vectors_Nd), prepared))
+    return max(scores)
+
+
+def stored_parts(method: Method, parts: list[NDArray[np.float32]], prepared: Prepared) -> list[NDArray[np.float32]]:
+    """The student's vectors at each of its widths as they are stored: by the code that was trained with it, or one that is
+    calibrated now, on training sentences that are embedded once for all widths."""
+    kind = code_of(method.params.model_dump())
+    if kind == "float32":
+        return parts
+    if (trained := method.trained_code()) is not None:
+        return [trained.decode(trained.encode(part)) for part in parts]
+    sample_Nd = method.embed(calibration_rows(prepared.train, CODED_ON if kind in QUANTISERS else CODEBOOKS_ON))
+    codes = [calibrated(kind, sample_Nd[:, : part.shape[1]]) for part in parts]
+    return [code.decode(code.encode(part)) for code, part in zip(codes, parts, strict=True)]
+
+
 def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
     """Objective, dev metrics and why the embeddings are collapsed ("" when they are not), of the method as it is now.
 
     The objective is the first score on the method's own task, else the dev Spearman minus that of PCA at the same d:
     trials of one dimension are compared by it. Of nested widths both are means over the widths, beside which
     `dev_spearman_W` and `dev_pca_spearman_W` are those of width W. `dev_quality` is without that subtraction, to compare
-    across dimensions.
+    across dimensions. Where the parameters name a code, the vectors are those that are stored, and PCA has the same bytes.
     """
-    rows = dev_rows(prepared)
+    rows, params = dev_rows(prepared), method.params.model_dump()
     vectors = method.embed(rows)
     if not np.isfinite(vectors).all():
         return float("nan"), {}, "an embedding is not finite"
-    widths, shape = method.judged_widths(method.params.model_dump()), geometry(vectors)
+    widths, shape = method.judged_widths(params), geometry(vectors)
     # One width is taken whole: before its projection is there (IBKD's first stage), a student may be wider.
     parts = [vectors] if len(widths) == 1 else [np.ascontiguousarray(vectors[:, :w]) for w in widths]
-    dev_W = [dev_spearman(from_rows(rows, part), prepared) for part in parts]
-    pca_W = [dev_pca_spearman(prepared_folder, w) for w in widths]
+    dev_W = [dev_spearman(from_rows(rows, part), prepared) for part in stored_parts(method, parts, prepared)]
+    sizes = [stored_bytes(params, w) for w in widths]
+    pca_W = [
+        dev_pca_spearman(prepared_folder, w) if size is None else dev_pca_spearman_in(prepared_folder, size)
+        for w, size in zip(widths, sizes, strict=True)
+    ]
     dev, pca = float(np.mean(dev_W)), float(np.mean(pca_W))
     metrics = {"dev_spearman": dev, "dev_pca_spearman": pca, **shape._asdict()}
     if len(widths) > 1:

@@ -25,7 +25,7 @@ from distilbench.storage.files import remove_folder
 from distilbench.storage.patience import StorageGone, patiently, require
 from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import RungTraining, describe_error, known_rungs
-from distilbench.trials.scoring import Candidate, Encoded, encode_method
+from distilbench.trials.scoring import Candidate, Encoded, encode_method, evaluation_rows, remove_encoded
 from distilbench.trials.training_spec import TrainingSpec
 
 if TYPE_CHECKING:
@@ -143,7 +143,8 @@ def finish_jobs(
     deadline: float = math.inf,
     place: Place | None = None,
 ) -> list[Job]:
-    """Finish every job that has no vectors yet, as many at a time as there are resources for; those that have come first.
+    """Finish every job that has no vectors of the evaluation rows yet, as many at a time as there are resources for; those
+    that have come first.
 
     With a `place`, what workers on other nodes have made is fetched from the storage.
 
@@ -154,9 +155,14 @@ def finish_jobs(
         StorageGone: a job says so; all of them go on from their checkpoints when they are asked for again.
     """
     open_jobs = []
+    rows = len(evaluation_rows(corpus))
     for job in jobs:
         _collect(job, place)
-        if Encoded.load(job.folder) is None:
+        encoded = Encoded.load(job.folder)
+        if encoded is not None and len(encoded.vectors_ND) != rows:
+            _forget_encoded(job, place)  # before --tasks was heeded here, the rows of all sets were embedded
+            encoded = None
+        if encoded is None:
             open_jobs.append(job)
         else:
             on_outcome(Outcome(job, "", tuple(known_rungs(job.folder))))
@@ -221,6 +227,14 @@ def _collect(job: Job, place: Place | None) -> None:
 
         own = job.candidate
         collect(training_copy(place, job.folder, own.method, own.params, own.seed, job.budget), place, job.model)
+
+
+def _forget_encoded(job: Job, place: Place | None) -> None:
+    remove_encoded(job.folder)
+    if place is not None:
+        from distilbench.trials.training_copy import remove_encoded_there
+
+        remove_encoded_there(place.remote_of(job.folder))
 
 
 def _cancel(tasks: Iterable[Any]) -> None:

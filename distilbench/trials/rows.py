@@ -14,9 +14,12 @@ from rich.console import Console
 from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources
+from distilbench.data.calibration import CODEBOOK_ROWS
 from distilbench.data.corpus import Corpus
 from distilbench.errors import InputError
+from distilbench.evaluation.codes.faiss_code import CENTROIDS
 from distilbench.evaluation.predictions import predictions_path
+from distilbench.evaluation.quantisation import not_possible
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import (
@@ -30,6 +33,7 @@ from distilbench.records import (
     result_rung,
 )
 from distilbench.storage.files import fingerprint
+from distilbench.stored import FAISS_PEER, FAMILIES, code_of
 from distilbench.trials.jobs import Job, Outcome, finish_jobs
 from distilbench.trials.rung_training import build_method, known_rungs
 from distilbench.trials.scoring import (
@@ -39,6 +43,7 @@ from distilbench.trials.scoring import (
     Encoded,
     encode_method,
     encode_teacher,
+    kinds_for,
     parameters_of,
     remove_encoded,
     score_candidate,
@@ -78,6 +83,8 @@ class RowScorer:
         tasks: Sequence[TaskKind] = SWEPT_TASKS,
     ) -> None:
         self.place, self.tasks = place, tasks
+        self.scored_corpus = corpus.of_tasks(tasks)
+        """What encoders embed for their rows; a record's identity is of the whole `corpus`."""
         self.run, self.name, self.prepared, self.corpus, self.console = run, name, prepared, corpus, console
         self.quantisations = quantisations
         self.file = run / "scores.jsonl"
@@ -101,13 +108,13 @@ class RowScorer:
         Raises:
             InputError: they cannot be scored.
         """
-        prepared, corpus = self.prepared, self.corpus
+        prepared, corpus = self.prepared, self.scored_corpus
         teacher = Candidate(self.name, "teacher", TEACHER, prepared.vectors.width, {}, seed)
         return self.rows(teacher, [teacher.dim], lambda: encode_teacher(prepared, corpus))
 
     def baselines(self, dimensions: Iterable[int], seed: int, cross_encoder: Sequence[Score] = ()) -> list[ScoreRecord]:
         """The rows of `references` below the teacher's."""
-        prepared, corpus = self.prepared, self.corpus
+        prepared, corpus = self.prepared, self.scored_corpus
         records: list[ScoreRecord] = []
         for d in dimensions:
             for name in BASELINES if d <= prepared.vectors.width else ():
@@ -119,6 +126,25 @@ class RowScorer:
         if cross_encoder:
             records.append(self._cross_encoder(cross_encoder, seed))
         return records
+
+    def peers(self, sizes: Sequence[int], seed: int) -> list[ScoreRecord]:
+        """The teacher's vectors in FAISS's own codes of these many bytes, fitted to training embeddings.
+
+        A code that FAISS cannot make of the teacher's dimensions, or of so few training sentences, is left out.
+        """
+        prepared, corpus, width = self.prepared, self.corpus, self.prepared.vectors.width
+        few = len(prepared.train) < CENTROIDS
+        kinds = [f"{family}{size}" for size in sizes for family in FAMILIES if not (few and family.endswith("pq"))]
+        kinds = [kind for kind in kinds if not not_possible(kind, width)]
+        if not kinds:
+            return []
+        candidate = Candidate(self.name, "baseline", FAISS_PEER, width, {}, seed)
+        encoded = functools.partial(encode_teacher, prepared, corpus, CODEBOOK_ROWS)
+        try:
+            return self.rows(candidate, [width], encoded, kinds)
+        except InputError as error:
+            self.console.print(f"not scored: {error}", markup=False)
+            return []
 
     def _cross_encoder(self, scores: Sequence[Score], seed: int) -> ScoreRecord:
         """The row of a cross-encoder: it scores pairs and has no embedding."""
@@ -187,7 +213,7 @@ class RowScorer:
             dev += f" ({ON_DEMONSTRATION})" if dev and self.corpus.demonstration else ""
             self.console.print(f"trained {name}, seed {job.candidate.seed}{dev} {outcome.failed}", markup=False)
 
-        unfinished = finish_jobs(wanted, prepared, self.corpus, resources, on_outcome, train_until, self.place)
+        unfinished = finish_jobs(wanted, prepared, self.scored_corpus, resources, on_outcome, train_until, self.place)
         on_scoring()
         records: list[ScoreRecord] = []
         gone = {outcome.job.folder for outcome in failed} | {job.folder for job in unfinished}
@@ -227,13 +253,23 @@ class RowScorer:
             provenance=provenance(outcome.machine),
         )
 
-    def scored(self, candidate: Candidate, widths: Sequence[int]) -> bool:
+    def scored(self, candidate: Candidate, widths: Sequence[int], kinds: Sequence[Quantisation] = ()) -> bool:
         """Whether all of the candidate's rows are there."""
-        return all(i in self.known for i in self._ids(candidate, widths))
+        return all(i in self.known for i in self._ids(candidate, widths, kinds))
 
-    def rows(self, candidate: Candidate, widths: Sequence[int], encoded: Callable[[], Encoded]) -> list[ScoreRecord]:
-        """The candidate's records, scored now unless all of them are there; a line for each on the console."""
-        if not self.scored(candidate, widths):
+    def rows(
+        self,
+        candidate: Candidate,
+        widths: Sequence[int],
+        encoded: Callable[[], Encoded],
+        kinds: Sequence[Quantisation] = (),
+    ) -> list[ScoreRecord]:
+        """The candidate's records, scored now unless all of them are there; a line for each on the console.
+
+        `kinds` are the codes of its vectors; () stands for those in which the run scores such a candidate.
+        """
+        kinds = kinds or self._kinds(candidate)
+        if not self.scored(candidate, widths, kinds):
             vectors = encoded()
             model = self.run / vectors.model if vectors.model else None
             parameters = parameters_of(self.prepared, candidate.method, candidate.dim, model)
@@ -243,7 +279,7 @@ class RowScorer:
                 self.corpus,
                 vectors,
                 widths,
-                self.quantisations,
+                kinds,
                 parameters,
                 self.run,
                 self.tasks,
@@ -255,15 +291,21 @@ class RowScorer:
                     fresh[record.record_id] = record
             append_records(self.file, fresh.values())
             self.known |= fresh
-        records = [self.known[i] for i in self._ids(candidate, widths)]
+        records = [self.known[i] for i in self._ids(candidate, widths, kinds)]
         for record in records:
             self.console.print(_line(record), markup=False)
         return records
 
-    def _ids(self, candidate: Candidate, widths: Sequence[int]) -> Iterator[str]:
-        kinds: tuple[Quantisation, ...] = ("float32", *self.quantisations)
+    def _kinds(self, candidate: Candidate) -> tuple[Quantisation, ...]:
+        """The codes of a candidate's vectors: the one that it was trained for, or those of the run."""
+        own = code_of(candidate.params)
+        return tuple(self.quantisations) if own == "float32" else (own,)
+
+    def _ids(self, candidate: Candidate, widths: Sequence[int], kinds: Sequence[Quantisation]) -> Iterator[str]:
+        kinds = kinds or self._kinds(candidate)
         for width in widths:
-            for kind in kinds:
+            float32 = [] if candidate.method == FAISS_PEER else ["float32"]
+            for kind in (*float32, *kinds_for(kinds, width)):
                 yield candidate.identity(self.prepared, self.corpus, width, kind, self.tasks)["record_id"]
 
 

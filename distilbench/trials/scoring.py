@@ -21,8 +21,8 @@ from distilbench.evaluation.clusters import cluster_costs
 from distilbench.evaluation.encoders import Extra, RetrievalOptions, Vectors, check_vectors, encoder_rows
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.predictions import Predictions
-from distilbench.evaluation.quantisation import QUANTISERS, Quantiser
-from distilbench.evaluation.sets import retrieval_of, sets_of_corpus
+from distilbench.evaluation.quantisation import Quantiser, calibrated, load_quantiser, not_possible, saved_quantiser
+from distilbench.evaluation.sets import sets_of_corpus
 from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
@@ -30,6 +30,7 @@ from distilbench.prepare.prepared import Prepared
 from distilbench.records import FROZEN, ClusterCost, Quantisation, Role, Score, ScoreRecord
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, write_json
+from distilbench.stored import FAISS_PEER, code_of
 
 TEACHER = "teacher"
 CROSS_ENCODER = "cross-encoder"
@@ -66,6 +67,8 @@ class Candidate:
         label = ""
         if self.method == TEACHER:
             title = teacher.title
+        elif self.method == FAISS_PEER:
+            title = label = f"FAISS {quantisation}"
         elif self.method == CROSS_ENCODER:
             title, label, start = "Cross-encoder", "Cross-encoder", "both sentences at once, no embedding"
         else:
@@ -107,7 +110,8 @@ class Encoded:
     clusters: Sequence[ClusterCost] = ()
 
     def save(self, folder: Path) -> None:
-        """Write it whole: `encoded.json` comes last."""
+        """Write it whole: `encoded.json` comes last, and that of earlier vectors goes first."""
+        (folder / ENCODED).unlink(missing_ok=True)
         save_array(folder / "vectors.npy", self.vectors_ND)
         save_array(folder / "calibration.npy", self.calibration_ND)
         lists = {name: [s.model_dump() for s in getattr(self, name)] for name in ("task_scores", "clusters")}
@@ -146,14 +150,14 @@ def encode_method(method: Method, corpus: Corpus, model: str = "") -> Encoded:
     return Encoded(vectors_ND, method.embed(calibration_rows(method.prepared.train)), model, scores, clusters)
 
 
-def encode_teacher(prepared: Prepared, corpus: Corpus) -> Encoded:
+def encode_teacher(prepared: Prepared, corpus: Corpus, calibrated_on: int | None = None) -> Encoded:
     """The teacher's own vectors."""
     take = prepared.vectors.take
-    return Encoded(take(evaluation_rows(corpus)), take(calibration_rows(prepared.train)))
+    return Encoded(take(evaluation_rows(corpus)), take(calibration_rows(prepared.train, calibrated_on)))
 
 
 def evaluation_rows(corpus: Corpus) -> Rows:
-    """The distinct rows that any set uses that encoders are scored on, rising."""
+    """The distinct rows that any evaluation set of the corpus uses, rising; `Corpus.of_tasks` leaves sets out."""
     sides = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
     sides += [side for t in corpus.retrieval for side in (t.queries, t.documents)]
     sides += [side for labelled in corpus.classification for side in labelled.texts]
@@ -188,32 +192,45 @@ def score_candidate(
     run: Path,
     tasks: Sequence[TaskKind] = SWEPT_TASKS,
 ) -> list[tuple[ScoreRecord, Predictions]]:
-    """A record for each width and quantisation, with what its test scores are of.
+    """A record for each width, in float32 and each of `quantisations`, with what its test scores are of.
 
-    Quantisers are calibrated on training embeddings and saved with the model (`quantisation-...` in its folder).
+    `encoded` has the evaluation rows of `corpus.of_tasks(tasks)`. Codes are calibrated on its training embeddings and saved
+    with the model (`quantisation-...` in its folder), but for a code that was trained with the model, which is there. A code
+    that cannot be made of so few dimensions is left out.
 
     Raises:
         InputError: a vector is zero, or not finite (`encoder_rows`).
     """
-    take, retrieval = from_rows(evaluation_rows(corpus), encoded.vectors_ND), retrieval_of(corpus, tasks)
+    scored = corpus.of_tasks(tasks)
+    take = from_rows(evaluation_rows(scored), encoded.vectors_ND)
     whole = encoded.vectors_ND.shape[1]
     name = candidate.configuration or candidate.identity(prepared, corpus, whole, "float32")["label"]
-    vectors = Vectors(name, whole, take, [_Documents(take, t.documents, whole) for t in retrieval])
-    if quantisations:
-        check_vectors(encoded.calibration_ND, name, corpus.sentences, calibration_rows(prepared.train))
+    vectors = Vectors(name, whole, take, [_Documents(take, t.documents, whole) for t in scored.retrieval])
+    if set(quantisations) - {"float32"}:
+        rows = calibration_rows(prepared.train, len(encoded.calibration_ND))
+        check_vectors(encoded.calibration_ND, name, corpus.sentences, rows)
 
     def quantisers(width: int) -> list[Quantiser]:
-        kinds = [kind for kind in dict.fromkeys(quantisations) if kind != "float32"]
-        found = [QUANTISERS[kind].calibrate(encoded.calibration_ND[:, :width]) for kind in kinds]
-        for quantiser in found if encoded.model else ():
-            quantiser.save(run / encoded.model / f"d{width}" if len(widths) > 1 else run / encoded.model)
+        found = []
+        for kind in kinds_for(quantisations, width):
+            trained = kind == trained_kind and saved_quantiser(run / encoded.model, kind, width)
+            if trained:
+                found.append(load_quantiser(kind, trained, width))
+                continue
+            found.append(calibrated(kind, encoded.calibration_ND[:, :width]))
+            if encoded.model:
+                found[-1].save(run / encoded.model / f"d{width}" if len(widths) > 1 else run / encoded.model)
         return found
 
+    trained_kind = code_of(candidate.params) if candidate.params.get("codebooks") else ""
+
     def more(_: Sequence[NDArray[np.float32]]) -> Extra:
-        return Extra(list(encoded.task_scores), list(encoded.clusters) if retrieval else [], [])
+        return Extra(list(encoded.task_scores), list(encoded.clusters) if scored.retrieval else [], [])
 
     records = []
-    for row in encoder_rows(vectors, sets_of_corpus(corpus, tasks), widths, quantisers, SEARCHING, more):
+    for row in encoder_rows(vectors, sets_of_corpus(scored), widths, quantisers, SEARCHING, more):
+        if candidate.method == FAISS_PEER and row.quantisation == "float32":
+            continue  # they are the teacher's
         record = ScoreRecord(
             **candidate.identity(prepared, corpus, row.width, row.quantisation, tasks),
             bytes_per_vector=row.bytes_per_vector,
@@ -231,11 +248,18 @@ def score_candidate(
     return records
 
 
+def kinds_for(quantisations: Sequence[Quantisation], width: int) -> list[Quantisation]:
+    """The codes among these, each once, that vectors of this width have."""
+    return [k for k in dict.fromkeys(quantisations) if k != "float32" and not not_possible(k, width)]
+
+
 def parameters_of(prepared: Prepared, method: str, dim: int, model: Path | None) -> int:
     """Parameters of the whole encoder: of a saved model's files; else the teacher's, and D x d of the baseline's matrix."""
     if model is not None:
         return count_parameters(model)
-    return encoder_parameters(prepared.teacher) + (0 if method == TEACHER else prepared.vectors.width * dim)
+    return encoder_parameters(prepared.teacher) + (
+        0 if method in (TEACHER, FAISS_PEER) else prepared.vectors.width * dim
+    )
 
 
 def encoder_parameters(spec: EncoderSpec) -> int:

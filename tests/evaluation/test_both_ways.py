@@ -43,6 +43,15 @@ METHODS: dict[str, dict[str, Any]] = {
     "matryoshka": {"output_dim": 8, "halvings": 1, "lr": 0.001, "batch_size": 16, "labelled": "pairs"},
 }
 STORED: tuple[Stored, ...] = ("float16", "float32")
+FLOAT32 = {"float32": 1e-3, "int8": 1e-3, "binary": 1e-3}
+FLOAT16 = {"float32": 0.02, "int8": 0.05, "binary": 0.2}
+"""The largest difference of a row's numbers where the run has kept the teacher's vectors in float32, or in float16.
+
+Float16 puts a number beside a border on its other side, whatever the quantiser was calibrated on: 4 of 52,320 bits at 8
+dimensions and 39 of the teacher's 209,280 have another value (calibrated on float32: 4 and 41). In a set of 1,000 pairs one
+bit moves Spearman by 0.05 at 8 dimensions (0.14 at most) and by 0.014 at 32. Of int8, 2 % of the codes are a step off: the
+scores are within 0.02, an end of an interval is up to 0.03 off.
+"""
 TIMES = {"build_s", "ms_per_1000_queries", "fit_s", "assign_s", "search_s"}
 
 
@@ -146,20 +155,19 @@ def differences(mine: dict[tuple[Any, ...], dict[str, Any]], other: dict[tuple[A
 
 
 @pytest.mark.parametrize(
-    ("name", "stored", "tolerance", "of_codes"),
+    ("name", "stored", "tolerances"),
     [
         # All in float32: what differs is how batches are padded, 1e-7 of a number.
-        ("hpd", "float32", 1e-3, 1e-3),
-        ("matryoshka", "float32", 1e-3, 1e-3),
-        ("mcr2", "float32", 1e-3, 1e-3),
-        ("teacher", "float32", 1e-3, 1e-3),
-        # From vectors that were kept in float16. A number beside a border has another code then, a bit in some thousand.
-        ("pca", "float16", 0.02, 0.2),
-        ("teacher", "float16", 0.02, 0.2),
+        ("hpd", "float32", FLOAT32),
+        ("matryoshka", "float32", FLOAT32),
+        ("mcr2", "float32", FLOAT32),
+        ("teacher", "float32", FLOAT32),
+        ("pca", "float16", FLOAT16),
+        ("teacher", "float16", FLOAT16),
     ],
 )
 def test_a_row_of_a_run_and_evaluate_of_its_folder(
-    run: Run, tmp_path: Path, name: str, stored: Stored, tolerance: float, of_codes: float
+    run: Run, tmp_path: Path, name: str, stored: Stored, tolerances: dict[str, float]
 ) -> None:
     ours = {(r.dim, r.quantisation): r for r in swept(run, tmp_path / "run", name, stored)}
     model = run.encoder if name == "teacher" else tmp_path / "run" / "students" / "s"
@@ -168,7 +176,7 @@ def test_a_row_of_a_run_and_evaluate_of_its_folder(
     assert ours.keys() == theirs.keys() and len(ours) == (6 if name == "matryoshka" else 3)
     for row, mine in ours.items():
         other, exact = theirs[row], row[1] == "float32"
-        most = tolerance if exact else of_codes
+        most = tolerances[row[1]]
         for field in ("bytes_per_vector", "parameters", "notes"):
             assert getattr(mine, field) == getattr(other, field)
         labelled = {"classification", "pair-probe"} if row == (whole, "float32") else set()
@@ -183,8 +191,8 @@ def test_a_row_of_a_run_and_evaluate_of_its_folder(
         assert (mine.space is None) == (other.space is None) == (not exact)
         if mine.space is not None and other.space is not None:
             own, same = mine.space.model_dump(), other.space.model_dump()
-            np.testing.assert_allclose(own.pop("covariance"), same.pop("covariance"), atol=tolerance)
-            assert differences({(): own}, {(): same}) < tolerance
+            np.testing.assert_allclose(own.pop("covariance"), same.pop("covariance"), atol=most)
+            assert differences({(): own}, {(): same}) < most
         kept = [
             Predictions.load(predictions_path(tmp_path / place, record.record_id))
             for place, record in (("run", mine), ("runs/e", other))

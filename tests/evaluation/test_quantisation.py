@@ -85,6 +85,18 @@ def test_int8_error_is_half_a_step_within_the_range_and_outside_is_clipped() -> 
     assert np.diag(int8.decode(int8.encode(outside))) == pytest.approx(int8.high_d, abs=1e-6)
 
 
+def test_the_bit_of_a_dimension_that_stands_still_is_no_noise() -> None:
+    """As two of all-MiniLM-L6-v2's dimensions, which hold about 1e-33 in float32 and 0 in float16."""
+    vectors = some_vectors(200, 16)
+    vectors[:, [3, 9]] = np.random.default_rng(1).normal(3e-33, 1e-33, (200, 2))
+    binary = Binary.calibrate(vectors)
+    bits, kept = (np.unpackbits(binary.encode(v), axis=1) for v in (vectors, vectors.astype(np.float16)))
+    assert not bits[:, [3, 9]].any() and not kept[:, [3, 9]].any()
+    assert (np.delete(bits, [3, 9], axis=1).mean(axis=0) > 0.3).all()
+    by_half = Binary.calibrate(vectors.astype(np.float16))
+    assert np.array_equal(by_half.encode(vectors.astype(np.float16)), np.packbits(kept, axis=1))
+
+
 def test_a_constant_dimension_decodes_to_its_constant() -> None:
     train = some_vectors(50, 6)
     train[:, 2] = 0
@@ -158,7 +170,7 @@ def test_int8_search_over_several_blocks_is_that_of_one(monkeypatch: pytest.Monk
     assert index.reconstruct_n(0, 700) == pytest.approx(int8.decode(int8.encode(vectors)), abs=1e-6)
     queries = some_vectors(25, 32, seed=1)
     once = int8.search(index, queries, 100)
-    monkeypatch.setattr("distilbench.evaluation.quantisation.BLOCK", 90)  # fewer than are wanted of it
+    monkeypatch.setattr("distilbench.evaluation.codes.code.BLOCK", 90)  # fewer than are wanted of it
     found = int8.search(index, queries, 100)
     assert np.mean(found == once) > 0.999  # between two that float32 cannot tell apart either may come first
     assert np.mean(found[:, :10] == index.search(unit(queries), 10)[1]) > 0.9  # FAISS's own, by squared distance
@@ -282,7 +294,7 @@ def test_saved_and_loaded(kind: str, tmp_path: Path) -> None:
     assert sorted(p.name for p in (tmp_path / "model").iterdir()) == names
     for width in (None, 21):
         loaded = QUANTISERS[kind].load(tmp_path / "model", width)
-        assert loaded.width == 21 and loaded.bytes_per_vector == {"int8": 21, "binary": 3}[kind]
+        assert loaded.width == 21 and loaded.bytes_per_vector == {"int8": 21, "int4": 11, "binary": 3}[kind]
         assert np.array_equal(loaded.encode(vectors), quantiser.encode(vectors))
 
 
@@ -318,7 +330,7 @@ def test_unusable_files_are_named_with_value_and_expectation(kind: str, tmp_path
         load(tmp_path)
     tensors.write_bytes(whole)
     for change, message in [
-        ({"kind": "int4"}, f"kind is 'int4', expected '{kind}'"),
+        ({"kind": "int2"}, f"kind is 'int2', expected '{kind}'"),
         ({"format": 2}, "format is 2, expected 1"),
         ({"width": 20}, rf"{tensors.name}: 21 dimensions, expected 20"),
     ]:

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.resources import TrialResources
-from distilbench.data.corpus import Corpus
+from distilbench.data.corpus import Corpus, Rows
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.errors import InputError
@@ -24,6 +25,7 @@ from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.ties import tie_groups
+from distilbench.storage.arrays import ShardedArray
 from distilbench.trials import rows as module
 from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, Outcome, finish
@@ -50,8 +52,8 @@ class Run:
         def finish_here(
             jobs: Sequence[Job],
             _: Path,
-            __: Corpus,
-            ___: object,
+            scored: Corpus,
+            __: object,
             on_outcome: Callable[[Outcome], None],
             deadline: float,
             where: object = None,
@@ -63,7 +65,7 @@ class Run:
                     on_outcome(Outcome(job, "", tuple(known_rungs(job.folder))))
                     continue
                 self.trained.append(job.candidate.configuration)
-                on_outcome(finish(job, prepared, corpus, threads=1, hang_s=0))
+                on_outcome(finish(job, prepared, scored, threads=1, hang_s=0))
             return []
 
         monkeypatch.setattr(module, "finish_jobs", finish_here)
@@ -81,9 +83,9 @@ class Run:
         folder = self.folder / "trials" / key
         return Job(candidate, budget, self.folder, folder, f"students/{key}", recorded_in=recorded_in)
 
-    def board(self, quantisations: Sequence[Any] = ("int8",)) -> RowScorer:
-        console = Console(file=self.console, width=200)
-        return RowScorer(self.folder, "run", load_prepared(self.prepared), self.corpus, quantisations, console)
+    def board(self, quantisations: Sequence[Any] = ("int8",), tasks: Sequence[TaskKind] = SWEPT_TASKS) -> RowScorer:
+        console, ready = Console(file=self.console, width=200), load_prepared(self.prepared)
+        return RowScorer(self.folder, "run", ready, self.corpus, quantisations, console, tasks=tasks)
 
     def students(self, *jobs: Job, quantisations: Sequence[Any] = ("int8",)) -> tuple[list[ScoreRecord], list[Outcome]]:
         found = self.board(quantisations).students(jobs, self.prepared, RESOURCES)
@@ -141,6 +143,47 @@ def test_rows_are_scored_once_and_more_are_added(run: Run) -> None:
     ]
     assert [len(t.rungs) for t in run.trials()] == [2, 2, 2]
     assert not list(run.folder.rglob("vectors.npy"))  # deleted once they are scored
+
+
+@pytest.mark.parametrize("tasks", [("sts",), SWEPT_TASKS])
+def test_only_the_rows_of_the_tasks_are_embedded(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tasks: Sequence[TaskKind]
+) -> None:
+    """With `--tasks sts` no encoder embeds a document or a query; the STS scores are the same."""
+    asked: dict[str, list[Rows]] = {"teacher": [], "pca": [], "mcr2": []}
+    real_take = ShardedArray.take
+
+    def watch(kind: str, owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda self, rows: (asked[kind].append(rows), real(self, rows))[1])
+
+    watch("teacher", ShardedArray, "take")
+    teacher = run.board(tasks=tasks).teacher(seed=0)
+    monkeypatch.setattr(ShardedArray, "take", real_take)
+    for kind in ("pca", "mcr2"):
+        watch(kind, get_method(kind), "embed")
+    board = run.board(tasks=tasks)
+    rows = [*teacher, *board.baselines([8], seed=0)]
+    rows += board.students([run.job("A")], run.prepared, RESOURCES).records
+    corpus = run.corpus
+    used = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
+    retrieval = np.concatenate([side for t in corpus.retrieval for side in (t.queries, t.documents)])
+    only_retrieval = np.setdiff1d(retrieval, np.concatenate([*used, corpus.train]))
+    assert len(only_retrieval) > 60
+    for kind, given in asked.items():
+        embedded = np.isin(only_retrieval, np.concatenate(given))
+        assert embedded.all() if "retrieval" in tasks else not embedded.any(), kind
+    assert {r.method for r in rows} == {"teacher", "pca", "random_projection", "mcr2"}
+    for row in rows:
+        assert {s.task for s in row.scores} == set(tasks)
+        assert bool(row.indexes) == ("retrieval" in tasks) and (row.clusters == [] or "retrieval" in tasks)
+
+
+def test_the_sts_scores_do_not_depend_on_the_other_tasks(run: Run) -> None:
+    alone, both = (run.board(tasks=tasks).references([8], seed=0) for tasks in (("sts",), SWEPT_TASKS))
+    for row, other in zip(alone, both, strict=True):
+        assert row.record_id != other.record_id
+        assert row.scores == [s for s in other.scores if s.task == "sts"] and row.space == other.space
 
 
 def test_a_failed_training_is_told_recorded_and_not_tried_again(run: Run) -> None:

@@ -189,6 +189,9 @@ def test_rows_are_looked_up_whatever_the_order() -> None:
     corpus = builder.build()
     rows = evaluation_rows(corpus)
     assert [corpus.sentences[i] for i in rows] == ["a", "b", "c", "q", "d"]
+    assert [corpus.sentences[i] for i in evaluation_rows(corpus.of_tasks(["sts"]))] == ["a", "b", "c"]
+    assert [corpus.sentences[i] for i in evaluation_rows(corpus.of_tasks(["retrieval"]))] == ["a", "q", "d"]
+    assert corpus.of_tasks(["sts"]).sentences == corpus.sentences
     vectors = np.arange(len(rows), dtype=np.float32)[:, None]
     assert from_rows(rows, vectors)(rows[[4, 0, 0]])[:, 0].tolist() == [4, 0, 0]
 

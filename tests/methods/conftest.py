@@ -34,6 +34,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "distil_lr": 0.01,
     },
     "mse": {"output_dim": 32, **TRAINED},
+    "neighbours": {"output_dim": 8, "lr": 0.003, "batch_size": 16, "steps": 20},
     "pca": {"output_dim": 8},
     "random_projection": {"output_dim": 8},
     "whitening": {"output_dim": 8},
@@ -75,3 +76,9 @@ def in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     real = torch.from_numpy
     monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
     monkeypatch.setattr(torch, "from_numpy", lambda a: real(a).double() if a.dtype == np.float32 else real(a))
+
+
+@pytest.fixture(scope="session")
+def many(prepared: Prepared) -> Prepared:
+    """The same with its training sentences several times over: enough for 256 centroids."""
+    return replace(prepared, train=np.tile(prepared.train, -(-600 // len(prepared.train))))

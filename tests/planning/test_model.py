@@ -32,7 +32,7 @@ def seconds(plan: Plan) -> dict[str, float | None]:
 def test_the_work_of_a_sweep(small: SweepSettings) -> None:
     work = work_of(small)
     own = work.methods[0]
-    assert len(own.trials) == 12 and [t.dim for t in own.trials[:4]] == [4, 8, 4, 8]
+    assert len(own.trials) == 12 and [t.group for t in own.trials[:4]] == [4, 8, 4, 8]
     assert all(t.steps == 90 and t.rung_steps == (10, 30, 90) for t in own.trials)
     assert own.all_steps == 12 * 90 > own.expected_steps >= 2 * 90 + 10 * 10, "the first of a dimension goes on"
     assert own.references == 5 and own.rows == 2 * 3 and len(own.confirmations) == 6

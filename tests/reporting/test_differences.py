@@ -95,3 +95,26 @@ def test_dev_sets_do_not_decide_what_is_compared(make_score: Any) -> None:
     one = make_score(label="one").model_copy(update={"sets": {"STS12/test": "x", "STSB/dev": "a"}})
     other = make_score(label="other").model_copy(update={"sets": {"STS12/test": "x", "STSB/dev": "b"}})
     assert one.compared_on == other.compared_on != make_score(label="old").compared_on
+
+
+def test_rows_of_as_many_bytes_stand_beside_faisss_best_on_dev(tmp_path: Path, make_score: Any) -> None:
+    peer = {"role": "baseline", "method": "faiss", "dim": 384, "bytes_per_vector": 16}
+    coded = {"dim": 32, "quantisation": "int4", "bytes_per_vector": 16}
+
+    def with_dev(name: str, kept: Predictions, dev: float, **given: Any) -> Any:
+        found = record(make_score, tmp_path, name, kept, **given)
+        score = make_score().scores[-3].model_copy(update={"value": dev})
+        assert (score.task, score.split) == ("sts", "dev")
+        return found.model_copy(update={"scores": [*found.scores, score]})
+
+    rows = [
+        with_dev("teacher", predictions(0.05), 90.0, role="teacher", dim=384),
+        with_dev("opq16", predictions(0.2, seed=1), 80.0, **peer, quantisation="opq16"),  # higher on test, lower on dev
+        with_dev("itq16", predictions(0.4, seed=2), 81.0, **peer, quantisation="itq16"),
+        with_dev("student", predictions(0.1, seed=3), 70.0, **coded),
+        with_dev("other bytes", predictions(0.1, seed=4), 70.0, **coded | {"bytes_per_vector": 32}),
+    ]
+    [found] = differences(leaderboard(rows), [tmp_path])  # the teacher is the only float32 row
+    assert found.reference.record.label == "itq16"
+    assert {item.row.record.label for item in found.rows} == {"opq16", "student"}
+    assert all(item.of[0] is not None and item.of[0].value > 0 for item in found.rows)

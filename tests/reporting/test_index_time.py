@@ -10,6 +10,7 @@ import pytest
 from distilbench.records import IndexCost
 from distilbench.reporting import figures, index_time
 from distilbench.reporting.table import index_rows, leaderboard
+from distilbench.stored import FAMILIES
 
 
 def index(kind="flat", ms=10.0, recall=100.0, **changes):
@@ -76,8 +77,10 @@ def test_a_kind_has_one_colour_whatever_else_is_there(make_score):
         figure = index_time.draw_index_time(compute(make_score(indexes=[index(kind) for kind in kinds])))
         return {trace.name: (trace.marker.color, trace.marker.symbol) for trace in figure.data}
 
-    assert colour("hnsw")["hnsw"] == colour(*index_time.KINDS)["hnsw"]
-    assert len(set(colour(*index_time.KINDS).values())) == len(index_time.KINDS) == 7
+    kinds = [f"{kind}16" if kind in FAMILIES else kind for kind in index_time.KINDS]
+    assert colour("hnsw")["hnsw"] == colour(*kinds)["hnsw"]
+    assert len(set(colour(*kinds).values())) == len(index_time.KINDS) == 13
+    assert list(colour("opq8", "opq16", "int4")) == ["int4", "opq"]  # a family is one, whatever its bytes
 
 
 def test_nothing_to_draw(make_score):

@@ -173,3 +173,47 @@ def test_every_student_that_is_there_gets_a_card_once(run):
     (folder / "README.md").write_text("half a card")
     assert write_student_cards(read_runs([run]), [run]) == [folder / "README.md"]
     assert not [p for p in folder.iterdir() if p.name.endswith(".tmp")]
+
+
+def test_what_a_card_says_of_faisss_codes_and_of_a_student_for_a_code(make_score):
+    teacher = make_score("t", 80.0, role="teacher", dim=384, teacher="T")
+    peer = make_score(
+        "FAISS opq16",
+        70.0,
+        role="baseline",
+        method="faiss",
+        dim=384,
+        quantisation="opq16",
+        bytes_per_vector=16,
+        teacher="T",
+        model="",
+        trial=None,
+    )
+    summary = card_of([teacher, peer], "FAISS opq16").summary
+    assert (
+        "kept in 16 bytes (opq16). It is T itself; its vectors are kept in FAISS's own code opq16: product code"
+        in summary
+    )
+    assert "trained it" not in summary and "layer after it" not in summary
+    params = {"output_dim": 32, "bits": 4}
+    common = {"dim": 32, "hyperparameters": params, "teacher": "T"}
+    coded = make_score("s", 72.0, record_id="coded", quantisation="int4", bytes_per_vector=16, **common)
+    whole = make_score("s", 73.0, record_id="whole", **common)
+    records = [teacher, coded, whole]
+    assert "The training saw that code: int4 vectors are what it was trained for." in card_of(records, "coded").summary
+    assert "It was trained for the code int4, which is another form of it." in card_of(records, "whole").summary
+
+
+def test_the_card_in_a_students_folder_is_of_the_code_that_it_is_trained_for(make_score, tmp_path):
+    params = {"output_dim": 32, "bits": 4}
+    common = {"dim": 32, "hyperparameters": params, "run": "r", "model": "students/s"}
+    coded = make_score("s", 72.0, record_id="coded", quantisation="int4", bytes_per_vector=16, **common)
+    whole = make_score("s", 73.0, record_id="whole", **common)
+    run = tmp_path / "r"
+    append_records(run / "scores.jsonl", [whole, coded])
+    (run / "students" / "s").mkdir(parents=True)
+    (path,) = write_student_cards(read_runs([run]), [run])
+    text = path.read_text()
+    assert "kept in 16 bytes (int4)" in text and 'load_quantiser("int4", Path("."))' in text
+    assert "codes = levels[:, ::2] | levels[:, 1::2] << 4" in text
+    assert "| float32 | 32 | 128 |" in text.split("## Other forms of it")[1]

@@ -175,7 +175,7 @@ def test_figure_data_is_json_for_both_themes(make_study, tmp_path):
         for name, block in re.findall(r'<script type="application/json" id="data-([\w-]+)">(.*?)</script>', text, re.S):
             names.add(name)
             assert set(json.loads(block)) == {"light", "dark"}
-    assert {"bytes", "dim", "learning"} <= names
+    assert {"bytes", "learning"} <= names and "dim" not in names  # all float32: bytes are four times the dimension
 
 
 def test_no_address_outside_the_folder_and_every_link_has_its_target(make_study, make_seeded, tmp_path):

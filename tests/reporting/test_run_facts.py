@@ -7,7 +7,7 @@ import re
 import pytest
 
 from distilbench.records import append_records
-from distilbench.reporting.run_facts import by_dimension, changed, run_facts, run_file
+from distilbench.reporting.run_facts import beside, changed, run_facts, run_file
 from distilbench.reporting.run_page import render_run
 from distilbench.reporting.table import leaderboard
 from distilbench.storage.files import write_json
@@ -100,12 +100,15 @@ def test_only_what_differs_is_listed(two_runs):
     assert changed(run_facts(one, leaderboard(one), folders[:1])) == ()
 
 
-def test_runs_beside_each_other_by_dimension(two_runs, make_score):
+def test_runs_beside_each_other_by_bytes_in_whatever_code(two_runs, make_score):
     records, folders = two_runs()
+    coded = {"dim": 256, "bytes_per_vector": 128, "quantisation": "int4"}
+    records.append(make_score("int4, better on dev", 90.0, run="b", record_id="i4", **coded))
     records += [make_score("worse on dev", 60.0, run="a", dim=64, record_id="w"), make_score("alone", run="a", dim=8)]
     board = leaderboard(records)
-    lines = by_dimension(board, run_facts(records, board, folders))
-    assert [line.dim for line in lines] == [32, 64]
+    lines = beside(board, run_facts(records, board, folders))
+    assert [line.bytes for line in lines] == [128, 256]
+    assert [row.record.record_id for row, _ in lines[0].of] == ["a32", "i4"]
     (first, cell), (second, other) = lines[1].of
     assert (first.record.record_id, second.record.record_id) == ("a64", "b64")
     assert other.value - cell.value == pytest.approx(1.0)
@@ -115,3 +118,21 @@ def test_a_progress_file_that_is_no_progress_file_is_passed_over(two_runs):
     records, folders = two_runs()
     (folders[0] / "progress.json").write_text('{"stage": 5}')
     assert run_facts(records, leaderboard(records), folders)[0].stage == ""
+
+
+def test_trials_for_a_code_have_their_bytes_and_code_on_the_runs_page(make_trial, make_score):
+    records = [
+        make_score("s", run="synthetic"),
+        make_trial(0, dim=32, params={"output_dim": 32, "bits": 4}),
+        make_trial(1, dim=24, params={"output_dim": 24, "bits": 1}),
+    ]
+    board = leaderboard(records)
+    (run,) = run_facts(records, board)
+    text = render_run(run, records, board, "T", live=True)
+    (table,) = re.findall(r'<table id="trial-table".*?</table>', text, re.S)
+    cells = [
+        re.findall(r'<td data-v="(\d+)">[\d,]+</td><td class="text">(\w+)</td>', row) for row in table.split("<tr ")
+    ]
+    assert cells[2:] == [[("16", "int4")], [("3", "binary")]]
+    old = render_run(run, [make_trial(0)], board, "T", live=True)
+    assert "Bytes per vector of the code" in text and "Bytes per vector of the code" not in old

@@ -6,7 +6,11 @@ import math
 
 import pytest
 
+from distilbench.reporting.coordinates import compute_coordinates, coordinates_caption
+from distilbench.reporting.curves import compute_curves, curves_caption
+from distilbench.reporting.importance import compute_importance, importance_caption
 from distilbench.reporting.searched import axis_start, every_kth, searched_trials
+from distilbench.reporting.sensitivity import compute_sensitivity, sensitivity_caption
 
 
 def test_completed_trials_and_the_parameters_that_differ(make_trial):
@@ -37,6 +41,24 @@ def test_groups_are_by_dimension_and_where_there_are_several_by_method(make_tria
         (1, 0, 1),
     )
     assert searched_trials([*trials, make_trial(3, dim=32, method="a")]).groups[0] == "a, 32 dimensions"
+
+
+def test_trials_for_a_code_are_grouped_by_bytes_and_their_dimension_is_a_parameter(make_trial):
+    settings = [(16, 8), (32, 4), (16, 1), (32, 32), (16, 8)]
+    trials = [
+        make_trial(n, dim=dim, params={"output_dim": dim, "bits": bits, "lr": 10.0**-n})
+        for n, (dim, bits) in enumerate(settings)
+    ]
+    study = searched_trials(trials)
+    assert study.groups == ("2 bytes", "16 bytes", "128 bytes") and study.group == (1, 1, 0, 2, 1)
+    assert study.within == "number of bytes" and [p.name for p in study.parameters] == ["output_dim", "bits", "lr"]
+    assert "Objectives of different numbers of bytes do not compare" in sensitivity_caption(compute_sensitivity(trials))
+    assert "best of each number of bytes" in curves_caption(compute_curves(trials))
+    coordinates = compute_coordinates(trials)
+    assert [axis.title for axis in coordinates.axes] == ["bytes", "output_dim", "bits", "lr", "objective"]
+    assert "fifths of the trials of their number of bytes by" in coordinates_caption(coordinates)
+    importance = compute_importance(trials)._replace(reason="", groups=2)
+    assert "relative to those of the same number of bytes" in importance_caption(importance)
 
 
 def test_numbers_that_no_axis_can_place_are_missing(make_trial):

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from distilbench.reporting import table
+from distilbench.reporting.exports.rows import representatives
 from distilbench.reporting.highlights import highlights
 
 TEACHER = {"role": "teacher", "dim": 384}
@@ -95,13 +96,13 @@ def test_pareto_and_best_are_taken_within_a_corpus(make_score):
     )
     rows = by_label(board)
     assert rows["c"].pareto["all"] and not rows["a"].pareto["all"]
-    assert rows["b"].best_in_dim["all"]
-    # alone in its dimension and corpus: nothing to be best of
-    assert not rows["c"].best_in_dim["all"]
+    assert rows["b"].best_in_bytes["all"]
+    # alone in its bytes and corpus: nothing to be best of
+    assert not rows["c"].best_in_bytes["all"]
     assert any("2 different corpora" in notice for notice in table.notices(board))
 
 
-def test_a_baseline_can_be_best_in_its_dimension_but_the_teacher_is_apart(make_score):
+def test_a_baseline_can_be_best_in_its_bytes_but_the_teacher_is_apart(make_score):
     board = table.leaderboard(
         [
             make_score("t", 80.0, role="teacher"),
@@ -109,7 +110,7 @@ def test_a_baseline_can_be_best_in_its_dimension_but_the_teacher_is_apart(make_s
             make_score("s", 76.0),
         ]
     )
-    assert [row.record.label for row in board.rows if row.best_in_dim["all"]] == ["pca"]
+    assert [row.record.label for row in board.rows if row.best_in_bytes["all"]] == ["pca"]
 
 
 def test_teacher_first_then_by_average_and_missing_last(make_score):
@@ -272,8 +273,8 @@ def test_pareto_and_best_go_by_means(make_score):
     # The lucky seed alone would beat the other row; the mean does not.
     board = table.leaderboard([*seeds_of(make_score, "lucky", [60.0, 80.0]), make_score("sound", 75.0)])
     rows = by_label(board)
-    assert rows["sound"].pareto["all"] and rows["sound"].best_in_dim["all"]
-    assert not rows["lucky"].pareto["all"] and not rows["lucky"].best_in_dim["all"]
+    assert rows["sound"].pareto["all"] and rows["sound"].best_in_bytes["all"]
+    assert not rows["lucky"].pareto["all"] and not rows["lucky"].best_in_bytes["all"]
 
 
 def test_what_is_said_about_seeds(make_score):
@@ -289,19 +290,31 @@ def test_what_is_said_about_seeds(make_score):
     assert not any("one seed" in notice for notice in every)
 
 
-def test_best_of_a_dimension_is_taken_within_a_quantisation_and_pareto_over_all(make_score):
+def test_best_in_bytes_is_taken_over_dimensions_and_codes_and_pareto_over_all(make_score):
     board = table.leaderboard(
         [
+            make_score("teacher", 90.0, **TEACHER),
+            make_score("teacher's int4", 73.0, role="teacher", dim=128, quantisation="int4", bytes_per_vector=64),
             make_score("full", 75.0),
             make_score("full, worse", 74.0),
             make_score("int8", 74.5, quantisation="int8", bytes_per_vector=64),
-            make_score("int8, worse", 70.0, quantisation="int8", bytes_per_vector=64),
+            make_score("int4 of twice as many", 74.8, dim=128, quantisation="int4", bytes_per_vector=64),
+            make_score("opq64", 74.0, role="baseline", method="faiss", quantisation="opq64", bytes_per_vector=64),
             make_score("binary", 60.0, quantisation="binary", bytes_per_vector=8),
         ]
     )
     assert board.quantised
-    assert {row.name for row in board.rows if row.best_in_dim["all"]} == {"full", "int8"}
-    assert {row.name for row in board.rows if row.pareto["all"]} == {"full", "int8", "binary"}
+    assert {row.name for row in board.rows if row.best_in_bytes["all"]} == {"full", "int4 of twice as many"}
+    assert {row.name for row in board.rows if row.pareto["all"]} == {
+        *("teacher", "full", "int4 of twice as many", "binary")
+    }
+
+
+def test_the_teachers_own_code_can_be_best_in_its_bytes(make_score):
+    signs = make_score("t", 76.0, role="teacher", dim=384, quantisation="binary", bytes_per_vector=48)
+    student = make_score("s", 75.0, dim=96, quantisation="int4", bytes_per_vector=48)
+    board = table.leaderboard([make_score("t", 80.0, record_id="whole", **TEACHER), signs, student])
+    assert [row.record for row in board.rows if row.best_in_bytes["all"]] == [signs]
 
 
 def test_retention_is_of_the_float32_teacher(make_score):
@@ -516,6 +529,24 @@ def test_the_choice_is_the_highest_mean_objective_on_dev(make_score, make_trial)
     assert not any(
         row.chosen for row in table.leaderboard(wide).rows
     )  # one is cut from a wider student: objectives differ
+
+
+def test_trials_for_a_code_compete_within_its_bytes_whatever_their_dimension(make_score, make_trial):
+    records = []
+    for trial, (dim, bits, objective) in enumerate(((16, 8, 1.0), (32, 4, 2.0), (16, 4, 0.5), (32, 8, 3.0))):
+        params = {"output_dim": dim, "bits": bits}
+        kind = {8: "int8", 4: "int4"}[bits]
+        common = {"dim": dim, "trial": trial, "hyperparameters": params}
+        records.append(make_score(f"s{trial}", record_id=f"{trial}", **common))
+        coded = {"quantisation": kind, "bytes_per_vector": dim * bits // 8}
+        records.append(make_score(f"s{trial}", record_id=f"{trial} coded", **common, **coded))
+        records.append(make_trial(trial, dim=dim, params=params, objective=objective))
+    board = table.leaderboard(records)
+    # in 16 bytes trial 1 is above trial 0, in both forms; trials 2 (8 bytes) and 3 (32 bytes) have no rival
+    assert {row.record.record_id for row in board.rows if row.chosen} == {"1", "1 coded"}
+    assert {row.record.record_id for row in representatives(board)} == {"1", "2", "3"}
+    rivals = {row.record.record_id: table.rivals(row.record) for row in board.rows}
+    assert rivals["0 coded"] == rivals["1 coded"] and rivals["0"] != rivals["0 coded"]
 
 
 def test_a_page_says_how_often_students_were_confirmed(make_score, make_trial):

@@ -18,8 +18,9 @@ from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import Score, ScoreRecord, append_records, read_records
 from distilbench.reporting import page
-from distilbench.reporting.comparisons import Comparisons
+from distilbench.reporting.comparisons import Comparisons, from_record, to_record
 from distilbench.reporting.exports.flat import leaderboard_csv
+from distilbench.reporting.report_records import ReportRecord
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import leaderboard
 from distilbench.reporting.ties import NO_TIES, Ties, tie_groups, tie_notices
@@ -113,13 +114,44 @@ def test_the_difference_is_that_of_the_averages_shown(study: Study) -> None:
     assert tie.low < tie.difference < tie.high and tie.group == "a" and 0 < tie.ahead < 1
 
 
-def test_dimensions_quantisations_and_corpora_have_groups_of_their_own(study: Study) -> None:
+def test_numbers_of_bytes_and_corpora_have_groups_of_their_own_whatever_dimension_and_code(study: Study) -> None:
     study.add("best", 0.5)
     study.add("second", 2.0)
-    study.add("other dim", 3.0, dim=32)
-    study.add("int8", 3.0, quantisation="int8", bytes_per_vector=64)
+    study.add("int8 of 256", 3.0, dim=256, quantisation="int8", bytes_per_vector=256)
+    study.add("other bytes", 3.0, dim=32)
     study.add("elsewhere", 3.0, corpus_fingerprint="e" * 64)
-    assert study.groups() == {"best": "a", "second": "b", "other dim": "a", "int8": "a", "elsewhere": "a"}
+    groups = {"best": "a", "second": "b", "int8 of 256": "c", "other bytes": "a", "elsewhere": "a"}
+    assert study.groups() == groups
+    assert study.places()["int8 of 256"].leader == "int8 of 256, int8"
+
+
+def test_codes_of_the_teacher_compete_in_their_bytes_faisss_and_its_own(study: Study) -> None:
+    study.add("t", 0.1, role="teacher", dim=384)
+    study.add("signs", 2.0, role="teacher", dim=384, quantisation="binary", bytes_per_vector=48)
+    study.add("FAISS opq48", 1.0, role="baseline", method="faiss", dim=384, quantisation="opq48", bytes_per_vector=48)
+    study.add("student", 0.5, dim=96, quantisation="int4", bytes_per_vector=48)
+    assert study.groups() == {"student": "a", "FAISS opq48": "b", "signs": "c"}
+    leaders = {name: place.leader for name, place in study.places().items()}
+    assert leaders == {"student": "student, int4", "FAISS opq48": "FAISS opq48", "signs": "signs, binary"}
+
+
+def test_letters_of_an_earlier_version_are_said_to_be_of_dimension_and_quantisation(study: Study) -> None:
+    study.add("best", 1.0, draw=1)
+    study.add("near", 1.0, draw=1, jitter=0.2)
+    study.add("as many bytes", 2.0, dim=256, quantisation="int8", bytes_per_vector=256)
+    board = leaderboard(study.records)
+    record = to_record(board, Comparisons(study.ties()), "T", [])
+    assert record.ties_within == "bytes"
+    old = ReportRecord.model_validate(record.model_dump(exclude={"ties_within"}))
+    ties = from_record(board, old, Path("old.jsonl")).ties  # type: ignore[union-attr]
+    assert ties.within == "dimension" and "of the rows of one dimension and quantisation" in tie_notices(ties)[0]
+    text = page.render_page(study.records, board, title="T", compared=Comparisons(ties))
+    assert "best in 256&nbsp;bytes<" in row_of(text, "best")  # not "tied with", which would be of other rows
+    assert "Rows of one dimension and quantisation with the same letter" in text
+    rows = csv.DictReader(io.StringIO(leaderboard_csv(board, ties), newline=""))
+    assert {row["tie_within"] for row in rows} == {"dimension"}
+    again = to_record(board, Comparisons(ties), "T", [])
+    assert again.ties_within == "dimension"
 
 
 def test_the_noise_of_seeds_joins_what_pairs_alone_tell_apart(study: Study) -> None:
@@ -217,7 +249,7 @@ def test_the_page_shows_groups_beside_the_average_and_who_ties_with_the_best(stu
     board = leaderboard(study.records)
     text = page.render_page(study.records, board, title="T", compared=Comparisons(ties))
     assert study.groups() == {"best": "a", "near": "a", "twin": "a", "worse": "b"}
-    assert "best at 64, tied with 2<" in row_of(text, "best")
+    assert "best in 256&nbsp;bytes, tied with 2<" in row_of(text, "best")
     near = row_of(text, "near")
     tie = study.places()["near"].tie
     cell = re.search(r'<td class="tie" data-v="a" title="([^"]*)">(.*?)</td>', near)

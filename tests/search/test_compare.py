@@ -30,7 +30,7 @@ ROWS: dict[str, dict[str, Any]] = {
     },
     "no training": {"method": "pca", "params": {"output_dim": "native"}},
 }
-KINDS = ("float32", "int8", "binary")
+KINDS = ("float32", "int8", "int4", "binary")
 
 
 def make_compare(
@@ -149,7 +149,9 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
     page = (tmp_path / "reports" / "r" / "index.html").read_text()
     assert "two phases" in page and "nested" in page
     with (tmp_path / "reports" / "r" / "leaderboard.csv").open(newline="") as file:
-        assert all((row["tie_group"] != "") == (row["role"] != "teacher") for row in csv.DictReader(file))
+        rows = list(csv.DictReader(file))
+    apart = [row["tie_group"] == "" for row in rows]
+    assert apart == [(row["role"], row["quantisation"]) == ("teacher", "float32") for row in rows]
 
 
 SLOW = {

@@ -14,7 +14,7 @@ from distilbench.errors import InputError
 from distilbench.search import earlier
 from distilbench.search.earlier import Earlier, as_frozen, carry_over, latest_study, params_within, set_aside, take_over
 from distilbench.search.space import SearchSpace
-from distilbench.search.study import best_per_dimension, open_study, sqlite_url, trial_params
+from distilbench.search.study import best_per_group, open_study, sqlite_url, trial_params
 from distilbench.storage.files import bound_config, write_json
 
 CONFIG: dict[str, Any] = {"method": "mcr2", "data": "d", "budget.steps": 90, "parameters": {}, "fixed": {}, "seed": 0}
@@ -152,7 +152,7 @@ def test_another_metric_sets_results_aside_and_tries_the_best_settings_first(tmp
     run, space = tmp_path / "r", variant(tmp_path)
     begun = swept(run, space)
     (run / "trials.jsonl").write_text("{}\n")
-    best = {d: own[0].params for d, own in best_per_dimension(begun.study.trials).items()}
+    best = {d: own[0].params for d, own in best_per_group(begun.study.trials).items()}
     aside = set_aside(run, space)
     assert sorted(p.name for p in run.iterdir()) == ["before-1", "config.json", "earlier.json"]
     assert {"study.db", "trials.jsonl", "config.json"} <= {p.name for p in aside.iterdir()}
@@ -165,7 +165,7 @@ def test_another_metric_sets_results_aside_and_tries_the_best_settings_first(tmp
 @pytest.mark.parametrize("moment", range(1, 7))
 def test_setting_aside_can_be_killed_and_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
     run, space = tmp_path / "r", variant(tmp_path)
-    best = {d: o[0].params for d, o in best_per_dimension(swept(run, space, 8).study.trials).items()}
+    best = {d: o[0].params for d, o in best_per_group(swept(run, space, 8).study.trials).items()}
     for name in ("trials.jsonl", "earlier.json"):
         (run / name).write_text(json.dumps({"history": [], "settings": []}))
     calls = []
@@ -221,7 +221,7 @@ def test_something_else_measured_is_settings_to_try(tmp_path: Path) -> None:
     begun = swept(source, space)
     found = take_over(source, {**CONFIG, "data": "other"}, variant(tmp_path, ("choices: [4, 8]", "choices: [8, 16]")))
     assert found.history == []
-    best = {d: own[0].params for d, own in best_per_dimension(begun.study.trials).items()}
+    best = {d: own[0].params for d, own in best_per_group(begun.study.trials).items()}
     assert found.settings == [{n: v for n, v in best[4].items() if n != "output_dim"}, best[8]]
 
 

@@ -79,7 +79,7 @@ def assert_whole(sweep: Command, trials: int) -> None:
         trial = study.trials[record.number]
         assert (record.state, record.reason) == (trial.state.name, trial.user_attrs["reason"])
         assert [r.rung for r in record.rungs] == [0, *sorted(trial.intermediate_values)]
-    assert sum(s.role == "student" for s in sweep.scores()) == 3  # in float32, int8, binary
+    assert sum(s.role == "student" for s in sweep.scores()) == 4  # in float32, int8, int4, binary
     assert sweep.leftovers() == []
     assert (sweep.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
 

@@ -231,6 +231,33 @@ def test_storage_that_is_gone_is_no_failure_of_the_job(
 RESOURCES = TrialResources(1, 0, 2, "")
 
 
+def test_vectors_of_other_rows_are_made_anew(
+    tmp_path: Path, prepared_folder: Path, corpus: Corpus, whole: tuple[Job, Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver of before the rows followed --tasks was killed between a student's training and its scoring."""
+    job, found, sts = make_job(tmp_path), list[Outcome](), corpus.of_tasks(["sts"])
+    finish(job, prepared_folder, corpus, threads=1, hang_s=0)
+    monkeypatch.setattr(rung_training, "dev_report", lambda *_: pytest.fail("judged again"))
+
+    def here(jobs: list[Job], prepared: Path, given: Corpus, *_: Any) -> list[Job]:
+        assert jobs == [job] and Encoded.load(job.folder) is None
+        found.append(finish(job, prepared, given, threads=1, hang_s=0))
+        return []
+
+    monkeypatch.setattr(module, "_finish_open", here)
+    for _ in range(2):  # the second time they are taken as they are
+        assert finish_jobs([job], prepared_folder, sts, RESOURCES, found.append) == []
+        encoded = Encoded.load(job.folder)
+        assert encoded is not None and len(encoded.vectors_ND) == len(evaluation_rows(sts)) < len(
+            evaluation_rows(corpus)
+        )
+    assert len(found) == 2 and comparable(found[0]) == comparable(found[1]) == comparable(whole[1])
+    whole_encoded = Encoded.load(whole[0].folder)
+    assert whole_encoded is not None
+    at = np.searchsorted(evaluation_rows(corpus), evaluation_rows(sts))
+    assert encoded.vectors_ND == pytest.approx(whole_encoded.vectors_ND[at], abs=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_only_jobs_without_vectors_are_run(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from watched import failed, plan, record, report
+from watched import Told, failed, record, report, tally_of
 
 from distilbench.progress.live import FinishedLines, LiveTable, on_console
+from distilbench.progress.ray_metrics import sweep_values
 from distilbench.progress.tables import duration, finished_line
-from distilbench.watchers import Watcher
+from distilbench.records import TrialRecord
 
 
 def terminal(height: int = 30) -> Console:
@@ -29,7 +31,7 @@ def last_frame(console: Console, run: str) -> str:
     return text(console).rpartition(f"{run}: ")[2]
 
 
-def tell(watcher: Watcher) -> None:
+def tell(watcher: Any) -> None:
     """Four trials: one runs, one of each end."""
     watcher.stage("search")
     for number in range(4):
@@ -42,8 +44,9 @@ def tell(watcher: Watcher) -> None:
 
 def test_no_terminal_gets_a_line_for_each_finished_trial(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), soft_wrap=True)
-    watcher = on_console(plan(tmp_path, earlier=(record(9),)), console)
-    assert isinstance(watcher, FinishedLines)
+    show = on_console(tally_of(tmp_path, earlier=(record(9),)), console)
+    assert isinstance(show, FinishedLines)
+    watcher = Told(show)
     tell(watcher)
     watcher.finished(record(1, confirms=True))
     watcher.stage("done")
@@ -58,13 +61,14 @@ def test_no_terminal_gets_a_line_for_each_finished_trial(tmp_path: Path) -> None
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_lines(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, _environ={"TERM": "dumb"})
-    assert isinstance(on_console(plan(tmp_path), console), FinishedLines)
+    assert isinstance(on_console(tally_of(tmp_path), console), FinishedLines)
 
 
 def test_a_terminal_gets_a_table_that_is_redrawn(tmp_path: Path) -> None:
     console = terminal()
-    watcher = on_console(plan(tmp_path / "my-run"), console)
-    assert isinstance(watcher, LiveTable)
+    show = on_console(tally_of(tmp_path / "my-run"), console)
+    assert isinstance(show, LiveTable)
+    watcher = Told(show)
     tell(watcher)
     watcher.close()
     frame = last_frame(console, "my-run")
@@ -79,7 +83,7 @@ def test_a_terminal_gets_a_table_that_is_redrawn(tmp_path: Path) -> None:
 
 def test_from_scoring_on_the_console_is_others(tmp_path: Path) -> None:
     console = terminal()
-    watcher = LiveTable(plan(tmp_path / "my-run"), console)
+    watcher = Told(LiveTable(tally_of(tmp_path / "my-run"), console))
     tell(watcher)
     watcher.stage("confirm")
     assert last_frame(console, "my-run").startswith("mcr2, confirm;")
@@ -92,7 +96,7 @@ def test_from_scoring_on_the_console_is_others(tmp_path: Path) -> None:
 
 def test_the_picture_fits_the_terminal(tmp_path: Path) -> None:
     console = terminal(height=20)
-    watcher = LiveTable(plan(tmp_path / "my-run"), console)
+    watcher = Told(LiveTable(tally_of(tmp_path / "my-run"), console))
     for number in range(60):
         watcher.started(number, {"output_dim": 32})
     for number in range(100, 104):
@@ -116,3 +120,35 @@ def test_lines_of_what_is_not_common() -> None:
     several = record(3, values={"quality": 81.25, "bytes": 128})
     assert finished_line(several, 1, 2).endswith("(+0.50 to PCA), quality 81.25, bytes 128")
     assert [duration(s) for s in (0.4, 59, 61, 7260, -3)] == ["0 s", "59 s", "1:01 min", "2:01:00 h", "0 s"]
+
+
+def coded(number: int, dim: int, bits: int, **changes: Any) -> TrialRecord:
+    return record(number, dim=dim, params={"output_dim": dim, "bits": bits}, **changes)
+
+
+def test_trials_for_a_code_say_their_bytes(tmp_path: Path) -> None:
+    line = finished_line(coded(1, 32, 4), 1, 2)
+    assert re.search(r"trial 1   16 bytes    d=32   int4    COMPLETE after 450 steps: dev 80\.50", line)
+    assert "1 byte " in finished_line(coded(1, 8, 1), 1, 2)
+    assert "trial 1   d=32   COMPLETE" in finished_line(record(1), 1, 2)
+    console = terminal()
+    watcher = Told(LiveTable(tally_of(tmp_path / "my-run"), console))
+    watcher.started(7, {"output_dim": 64, "bits": 1})
+    for found in (coded(0, 32, 4, objective=1.0), coded(1, 16, 8, objective=2.0), coded(2, 16, 1, objective=0.5)):
+        watcher.finished(found)
+    watcher.close()
+    frame = last_frame(console, "my-run")
+    assert re.search(r"^ *trial +bytes +d +rung", frame, re.MULTILINE) and re.search(
+        r"^ +7 +8 +64 +0 ", frame, re.MULTILINE
+    )
+    assert re.search(r"^bytes +d +code +best trial", frame, re.MULTILINE)
+    assert re.search(r"^ +2 +16 +binary +2 ", frame, re.MULTILINE)
+    assert re.search(r"^ +16 +16 +int8 +1 +450 +82\.00 +\+2\.00", frame, re.MULTILINE)  # above trial 0 of as many bytes
+
+
+def test_the_gauge_of_the_best_says_what_it_is_of(tmp_path: Path) -> None:
+    tally = tally_of(tmp_path / "my-run")
+    for found in (coded(0, 32, 4), record(1, dim=64)):
+        tally.finished(found)
+    best = [v.tags["group"] for v in sweep_values(tally) if v.name == "distilbench_sweep_best_dev"]
+    assert best == ["16 bytes", "d=64"]

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from watched import plan, record
+from watched import Told, record, tally_of
 
 from distilbench.progress.progress_file import ProgressFile
 from distilbench.records import append_records
@@ -25,9 +25,8 @@ def run(tmp_path: Path) -> Path:
 
 def test_it_shows_trials_settings_and_stage_before_any_score(run: Path, tmp_path: Path) -> None:
     page = LivePage(tmp_path / "report", "r", [run])
-    progress = ProgressFile(plan(run))
-    for watcher in (progress, page):
-        watcher.stage("search")
+    Told(ProgressFile(tally_of(run))).stage("search")
+    page.stage("search")
     assert not (tmp_path / "report").exists()  # nothing has ended
     append_records(run / "trials.jsonl", [record(0)])
     page.due = 0.0

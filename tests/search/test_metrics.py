@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from watched import failed, plan, record, report
+from watched import Told, failed, record, report, tally_of
 
 from distilbench.prepare.progress import GAUGES as PREPARE
 from distilbench.progress.ray_metrics import GAUGES as SWEEP
 from distilbench.progress.ray_metrics import RayMetrics, sweep_values
-from distilbench.progress.tally import Tally
 
 
 def dashboard() -> dict[str, Any]:
@@ -43,7 +42,7 @@ def exposed() -> dict[str, dict[str, float]]:
     for line in urllib.request.urlopen(address, timeout=10).read().decode().splitlines():
         if line.startswith(("ray_distilbench_sweep", "ray_distilbench_trial")) and 'run="my-run"' in line:
             assert 'method="mcr2"' in line
-            own = re.search(r'\b(?:trial|stage|state|dim)="([^"]*)"', line)
+            own = re.search(r'\b(?:trial|stage|state|group)="([^"]*)"', line)
             found.setdefault(line.split("{")[0], {})[own[1] if own else ""] = float(line.split()[-1])
     return found
 
@@ -51,7 +50,7 @@ def exposed() -> dict[str, dict[str, float]]:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_rays_metrics_have_the_sweep_and_only_its_running_trials(tmp_path: Path, cluster: None) -> None:
-    watcher = RayMetrics(plan(tmp_path / "my-run"))
+    watcher = Told(RayMetrics(tally_of(tmp_path / "my-run")))
 
     def wait_for(wanted: Any) -> dict[str, dict[str, float]]:
         deadline = time.monotonic() + 60
@@ -68,7 +67,7 @@ def test_rays_metrics_have_the_sweep_and_only_its_running_trials(tmp_path: Path,
     assert found["ray_distilbench_sweep_finished_trials"] == {"COMPLETE": 1, "PRUNED": 0, "FAIL": 1}
     assert found["ray_distilbench_sweep_running_trials"] == {"": 2}
     assert found["ray_distilbench_sweep_wanted_trials"] == {"": 24}
-    assert found["ray_distilbench_sweep_best_dev"] == {"32": 81.5}
+    assert found["ray_distilbench_sweep_best_dev"] == {"d=32": 81.5}
     assert found["ray_distilbench_trial_step"] == {"0": 120, "1": 20}
     assert found["ray_distilbench_trial_loss"] == {"0": 0.25}
     assert found["ray_distilbench_trial_dev"] == {"0": 79.25}
@@ -87,14 +86,15 @@ def test_rays_metrics_have_the_sweep_and_only_its_running_trials(tmp_path: Path,
 
 def test_without_ray_it_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.is_initialized", lambda: False)
-    watcher = RayMetrics(plan(tmp_path))
+    metrics = RayMetrics(tally_of(tmp_path))
+    watcher = Told(metrics)
     tell(watcher)
     watcher.close()
-    assert watcher.gauges == {}
+    assert metrics.gauges == {}
 
 
 def test_every_gauge_is_set_with_its_own_tags(tmp_path: Path) -> None:
-    tally = Tally(plan(tmp_path, deadline=5e9))
+    tally = tally_of(tmp_path, deadline=5e9)
     tell(tally)
     values = sweep_values(tally)
     assert {v.name for v in values} == set(SWEEP)

@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
-from watched import plan, record, report
+from watched import Told, record, report, tally_of
 
 from distilbench.progress import progress_file
 from distilbench.progress.progress_file import ProgressFile
 
 
 def test_it_is_there_from_the_start_and_tells_the_stage_at_once(tmp_path: Path) -> None:
-    watcher = ProgressFile(plan(tmp_path / "r", deadline=5e9))
+    watcher = Told(ProgressFile(tally_of(tmp_path / "r", deadline=5e9)))
     kept = json.loads((tmp_path / "r" / "progress.json").read_text())
     assert (kept["stage"], kept["wanted"], kept["deadline"], kept["running"]) == ("starting", 24, 5e9, [])
     for name in ("search", "confirm", "score", "done"):
@@ -29,7 +29,7 @@ def test_it_is_written_once_a_second_at_most(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(progress_file, "write_json", lambda path, value: writes.append(value))
     now = 50.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    watcher = ProgressFile(plan(tmp_path))
+    watcher = Told(ProgressFile(tally_of(tmp_path)))
     watcher.started(0, {"output_dim": 32})
     watcher.progressed(0, report(5, loss=math.inf))
     assert len(writes) == 1
@@ -45,7 +45,7 @@ def test_it_is_written_once_a_second_at_most(tmp_path: Path, monkeypatch: pytest
 
 
 def test_storage_that_is_gone_does_not_end_what_it_shows(tmp_path: Path) -> None:
-    watcher = ProgressFile(plan(tmp_path / "r"))
+    watcher = Told(ProgressFile(tally_of(tmp_path / "r")))
     (tmp_path / "r").rename(tmp_path / "aside")
     watcher.stage("search")
     watcher.close()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from watched import plan, record, report
+from watched import Told, record, report, tally_of
 
 from distilbench.prepare.progress import _Gauges
 from distilbench.progress.ray_metrics import RayMetrics
@@ -46,7 +46,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Itera
     command = [str(PROGRAM), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     with (folder / "log.txt").open("wb") as log:
         server = subprocess.Popen([*command, f"--web.listen-address={address}"], stdout=log, stderr=log)
-    watcher = RayMetrics(plan(folder / "board-run", deadline=5e9))
+    watcher = Told(RayMetrics(tally_of(folder / "board-run", deadline=5e9)))
     watcher.stage("search")
     for number in (0, 1):
         watcher.started(number, {"output_dim": 32})
@@ -104,7 +104,7 @@ def test_it_has_the_values_of_the_sweep(prometheus: str) -> None:
     assert [v for _, v in values(prometheus, f"ray_distilbench_sweep_wanted_trials{of}")] == [24]
     steps = {m["trial"]: v for m, v in values(prometheus, f"ray_distilbench_trial_step{of}")}
     assert steps == {"0": 120, "1": 0}
-    assert [(m["dim"], v) for m, v in values(prometheus, f"ray_distilbench_sweep_best_dev{of}")] == [("32", 81.5)]
+    assert [(m["group"], v) for m, v in values(prometheus, f"ray_distilbench_sweep_best_dev{of}")] == [("d=32", 81.5)]
     (stage,) = values(prometheus, f"ray_distilbench_sweep_stage{of} == 1")
     assert stage[0]["stage"] == "search"
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from door import door_environment
 from typer.testing import CliRunner, Result
-from watched import failed, plan, record, report
+from watched import Told, failed, record, report, tally_of
 
 from distilbench.cli import app
 from distilbench.commands import status as module
@@ -31,10 +31,10 @@ def begin(folder: Path, **more: Any) -> Path:
     return folder
 
 
-def searching(folder: Path) -> ProgressFile:
+def searching(folder: Path) -> Told:
     """A sweep in which one trial runs and three have ended; what its driver would tell the watcher."""
     begin(folder)
-    watcher = ProgressFile(plan(folder))
+    watcher = Told(ProgressFile(tally_of(folder)))
     watcher.stage("search")
     watcher.started(7, {"output_dim": 64})
     watcher.progressed(7, report(120, rung=1, objective=-0.75, dev_spearman=79.25))
@@ -196,9 +196,26 @@ def test_json(tmp_path: Path) -> None:
     assert found["counts"] == {"COMPLETE": 1, "PRUNED": 1, "FAIL": 1}
     assert found["best"]["32"]["dev_spearman"] == 80.5 and found["best"]["32"]["trial"] == 0
     assert found["last"][-1] == {
-        "trial": 2, "dim": 32, "state": "FAIL", "reason": "loss is nan [at] step 7", "objective": None,
+        "trial": 2, "dim": 32, "bytes": None, "state": "FAIL", "reason": "loss is nan [at] step 7", "objective": None,
     }  # fmt: skip
+    assert found["best"]["32"]["within"] == "dimension"
     assert found["progress"]["running"][0]["step"] == 120
+
+
+def test_trials_for_a_code_are_told_by_their_bytes(tmp_path: Path) -> None:
+    begin(tmp_path / "r")
+    trials = [
+        record(n, dim=dim, params={"output_dim": dim, "bits": bits}, objective=objective)
+        for n, (dim, bits, objective) in enumerate(((32, 4, 0.5), (16, 8, 1.5), (16, 1, 0.25)))
+    ]
+    append_records(tmp_path / "r" / "trials.jsonl", trials)
+    (found,) = json.loads(shown(tmp_path / "r", "--json"))
+    assert {size: (b["trial"], b["within"]) for size, b in found["best"].items()} == {
+        "2": (2, "bytes"),
+        "16": (1, "bytes"),
+    }
+    assert [(t["dim"], t["bytes"]) for t in found["last"]] == [(32, 16), (16, 16), (16, 2)]
+    assert "trial 1   16 bytes    d=16   int8" in shown(tmp_path / "r")
 
 
 def test_watch_shows_what_changes_until_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.study import (
     PARAMS,
     begin_trial,
-    best_per_dimension,
+    best_per_group,
     finished_trials,
     first_settings,
     open_study,
@@ -180,15 +180,15 @@ def test_the_best_of_each_dimension_is_complete_and_the_earlier_of_equals(study:
     finish(study, 4, None, TrialState.FAIL, r1=99.0)
     finish(study, 16, None, TrialState.FAIL)
     study.enqueue_trial({"output_dim": 16})
-    best = best_per_dimension(study.trials)
+    best = best_per_group(study.trials)
     assert {dim: [t.number for t in own] for dim, own in best.items()} == {4: [3], 8: [1]}
-    assert [t.number for t in best_per_dimension(study.trials, top=2)[8]] == [1, 2]
-    assert [t.number for t in best_per_dimension(study.trials, top=9)[4]] == [3, 4]
+    assert [t.number for t in best_per_group(study.trials, top=2)[8]] == [1, 2]
+    assert [t.number for t in best_per_group(study.trials, top=9)[4]] == [3, 4]
     assert list(best) == [4, 8]
 
 
 def test_no_trial_no_best(study: optuna.Study) -> None:
-    assert best_per_dimension(study.trials) == {}
+    assert best_per_group(study.trials) == {}
 
 
 def test_finished_trials_are_those_with_an_end(study: optuna.Study) -> None:

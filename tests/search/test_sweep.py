@@ -19,7 +19,7 @@ parameters:
   activation: {choices: [identity, tanh]}
 fixed: {output_dim: 8, batch_size: 16, epochs: 3}
 """
-KINDS = {"float32", "int8", "binary"}
+KINDS = {"float32", "int8", "int4", "binary"}
 
 
 def assert_whole(sweep: Command, trials: int) -> None:
@@ -54,7 +54,7 @@ def assert_whole(sweep: Command, trials: int) -> None:
         assert item["mean"] == pytest.approx(sum(item["dev"]) / 2)
     # Teacher; PCA, random projection and student at two dimensions, the student with two seeds; each also quantised.
     rows = [(s.label, s.quantisation, s.seed) for s in sweep.scores() if (s.trial, s.role) in shown(best)]
-    assert len(rows) == len(set(rows)) == 9 * 3
+    assert len(rows) == len(set(rows)) == 9 * 4
     assert {kind for _, kind, _ in rows} == KINDS
     assert len({s.record_id for s in sweep.scores()}) == len(sweep.scores())
     for record in sweep.scores():
@@ -200,7 +200,7 @@ def test_hpd_trains_an_encoder_of_its_own(
     sweep.done("--student", "layers:0,3")
     assert len(sweep.trials()) == 4 and sweep.confirmations() == []
     best, *quantised = [s for s in sweep.scores() if s.role == "student"]
-    assert [s.quantisation for s in (best, *quantised)] == ["float32", "int8", "binary"]
+    assert [s.quantisation for s in (best, *quantised)] == ["float32", "int8", "int4", "binary"]
     assert best.start == f"{encoder_folder.name} layers:0,3" and best.dim == 8
     model = SentenceTransformer(str(sweep.run / best.model), device="cpu")
     assert best.parameters == sum(p.numel() for p in model.parameters())

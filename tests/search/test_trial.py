@@ -21,7 +21,7 @@ from distilbench.records import Score, TrialRecord, append_records, read_records
 from distilbench.search.run import Search, trial_record
 from distilbench.search.searcher import RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace, load_space
-from distilbench.search.study import best_per_dimension, open_study, sqlite_url, starts_for
+from distilbench.search.study import best_per_group, open_study, sqlite_url, starts_for
 from distilbench.search.trial import TrialTrainable, trial_folder
 from distilbench.training.params import Params
 from distilbench.trials.dev import dev_report, dev_rows
@@ -152,7 +152,7 @@ def test_a_collapsed_trial_fails_with_the_reason_and_keeps_its_metrics(
     assert any(number in record.reason for number in measured)
     assert last["dev_spearman"] is not None and last["loss"] is not None
     assert record.rungs[-1].step == [2, 6, 18][rung - 1]
-    assert best_per_dimension(trial.study.trials) == {}  # however good its last score was
+    assert best_per_group(trial.study.trials) == {}  # however good its last score was
 
 
 def test_embeddings_that_are_not_finite_fail_the_trial(

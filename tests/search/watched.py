@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from distilbench.progress.tally import Tally
 from distilbench.records import Provenance, Rung, TrialRecord
 from distilbench.watchers import SweepPlan
 
@@ -24,6 +25,24 @@ class Clock:
 def plan(run: Path, **changes: Any) -> SweepPlan:
     values = {"run": run, "method": "mcr2", "trials": 24, "resources": "4 trials at once, each on 1 of 4 CPUs"}
     return SweepPlan(**{**values, **changes})
+
+
+class Told:
+    """A watcher that shows a tally; what it is told, the tally is told before, as in a sweep."""
+
+    def __init__(self, show: Any) -> None:
+        self.show = show
+
+    def __getattr__(self, event: str) -> Any:
+        def tell(*given: Any) -> None:
+            for watcher in (self.show.tally, self.show):
+                getattr(watcher, event)(*given)
+
+        return tell
+
+
+def tally_of(run: Path, **changes: Any) -> Tally:
+    return Tally(plan(run, **changes))
 
 
 def record(number: int, **changes: Any) -> TrialRecord:

@@ -156,7 +156,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(stage, "encode_corpus", functools.partial(stage.encode_corpus, here=True))
     quiet = type("Quiet", (), {name: lambda self, *_: None for name in ("started", "progressed", "finished", "stage")})
     quiet.close = lambda self: None  # type: ignore[attr-defined]
-    monkeypatch.setattr(metrics, "RayMetrics", lambda plan: quiet())
+    monkeypatch.setattr(metrics, "RayMetrics", lambda tally: quiet())
     monkeypatch.setattr(LivePage, "_write", lambda self: None)  # its plots take most of such a sweep's time
     monkeypatch.setattr(owner, "DEAD_S", 2.0)
     monkeypatch.setattr(owner, "LOOK_S", 0.2)

@@ -24,6 +24,7 @@ from distilbench.encoders.student import load_student, student_width
 from distilbench.errors import InputError
 from distilbench.methods.method import Method, Possible
 from distilbench.methods.parts.packed import PACKED_TOKENS, can_pack, filled_parts, packed, packed_means
+from distilbench.methods.parts.straight_through import coded
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import check_enough
 
@@ -169,8 +170,15 @@ class EncoderMethod(Method):
         return self.projection({"sentence_embedding": pooled_BD})["sentence_embedding"]
 
     def outputs(self, rows: NDArray[np.int64]) -> Tensor:
-        """The student's vectors with gradients, B x d."""
-        return self.project(self.pooled(rows))
+        """The student's vectors with gradients, B x d, as they are stored."""
+        return self.as_stored(self.project(self.pooled(rows)))
+
+    def as_stored(self, vectors_Bd: Tensor) -> Tensor:
+        """Vectors as the code that `params.bits` names stores them, each of its own norm, with gradients."""
+        bits = getattr(self.params, "bits", None)  # a method of a user's own may have no such parameter
+        if bits is None or bits == 32:
+            return vectors_Bd
+        return coded(vectors_Bd, bits) * vectors_Bd.norm(dim=-1, keepdim=True)
 
     def encode(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Vectors of corpus rows as the method is now, N x d, dropout off."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from distilbench.training.params import ParamsPart, sweep_field
+from distilbench.training.params import CodedParams, sweep_field
 
 
-class EncoderParams(ParamsPart):
+class EncoderParams(CodedParams):
     """How the student's encoder is trained, whatever its loss."""
 
     dropout: bool = True

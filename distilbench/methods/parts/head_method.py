@@ -49,7 +49,7 @@ class HeadMethod(Method):
     def in_chunks(self, rows: NDArray[np.int64]) -> list[Tensor]:
         """The teacher's cached embeddings of corpus rows, in parts of bounded size."""
         starts = range(0, len(rows), ROWS)
-        return [torch.from_numpy(self.prepared.vectors.take(rows[i : i + ROWS])).to(self.device) for i in starts]
+        return [self.teacher_vectors(rows[i : i + ROWS]) for i in starts]
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Vectors of corpus rows from the teacher's cached embeddings."""

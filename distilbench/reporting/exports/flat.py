@@ -36,9 +36,10 @@ def flat_columns(board: table.Leaderboard, ties: Ties = NO_TIES) -> tuple[FlatCo
     """All columns: what the row is, its scores unrounded, its standing, and where it comes from.
 
     Scores are means over `NAME:seeds` seeds, `NAME:interval95` is half the width of their 95 % interval; of one seed,
-    `NAME:low95` and `NAME:high95` end the bootstrap interval over the set's items. `tie_difference` is the difference in
-    test average to the first row of the tie group, `tie_low` and `tie_high` end its interval. `neighbours_lost` says why a
-    coded row is not recommended, and is empty where nothing is known against it.
+    `NAME:low95` and `NAME:high95` end the bootstrap interval over the set's items. `tie_within` says which rows a tie letter
+    is of: those with as many bytes per vector ("bytes"), or of one dimension and quantisation ("dimension");
+    `tie_difference` is the difference in test average to the first row of the tie group, `tie_low` and `tie_high` end its
+    interval. `neighbours_lost` says why a coded row is not recommended, and is empty where nothing is known against it.
     """
 
     def of(name: str, kind: Kind = "text", path: tuple[str, ...] = ()) -> FlatColumn:
@@ -66,10 +67,11 @@ def flat_columns(board: table.Leaderboard, ties: Ties = NO_TIES) -> tuple[FlatCo
     columns += _score_columns(board)
     columns += [
         FlatColumn("pareto", "flag", ("pareto",), lambda row: row.pareto["all"]),
-        FlatColumn("best_in_dim", "flag", ("best_in_dim",), lambda row: row.best_in_dim["all"]),
+        FlatColumn("best_in_bytes", "flag", ("best_in_bytes",), lambda row: row.best_in_bytes["all"]),
         FlatColumn("chosen_on_dev", "flag", ("chosen_on_dev",), lambda row: row.chosen),
         FlatColumn("kept_neighbours_percent", "number", ("neighbours", "kept_percent"), _neighbour_overlap),
         FlatColumn("neighbours_lost", "text", ("neighbours", "lost"), lost_neighbours),
+        standing("tie_within", "text", "tie", lambda row: ties.within if row.anchor in ties.rows else None),
         *(tie("group", "text"), tie("difference", "number"), tie("low", "number"), tie("high", "number")),
         *(of("teacher"), of("start"), of("corpus", path=("corpus", "name"))),
         of("corpus_fingerprint", path=("corpus", "fingerprint")),

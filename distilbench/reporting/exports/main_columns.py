@@ -6,7 +6,7 @@ from distilbench.records import ON_DEMONSTRATION
 from distilbench.reporting import table
 from distilbench.reporting.exports.grid import MISSING, Grid, Head, Line, Section
 from distilbench.reporting.neighbours import lost_neighbours
-from distilbench.reporting.ties import NO_TIES, Ties
+from distilbench.reporting.ties import NO_TIES, WITHIN, Ties
 
 SHOWN_SETS = 7
 """STS sets that have a column of their own; of more, none has."""
@@ -37,14 +37,16 @@ def leaderboard_grid(board: table.Leaderboard, ties: Ties = NO_TIES) -> Grid:
         lines.append(tuple(line))
     filled = [i for i in range(len(head)) if not lines or any(line[i] != MISSING for line in lines)]
     notes = [f"Scores are x 100. The average is over {', '.join(board.sts_sets)} (test)."] if board.sts_sets else []
+    if ties.rows:
+        notes.append(f"A tie group is of the rows of {WITHIN[ties.within]} that cannot be told from the first of it.")
     if dev:
         notes.append("Dev chose the students: it is not a result.")
     demonstration = sum(row.record.demonstration for row in board.rows)
     if demonstration:
         rows = "All rows" if demonstration == len(board.rows) else f"{demonstration} of {len(board.rows)} rows"
         notes.append(f"{rows} are scored {ON_DEMONSTRATION}.")
-    if lost := [f"{row.name} ({row.record.quantisation})" for row in board.rows if lost_neighbours(row)]:
-        notes.append(f"Neighbours lost, not recommended: {', '.join(lost)}.")
+    if lost := [table.told(row) for row in board.rows if lost_neighbours(row)]:
+        notes.append(f"Neighbours lost, not recommended: {'; '.join(lost)}.")
     return Grid(
         "Leaderboard",
         tuple(head[i] for i in filled),

@@ -8,10 +8,8 @@ from distilbench.reporting import table
 def representatives(board: table.Leaderboard) -> tuple[table.Row, ...]:
     """The float32 rows in the leaderboard's order; of the trials of a sweep that compete, only the one that dev chose."""
 
-    def place(row: table.Row) -> tuple[object, ...]:
-        r = row.record
-        return r.run, r.method, str(r.hyperparameters.get("output_dim")), r.dim, r.corpus_fingerprint
-
     plain = [row for row in board.rows if row.record.quantisation == "float32"]
-    decided = {place(row) for row in plain if row.chosen}
-    return tuple(row for row in plain if row.record.trial is None or row.chosen or place(row) not in decided)
+    decided = {table.rivals(row.record) for row in plain if row.chosen}
+    return tuple(
+        row for row in plain if row.record.trial is None or row.chosen or table.rivals(row.record) not in decided
+    )

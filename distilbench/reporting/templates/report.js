@@ -89,6 +89,7 @@ const pin = byId("pin");
 const choices = [
   ["method", byId("choice-method"), 1],
   ["dim", byId("choice-dim"), 2],
+  ["bytes", byId("choice-bytes"), 3],
   ["type", byId("choice-type"), 4],
 ].filter(([, select]) => select);
 const onlyPareto = byId("only-pareto");
@@ -129,7 +130,7 @@ function showRows(sortFirst) {
   const front = `pareto-${board.dataset.variant}`;
   const fits = (row) =>
     parts.every((part) => texts.get(row).includes(part)) &&
-    wanted.every(([, select, cell]) => row.cells[cell].textContent === select.value) &&
+    wanted.every(([, select, cell]) => (row.cells[cell].dataset.v || row.cells[cell].textContent) === select.value) &&
     (!onlyPareto.checked || row.classList.contains(front));
   const isPinned = (row) => pin.checked && references.has(row);
   const always = (row) => isPinned(row) && row.classList.contains("teacher");

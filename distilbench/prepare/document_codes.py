@@ -1,0 +1,169 @@
+"""Code documents as an index holds them, on Ray Data, into the artifact store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rich
+from numpy.typing import NDArray
+
+from distilbench.cluster.nodes import working_device
+from distilbench.data.documents import DocumentFiles
+from distilbench.data.sentences import SentenceFile
+from distilbench.encoders.encoder import EncoderSpec, default_device
+from distilbench.errors import InputError
+from distilbench.evaluation.code_index import stored_codes
+from distilbench.evaluation.codes.files import card_path, read_card
+from distilbench.evaluation.encoders import LEAST_NORM
+from distilbench.evaluation.quantisation import Quantiser, load_quantiser
+from distilbench.prepare.encode import SHARD_ROWS
+from distilbench.prepare.pool import ShardTask, run_pool
+from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.storage.arrays import save_array, shard_name, shard_ranges
+from distilbench.storage.store import ArtifactStore
+
+BATCH = {"cpu": 32, "cuda": 256}
+"""Documents of one forward pass. sentence-transformers sorts them by length within a shard."""
+STEP_VERSION = 1
+"""Part of every fingerprint: raise it when the code below changes what it computes."""
+
+
+@dataclass(frozen=True)
+class ChosenCode:
+    """What documents are stored as: the name of a code and the folder that it is saved in; float32 has none."""
+
+    kind: str
+    folder: Path | None
+    width: int
+
+    def load(self) -> Quantiser | None:
+        """The code; None is float32.
+
+        Raises:
+            InputError: its files are missing or damaged.
+        """
+        return None if self.folder is None else load_quantiser(self.kind, self.folder, self.width)
+
+    def identity(self) -> dict[str, Any]:
+        """What the stored bytes depend on beside the vectors."""
+        sha256 = None if self.folder is None else read_card(card_path(self.folder, self.kind)).get("sha256")
+        return {"code": self.kind, "width": self.width, "sha256": sha256}
+
+
+@dataclass(frozen=True)
+class StoredDocuments:
+    """The stored bytes of documents in shards of `shard_rows` rows."""
+
+    folder: Path
+    rows: int
+    shard_rows: int
+
+    def blocks(self) -> Iterator[NDArray[np.uint8]]:
+        """The shards in their order, N x B each."""
+        for i, _ in enumerate(shard_ranges(self.rows, self.shard_rows)):
+            yield np.load(self.folder / shard_name(i), allow_pickle=False)
+
+    def sample(self, rows: int) -> NDArray[np.uint8]:
+        """So many rows, drawn with a fixed seed, in memory."""
+        chosen = np.sort(np.random.default_rng(0).choice(self.rows, rows, replace=False))
+        parts = []
+        for i, block_NB in enumerate(self.blocks()):
+            start = i * self.shard_rows
+            parts.append(block_NB[chosen[(chosen >= start) & (chosen < start + len(block_NB))] - start])
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class DocumentCoding(ShardTask):
+    """Turns rows of documents into shards of stored codes."""
+
+    spec: EncoderSpec
+    texts: SentenceFile
+    folder: Path
+    device: str
+    code: ChosenCode
+
+    def load(self) -> Callable[[int, int, int], None]:
+        """The student onto its device, and the code.
+
+        Raises:
+            InputError: one cannot be loaded, or the device is to be a GPU and the worker's node has none.
+        """
+        import torch
+
+        if self.device == "cuda" and default_device() != "cuda":
+            raise InputError(
+                "encoding was given to a worker without a GPU that torch sees; expected one build of torch on all"
+            )
+        model, code = self.spec.load(self.device), self.code.load()
+
+        def make(shard: int, start: int, stop: int) -> None:
+            texts = self.texts[start:stop]
+            # sentence-transformers' own reading of a document: its prompt, its route, the model's truncate_dim.
+            with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.device == "cuda"):
+                found = model.encode_document(texts, batch_size=BATCH[self.device], show_progress_bar=False)
+            vectors_ND = np.asarray(found, dtype=np.float32)
+            if vectors_ND.shape[1] != self.code.width:
+                raise InputError(
+                    f"--student {self.spec.name}: vectors of {vectors_ND.shape[1]} dimensions; expected {self.code.width}"
+                )
+            bad = np.flatnonzero(~(np.linalg.norm(vectors_ND, axis=1) > LEAST_NORM))
+            bad = bad if len(bad) else np.flatnonzero(~np.isfinite(vectors_ND).all(axis=1))
+            if len(bad):
+                raise InputError(
+                    f"--student {self.spec.name}: the vector of {texts[bad[0]]!r:.120} is zero or not finite; it has no "
+                    "cosine"
+                )
+            save_array(self.folder / shard_name(shard), stored_codes(code, vectors_ND))
+
+        return make
+
+
+def find_codes(
+    documents: DocumentFiles, spec: EncoderSpec, code: ChosenCode, store: ArtifactStore
+) -> StoredDocuments | None:
+    """The codes of documents if they are made already, on either device; no Ray is needed for that."""
+    for device, rows in SHARD_ROWS.items():
+        if path := store.find("document-codes", _parts(documents, spec, code, device)):
+            return StoredDocuments(path, len(documents.texts), rows)
+    return None
+
+
+def code_documents(
+    documents: DocumentFiles, spec: EncoderSpec, code: ChosenCode, store: ArtifactStore, *, size: PoolSize = AS_FIT
+) -> StoredDocuments:
+    """The codes of documents; of an interrupted coding only the missing shards are made. Needs `ray.init`.
+
+    Raises:
+        InputError: the student or its code cannot be loaded, or gives a vector that is zero or not finite.
+    """
+    device, total = working_device(size.grow_to), len(documents.texts)
+    shards = [(i, *rows) for i, rows in enumerate(shard_ranges(total, SHARD_ROWS[device]))]
+
+    def make(folder: Path, missing: list[str]) -> None:
+        absent = set(missing)
+        missing_shards = [shard for shard in shards if shard_name(shard[0]) in absent]
+        left = sum(stop - start for _, start, stop in missing_shards)
+        if left < total:
+            rich.print(f"Documents: {total - left} of {total} were coded before the interruption")
+        task = DocumentCoding(spec.absolute(), documents.texts, folder, device, code)
+        run_pool(task, missing_shards, "Documents", "documents", size=size, gpu=device == "cuda", store=store)
+
+    names = [shard_name(i) for i, _, _ in shards]
+    path = store.build("document-codes", _parts(documents, spec, code, device), names, make)
+    return StoredDocuments(path, total, SHARD_ROWS[device])
+
+
+def _parts(documents: DocumentFiles, spec: EncoderSpec, code: ChosenCode, device: str) -> dict[str, Any]:
+    return {
+        "encoder": spec.identity(),
+        "documents": documents.fingerprint,
+        **code.identity(),
+        "precision": "bfloat16 forward" if device == "cuda" else "float32 forward",
+        "shard_rows": SHARD_ROWS[device],
+        "step_version": STEP_VERSION,
+    }

@@ -1,0 +1,61 @@
+"""What vectors are stored as: the names of the codes, and a student's own by its hyper-parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+Bits = Literal[32, 8, 4, 1]
+CODE_OF_BITS = {32: "float32", 8: "int8", 4: "int4", 1: "binary"}
+"""The name of the code of so many bits a dimension."""
+FAMILIES = {
+    "pq": "product code: a byte for each part of the vector (Jégou et al. 2011)",
+    "opq": "product code after a learned rotation to at most 8 dimensions a byte (Ge et al. 2013)",
+    "itq": "signs after PCA and a learned rotation (Gong & Lazebnik 2011)",
+    "lsh": "signs after a random rotation, each with its own threshold",
+    "pcar": "4 bits a dimension after PCA and a random rotation",
+}
+"""What FAISS makes; with its bytes it is the name of a code, such as opq16."""
+CODE_PATTERN = rf"(int8|int4|binary|({'|'.join(FAMILIES)})[1-9]\d{{0,3}})"
+"""The names of all codes."""
+FAISS_PEER = "faiss"
+"""The method of the teacher's vectors in FAISS's own codes: what a team has without any training of a student."""
+_OF_FAISS = re.compile(rf"({'|'.join(FAMILIES)})([1-9]\d{{0,3}})")
+
+
+def family_of(kind: str) -> tuple[str, int] | None:
+    """The family and the bytes of a code of FAISS; None where `kind` names none."""
+    named = _OF_FAISS.fullmatch(kind)
+    return (named[1], int(named[2])) if named else None
+
+
+def told_codes() -> str:
+    """The names of the codes, for a reader."""
+    return f"int8, int4, binary, or one of FAISS's with its bytes, such as {', '.join(f'{f}16' for f in FAMILIES)}"
+
+
+def code_of(params: Mapping[str, Any]) -> str:
+    """The name of the code that a student with these hyper-parameters is trained for; "float32" where it is for none."""
+    if codebooks := params.get("codebooks"):
+        return f"pq{codebooks}" if params.get("codebook_steps") else f"opq{codebooks}"
+    return CODE_OF_BITS[params.get("bits") or 32]
+
+
+def stored_bytes(params: Mapping[str, Any], width: int | None = None) -> int | None:
+    """Bytes of a stored vector of `width` dimensions (None: output_dim); None where the parameters name no code."""
+    if codebooks := params.get("codebooks"):
+        return int(codebooks)
+    bits = params.get("bits")
+    return None if bits is None else -(-(width or int(params["output_dim"])) * int(bits) // 8)
+
+
+def rival_group(params: Mapping[str, Any], width: int | None = None) -> int:
+    """What a student competes within: the bytes of its vector where its parameters name a code, else its dimensions."""
+    size = stored_bytes(params, width)
+    return (width or int(params["output_dim"])) if size is None else size
+
+
+def by_bytes(params: Mapping[str, Any]) -> bool:
+    """Whether a student competes within bytes, and not within dimensions."""
+    return bool(params.get("codebooks")) or params.get("bits") is not None

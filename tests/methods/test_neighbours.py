@@ -1,0 +1,212 @@
+"""The neighbours' loss against a slow reference, codes in training, and the head that is trained for its code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from distilbench.data.corpus import CorpusBuilder
+from distilbench.errors import InputError
+from distilbench.evaluation.codes.binary import Binary
+from distilbench.evaluation.codes.steps import Int4
+from distilbench.evaluation.quantisation import load_quantiser
+from distilbench.methods.neighbours import Neighbours
+from distilbench.methods.parts.neighbour_loss import neighbour_loss
+from distilbench.methods.parts.product_start import product_start
+from distilbench.methods.parts.straight_through import Codebooks, coded
+from distilbench.training.loop import Trainer
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def slow_loss(student: np.ndarray, candidates: np.ndarray, teacher: np.ndarray, t_s: float, t_t: float) -> float:
+    student, candidates, teacher = unit(student), unit(candidates), unit(teacher)
+    total = 0.0
+    for i in range(len(student)):
+        others = [j for j in range(len(candidates)) if j != i]
+        target = [math.exp(float(teacher[i] @ teacher[j]) / t_t) for j in others]
+        guess = [math.exp(float(student[i] @ candidates[j]) / t_s) for j in others]
+        total -= sum(p / sum(target) * math.log(q / sum(guess)) for p, q in zip(target, guess, strict=True))
+    return total / len(student)
+
+
+@pytest.mark.parametrize("more", [0, 5])
+def test_the_loss_equals_a_slow_reference(more: int) -> None:
+    rng = np.random.default_rng(0)
+    student, teacher = rng.standard_normal((6 + more, 4)), rng.standard_normal((6 + more, 9))
+    found = neighbour_loss(*(torch.from_numpy(x) for x in (student[:6], student, teacher)), 0.2, 0.4)
+    assert found.item() == pytest.approx(slow_loss(student[:6], student, teacher, 0.2, 0.4), rel=1e-4)
+
+
+def test_the_loss_is_least_where_the_student_has_the_teachers_cosines() -> None:
+    teacher = torch.from_numpy(np.random.default_rng(0).standard_normal((12, 8)))
+    same = neighbour_loss(teacher, teacher, teacher, 0.1, 0.1)
+    turned = teacher @ torch.linalg.qr(torch.randn(8, 8, dtype=torch.float64))[0]
+    assert neighbour_loss(turned, turned, teacher, 0.1, 0.1).item() == pytest.approx(same.item(), abs=1e-4)
+    noisy = teacher + 0.3 * torch.randn_like(teacher)
+    assert neighbour_loss(noisy, noisy, teacher, 0.1, 0.1) > same + 0.01
+
+
+def test_two_candidates_are_too_few() -> None:
+    x = torch.randn(2, 4)
+    with pytest.raises(ValueError, match="2 candidates"):
+        neighbour_loss(x, x, x, 0.1, 0.1)
+
+
+@pytest.mark.parametrize("bits", [8, 4, 1])
+def test_what_goes_forward_is_the_code_and_the_gradient_is_the_vectors(bits: int) -> None:
+    torch.manual_seed(0)
+    x = (torch.randn(500, 16) + 0.3).requires_grad_()
+    stored = coded(x, bits)
+    assert stored.norm(dim=1).detach().numpy() == pytest.approx(1, abs=1e-5)
+    plain = torch.nn.functional.normalize(x.detach(), dim=1).numpy()
+    levels = [len(np.unique(np.round(column, 3))) for column in stored.detach().numpy().T]
+    if bits == 1:
+        signs = np.where(plain > plain.mean(axis=0), 1, -1) / 4
+        assert stored.detach().numpy() == pytest.approx(signs, abs=1e-6)
+        code = Binary.calibrate(plain)
+        assert np.sign(code.decode(code.encode(plain))) == pytest.approx(np.sign(signs))
+    if bits == 4:  # nearly what a calibrated code stores
+        code4 = Int4.calibrate(plain)
+        assert (stored.detach().numpy() * unit(code4.decode(code4.encode(plain)))).sum(axis=1).mean() > 0.98
+    assert min(levels) > 2 or bits == 1
+    weight = torch.randn(16)
+    (stored @ weight).sum().backward()
+    assert x.grad is not None and x.grad.abs().sum() > 0
+
+
+def test_without_bits_the_vectors_are_only_brought_to_unit_norm() -> None:
+    x = torch.randn(5, 7)
+    for bits in (None, 32):
+        assert torch.equal(coded(x, bits), torch.nn.functional.normalize(x, dim=-1))
+
+
+def test_codebooks_store_the_nearest_centroids_and_learn() -> None:
+    torch.manual_seed(0)
+    books = Codebooks(torch.randn(4, 256, 2) / 2)
+    x = torch.randn(20, 8, requires_grad=True)
+    stored = books(x)
+    plain = torch.nn.functional.normalize(x.detach(), dim=-1).reshape(20, 4, 2)
+    for row, found in zip(plain, stored.detach(), strict=True):
+        nearest = torch.cat(
+            [c[(c - part).square().sum(dim=1).argmin()] for c, part in zip(books.centroids, row, strict=True)]
+        )
+        assert found.numpy() == pytest.approx((nearest / nearest.norm()).detach().numpy(), abs=1e-5)
+    stored.square().sum(dim=0).max().backward()
+    assert x.grad is not None and x.grad.abs().sum() > 0
+    touched = books.centroids.grad.abs().sum(dim=2) > 0  # only those that were chosen have a gradient
+    assert 4 <= int(touched.sum()) <= 80
+
+
+def test_a_product_start_turns_and_codes(build: Callable[..., Any]) -> None:
+    vectors = unit(np.random.default_rng(0).standard_normal((600, 8))).astype(np.float32)
+    start = product_start(vectors, 4)
+    assert start.rotation_dd.T @ start.rotation_dd == pytest.approx(np.eye(8), abs=1e-4)
+    assert start.centroids_MKw.shape == (4, 256, 2)
+    books = Codebooks(torch.from_numpy(start.centroids_MKw))
+    stored = books(torch.from_numpy(vectors @ start.rotation_dd)).detach().numpy()
+    assert (stored * (vectors @ start.rotation_dd)).sum(axis=1).mean() > 0.95
+    with pytest.raises(ValueError, match="expected a divisor"):
+        product_start(vectors, 3)
+    with pytest.raises(ValueError, match="200 vectors for 256 centroids"):
+        product_start(vectors[:200], 4)
+
+
+def test_the_head_starts_as_the_pca_also_turned_and_residual(build: Callable[..., Any]) -> None:
+    plain = build("neighbours")
+    rows = plain.prepared.train
+    pca = unit(plain.prepared.pca.project(plain.prepared.vectors.take(rows), 8))
+    assert plain.embed(rows) == pytest.approx(pca, abs=1e-4)
+    assert build("neighbours", head="residual").embed(rows) == pytest.approx(pca, abs=1e-4)
+    turned = build("neighbours", rotate=True).embed(rows)
+    assert turned @ turned.T == pytest.approx(pca @ pca.T, abs=1e-4)
+    assert np.abs(turned - pca).max() > 0.1
+
+
+@pytest.mark.parametrize("params", [{}, {"bits": 4, "rotate": True}, {"bits": 1, "rotate": True}, {"queue": 32}])
+def test_training_lowers_the_loss(build: Callable[..., Any], params: dict[str, Any]) -> None:
+    trainer = Trainer(build("neighbours", steps=80, **params), 0, 80)
+    first = trainer.train_until(8)
+    trainer.train_until(72)
+    assert trainer.train_until(80) < first
+
+
+def test_the_queue_adds_candidates_without_a_gradient(
+    build: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        "distilbench.methods.neighbours.neighbour_loss",
+        lambda *a: seen.append(a) or torch.zeros((), requires_grad=True),
+    )
+    method = build("neighbours", queue=10)
+    method.loss(np.arange(6))
+    student, candidates, teacher, *_ = seen[0]
+    assert len(student) == 6 and len(candidates) == len(teacher) == 16
+    assert torch.equal(candidates[:6], student)
+
+
+def test_settings_that_the_corpus_cannot_serve() -> None:
+    builder = CorpusBuilder("small")
+    for i in range(40):
+        builder.train_on([f"sentence {i}"])
+    corpus = builder.build()
+
+    def check(**values: Any) -> None:
+        settings = {"output_dim": 8, "batch_size": 16, "queue": 0, "codebooks": 0, "bits": None, **values}
+        Neighbours.check_corpus(lambda name: [settings[name]], corpus, 32)
+
+    check()
+    with pytest.raises(InputError, match="batch_size is 64, but the corpus has only 40"):
+        check(batch_size=64)
+    with pytest.raises(InputError, match="queue is 100"):
+        check(queue=100)
+    with pytest.raises(InputError, match="codebooks is 256, but the corpus has only 40 training sentences"):
+        check(codebooks=4)
+
+
+def test_a_coded_encoder_sees_its_code_and_keeps_its_norm(build: Callable[..., Any]) -> None:
+    """Whatever trains an encoder: what the loss is given are stored vectors."""
+    plain, signs = build("hpd"), build("hpd", bits=1)
+    rows = plain.prepared.train[:40]
+    for method in (plain, signs):
+        method.eval()
+    free, stored = (m.outputs(rows).detach().numpy() for m in (plain, signs))
+    assert np.linalg.norm(stored, axis=1) == pytest.approx(np.linalg.norm(free, axis=1), rel=1e-4)
+    for column in unit(stored).T:
+        assert len(np.unique(np.round(np.abs(column), 4))) == 1
+
+
+def test_exported_with_its_trained_code(build: Callable[..., Any], tmp_path: Path, many: Any) -> None:
+    method = build("neighbours", on=many, codebooks=4, steps=30, codebook_steps=20, batch_size=32)
+    trainer = Trainer(method, 0, 50)
+    trainer.train_until(30)
+    assert method.trained_code() is None
+    trainer.train_until(50)
+    code = method.trained_code()
+    assert code is not None and code.kind == "pq4" and code.width == 8 and code.bytes_per_vector == 4
+    rows = method.prepared.train
+    vectors = method.embed(rows)
+    stored = method.codebooks(torch.from_numpy(vectors)).detach().numpy()
+    assert unit(code.decode(code.encode(vectors))) == pytest.approx(stored, abs=1e-4)
+    method.export(tmp_path / "student")
+    loaded = load_quantiser("pq4", tmp_path / "student", 8)
+    assert np.array_equal(loaded.encode(vectors), code.encode(vectors))
+
+
+def test_exported_with_a_product_code_of_its_vectors(build: Callable[..., Any], tmp_path: Path, many: Any) -> None:
+    method = build("neighbours", on=many, codebooks=4, steps=10, batch_size=32)
+    Trainer(method, 0, 10).train_until(10)
+    assert method.trained_code() is None and len(method.phases()) == 1
+    method.export(tmp_path / "student")
+    vectors = method.embed(method.prepared.train)
+    code = load_quantiser("opq4", tmp_path / "student", 8)
+    assert code.bytes_per_vector == 4 and code.decode(code.encode(vectors)).shape == vectors.shape

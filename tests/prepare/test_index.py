@@ -1,0 +1,321 @@
+"""`distilbench index`: documents become an index that faiss and sentence-transformers alone search; nothing is made twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import faiss
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from rich.console import Console
+from samples import random_sentences
+from sentence_transformers import SentenceTransformer
+from typer.testing import CliRunner
+
+from distilbench.cli import app
+from distilbench.commands import index as module
+from distilbench.commands.index import MANIFEST, index
+from distilbench.data.documents import columns_of_documents, read_documents
+from distilbench.errors import InputError
+from distilbench.evaluation.code_index import code_index, rescored, stored_codes
+from distilbench.evaluation.indexes import IndexSpec
+from distilbench.evaluation.quantisation import QUANTISERS, Binary, Int8, calibrated
+from distilbench.prepare import document_codes
+from distilbench.settings.index import IndexSettings
+from distilbench.storage.arrays import shard_name
+
+TEXTS = random_sentences(300, seed=8)
+WIDTH = 32
+
+
+@pytest.fixture(scope="module")
+def student(tmp_path_factory, encoder_folder):
+    """A student with prompts for documents and queries, without a code."""
+    model = SentenceTransformer(str(encoder_folder), device="cpu")
+    model.prompts = {"document": "how do i ", "query": "what is "}
+    folder = tmp_path_factory.mktemp("index") / "student"
+    model.save(str(folder), create_model_card=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def vectors(student):
+    return SentenceTransformer(str(student), device="cpu").encode_document(TEXTS)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.tsv"
+    path.write_text("doc_id\ttext\n" + "".join(f"d{7 * i}\t{t}\n" for i, t in enumerate(TEXTS)))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch, run_here):
+    """Five shards of 64 documents, without Ray."""
+    monkeypatch.setitem(document_codes.SHARD_ROWS, "cpu", 64)
+    monkeypatch.setattr(document_codes, "run_pool", run_here)
+    monkeypatch.setattr(module, "ray_cluster", lambda *_: __import__("contextlib").nullcontext())
+
+
+def made(tmp_path, student, documents, **options):
+    settings = {"student": str(student), "documents": documents, "out": tmp_path / "out", "store": tmp_path / "store"}
+    return index(IndexSettings(**(settings | options)), Console(quiet=True))
+
+
+def with_code(student, folder, vectors, *kinds):
+    """A copy of the student with codes of its own."""
+    shutil.copytree(student, folder)
+    for kind in kinds:
+        calibrated(kind, vectors).save(folder)
+    return folder
+
+
+def found_by(code, tmp_path, text):
+    """What the README's Python prints, in a process that cannot import DistilBench."""
+    assert "distilbench" not in code
+    code = code.replace("How do I reset my password?", text)
+    guard = "import sys; sys.modules['distilbench'] = None\n"
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", guard + code], cwd=tmp_path / "out", capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.strip().replace("'", '"'))
+
+
+# --- What the README finds
+
+
+@pytest.mark.parametrize(
+    ("kind", "index_kind"),
+    [
+        ("float32", "flat"),
+        ("int8", "hnsw"),
+        ("int4", "ivf:4:4"),
+        ("binary", "flat"),
+        ("pq8", "flat"),
+        ("itq2", "ivf:4:4"),
+    ],
+)
+def test_the_readme_finds_what_the_code_finds(tmp_path, student, vectors, corpus, kind, index_kind):
+    folder = student if kind == "float32" else with_code(student, tmp_path / "s", vectors, kind)
+    result = made(tmp_path, folder, corpus, index=index_kind)
+    readme = (tmp_path / "out" / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    assert len([line for line in code.splitlines() if line]) <= 12
+    asked = TEXTS[5]
+    found = found_by(code, tmp_path, asked)
+    query = SentenceTransformer(str(student), device="cpu").encode_query([asked])  # "what is " comes before it
+    if kind == "float32":
+        best = np.argsort(-(vectors @ query[0]))[:10]
+    else:
+        quantiser = calibrated(kind, vectors)
+        best = quantiser.search(quantiser.index(vectors), query, 10)[0]
+    assert len(found) == 10
+    # Bits have many equal similarities, and Binary.search looks at 20 documents only.
+    common = len(set(found) & {f"d{7 * i}" for i in best})
+    assert common >= {"binary": 5, "itq2": 5}.get(kind, 9)
+    assert result.manifest["code"] == kind
+    assert result.code == code.rstrip("\n")
+
+
+def test_the_manifest_says_what_is_there(tmp_path, student, vectors, corpus):
+    folder = with_code(student, tmp_path / "s", vectors, "int8")
+    made(tmp_path, folder, corpus)
+    out = tmp_path / "out"
+    manifest = json.loads((out / MANIFEST).read_text())
+    assert {p.name for p in out.iterdir()} == {*manifest["files"], MANIFEST}
+    assert (manifest["code"], manifest["code_bytes"], manifest["dimensions"]) == ("int8", WIDTH, WIDTH)
+    assert manifest["index"]["bytes"] == (out / "index.faiss").stat().st_size
+    assert manifest["index"]["bytes_per_vector"] == pytest.approx(manifest["index"]["bytes"] / 300, abs=0.01)
+    assert manifest["documents"]["count"] == 300 == faiss.read_index(str(out / "index.faiss")).ntotal
+    assert (out / "ids.txt").read_text().splitlines() == [f"d{7 * i}" for i in range(300)]
+    assert {"commit", "versions", "student"} <= set(manifest)
+
+
+@pytest.mark.parametrize("width", [32, 20])
+@pytest.mark.parametrize("kind", ["float32", "int8", "int4", "binary", "pq4", "opq4", "itq2", "lsh2", "pcar4"])
+def test_every_code_has_every_index_with_the_same_bytes(vectors, kind, width):
+    own = np.ascontiguousarray(vectors[:, :width])
+    code = None if kind == "float32" else calibrated(kind, own)
+    stored = stored_codes(code, own)
+    assert stored.shape[1] == (4 * width if code is None else code.bytes_per_vector)
+    unit = own / np.linalg.norm(own, axis=1, keepdims=True)
+    found = {}
+    for spec in (IndexSpec("flat"), IndexSpec("ivf", lists=(4, 4)), IndexSpec("hnsw")):
+        built = code_index(code, width, spec.resolved(300, width), stored[:200])
+        for start in range(0, 300, 128):
+            built.add(stored[start : start + 128])
+        held = faiss.deserialize_index(faiss.serialize_index(built.held))
+        assert held.ntotal == 300
+        found[spec.kind] = held.search(unit[:20], 10)[0]
+        if spec.kind == "hnsw":
+            codes = faiss.downcast_index(built.inner.storage).codes
+            np.testing.assert_array_equal(faiss.rev_swig_ptr(codes.data(), codes.size()), stored.ravel())
+    np.testing.assert_allclose(found["ivf"], found["flat"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found["hnsw"], found["flat"], rtol=1e-4, atol=1e-5)
+
+
+def test_bits_are_compared_with_the_float_query(vectors):
+    code = Binary.calibrate(vectors)
+    built = code_index(code, WIDTH, IndexSpec("flat"), np.empty((0, 4), np.uint8))
+    built.add(stored_codes(code, vectors))
+    distance, found = built.held.search(np.ascontiguousarray(vectors[:9]), 10)
+    similarity = (vectors[:9] - code.threshold_d) @ code.decode(code.encode(vectors)).T
+    best = -np.sort(-similarity, axis=1)[:, :10]
+    np.testing.assert_allclose(np.take_along_axis(similarity, found, axis=1), best, atol=1e-4)
+    assert not rescored(code) and rescored(Int8.calibrate(vectors)) and (np.diff(distance) >= 0).all()
+
+
+# --- Nothing is made twice
+
+
+def test_a_killed_command_goes_on_at_the_missing_shards(tmp_path, student, corpus, monkeypatch, run_here):
+    asked = []
+
+    def killed(task, shards, *_, **__):
+        asked.append([shard[0] for shard in shards])
+        run_here(task, shards[:2], *_, **__)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(document_codes, "run_pool", killed)
+    with pytest.raises(KeyboardInterrupt):
+        made(tmp_path, student, corpus)
+    assert not (tmp_path / "out").exists()
+    (partial,) = (tmp_path / "store").glob("document-codes-*.partial")
+    before = (partial / shard_name(0)).stat().st_mtime_ns
+
+    def goes_on(task, shards, *_, **__):
+        asked.append([shard[0] for shard in shards])
+        run_here(task, shards, *_, **__)
+
+    monkeypatch.setattr(document_codes, "run_pool", goes_on)
+    made(tmp_path, student, corpus)
+    assert asked == [[0, 1, 2, 3, 4], [2, 3, 4]]
+    (folder,) = (tmp_path / "store").glob("document-codes-*[!k]/")
+    assert (folder / shard_name(0)).stat().st_mtime_ns == before
+    monkeypatch.setattr(document_codes, "run_pool", lambda *_, **__: pytest.fail("documents were coded again"))
+    again = made(tmp_path, student, corpus, index="hnsw")  # of the same codes, over the earlier index
+    assert again.manifest["index"]["kind"] == "hnsw"
+
+
+def test_another_text_or_code_is_coded_anew(tmp_path, student, vectors, corpus):
+    made(tmp_path, student, corpus)
+    folder = with_code(student, tmp_path / "s", vectors, "int8")
+    made(tmp_path, folder, corpus)
+    corpus.write_text(corpus.read_text().replace(TEXTS[3], "not how"))
+    made(tmp_path, folder, corpus)
+    assert len(list((tmp_path / "store").glob("document-codes-*/"))) == 3
+
+
+# --- On Ray Data, by the command line
+
+
+def test_the_command_on_ray_data(tmp_path, student, cluster, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setitem(document_codes.SHARD_ROWS, "cpu", 64)
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(TEXTS))
+    words = ["index", "--student", str(student), "--documents", str(path), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, [*words, "--store", str(tmp_path / "store")])
+    assert done.exit_code == 0, done.output
+    assert "300 documents, float32, flat" in done.output and "faiss.read_index" in done.output
+    held = faiss.read_index(str(tmp_path / "out" / "index.faiss"))
+    direct = SentenceTransformer(str(student), device="cpu").encode_document(TEXTS, normalize_embeddings=True)
+    np.testing.assert_allclose(held.reconstruct_n(0, 300), direct, atol=1e-5)
+    assert (tmp_path / "out" / "ids.txt").read_text().split() == [str(i) for i in range(1, 301)]
+
+
+# --- What is read
+
+
+def documents_of(path, id_column=None, text_column="text"):
+    return list(read_documents(path, columns_of_documents(path, id_column, text_column)))
+
+
+def test_every_format_of_documents(tmp_path):
+    (tmp_path / "a.tsv").write_text("doc_id\ttext\tis_beir_query\nx\tone\t0\nq\tquery\t1\ny\ttwo\t0\n")
+    (tmp_path / "a.csv").write_text('text,id\none,x\n"two, 2",y\n')
+    (tmp_path / "a.jsonl").write_text(
+        '{"_id": "x", "title": "T", "text": "one"}\n{"_id": "7", "title": "", "text": "two"}\n'
+    )
+    parquet.write_table(pa.table({"id": [3, 4], "text": ["one", "two"]}), tmp_path / "a.parquet")
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    assert documents_of(tmp_path / "a.tsv") == [(2, "x", "one"), (4, "y", "two")]
+    assert documents_of(tmp_path / "a.csv") == [(2, "x", "one"), (3, "y", "two, 2")]
+    assert documents_of(tmp_path / "a.jsonl") == [(1, "x", "T one"), (2, "7", "two")]
+    assert documents_of(tmp_path / "a.parquet") == [(1, "3", "one"), (2, "4", "two")]
+    assert documents_of(tmp_path / "a.txt") == [(1, "1", "one"), (2, "2", "two")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.txt", "one\n\ntwo\n", r"a\.txt, row 2: the line is empty; expected a sentence"),
+        ("a.txt", "", r"a\.txt: no document in it; expected at least one"),
+        ("a.json", "[]", r"a\.json: the format is not known by the file's name; expected NAME\.tsv"),
+        ("a.tsv", "id\ttext\na\t \n", r"a\.tsv, row 2: column 'text' is empty; expected a sentence"),
+        (
+            "a.tsv",
+            "id\ttext\na\tone\nb\ttwo\na\tthree\n",
+            r"row 4: id 'a' is there already, in row 2; expected each id once",
+        ),
+        ("a.tsv", "id\ttext\na\tone\tx\n", r"row 2: 3 fields, expected 2 as in the header"),
+        ("a.tsv", "key\ttext\na\tone\n", r"no column of ids; expected doc_id, _id, id or another by --id-column"),
+        (
+            "a.tsv",
+            "id\tbody\na\tone\n",
+            r"no column 'text'; the columns are \['id', 'body'\] \(--text-column names another\)",
+        ),
+        ("a.csv", "id,text\n,one\n", r"row 2: column 'id' is ''; expected an id: a number, or a text of one line"),
+        ("a.csv", 'id,text\n"a\nb",one\n', r"column 'id' is 'a\\nb'; expected an id"),
+        (
+            "a.jsonl",
+            '{"id": 1, "text": "one"}\n{"id": 2, "text": 3}\n',
+            r"row 2: column 'text' is 3; expected a sentence",
+        ),
+        ("a.jsonl", '{"id": 1.5, "text": "one"}\n', r"row 1: column 'id' is 1\.5; expected an id"),
+        ("a.jsonl", '{"id": 1, "text": "one"}\n{"id"\n', r"row 2: malformed JSON .*; expected one object a line"),
+        (
+            "a.jsonl",
+            '{"id": 1, "text": "one"}\n{"id": "1", "text": "two"}\n',
+            r"row 2: id '1' is there already, in row 1",
+        ),
+    ],
+)
+def test_bad_documents_are_one_error(tmp_path, student, name, content, said):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=said):
+        made(tmp_path, student, tmp_path / name)
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_options_are_one_error(tmp_path, student, vectors, corpus):
+    two = with_code(student, tmp_path / "two", vectors, *list(QUANTISERS)[:2])
+    for options, said in [
+        ({"index": "sq8"}, r"--index sq8: expected flat, ivf, hnsw .*--code"),
+        ({"index": "ivf:4"}, r"--index ivf:4: expected ivf alone, or"),
+        ({"index": "ivf:400:4"}, r"--index ivf:400:4: ivf: nlist 400 and nprobe 4 for 300 documents"),
+        ({"code": "int8"}, r"--code int8: not saved with --student .*; it has none of 32 dimensions, and float32"),
+        ({"code": "int9"}, r"code 'int9': expected int8, int4, binary"),
+        ({"student": str(two)}, r"2 codes are saved with it; expected --code with one: it has int4, int8"),
+        ({"student": str(tmp_path / "no")}, r"no such folder"),
+        ({"documents": tmp_path / "no.tsv"}, r"--documents .*no\.tsv: no such file"),
+        ({"id_column": "key"}, r"no column 'key'; the columns are \['doc_id', 'text'\] \(--id-column names another\)"),
+        ({"out": tmp_path}, r"--out .*: not empty, and no index of ours; expected a new or empty folder"),
+        ({"out": student / "x"}, r"--out .*: the student itself is kept there"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            made(tmp_path, options.pop("student", student), options.pop("documents", corpus), **options)
+    assert made(tmp_path, two, corpus, code="float32").manifest["code"] == "float32"
+    (tmp_path / "out" / "mine").write_text("x")
+    with pytest.raises(InputError, match="an index, to which mine was added since"):
+        made(tmp_path, student, corpus)
