@@ -13,7 +13,7 @@ pair tasks are read only where a method needs them: see `triplets` and `pair_tas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,9 +34,11 @@ from distilbench.data.tables import either, fixed_sample
 from distilbench.data.text import NO_TEXTS, Texts, TextStream, open_text
 from distilbench.data.triplets import add_triplets_of_folder
 from distilbench.data.tsv import finite_number, flag, read_tsv, sentence
-from distilbench.data.unlabelled import draw, only_text
+from distilbench.data.unlabelled import draw
 from distilbench.errors import InputError
 
+SOURCE = "source"
+"""The column of `unlabeled/` that says where a sentence comes from."""
 STS_EXPECTED = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB.dev", "STSB.test", "SICK.test")
 
 
@@ -46,7 +48,8 @@ class Limits:
 
     `pairs`: similar pairs to train on; `sentences`: unlabelled training sentences; `documents`: documents of a
     retrieval set, of which those that answer a query are always kept; `triplets`: triplets to train on; `labelled`:
-    training pairs of each pair task, whose dev and test sets are never cut.
+    training pairs of each pair task, whose dev and test sets are never cut. `evenly`: the sentences are drawn evenly from
+    the sources that the column `source` of `unlabeled/` names.
     """
 
     pairs: int | None = 20_000
@@ -54,6 +57,7 @@ class Limits:
     documents: int | None = 20_000
     triplets: int | None = 20_000
     labelled: int | None = 20_000
+    evenly: bool = False
 
 
 def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Texts = NO_TEXTS) -> Corpus:
@@ -109,7 +113,7 @@ def read_folder(
         streams = _unlabelled(root / "unlabeled", texts, builder)
         tasks = [read_pair_task(root, name) for name in task_names]
     test_texts = evaluation.union(*(task.evaluation for task in tasks))
-    _add_training(builder, pairs, [training, *map(only_text, streams.values())], evaluation, test_texts, limits)
+    _add_training(builder, pairs, training, list(streams.values()), evaluation, test_texts, limits)
     builder.found += [f"{name}: {stream.summary()}" for name, stream in streams.items()]
     add_pair_tasks(tasks, limits.labelled, test_texts, builder)
     if needs.triplets:
@@ -243,20 +247,23 @@ def _unlabelled(folder: Path, texts: Texts, builder: CorpusBuilder) -> dict[str,
     if not files:
         builder.missing.append("unlabeled/*.tsv")
     settings = replace(texts.settings, column="text")
-    return {f"unlabeled/{path.name}": open_text(str(path), settings) for path in files}
+    return {f"unlabeled/{path.name}": open_text(str(path), settings, SOURCE) for path in files}
 
 
 def _add_training(
     builder: CorpusBuilder,
     pairs: Sequence[tuple[str, str]],
-    sentences: Iterable[Iterable[str]],
+    sentences: Sequence[str],
+    streams: Sequence[TextStream],
     evaluation: set[str],
     test_texts: set[str],
     limits: Limits,
 ) -> None:
     clean_pairs = [p for p in pairs if p[0] != p[1] and not evaluation.intersection(p)]
     drawn_pairs = fixed_sample(clean_pairs, limits.pairs)
-    drawn = draw(sentences, evaluation, limits.sentences)
+    evenly = limits.evenly and any(stream.has_sources() for stream in streams)
+    rows = [((text, "") for text in sentences), *(stream.labelled() for stream in streams)]
+    drawn = draw(rows, evaluation, limits.sentences, evenly=evenly)
     # Everything drawn gets its row before the pair tasks take from it: the sentences stay those of a corpus without them.
     for texts in ([p[0] for p in drawn_pairs], [p[1] for p in drawn_pairs], drawn.sentences):
         builder.rows(texts)
@@ -270,6 +277,9 @@ def _add_training(
         f"training on {len(used_pairs)} of {len(clean_pairs)} pairs and {len(used_sentences)} distinct of {drawn.clean} "
         f"sentences; {dropped} left out (identical pairs, or text that a dev or test set asks about)"
     )
+    if len(drawn.sources) > 1:
+        each = ", ".join(f"{source or 'no source'} {count}" for source, count in drawn.sources.items())
+        builder.found.append(f"sentences of each source: {each}")
 
 
 def _left(limit: int | None, used: int) -> int | None:

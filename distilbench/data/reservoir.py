@@ -31,24 +31,60 @@ def draw_distinct(sentences: Iterable[str], limit: int | None, in_memory: int = 
 
 
 def reservoir(sentences: Iterable[str], limit: int) -> list[str]:
-    """`limit` distinct sentences in the order in which they came; all distinct ones where there are no more.
+    """`limit` distinct sentences in the order in which they came; all distinct ones where there are no more."""
+    drawn = Reservoir(limit)
+    for arrival, sentence in enumerate(sentences):
+        drawn.add(arrival, sentence)
+    return [sentence for _, sentence in sorted(drawn.first(limit))]
+
+
+def draw_evenly(labelled: Iterable[tuple[str, str]], limit: int) -> tuple[list[str], dict[str, int]]:
+    """At most `limit` distinct sentences of (sentence, source) rows, as many of each source as far as it has them.
+
+    Returns the sentences in the order in which they came, and how many are of each source. A source that has fewer than its
+    share gives all it has, and the others share the rest. A sentence of two sources is drawn once.
+
+    Memory: `limit` sentences of each source.
+    """
+    reservoirs: dict[str, Reservoir] = {}
+    for arrival, (sentence, source) in enumerate(labelled):
+        if not any(sentence in other.drawn for name, other in reservoirs.items() if name != source):
+            reservoirs.setdefault(source, Reservoir(limit)).add(arrival, sentence)
+    sources, left = {}, limit
+    by_size = sorted(reservoirs, key=lambda source: (len(reservoirs[source].drawn), source))
+    for position, source in enumerate(by_size):
+        share = -(-left // (len(by_size) - position))  # rounded up, so that the limit is reached
+        sources[source] = min(share, len(reservoirs[source].drawn))
+        left -= sources[source]
+    drawn = [pair for source, share in sources.items() for pair in reservoirs[source].first(share)]
+    return [sentence for _, sentence in sorted(drawn)], {source: sources[source] for source in sorted(sources)}
+
+
+class Reservoir:
+    """At most `limit` distinct sentences of those added.
 
     Reservoir sampling by random keys: a sentence's key is a keyed hash of its text, and the `limit` smallest stay. So a
     sentence is drawn with the same probability however often it occurs, and which are drawn does not depend on the order.
     """
-    if limit <= 0:
-        return []
-    heap: list[tuple[int, int, str]] = []  # a heap whose first has the largest key: (-key, arrival, sentence)
-    drawn: set[str] = set()
-    for arrival, sentence in enumerate(sentences):
-        if sentence in drawn:
-            continue
+
+    def __init__(self, limit: int) -> None:
+        self.drawn: set[str] = set()
+        self._limit = limit
+        self._heap: list[tuple[int, int, str]] = []  # a heap whose first has the largest key: (-key, arrival, sentence)
+
+    def add(self, arrival: int, sentence: str) -> None:
+        """Add the sentence that came as number `arrival`."""
+        if sentence in self.drawn or self._limit <= 0:
+            return
         key = int.from_bytes(hashlib.blake2b(sentence.encode(), digest_size=16, key=_KEY).digest(), "big")
-        if len(heap) < limit:
-            heapq.heappush(heap, (-key, arrival, sentence))
-        elif key < -heap[0][0]:
-            drawn.remove(heapq.heapreplace(heap, (-key, arrival, sentence))[2])
+        if len(self._heap) < self._limit:
+            heapq.heappush(self._heap, (-key, arrival, sentence))
+        elif key < -self._heap[0][0]:
+            self.drawn.remove(heapq.heapreplace(self._heap, (-key, arrival, sentence))[2])
         else:
-            continue
-        drawn.add(sentence)
-    return [sentence for _, _, sentence in sorted(heap, key=lambda keyed: keyed[1])]
+            return
+        self.drawn.add(sentence)
+
+    def first(self, count: int) -> list[tuple[int, str]]:
+        """The arrivals and sentences of the `count` smallest keys."""
+        return [(arrival, sentence) for _, arrival, sentence in heapq.nlargest(count, self._heap)]

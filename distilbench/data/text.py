@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from distilbench.data.columns import FORMATS_TOLD, Rows, format_of, read_column
+from distilbench.data.columns import FORMATS_TOLD, column_names, format_of, read_column, read_columns, usable
 from distilbench.data.hub import PREFIX, HubDataset, open_hub
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256
@@ -73,14 +73,18 @@ NO_TEXTS = Texts()
 class TextStream:
     """The sentences of one source, in the order of its files and rows, with running numbers.
 
-    `counts` tell of the rows read so far, so of the whole source after the last one.
+    `counts` tell of the rows read so far, so of the whole source after the last one. `source_column` names the source of
+    each sentence, in local files that have it.
     """
 
-    def __init__(self, source: str, opened: Sequence[Path] | HubDataset, settings: TextSettings) -> None:
+    def __init__(
+        self, source: str, opened: Sequence[Path] | HubDataset, settings: TextSettings, source_column: str | None = None
+    ) -> None:
         self.source = source
         self.settings = settings
         self.counts = TextCounts()
         self._opened = opened
+        self._source_column = source_column
 
     def identity(self) -> list[str]:
         """What the sentences are known by before they are read: the hub's name and commit, else the files' SHA-256."""
@@ -94,9 +98,20 @@ class TextStream:
         Raises:
             InputError: a bad row (unless these are skipped), a file that cannot be read on, or not one good row of several.
         """
+        return ((row, text) for row, text, _ in self._usable())
+
+    def labelled(self) -> Iterator[tuple[str, str]]:
+        """The sentences, each with its source: "" where the file names none. It may be repeated, and raises the same."""
+        return ((text, source) for _, text, source in self._usable())
+
+    def has_sources(self) -> bool:
+        """Whether one of its files names the source of each sentence."""
+        return not isinstance(self._opened, HubDataset) and any(map(self._names_sources, self._opened))
+
+    def _usable(self) -> Iterator[tuple[int, str, str]]:
         counts = self.counts = TextCounts()
         shortest, longest = self.settings.min_chars, self.settings.max_chars
-        for value in self._values():
+        for value, source in self._values():
             counts.rows += 1
             if isinstance(value, InputError):
                 if self.settings.on_error == "stop":
@@ -109,7 +124,7 @@ class TextStream:
                 counts.long += 1
             else:
                 counts.kept += 1
-                yield counts.rows, value
+                yield counts.rows, value, source
         if counts.bad and counts.bad == counts.rows:
             raise InputError(
                 f"{self.source}: none of its {counts.rows} rows can be used; the first: {counts.first_error}"
@@ -128,24 +143,37 @@ class TextStream:
             parts.append(f"{counts.bad} bad rows skipped, the first: {counts.first_error}")
         return "; ".join(parts)
 
-    def _values(self) -> Iterator[str | InputError]:
+    def _values(self) -> Iterator[tuple[str | InputError, str]]:
         if isinstance(self._opened, HubDataset):
-            readers: Iterator[Rows] = iter([self._opened.read()])
-        else:
-            readers = (read_column(path, self.settings.column) for path in self._opened)
-        return (value for rows in readers for _, value in rows)
+            yield from ((value, "") for _, value in self._opened.read())
+            return
+        for path in self._opened:
+            if self._names_sources(path):
+                columns = (self.settings.column, str(self._source_column))
+                for row, values in read_columns(path, columns):
+                    if isinstance(values, InputError):
+                        yield values, ""
+                    else:
+                        yield usable(path, row, f"column {columns[0]!r}", values[0]), str(values[1])
+            else:
+                yield from ((value, "") for _, value in read_column(path, self.settings.column))
+
+    def _names_sources(self, path: Path) -> bool:
+        wanted = self._source_column
+        return wanted is not None and wanted in column_names(path)
 
 
-def open_text(source: str, settings: TextSettings) -> TextStream:
+def open_text(source: str, settings: TextSettings, source_column: str | None = None) -> TextStream:
     """The stream of a source: a file, a folder (its files of known formats, not those of folders in it), a glob (`**` goes
-    through folders), or `hf:NAME`. Files come in the order of their paths.
+    through folders), or `hf:NAME`. Files come in the order of their paths; those that have `source_column` name the source of
+    each sentence.
 
     Raises:
         InputError: there is no such file or dataset, or no file in it has a known format.
     """
     if source.startswith(PREFIX):
         return TextStream(source, open_hub(source, settings.column), settings)
-    return TextStream(source, text_files(source), settings)
+    return TextStream(source, text_files(source), settings, source_column)
 
 
 def text_files(source: str) -> list[Path]:

@@ -6,40 +6,48 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from distilbench.data.reservoir import draw_distinct
-from distilbench.data.text import TextStream
+from distilbench.data.reservoir import draw_distinct, draw_evenly
+
+Labelled = tuple[str, str]
+"""A sentence, and the source that its file names for it ("" where it names none)."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """The sentences drawn, of `clean` rows that may be trained on; `dropped` rows are text of dev or test sets."""
+    """The sentences drawn, of `clean` rows that may be trained on; `dropped` rows are text of dev or test sets.
+
+    `sources`: how many were drawn of each source, where they were drawn evenly from several.
+    """
 
     sentences: list[str]
     clean: int
     dropped: int
+    sources: dict[str, int]
 
 
-def draw(streams: Iterable[Iterable[str]], evaluation: Collection[str], limit: int | None) -> Drawn:
+def draw(
+    streams: Iterable[Iterable[Labelled]], evaluation: Collection[str], limit: int | None, *, evenly: bool = False
+) -> Drawn:
     """At most `limit` distinct sentences of all streams together, none of `evaluation`; None: all.
+
+    `evenly`: as many of each source, as far as it has them (`draw_evenly`).
 
     Raises:
         InputError: as reading a stream does.
     """
     rows = dropped = 0
 
-    def clean() -> Iterator[str]:
+    def clean() -> Iterator[Labelled]:
         nonlocal rows, dropped
-        for text in chain.from_iterable(streams):
+        for text, source in chain.from_iterable(streams):
             if text in evaluation:
                 dropped += 1
             else:
                 rows += 1
-                yield text
+                yield text, source
 
-    drawn = draw_distinct(clean(), limit)
-    return Drawn(drawn, rows, dropped)
-
-
-def only_text(stream: TextStream) -> Iterator[str]:
-    """The sentences of a stream without their numbers."""
-    return (text for _, text in stream)
+    if evenly and limit is not None:
+        sentences, sources = draw_evenly(clean(), limit)
+        return Drawn(sentences, rows, dropped, sources)
+    drawn = draw_distinct((text for text, _ in clean()), limit)
+    return Drawn(drawn, rows, dropped, {})

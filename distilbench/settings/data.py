@@ -77,6 +77,11 @@ class TrainingDataSettings(EvaluationDataSettings):
     max_sentences: int = option(
         "Unlabelled sentences of --data, and of --text, to train on at most; 0: all.", MOST, panel=PANEL, ge=0
     )
+    even_sources: bool = option(
+        "Draw those of --data evenly from the sources that the column `source` of unlabeled/ names, if it has one.",
+        True,
+        panel=PANEL,
+    )
     max_pairs: int = option("Similar pairs to train on at most; 0: all.", MOST, panel=PANEL, ge=0)
     max_triplets: int = option("Triplets to train on at most; 0: all.", MOST, panel=PANEL, ge=0)
     corpus_size: int = option("Training pairs of the built-in corpus.", 4000, panel=PANEL)
@@ -87,7 +92,8 @@ class TrainingDataSettings(EvaluationDataSettings):
         from distilbench.data.folder import Limits
 
         named = (self.max_pairs, self.max_sentences, self.max_documents, self.max_triplets, self.max_labelled)
-        return Limits(*(most or None for most in named))
+        pairs, sentences, documents, triplets, labelled = (most or None for most in named)
+        return Limits(pairs, sentences, documents, triplets, labelled, self.even_sources)
 
     @cached_property
     def texts(self) -> Texts:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +132,23 @@ def test_limits_sample_the_same_rows_each_time_and_keep_the_answers(folder: Path
     assert len(task.documents) == 25 and all(len(r) for r in task.relevant)
     # Fewer documents than answers: every answer stays.
     assert len(folder_corpus(folder, Limits(documents=3)).retrieval[0].documents) == 20
+
+
+def test_sources_are_drawn_evenly_where_the_file_names_them(folder: Path) -> None:
+    shutil.rmtree(folder / "unlabeled")
+    rows = [
+        f"{source} {i}\t{source}" for source, size in {"rare": 3, "few": 10, "most": 500}.items() for i in range(size)
+    ]
+    add(folder / "unlabeled" / "sentences.tsv", "text\tsource", *rows)
+    pairs = Limits(pairs=0, sentences=33)
+    corpus = folder_corpus(folder, replace(pairs, evenly=True))
+    drawn = Counter(text.split()[0] for text in trained(corpus))
+    assert drawn == {"rare": 3, "few": 10, "most": 20}
+    assert "sentences of each source: few 10, most 20, rare 3" in corpus.found
+    assert Counter(text.split()[0] for text in trained(folder_corpus(folder, pairs)))["most"] > 25
+    # Files without the column are drawn as without the option.
+    (folder / "unlabeled" / "sentences.tsv").write_text("text\n" + "".join(row.split("\t")[0] + "\n" for row in rows))
+    assert folder_corpus(folder, replace(pairs, evenly=True)).fingerprint == folder_corpus(folder, pairs).fingerprint
 
 
 def test_train_splits_of_sts_are_not_evaluated(folder: Path) -> None:

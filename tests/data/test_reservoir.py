@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from distilbench.data.reservoir import draw_distinct, reservoir
+from distilbench.data.reservoir import draw_distinct, draw_evenly, reservoir
 from distilbench.data.tables import fixed_sample
 
 TEXTS = [f"sentence {i}" for i in range(2000)]
@@ -71,3 +71,17 @@ def test_memory_is_that_of_the_sample() -> None:
 
     assert len(reservoir(stream(), 20)) == 20
     assert Counted.most < 30
+
+
+def test_sources_share_a_draw_and_a_small_one_gives_all_it_has() -> None:
+    labelled = [(text, "large" if i >= 100 else "small" if i >= 5 else "tiny") for i, text in enumerate(TEXTS)]
+    drawn, sources = draw_evenly(labelled, 65)
+    assert sources == {"large": 30, "small": 30, "tiny": 5}
+    assert len(set(drawn)) == len(drawn) == 65 and drawn == sorted(drawn, key=TEXTS.index)
+    shuffled = labelled[:]
+    random.Random(1).shuffle(shuffled)
+    assert set(draw_evenly(shuffled, 65)[0]) == set(drawn)
+    assert draw_evenly(labelled, 10**6)[0] == TEXTS
+    copies = [(text, "copies") for text, _ in labelled]
+    twice = draw_evenly([*labelled, *copies], 65)[0]
+    assert len(set(twice)) == len(twice) == 65
