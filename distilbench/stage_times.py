@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from distilbench.records import TrialRecord
 from distilbench.storage.files import DiskFull, write_json
 from distilbench.storage.patience import require
-from distilbench.watchers import Watcher
+from distilbench.watchers import INTERRUPTED, Watcher
 
 TIMINGS = "timings.json"
 
@@ -80,7 +80,7 @@ class StageTimes(Watcher):
     def stage(self, name: str) -> None:
         """The stage before is over."""
         now = time.monotonic()
-        if self.at:
+        if self.at and name != INTERRUPTED:
             keep(self.run, Took(stage=self.at, seconds=now - self.began, count=self.count, workers=self.workers))
         self.at, self.began, self.count = ("" if name == "done" else name), now, 0
 

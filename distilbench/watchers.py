@@ -8,6 +8,9 @@ from typing import Any
 
 from distilbench.records import TrialRecord
 
+INTERRUPTED = "interrupted"
+"""The stage of a driver that Ctrl-C ends."""
+
 
 @dataclass(frozen=True)
 class SweepPlan:
@@ -43,7 +46,7 @@ class Watcher:
         """A trial ended: COMPLETE, PRUNED or FAIL; or a training that confirms one did (`record.confirms`)."""
 
     def stage(self, name: str) -> None:
-        """The driver is now at "search", "confirm", "score" or "done"."""
+        """The driver is now at "search", "confirm", "score" or "done"; or leaves, at `INTERRUPTED`."""
 
     def close(self) -> None:
         """The driver leaves, finished or not; nothing more will be told."""

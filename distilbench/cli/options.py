@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,10 @@ PANELS = (
 
 S = TypeVar("S", bound=Settings)
 
+INTERRUPTED = 130
+"""The exit status of a command that Ctrl-C ended, as shells have it: 128 + SIGINT."""
+GO_ON = ("sweep", "compare", "prepare", "evaluate", "index")
+"""Commands that go on where they were interrupted."""
 SETTINGS: dict[str, type[Settings]] = {}
 """The settings of each command."""
 
@@ -43,12 +48,12 @@ SETTINGS: dict[str, type[Settings]] = {}
 def takes(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., None]]:
     """Gives a command the options of `settings`, and calls it with the settings that they make.
 
-    Bad input is one message and exit status 2.
+    Bad input is one message and exit status 2. Ctrl-C is one message and exit status 130.
     """
 
     def decorate(command: Callable[[S], None]) -> Callable[..., None]:
         def run(**options: Any) -> None:
-            with input_errors():
+            with input_errors(), interruption(goes_on=command.__name__ in GO_ON):
                 command(settings(**{name: value for name, value in options.items() if value not in (None, [], ())}))
 
         fields = sorted(settings.model_fields.items(), key=lambda name_and_field: _place(*name_and_field))
@@ -70,6 +75,18 @@ def input_errors() -> Iterator[None]:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         raise typer.Exit(2) from None
+
+
+@contextmanager
+def interruption(*, goes_on: bool) -> Iterator[None]:
+    """Turns Ctrl-C into one message, which names the command that goes on from there, and exit status 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        program, *rest = sys.orig_argv[1:]
+        again = shlex.join(["python", program, *rest] if program == "-m" else [Path(program).name, *rest])
+        print(f"interrupted; to go on: {again}" if goes_on else "interrupted", file=sys.stderr)  # noqa: T201
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _place(name: str, field: FieldInfo) -> tuple[bool, int, int]:

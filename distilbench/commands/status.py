@@ -23,6 +23,7 @@ from distilbench.records import ON_DEMONSTRATION, TrialRecord, read_records
 from distilbench.reporting.runs import latest_scores
 from distilbench.storage.process import process_mark
 from distilbench.stored import by_bytes
+from distilbench.watchers import INTERRUPTED
 
 LAST = 5
 """Finished trials that are told one by one."""
@@ -193,6 +194,8 @@ def _driver(status: RunStatus, now: float) -> str:
         return "no trial begun: its data is being prepared, or that was interrupted"
     if status.done:
         return f"done {duration(now - progress.updated)} ago"
+    if progress.stage == INTERRUPTED and not status.at_work:
+        return f"interrupted {duration(now - progress.updated)} ago; the same command goes on"
     heard = f"last heard of {duration(now - progress.updated)} ago"
     if status.at_work is None:
         return f"stage {progress.stage}; its driver is on {progress.host} (process {progress.pid}), {heard}"

@@ -46,7 +46,7 @@ from distilbench.storage.files import bound_config, claim_folder, config_differe
 from distilbench.storage.scratch import local_folder
 from distilbench.trials.scoring import remove_encoded
 from distilbench.trials.training_copy import remove_encoded_there
-from distilbench.watchers import SweepPlan, Watcher
+from distilbench.watchers import INTERRUPTED, SweepPlan, Watcher
 
 if TYPE_CHECKING:
     from distilbench.trials.rows import RowScorer
@@ -339,6 +339,9 @@ class _Sweep:
         try:
             self._search(search, resources, watchers, teacher_ms)
             self._confirm(search, resources, watchers, board, prepared)
+        except KeyboardInterrupt:
+            self._stage(watchers, INTERRUPTED)
+            raise
         finally:
             for watcher in watchers:
                 watcher.close()

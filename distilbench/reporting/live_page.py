@@ -9,7 +9,7 @@ from pathlib import Path
 
 from distilbench.records import TrialRecord
 from distilbench.storage.files import DiskFull
-from distilbench.watchers import Watcher
+from distilbench.watchers import INTERRUPTED, Watcher
 
 EVERY_S = 20.0
 """Between two writes, and longer where writing takes long: it shall not take more than SHARE of the driver's time."""
@@ -32,8 +32,8 @@ class LivePage(Watcher):
             self._write()
 
     def stage(self, name: str) -> None:
-        """Write the page; at the end of all, the whole report follows."""
-        if name != "done":
+        """Write the page; at the end of all, the whole report follows, and after an interruption nothing shall take time."""
+        if name not in ("done", INTERRUPTED):
             self._write()
 
     def _write(self) -> None:

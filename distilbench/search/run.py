@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 SETTINGS = {
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",  # Tune's snapshots of all trials: the study is the truth
     "TUNE_RESULT_BUFFER_LENGTH": "1",  # a buffered report would be judged late
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Tune's own only ends the search, and swallows Ctrl-C ever after
 }
 
 

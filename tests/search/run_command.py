@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -38,7 +39,10 @@ class Command:
     def start(self, *more: str) -> subprocess.Popen[str]:
         log = (self.folder / "log.txt").open("a")
         command, env = [*self.command, *more], door_environment()
-        return subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT, text=True)
+        # A job in the background of a shell ignores Ctrl-C, and so would what is started from it.
+        return subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT, text=True, preexec_fn=_hears_ctrl_c
+        )
 
     def log(self) -> str:
         return (self.folder / "log.txt").read_text()
@@ -95,6 +99,10 @@ class Command:
         """What a killed writer may leave, and vectors that were not deleted after scoring."""
         paths = [p for root in (self.folder, self.store) for p in root.rglob("*")]
         return [p for p in paths if p.suffix == ".tmp" or ".partial" in p.name or p.name == "encoded.json"]
+
+
+def _hears_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 300) -> None:

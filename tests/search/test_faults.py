@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from optuna.trial import TrialState
 from run_command import Command, slow, wait_for, workers
 
+from distilbench.commands.status import run_statuses, status_lines
 from distilbench.search.trial import hang_log
 from distilbench.trials.watchdog import MARK
 
@@ -49,14 +51,15 @@ def fault_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def running(sweep: Command) -> Iterator[subprocess.Popen[str]]:
-    """The command from its start to its end, after which no process of it is left."""
+def running(sweep: Command, status: int = 0) -> Iterator[subprocess.Popen[str]]:
+    """The command from its start to its end with that exit status, after which no process of it is left."""
     driver = sweep.start()
     family: dict[int, psutil.Process] = {}
     try:
         yield driver
-        family |= {p.pid: p for p in psutil.Process(driver.pid).children(recursive=True)}
-        assert driver.wait(timeout=400) == 0, sweep.log()
+        if driver.poll() is None:
+            family |= {p.pid: p for p in psutil.Process(driver.pid).children(recursive=True)}
+        assert driver.wait(timeout=400) == status, sweep.log()
     finally:
         driver.kill()
         _, left = psutil.wait_procs(list(family.values()), timeout=30)
@@ -251,3 +254,34 @@ def test_a_full_disk_in_a_sweep(tmp_path: Path, data_folder: Path, encoder_folde
     sweep.run = tmp_path / "kept" / "r"
     assert_whole(sweep, 5)
     assert {t.state for t in sweep.study().trials} <= {TrialState.COMPLETE, TrialState.PRUNED}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ctrl_c_is_heard_in_every_stage(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, fault_store: Path
+) -> None:
+    sweep = make(tmp_path, data_folder, encoder_folder, fault_store, MCR2, "--confirm-seeds", "3")
+
+    def at(stage: str) -> bool:
+        (run,) = run_statuses(sweep.run) if (sweep.run / "config.json").exists() else [None]
+        return run is not None and run.progress is not None and run.progress.stage == stage
+
+    for reached in (lambda: at("search") and (sweep.run / "trials.jsonl").exists(), lambda: at("confirm")):
+        with running(sweep, status=130) as driver:
+            wait_while(driver, sweep, reached)
+            before = sweep.scores()
+            driver.send_signal(signal.SIGINT)
+            began = time.monotonic()
+            driver.wait(timeout=60)
+            assert time.monotonic() - began < 20
+        [last] = [line for line in sweep.log().splitlines() if line.startswith("interrupted")][-1:]
+        assert last.startswith("interrupted; to go on: python -m platform.sweep --method mcr2 --space ")
+        assert sweep.scores() == before
+        (status,) = run_statuses(sweep.run)
+        told = [str(line) for line in status_lines(status, time.time())]
+        assert told[0].endswith("ago; the same command goes on") and "interrupted" in told[0]
+    assert "Traceback" not in sweep.log()
+    with running(sweep):
+        pass
+    assert len(sweep.trials()) == 5 and sum(s.role == "student" for s in sweep.scores()) == 12
