@@ -318,10 +318,11 @@ class _Sweep:
         board = RowScorer(
             run, member.name, ready, inputs.corpus, settings.quantisations, self.console, self.place, settings.tasks
         )
-        references = 1 + 2 * len(self.widths)
+        peers = settings.peers or space.bytes_competed
+        references = 1 + 2 * len(self.widths) + len(peers)
         with self.clock.scoring(rows=references), timed_stage(run, "references", references):
             member.scores += board.references(self.widths, settings.seed, inputs.scores)
-            member.scores += board.peers(settings.peers or space.bytes_competed, settings.seed)
+            member.scores += board.peers(peers, settings.seed)
         teacher_ms = None
         if "latency" in settings.objectives:
             from distilbench.trials.latency import teacher_latency

@@ -10,7 +10,8 @@ dimensions, and the rates of `planning.rates`:
     tokenise    worker_s + N / (rate x W), and W = 1 below 16,384 sentences
     search      `schedule.play` of trials that take begin_s + steps x step_s + rungs x judge_s, stopped by `fates`
     confirm     D x top x seeds jobs on c workers, the first seed's already trained, each to embed what is evaluated
-    score       (1 + 2 D + D x top x seeds) x row_s, in the driver; references (1 + 2 D) before the search
+    score       (1 + 2 D + P + D x top x seeds) x row_s, in the driver; references (1 + 2 D, and P sizes of FAISS's codes)
+                before the search
     report      report_s
 
 A rate holds for one worker at work beside others, as it was measured; W workers on machines like that one are W times as

@@ -150,7 +150,8 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
         trials=trials,
         draws=fitted,
         confirmations=tuple((t, seed == 0) for seed in range(confirm.seeds) for t in best),
-        references=1 + 2 * len(space.judged_widths(method.judged_widths)),
+        # FAISS's codes of one size, a code of each family, take about as long as an encoder in all of its codes.
+        references=1 + 2 * len(space.judged_widths(method.judged_widths)) + len(settings.peers or space.bytes_competed),
         rows=round(finished * sum(widths) / len(widths)),
         lag=settings.lag,
     )

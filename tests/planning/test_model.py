@@ -35,6 +35,7 @@ def test_the_work_of_a_sweep(small: SweepSettings) -> None:
     assert len(own.trials) == 12 and [t.group for t in own.trials[:4]] == [4, 8, 4, 8]
     assert all(t.steps == 90 and t.rung_steps == (10, 30, 90) for t in own.trials)
     assert own.all_steps == 12 * 90 > own.expected_steps >= 2 * 90 + 10 * 10, "the first of a dimension goes on"
+    assert work_of(small.but(peers=(8, 16, 32))).methods[0].references == 5 + 3, "FAISS's codes of the teacher"
     assert own.references == 5 and own.rows == 2 * 3 and len(own.confirmations) == 6
     assert [trained for _, trained in own.confirmations] == [True, True, False, False, False, False]
     assert work.operations == () and not work.tokens and not work.logits
