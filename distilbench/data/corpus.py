@@ -231,10 +231,11 @@ class CorpusBuilder:
         """Allow students to train on `sentences`."""
         self._train.update(dict.fromkeys(self.rows(sentences).tolist()))
 
-    def train_pairs(self, left: Sequence[str], right: Sequence[str]) -> None:
-        """Add similar pairs; both sides become training sentences."""
+    def train_pairs(self, left: Sequence[str], right: Sequence[str], *, as_sentences: bool = True) -> None:
+        """Add similar pairs; `as_sentences`: both sides become training sentences."""
         self._pairs += zip(self.rows(left).tolist(), self.rows(right).tolist(), strict=True)
-        self.train_on([*left, *right])
+        if as_sentences:
+            self.train_on([*left, *right])
 
     def train_triplets(self, anchor: Sequence[str], positive: Sequence[str], negative: Sequence[str]) -> None:
         """Add triplets (a sentence, one that it entails, one that contradicts it); all three become training sentences."""

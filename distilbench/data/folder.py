@@ -13,7 +13,7 @@ pair tasks are read only where a method needs them: see `triplets` and `pair_tas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -96,7 +96,7 @@ def read_folder(
     builder = CorpusBuilder(name=root.resolve().name)
     streams: dict[str, TextStream] = {}
     training: list[str] = []
-    pairs: list[tuple[str, str]] = []
+    pairs: dict[str, list[tuple[str, str]]] = {}
     if is_senteval(root):
         if "sts" in kinds:
             read_senteval_sts(root, builder)
@@ -109,11 +109,11 @@ def read_folder(
         evaluation = set(builder.sentences)
         for split in ("dev", "test") if "retrieval" in kinds else ():
             evaluation |= _read_quora_retrieval(root / "quora", split, limits, builder)
-        pairs = [*_quora_pairs(root / "quora", builder), *_duplicate_titles(root / "cqadupstack", builder)]
+        pairs = _quora_pairs(root / "quora", builder) | _duplicate_titles(root / "cqadupstack", builder)
         streams = _unlabelled(root / "unlabeled", texts, builder)
         tasks = [read_pair_task(root, name) for name in task_names]
     test_texts = evaluation.union(*(task.evaluation for task in tasks))
-    _add_training(builder, pairs, training, list(streams.values()), evaluation, test_texts, limits)
+    _add_training(builder, pairs, training, streams, evaluation, test_texts, limits)
     builder.found += [f"{name}: {stream.summary()}" for name, stream in streams.items()]
     add_pair_tasks(tasks, limits.labelled, test_texts, builder)
     if needs.triplets:
@@ -215,29 +215,30 @@ def _only_once(path: Path, row: int, what: str, key: tuple[str, ...], seen_keys:
     seen_keys.add(key)
 
 
-def _quora_pairs(folder: Path, builder: CorpusBuilder) -> list[tuple[str, str]]:
+def _quora_pairs(folder: Path, builder: CorpusBuilder) -> dict[str, list[tuple[str, str]]]:
     path = either(folder, "pairs.tsv")
     if path is None:
         builder.missing.append("quora/pairs.tsv")
-        return []
+        return {}
     pairs = []
     for row, (one, two, duplicate, split) in read_tsv(path, ("question1", "question2", "is_duplicate", "split")):
         if flag(path, row, "is_duplicate", duplicate) and split == "train":
             pairs.append((sentence(path, row, "question1", one), sentence(path, row, "question2", two)))
     builder.found.append(f"quora/{path.name}: {len(pairs)} duplicate pairs (train)")
-    return pairs
+    return {f"quora/{path.name}": pairs}
 
 
-def _duplicate_titles(folder: Path, builder: CorpusBuilder) -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    files = sorted(folder.glob("*.dup_pairs.tsv"))
-    for path in files:
-        before = len(pairs)
-        for row, (duplicate, one, two) in read_tsv(path, ("is_duplicate", "title1", "title2")):
-            if flag(path, row, "is_duplicate", duplicate):
-                pairs.append((sentence(path, row, "title1", one), sentence(path, row, "title2", two)))
-        builder.found.append(f"cqadupstack/{path.name}: {len(pairs) - before} duplicate pairs (train)")
-    if not files:
+def _duplicate_titles(folder: Path, builder: CorpusBuilder) -> dict[str, list[tuple[str, str]]]:
+    pairs: dict[str, list[tuple[str, str]]] = {}
+    for path in sorted(folder.glob("*.dup_pairs.tsv")):
+        name = f"cqadupstack/{path.name}"
+        pairs[name] = [
+            (sentence(path, row, "title1", one), sentence(path, row, "title2", two))
+            for row, (duplicate, one, two) in read_tsv(path, ("is_duplicate", "title1", "title2"))
+            if flag(path, row, "is_duplicate", duplicate)
+        ]
+        builder.found.append(f"{name}: {len(pairs[name])} duplicate pairs (train)")
+    if not pairs:
         builder.missing.append("cqadupstack/*.dup_pairs.tsv")
     return pairs
 
@@ -252,33 +253,35 @@ def _unlabelled(folder: Path, texts: Texts, builder: CorpusBuilder) -> dict[str,
 
 def _add_training(
     builder: CorpusBuilder,
-    pairs: Sequence[tuple[str, str]],
+    pairs: Mapping[str, Sequence[tuple[str, str]]],
     sentences: Sequence[str],
-    streams: Sequence[TextStream],
+    streams: Mapping[str, TextStream],
     evaluation: set[str],
     test_texts: set[str],
     limits: Limits,
 ) -> None:
-    clean_pairs = [p for p in pairs if p[0] != p[1] and not evaluation.intersection(p)]
+    every_pair = [pair for of_file in pairs.values() for pair in of_file]
+    clean_pairs = [p for p in every_pair if p[0] != p[1] and not evaluation.intersection(p)]
     drawn_pairs = fixed_sample(clean_pairs, limits.pairs)
-    evenly = limits.evenly and any(stream.has_sources() for stream in streams)
-    rows = [((text, "") for text in sentences), *(stream.labelled() for stream in streams)]
-    drawn = draw(rows, evaluation, limits.sentences, evenly=evenly)
+    labelled = [((text, "") for text in sentences), *(stream.labelled(name) for name, stream in streams.items())]
+    if limits.evenly:
+        labelled += [((text, name) for pair in of_file for text in pair) for name, of_file in pairs.items()]
+    drawn = draw(labelled, evaluation, limits.sentences, evenly=limits.evenly)
     # Everything drawn gets its row before the pair tasks take from it: the sentences stay those of a corpus without them.
     for texts in ([p[0] for p in drawn_pairs], [p[1] for p in drawn_pairs], drawn.sentences):
         builder.rows(texts)
     used_pairs = [p for p in drawn_pairs if not test_texts.intersection(p)]
     used_sentences = [s for s in drawn.sentences if s not in test_texts]
-    builder.train_pairs([p[0] for p in used_pairs], [p[1] for p in used_pairs])
+    builder.train_pairs([p[0] for p in used_pairs], [p[1] for p in used_pairs], as_sentences=not limits.evenly)
     builder.train_on(used_sentences)
-    dropped = len(pairs) - len(clean_pairs) + drawn.dropped
+    dropped = len(every_pair) - len(clean_pairs) + drawn.dropped
     dropped += len(drawn_pairs) - len(used_pairs) + len(drawn.sentences) - len(used_sentences)
     builder.found.append(
         f"training on {len(used_pairs)} of {len(clean_pairs)} pairs and {len(used_sentences)} distinct of {drawn.clean} "
         f"sentences; {dropped} left out (identical pairs, or text that a dev or test set asks about)"
     )
     if len(drawn.sources) > 1:
-        each = ", ".join(f"{source or 'no source'} {count}" for source, count in drawn.sources.items())
+        each = ", ".join(f"{source} {count}" for source, count in drawn.sources.items())
         builder.found.append(f"sentences of each source: {each}")
 
 

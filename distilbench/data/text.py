@@ -100,13 +100,9 @@ class TextStream:
         """
         return ((row, text) for row, text, _ in self._usable())
 
-    def labelled(self) -> Iterator[tuple[str, str]]:
-        """The sentences, each with its source: "" where the file names none. It may be repeated, and raises the same."""
-        return ((text, source) for _, text, source in self._usable())
-
-    def has_sources(self) -> bool:
-        """Whether one of its files names the source of each sentence."""
-        return not isinstance(self._opened, HubDataset) and any(map(self._names_sources, self._opened))
+    def labelled(self, name: str) -> Iterator[tuple[str, str]]:
+        """The sentences, each with its source: `name` where the file names none. It may be repeated, and raises the same."""
+        return ((text, source or name) for _, text, source in self._usable())
 
     def _usable(self) -> Iterator[tuple[int, str, str]]:
         counts = self.counts = TextCounts()

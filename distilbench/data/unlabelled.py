@@ -9,7 +9,7 @@ from itertools import chain
 from distilbench.data.reservoir import draw_distinct, draw_evenly
 
 Labelled = tuple[str, str]
-"""A sentence, and the source that its file names for it ("" where it names none)."""
+"""A sentence, and its source."""
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class TrainingDataSettings(EvaluationDataSettings):
         "Unlabelled sentences of --data, and of --text, to train on at most; 0: all.", MOST, panel=PANEL, ge=0
     )
     even_sources: bool = option(
-        "Draw those of --data evenly from the sources that the column `source` of unlabeled/ names, if it has one.",
+        "Draw the training sentences of --data evenly from their sources: files, or what a column `source` names.",
         True,
         panel=PANEL,
     )

@@ -134,21 +134,23 @@ def test_limits_sample_the_same_rows_each_time_and_keep_the_answers(folder: Path
     assert len(folder_corpus(folder, Limits(documents=3)).retrieval[0].documents) == 20
 
 
-def test_sources_are_drawn_evenly_where_the_file_names_them(folder: Path) -> None:
-    shutil.rmtree(folder / "unlabeled")
-    rows = [
-        f"{source} {i}\t{source}" for source, size in {"rare": 3, "few": 10, "most": 500}.items() for i in range(size)
-    ]
+def test_training_sentences_are_drawn_evenly_from_their_sources(folder: Path) -> None:
+    for name in ("unlabeled", "quora", "cqadupstack"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    rows = [f"{source} {i}\t{source}" for source, size in {"rare": 3, "few": 10, "most": 500}.items() for i in range(size)]
     add(folder / "unlabeled" / "sentences.tsv", "text\tsource", *rows)
-    pairs = Limits(pairs=0, sentences=33)
-    corpus = folder_corpus(folder, replace(pairs, evenly=True))
+    add(folder / "unlabeled" / "plain.txt", *(f"plain {i}" for i in range(300)))
+    pairs = (f"pair {i}\tpair twin {i}\t1\ttrain" for i in range(200))
+    add(folder / "quora" / "pairs.tsv", "question1\tquestion2\tis_duplicate\tsplit", *pairs)
+    limits = Limits(pairs=30, sentences=103)
+    corpus = folder_corpus(folder, replace(limits, evenly=True))
     drawn = Counter(text.split()[0] for text in trained(corpus))
-    assert drawn == {"rare": 3, "few": 10, "most": 20}
-    assert "sentences of each source: few 10, most 20, rare 3" in corpus.found
-    assert Counter(text.split()[0] for text in trained(folder_corpus(folder, pairs)))["most"] > 25
-    # Files without the column are drawn as without the option.
-    (folder / "unlabeled" / "sentences.tsv").write_text("text\n" + "".join(row.split("\t")[0] + "\n" for row in rows))
-    assert folder_corpus(folder, replace(pairs, evenly=True)).fingerprint == folder_corpus(folder, pairs).fingerprint
+    assert drawn == {"rare": 3, "few": 10, "most": 30, "plain": 30, "pair": 30}
+    assert len(corpus.pairs_P2) == 30
+    told = "sentences of each source: few 10, most 30, quora/pairs.tsv 30, rare 3, unlabeled/plain.txt 30"
+    assert told in corpus.found
+    plain = Counter(text.split()[0] for text in trained(folder_corpus(folder, limits)))
+    assert plain["most"] > 50 and plain["pair"] == 60, "all sentences of the pairs, beside the others"
 
 
 def test_train_splits_of_sts_are_not_evaluated(folder: Path) -> None:
