@@ -33,9 +33,9 @@ NO_METRICS = ("step", "objective", "collapsed", "eligible")
 TAKEN = "taken"
 """User attribute of a study: of its first trials, how many are taken as they are, since another search suggested them."""
 
-SAME = 0.3
-"""Points by which two nested trainings differ that are taken as equally good at a width: twice the deviation between seeds of
-three real ones (80.66, 80.97, 80.75). One of them to confirm takes half the time of two."""
+SAME = 1.0
+"""Points by which two nested trainings may differ at a width for the one that is better over all widths to be taken there
+too: one student that serves all widths is one model to deploy, and one to confirm. Seeds of a training differ by 0.3."""
 
 
 def open_study(storage: str | BaseStorage, name: str, directions: Sequence[str] = ("maximize",)) -> optuna.Study:

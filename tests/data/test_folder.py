@@ -137,7 +137,9 @@ def test_limits_sample_the_same_rows_each_time_and_keep_the_answers(folder: Path
 def test_training_sentences_are_drawn_evenly_from_their_sources(folder: Path) -> None:
     for name in ("unlabeled", "quora", "cqadupstack"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    rows = [f"{source} {i}\t{source}" for source, size in {"rare": 3, "few": 10, "most": 500}.items() for i in range(size)]
+    rows = [
+        f"{source} {i}\t{source}" for source, size in {"rare": 3, "few": 10, "most": 500}.items() for i in range(size)
+    ]
     add(folder / "unlabeled" / "sentences.tsv", "text\tsource", *rows)
     add(folder / "unlabeled" / "plain.txt", *(f"plain {i}" for i in range(300)))
     pairs = (f"pair {i}\tpair twin {i}\t1\ttrain" for i in range(200))

@@ -190,11 +190,12 @@ def at_widths(number: int, wide: float, narrow: float) -> Any:
 
 
 def test_of_nested_widths_each_has_its_best_trial_and_a_training_comes_once(tmp_path: Path, search: Search) -> None:
-    wide, narrow = at_widths(0, 3.0, 1.0), at_widths(1, 2.0, 9.0)
+    wide, narrow = at_widths(0, 3.5, 1.0), at_widths(1, 2.0, 9.0)
+    assert numbers(chosen_trials([at_widths(0, 2.9, 1.0), narrow], [2, 4], 1)) == {2: [1], 4: [1]}, "one for all widths"
     chosen = chosen_trials([wide, narrow], [2, 4], 1)
     assert numbers(chosen) == {2: [1], 4: [0]}
     assert numbers(chosen_trials([wide], [2, 4], 1)) == {2: [0], 4: [0]}
     jobs = confirmation_jobs(tmp_path, search, chosen_trials([wide], [2, 4], 1))
     assert [(j.candidate.trial, j.candidate.seed, j.candidate.dim) for j in jobs] == [(0, 5, 4), (0, 6, 4), (0, 7, 4)]
     ranked = write_confirmed(tmp_path, search, chosen)
-    assert ranked[2][0]["dev"] == [9.0] and ranked[4][0]["dev"] == [3.0]
+    assert ranked[2][0]["dev"] == [9.0] and ranked[4][0]["dev"] == [3.5]
