@@ -267,6 +267,9 @@ class ScoreRecord(_Record):
     cost: EncoderCost | None = None
     notes: list[str] = []
     """What was left out of the row, and why."""
+    prompts: dict[str, str] = {}
+    """What the encoder has put before a "query", a "document" and, where that is not the query's, other "text"; {} where it
+    reads all alike."""
     latency_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """ms to embed one sentence on one thread, in batches, median (`trials.latency`); None where not measured."""
     model: str

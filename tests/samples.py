@@ -26,7 +26,7 @@ def write_tsv(path: Path, header: list[str], rows: list[list[object]]) -> Path:
 
 
 def make_encoder(folder: Path, *, width: int = 32, layers: int = 4, seed: int = 0, prompts: bool = False) -> Path:
-    """A sentence-transformers folder with a randomly drawn BERT over `WORDS`."""
+    """A sentence-transformers folder with a randomly drawn BERT over `WORDS`; `prompts`: it has some, query and passage."""
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Normalize, Transformer
@@ -53,9 +53,10 @@ def make_encoder(folder: Path, *, width: int = 32, layers: int = 4, seed: int = 
     BertModel(config, add_pooling_layer=False).save_pretrained(raw)
     transformer = Transformer(str(raw))
     pooling = Pooling(width, pooling_mode="mean")
-    SentenceTransformer(modules=[transformer, pooling, Normalize()], device="cpu").save(
-        str(folder), create_model_card=False
-    )
+    model = SentenceTransformer(modules=[transformer, pooling, Normalize()], device="cpu")
+    if prompts:
+        model.prompts = {"query": "what is ", "passage": "the red ", "document": ""}
+    model.save(str(folder), create_model_card=False)
     return folder
 
 

@@ -8,6 +8,7 @@ from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import folder_corpus
 from distilbench.data.needs import Needs
+from distilbench.data.roles import with_roles
 from distilbench.data.scored_tasks import with_scored_tasks
 from distilbench.data.training_text import with_text
 from distilbench.errors import InputError
@@ -27,6 +28,8 @@ def load_corpus(settings: PreparationSettings, needs: Needs, console: Console) -
         corpus = builtin_corpus(settings.corpus_size, needs=needs, own_text=bool(settings.text))
     corpus = with_scored_tasks(corpus, settings.data_folder, settings.tasks, settings.limits.labelled)
     corpus = with_text(corpus, settings.texts, settings.limits.sentences, settings.artifacts)
+    if settings.by_role:
+        corpus = with_roles(corpus, settings.artifacts)
     if needs.augmentation and not settings.augmentation.operations:
         raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
     if settings.augmentation.operations and not needs.augmentation:

@@ -19,7 +19,9 @@ from distilbench.commands.own_heads import cluster_retrieval, own_head_scores
 from distilbench.commands.run import one_writer, plain_name
 from distilbench.data.corpus import Rows
 from distilbench.data.evaluation import EvaluationData, evaluation_data
+from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
 from distilbench.encoders.encoder import EncoderSpec, default_device
+from distilbench.encoders.prompts import Prompts
 from distilbench.errors import InputError
 from distilbench.evaluation.cost import encoder_cost
 from distilbench.evaluation.encoders import (
@@ -122,12 +124,13 @@ class Evaluation:
             return Extra(scores, clusters, [*notes, *told])
 
         quantisers = self._quantisers(spec, vectors)
+        prompts = Prompts.of(spec).described() if spec.by_role else {}
         for row in encoder_rows(vectors, sets_of_data(self.data), widths, quantisers, self.searching, more):
             identity = identities[row.width, row.quantisation]
             if identity["record_id"] in self.known:
                 continue
             own_cost = cost if (row.width, row.quantisation) == (whole, "float32") else None
-            record = self._record(row, identity, parameters, own_cost)
+            record = self._record(row, identity, parameters, own_cost, prompts)
             row.predictions.save(predictions_path(self.run, record.record_id))
             append_records(self.run / SCORES, [record])
             self.known[record.record_id] = record
@@ -152,7 +155,12 @@ class Evaluation:
         return lambda width: [quantiser(kind, width) for kind in kinds if not not_possible(kind, width)]
 
     def _record(
-        self, row: EncoderRow, identity: dict[str, Any], parameters: int, cost: EncoderCost | None
+        self,
+        row: EncoderRow,
+        identity: dict[str, Any],
+        parameters: int,
+        cost: EncoderCost | None,
+        prompts: dict[str, str],
     ) -> ScoreRecord:
         return ScoreRecord(
             **identity,
@@ -166,6 +174,7 @@ class Evaluation:
             cost=cost,
             notes=row.notes,
             model="",
+            prompts=prompts,
             provenance=provenance(),
         )
 
@@ -176,6 +185,8 @@ class Evaluation:
         how = {
             "weights": weights,
             "prompt": spec.prompt,
+            **({"query_prompt": spec.query_prompt} if spec.query_prompt is not None else {}),
+            **({"document_prompt": spec.document_prompt} if spec.document_prompt is not None else {}),
             "max_tokens": spec.max_tokens,
             "kinds": list(settings.tasks),
             **({"documents": documents.title} if documents is not None and role != "teacher" else {}),
@@ -215,15 +226,16 @@ class Evaluation:
         model, rising, places, pieces = spec.load(), list[Rows](), list[Rows](), list[ShardedArray]()
         for kind, own in rows.items():  # each kind on its own: another --tasks finds what is there
             text = [data.corpus.sentences[int(row)] for row in own]
-            sentences, place = distinct_readings(model, text, spec.prompt)
+            reads = spec.reading(QUERY if kind == "queries" else PLAIN)
+            sentences, place = distinct_readings(model, text, reads.prompt_before())
             order = np.argsort(own)
             rising.append(own[order])
             places.append(place[order])
-            pieces.append(self._encode(spec, sentences, fingerprint(sentences), f"{spec.title}, {kind}"))
+            pieces.append(self._encode(reads, sentences, fingerprint(sentences), f"{spec.title}, {kind}"))
         if len(widths := {p.width for p in pieces}) > 1:
             raise InputError(f"encoder {spec.name!r}: vectors of {' and '.join(map(str, sorted(widths)))} dimensions")
         read = Pieces(rising, places, pieces)
-        by = asymmetric or spec
+        by = (asymmetric or spec).reading(DOCUMENT)
         documents = [
             self._encode(by, s.documents, s.fingerprint, f"{by.title}, documents of {s.name}") for s in data.searches
         ]
@@ -278,6 +290,8 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
     for spec in _every(settings):
         spec.check_tokenizer("model")
     data = evaluation_data(settings.data_folder, settings.tasks, settings.limits, ArtifactStore(settings.store))
+    if settings.by_role:
+        data = data.with_roles()
     print_sets(data.corpus, console)
     name = settings.name or f"evaluate-{'builtin' if settings.data_folder is None else data.corpus.name}"
     run = settings.runs / plain_name(name)

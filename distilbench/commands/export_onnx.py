@@ -40,6 +40,8 @@ class OnnxInput(NamedTuple):
     max_tokens: int
     pad_id: int
     pad_token: str
+    document_prompt: str | None = None
+    """What comes before a document, where `prompt` is before a query; None: all text is read alike."""
 
 
 def check_onnx() -> None:
@@ -110,8 +112,12 @@ def run_code(onnx_input: OnnxInput) -> str:
     """Python that embeds sentences with the graph, in the folder of the model."""
     texts = '["One sentence.", "Another one."]'
     prompt = f"[{literal(onnx_input.prompt)} + s for s in {texts}]" if onnx_input.prompt else texts
+    document = onnx_input.document_prompt
+    before = literal(document) if document else "nothing"
+    roles = [] if document is None else [f"# Of queries; before a document comes {before}."]
     return "\n".join(
         [
+            *roles,
             "import numpy as np, onnxruntime",
             "from tokenizers import Tokenizer",
             f'tokenizer = Tokenizer.from_file("{TOKENIZER}")',
@@ -150,8 +156,11 @@ def _input(folder: Path, model: SentenceTransformer) -> OnnxInput:
     tokenizer: Any = model.tokenizer
     tokenizer_config = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))
     longest = int(model.max_seq_length or (tokenizer_config.get("truncation") or {}).get("max_length") or 512)
-    prompt = model.prompts.get(model.default_prompt_name or "", "")
-    return OnnxInput(prompt, longest, int(tokenizer.pad_token_id or 0), str(tokenizer.pad_token or "[PAD]"))
+    prompt, query, document = (
+        model.prompts.get(name or "", "") for name in (model.default_prompt_name, "query", "document")
+    )
+    by_role = document if query != document and prompt == query else None
+    return OnnxInput(prompt, longest, int(tokenizer.pad_token_id or 0), str(tokenizer.pad_token or "[PAD]"), by_role)
 
 
 def _difference(expected_Nd: NDArray[np.float32], found_Nd: NDArray[np.float32]) -> float:

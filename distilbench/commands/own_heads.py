@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from distilbench.data.corpus import RetrievalSet, Rows
 from distilbench.data.evaluation import EvaluationData
 from distilbench.data.retrieval_sets import SPLITS
+from distilbench.data.roles import DOCUMENT, QUERY
 from distilbench.encoders.encoder import EncoderSpec, default_device
 from distilbench.evaluation.clusters import cluster_costs
 from distilbench.evaluation.pairs import pair_scores
@@ -78,7 +79,8 @@ def cluster_retrieval(
         task = RetrievalSet(own.name, own.split, count + np.arange(len(queries_QD)), np.arange(count), own.relevant)
         assign = None
         if head is not None and head.clusters == wanted:
-            assign = _assigned(head, head.states([*own.documents, *own.queries]))
+            both = (own.documents, spec.prompt_before(DOCUMENT)), (own.queries, spec.prompt_before(QUERY))
+            assign = _assigned(head, np.concatenate([head.states(list(texts), before) for texts, before in both]))
         costs += cluster_costs(both_MD.__getitem__, task, wanted, assign, threads)
     return costs, notes
 

@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 from distilbench.choices import SWEPT_TASKS
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, transformer_config
+from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import (
     HALF,
     MEAN,
@@ -50,6 +51,7 @@ def check_encoders(settings: PreparationSettings, *, trains_encoder: bool) -> No
         check_student(settings.student, settings.teacher_encoder)
         if named := named_encoder(settings.student):
             EncoderSpec(named).check_tokenizer("student")
+        _ = settings.student_encoder  # its prompts
 
 
 def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:
@@ -102,7 +104,11 @@ def _student_config(settings: RunSettings) -> dict[str, Any]:
             student = resolved_student(student, teacher)
     portable = with_encoder(student, lambda name: fingerprint(EncoderSpec(name).identity()))
     pooling = settings.pooling or student_pooling(student, teacher)
-    return {"student": portable, **({"pooling": pooling} if pooling != MEAN else {})}
+    return {
+        "student": portable,
+        **({"pooling": pooling} if pooling != MEAN else {}),
+        **({"student_prompts": vars(Prompts.of(settings.student_encoder))} if settings.by_role else {}),
+    }
 
 
 def one_writer(run: Path) -> FileLock:

@@ -137,6 +137,8 @@ class Corpus:
     copies: Copies = field(default_factory=lambda: NO_COPIES)
     classification: tuple[ClassificationSet, ...] = ()
     probed: tuple[PairTask, ...] = ()
+    roles_N: NDArray[np.int8] | None = None
+    """What each row is read as (`data.roles`); None where all are read alike."""
 
     def of_tasks(self, tasks: Collection[TaskKind]) -> Corpus:
         """The same sentences and training data, with the evaluation sets of the `tasks` alone."""
@@ -150,11 +152,13 @@ class Corpus:
 
     @functools.cached_property
     def sentences_fingerprint(self) -> str:
-        """SHA-256 of the distinct sentences in order: what an encoding of them depends on."""
+        """SHA-256 of the distinct sentences in order, and of their roles: what an encoding of them depends on."""
         digest = hashlib.sha256()
         for sentence in self.sentences:
             text = sentence.encode()
             digest.update(len(text).to_bytes(8, "little") + text)
+        if self.roles_N is not None:
+            digest.update(b"roles" + self.roles_N.tobytes())
         return digest.hexdigest()
 
     @functools.cached_property

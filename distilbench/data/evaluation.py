@@ -28,6 +28,7 @@ from distilbench.data.folder import Limits, read_folder, read_sts
 from distilbench.data.needs import Needs
 from distilbench.data.pair_tasks import FORMATS, SPLITS, LabelledPairs, TaskFormat, add_pair_tasks, read_pair_task
 from distilbench.data.retrieval_sets import LargeRetrievalSet, of_corpus, read_retrieval_sets
+from distilbench.data.roles import QUERY
 from distilbench.data.senteval import is_senteval, read_senteval_sts, read_senteval_task, senteval_tasks
 from distilbench.data.senteval_classification import FOLDERS, read_senteval_classification
 from distilbench.data.tables import either
@@ -44,6 +45,8 @@ _EXPECTED = {
     "pairs": "glue/MRPC.train.tsv and glue/MRPC.dev.tsv",
 }
 
+_NONE = (np.empty(0, dtype=np.int64),)
+
 
 @dataclass(frozen=True)
 class EvaluationData:
@@ -57,12 +60,32 @@ class EvaluationData:
     tokenised: tuple[StsSet, ...]
     searches: tuple[LargeRetrievalSet, ...]
     queries: tuple[Rows, ...]
+    alike: EvaluationData | None = None
+    """The same with one row for each text, where queries have rows of their own (`with_roles`)."""
 
     @property
     def is_empty(self) -> bool:
         """Whether there is no set to score."""
         corpus = self.corpus
         return not (corpus.sts or corpus.classification or corpus.pair_tasks or self.tokenised or self.searches)
+
+    def with_roles(self) -> EvaluationData:
+        """The same with rows of their own for queries that other sets use too: an encoder may read them differently."""
+        corpus = self.corpus
+        others = [rows for kind, rows in self.rows_by_kind().items() if kind != "queries"]
+        shared = np.intersect1d(np.concatenate([*self.queries, *_NONE]), np.concatenate([*others, *_NONE]))
+        again = len(corpus.sentences) + np.arange(len(shared))
+
+        def moved(rows: Rows) -> Rows:
+            at = np.minimum(np.searchsorted(shared, rows), max(0, len(shared) - 1))
+            return np.where(shared[at] == rows, again[at], rows) if len(shared) else rows
+
+        sentences = (*corpus.sentences, *(corpus.sentences[int(row)] for row in shared))
+        roles_N = np.zeros(len(sentences), dtype=np.int8)
+        queries = tuple(moved(rows) for rows in self.queries)
+        for rows in queries:
+            roles_N[rows] = QUERY
+        return replace(self, corpus=replace(corpus, sentences=sentences, roles_N=roles_N), queries=queries, alike=self)
 
     def rows_by_kind(self) -> dict[str, Rows]:
         """The rows that the sets of each kind use, and those to calibrate on ("calibration"), each once.
@@ -83,7 +106,9 @@ class EvaluationData:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of everything that a score depends on."""
+        """SHA-256 of everything that a score depends on, but for how an encoder reads it."""
+        if self.alike is not None:
+            return self.alike.fingerprint
         tokenised = [[s.name, s.split, *(c.tolist() for c in (s.left_P, s.right_P, s.score_P))] for s in self.tokenised]
         return fingerprint([self.corpus.fingerprint, tokenised, [s.digest() for s in self.searches]])
 

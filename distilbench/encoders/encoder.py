@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256
 
@@ -41,14 +42,46 @@ ENOUGH_TOKENS = 128
 class EncoderSpec:
     """Which encoder, and how it reads a sentence: everything that its vectors depend on, except its weights.
 
-    `prompt` is put before every sentence; `max_tokens` of None means the encoder's own limit; `revision` is a hub
-    revision and means nothing for a folder.
+    `prompt` is put before every sentence; "" leaves that to the encoder's own default prompt, if it has one. `query_prompt`
+    and `document_prompt` are put before queries and documents instead, "" being none; where they are None, those are read
+    as other text. `max_tokens` of None means the encoder's own limit; `revision` is a hub revision and means nothing for a
+    folder.
     """
 
     name: str
     revision: str | None = None
     prompt: str = ""
     max_tokens: int | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+
+    @property
+    def by_role(self) -> bool:
+        """Whether it reads queries or documents in a way of their own."""
+        return self.query_prompt is not None or self.document_prompt is not None
+
+    def prompt_before(self, role: int = PLAIN) -> str | None:
+        """What is put before a text of a role (`data.roles`); None leaves it to the encoder's own default prompt.
+
+        Before text that is neither query nor document it is `prompt`, or where that is "" the query prompt.
+        """
+        if role == DOCUMENT and self.document_prompt is not None:
+            return self.document_prompt
+        if role == QUERY and self.query_prompt is not None:
+            return self.query_prompt
+        return self.prompt or (self.query_prompt if role == PLAIN else None)
+
+    def prompts_before(self, roles_N: NDArray[np.int8] | None, start: int, stop: int) -> str | list[str | None] | None:
+        """What is put before the rows [start, stop) of texts with these roles; without roles all are plain text."""
+        if roles_N is None:
+            return self.prompt_before()
+        return [self.prompt_before(int(role)) for role in roles_N[start:stop]]
+
+    def reading(self, role: int) -> EncoderSpec:
+        """The same encoder for texts that are all of one role: it reads every text as it does those."""
+        before = self.prompt_before(role)
+        no_prompt = "" if before == "" else None
+        return replace(self, prompt=before or "", query_prompt=no_prompt, document_prompt=None)
 
     def folder(self) -> Path | None:
         """The local folder that holds the encoder, or None when the name is left to the hub.
@@ -96,7 +129,8 @@ class EncoderSpec:
                 p for p in folder.rglob("*") if p.is_file() and p.suffix in _CONTENT and p.name != "README.md"
             )
             source = {str(p.relative_to(folder)): file_sha256(p) for p in files}
-        return {"source": source, "prompt": self.prompt, "max_tokens": self.max_tokens}
+        by_role = {"query_prompt": self.query_prompt, "document_prompt": self.document_prompt} if self.by_role else {}
+        return {"source": source, "prompt": self.prompt, "max_tokens": self.max_tokens, **by_role}
 
     def _hub_commit(self) -> str:
         # The folder of a snapshot is named after its commit, also in the cache of a machine that is offline.
@@ -264,11 +298,11 @@ _TOKENIZER = threading.Lock()
 """A fast tokenizer keeps how it truncates: two threads that set it fail ("Already borrowed")."""
 
 
-def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str = "") -> list[list[int]]:
-    """Token ids of each sentence with special tokens, cut at the encoder's limit."""
+def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str | list[str] = "") -> list[list[int]]:
+    """Token ids of each sentence with special tokens, cut at the encoder's limit; a list has a prompt for each."""
     if not sentences:  # the tokenizer fails on none
         return []
-    texts = [prompt + s for s in sentences]
+    texts = _prompted(sentences, prompt)
     with _TOKENIZER:
         return list(
             model.tokenizer(
@@ -282,9 +316,15 @@ def token_ids(model: SentenceTransformer, sentences: Sequence[str], prompt: str 
         )
 
 
-def prompt_of(model: SentenceTransformer, prompt: str) -> str:
-    """The prompt to read sentences with: the one given, or for "" the encoder's own default, if it has one."""
-    return prompt or model.prompts.get(model.default_prompt_name or "", "")
+def _prompted(sentences: Sequence[str], prompt: str | list[str]) -> list[str]:
+    if isinstance(prompt, str):
+        return [prompt + s for s in sentences]
+    return [before + s for before, s in zip(prompt, sentences, strict=True)]
+
+
+def prompt_of(model: SentenceTransformer, prompt: str | None) -> str:
+    """The prompt to read sentences with: the one given, or for None the encoder's own default, if it has one."""
+    return model.prompts.get(model.default_prompt_name or "", "") if prompt is None else prompt
 
 
 def token_budget_batches(lengths: NDArray[np.int64], budget: int, enough: int | None = None) -> list[NDArray[np.int64]]:
@@ -322,22 +362,33 @@ def padded(ids: Sequence[Sequence[int] | NDArray[np.int32]], pad: int, device: s
 
 
 def encode(
-    model: SentenceTransformer, sentences: Sequence[str], *, prompt: str = "", tokens_per_batch: int | None = None
+    model: SentenceTransformer,
+    sentences: Sequence[str],
+    *,
+    prompt: str | Sequence[str | None] | None = None,
+    tokens_per_batch: int | None = None,
 ) -> NDArray[np.float32]:
     """Encode sentences, N x D in the order given; on a GPU in bfloat16 autocast, on a CPU in float32.
 
-    `prompt` comes before every sentence; "" leaves that to the encoder's own default prompt, if it has one.
+    `prompt` comes before every sentence, or is a list with one for each; None leaves it to the encoder's own default prompt,
+    if it has one.
 
     Raises:
         FloatingPointError: a vector is not finite; the message quotes its sentence.
     """
-    device = model.device.type
+    device, default = model.device.type, prompt_of(model, None)
+    before: str | list[str]
+    if prompt is None or isinstance(prompt, str):
+        before = default if prompt is None else prompt
+    else:
+        before = [default if p is None else p for p in prompt]
     if reads_tokens(model):
-        ids = token_ids(model, sentences, prompt_of(model, prompt))
+        ids = token_ids(model, sentences, before)
         budget = tokens_per_batch or TOKENS_PER_BATCH[device]
         out = encode_ids(model, ids, budget, ENOUGH_TOKENS if device == "cpu" else None)
     else:
-        vectors = model.encode(list(sentences), prompt=prompt or None, show_progress_bar=False, convert_to_numpy=True)
+        texts = _prompted(sentences, before)
+        vectors = model.encode(texts, prompt="", show_progress_bar=False, convert_to_numpy=True)
         out = np.asarray(vectors, dtype=np.float32)
     bad = ~np.isfinite(out).all(axis=1)
     if bad.any():

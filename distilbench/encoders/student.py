@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, get_args
 
 from distilbench.choices import Pooling
 from distilbench.encoders.encoder import EncoderSpec, other_modules, transformer_config, transformer_folder
+from distilbench.encoders.prompts import Prompts, literal_prompt, own_prompts
 from distilbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -90,9 +91,42 @@ def with_rule(student: str, rule: str) -> str:
 
 
 def student_source(student: str, teacher: EncoderSpec) -> EncoderSpec:
-    """The encoder that the student starts from and whose tokenizer it keeps. A student reads sentences without a prompt."""
+    """The encoder that the student starts from and whose tokenizer it keeps, which reads sentences without a prompt."""
     name = named_encoder(student)
-    return replace(teacher, prompt="") if name is None else EncoderSpec(name, max_tokens=teacher.max_tokens)
+    if name is None:
+        return replace(teacher, prompt="", query_prompt=None, document_prompt=None)
+    return EncoderSpec(name, max_tokens=teacher.max_tokens)
+
+
+def student_reading(
+    source: EncoderSpec,
+    teacher: EncoderSpec,
+    *,
+    query: tuple[str | None, str | None],
+    document: tuple[str | None, str | None],
+) -> EncoderSpec:
+    """The source of a student that has prompts before queries and documents.
+
+    `query` and `document` are what the student is asked for, which is a name of its own or a text, and what the teacher is:
+    where the student is asked for nothing, it has its own prompt of that name, else the teacher's text. Before other text
+    it has the teacher's `prompt`, else its own query prompt.
+
+    Raises:
+        InputError: the student is asked for a prompt that it does not have.
+    """
+    taught, own = Prompts.of(teacher), own_prompts(source)
+
+    def text(asked: str | None, of_teacher: str | None, taught: str, option: str) -> str:
+        if asked is not None:
+            return literal_prompt(source, asked, option)
+        return own.get(of_teacher, taught) if of_teacher is not None else taught
+
+    return replace(
+        source,
+        prompt=teacher.prompt,
+        query_prompt=text(*query, taught.query, "--student-query-prompt"),
+        document_prompt=text(*document, taught.document, "--student-document-prompt"),
+    )
 
 
 def absolute_student(student: str) -> str:

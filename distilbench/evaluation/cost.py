@@ -100,7 +100,7 @@ def encoder_cost(
     count = sum(p.numel() for p in model.parameters())
     folder = spec.folder() or _cached(spec)
     chosen = np.random.default_rng(SEED).choice(len(sentences), min(SENTENCES, len(sentences)), replace=False)
-    read, prompt = [sentences[int(i)] for i in chosen], prompt_of(model, spec.prompt)
+    read, prompt = [sentences[int(i)] for i in chosen], prompt_of(model, spec.prompt_before())
     with _on_threads(threads):
         width = _read(model, read[:1], prompt).shape[1]
         single = _timed(model, read, prompt, 1, LEAST_SINGLE, seconds)

@@ -19,7 +19,6 @@ from distilbench.commands.sweep import Member
 from distilbench.data.calibration import CALIBRATION
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, default_device, token_ids
-from distilbench.encoders.student import student_source
 from distilbench.evaluation.retrieval import unit
 from distilbench.methods import get_method
 from distilbench.methods.parts.wanted import wanted_by
@@ -83,7 +82,7 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
             ]
             probed: list[dict[str, Any]] = ray.get(pending)
         ready = load_prepared(prepared)
-        source = student_source(settings.student, settings.teacher_encoder) if needs.tokens else None
+        source = settings.student_encoder if needs.tokens else None
         return Rates(
             source="a probe",
             measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -133,9 +132,10 @@ def _training(measured: Sequence[dict[str, Any]]) -> Training:
 def _tokenising(source: EncoderSpec, corpus: Corpus) -> float:
     model = source.load()
     texts = list(corpus.sentences)
-    token_ids(model, texts[:64], source.prompt)
+    before = source.prompt_before() or ""
+    token_ids(model, texts[:64], before)
     began = time.perf_counter()
-    token_ids(model, texts, source.prompt)
+    token_ids(model, texts, before)
     return len(texts) / (time.perf_counter() - began)
 
 

@@ -60,7 +60,7 @@ def probe_worker(job: ProbeJob) -> dict[str, Any]:
     for name, _, _ in job.methods:
         get_method(name)
     model: Any = job.teacher.load(device) if job.graph is None else load_onnx(job.teacher, job.graph)
-    prompt = job.teacher.prompt
+    prompt = job.teacher.prompt_before()
     worker_s = time.time() - job.asked_at
     _wait_for_all(job)
     texts = list(job.sentences)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from distilbench.data.corpus import Corpus, PairSplit, Rows
-from distilbench.encoders.student import resolved_student, student_source
+from distilbench.encoders.student import resolved_student
 from distilbench.evaluation.retrieval import unit
 from distilbench.prepare.prepared import LOGITS, save_prepared
 from distilbench.prepare.tokens import tokens_artifact
@@ -51,6 +51,7 @@ def sample_of(corpus: Corpus) -> Corpus:
             for task in tasks
         ),
         classification=(),
+        roles_N=None if corpus.roles_N is None else corpus.roles_N[sampled_rows],
     )
 
 
@@ -73,9 +74,8 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, *, tok
     save_array(folder / "pca" / "axes.npy", np.eye(width, dtype=np.float32))
     ids = None
     if tokens:
-        source = student_source(settings.student, settings.teacher_encoder)
-        store = ArtifactStore(folder / "store")
-        ids = tokens_artifact(corpus.sentences, corpus.sentences_fingerprint, source, store, settings.pool)
+        store, key, source = ArtifactStore(folder / "store"), corpus.sentences_fingerprint, settings.student_encoder
+        ids = tokens_artifact(corpus.sentences, key, source, store, settings.pool, corpus.roles_N)
     task = corpus.pair_tasks[0] if corpus.pair_tasks else None
     if task is not None and logits:
         outputs = 3 if task.kind == "three-class" else 1

@@ -103,6 +103,7 @@ def augmented_corpus(
         corpus,
         sentences=SentenceFile(*base.paths, path / KEPT),
         copies=copies,
+        roles_N=None if corpus.roles_N is None else np.append(corpus.roles_N, corpus.roles_N[copies.source]),
         found=(*corpus.found, *_count_lines(json.loads((path / COUNTS).read_text()))),
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import rich
+from numpy.typing import NDArray
 
 from distilbench.choices import Backend, Stored
 from distilbench.cluster.nodes import gpus_elsewhere, working_device
@@ -33,7 +34,10 @@ STEP_VERSION = 1
 
 @dataclass(frozen=True)
 class TeacherEncoding(ShardTask):
-    """Turns rows of sentences into shards of vectors; `graph` is the encoder for ONNX Runtime, None uses PyTorch."""
+    """Turns rows of sentences into shards of vectors; `graph` is the encoder for ONNX Runtime, None uses PyTorch.
+
+    `roles_N` are the roles of the sentences; with None they are neither queries nor documents.
+    """
 
     spec: EncoderSpec
     sentences: SentenceFile
@@ -41,6 +45,7 @@ class TeacherEncoding(ShardTask):
     device: str
     stored: Stored
     graph: Path | None = None
+    roles_N: NDArray[np.int8] | None = None
 
     def load(self) -> Callable[[int, int, int], None]:
         """The encoder onto its device.
@@ -57,7 +62,8 @@ class TeacherEncoding(ShardTask):
         def make(shard: int, start: int, stop: int) -> None:
             try:
                 with np.errstate(over="raise"):
-                    vectors_ND = encode(model, self.sentences[start:stop], prompt=self.spec.prompt).astype(self.stored)
+                    before = self.spec.prompts_before(self.roles_N, start, stop)
+                    vectors_ND = encode(model, self.sentences[start:stop], prompt=before).astype(self.stored)
             except (FloatingPointError, ValueError) as error:
                 raise InputError(f"encoder {self.spec.name!r}: {error}") from None
             save_array(self.folder / shard_name(shard), vectors_ND)
@@ -82,11 +88,12 @@ def encode_corpus(
     backend: Backend = "torch",
     size: PoolSize = AS_FIT,
     here: bool = False,
+    roles_N: NDArray[np.int8] | None = None,
 ) -> tuple[ShardedArray, int]:
     """Vectors of `sentences` (rows in their order), and how many sentences had to be encoded for it (0: all found).
 
     Needs `ray.init` only when something is missing; `here`: never, it is encoded in this process. `stored` is the precision
-    of the shards on disk.
+    of the shards on disk. `roles_N` are the roles of the sentences, of which `sentences_fingerprint` is too.
 
     Raises:
         InputError: the encoder cannot be loaded, or gives a vector that is not finite, or vectors of several widths; with
@@ -121,7 +128,7 @@ def encode_corpus(
             rich.print(f"{label}: {already_encoded} of {len(sentences)} sentences were encoded before the interruption")
         readable = sentences_artifact(sentences, sentences_fingerprint, store)
         graph = onnx_artifact(spec, store) if backend == "onnx" else None
-        task = TeacherEncoding(spec.absolute(), readable, folder, device, stored, graph)
+        task = TeacherEncoding(spec.absolute(), readable, folder, device, stored, graph, roles_N)
         if here:
             run_here(task, missing_shards, label, "sentences", gpu=device == "cuda")
         else:

@@ -179,8 +179,8 @@ def save_graph(module: torch.nn.Module, path: Path, output: str, config: Any, *,
 
 def _largest_difference(spec: EncoderSpec, graph: Path) -> float:
     """Between the unit vectors of PyTorch and of ONNX Runtime."""
-    expected = encode(spec.load("cpu"), SAMPLES, prompt=spec.prompt)
-    vectors = encode(load_onnx(spec, graph), SAMPLES, prompt=spec.prompt)
+    expected = encode(spec.load("cpu"), SAMPLES, prompt=spec.prompt_before())
+    vectors = encode(load_onnx(spec, graph), SAMPLES, prompt=spec.prompt_before())
     lengths = np.linalg.norm(expected, axis=1, keepdims=True)
     return float((np.abs(vectors - expected) / np.maximum(lengths, 1e-12)).max())
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from distilbench.data.corpus import Corpus, PairSplit, PairTask, Rows
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN, absolute_student
 from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.tokens import Tokens, load_tokens
@@ -54,6 +55,8 @@ class Prepared:
     """The cross-encoder teacher's logits for the task's training pairs."""
     pooling: str = MEAN
     """How the student's last states become one vector."""
+    student_prompts: Prompts | None = None
+    """What the student has put before its texts; None is nothing."""
 
 
 def selection_sets(corpus: Corpus) -> list[DevSet]:
@@ -74,6 +77,7 @@ def save_prepared(
     pair_task: PairTask | None = None,
     logits: Path | None = None,
     pooling: str = MEAN,
+    student_prompts: Prompts | None = None,
 ) -> None:
     """Write the row numbers of the training and dev sets, and where the artifacts are, into `folder`.
 
@@ -98,6 +102,7 @@ def save_prepared(
             "teacher": vars(teacher.absolute()),
             "student": absolute_student(student),
             "pooling": pooling,
+            **({"student_prompts": vars(student_prompts)} if student_prompts else {}),
             "vectors": {**vars(vectors), "folder": str(vectors.folder)},
             "pca": str(pca),
             "tokens": None if tokens is None else str(tokens),
@@ -135,6 +140,7 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         augmented=np.load(folder / "augmented.npy", allow_pickle=False),
         pair_task=_load_task(folder, saved["task"]),
         pooling=saved.get("pooling", MEAN),  # runs from before it was written
+        student_prompts=Prompts(**saved["student_prompts"]) if "student_prompts" in saved else None,
         logits_PC=None if saved["logits"] is None else np.load(Path(saved["logits"]) / LOGITS, allow_pickle=False),
     )
 

@@ -9,7 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from distilbench.data.corpus import Corpus, PairTask
-from distilbench.encoders.student import MEAN, layer_rule, resolved_student, student_pooling, student_source
+from distilbench.encoders.prompts import Prompts
+from distilbench.encoders.student import MEAN, layer_rule, resolved_student, student_pooling
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.copy_filter import copy_cosines, filtered
@@ -72,6 +73,7 @@ class Made:
             self.task,
             self.logits,
             self.pooling,
+            Prompts.of(settings.student_encoder) if settings.by_role and self.tokens else None,
         )
         ranking = read_ranking(self.ranking) if self.ranking else None
         if ranking is None:
@@ -132,6 +134,7 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Wanted,
         stored=settings.vectors,
         backend=settings.backend,
         size=size,
+        roles_N=corpus.roles_N,
     )
     console.print(
         f"Teacher {settings.teacher_encoder.title}: {encoded} of {len(corpus.sentences)} sentences encoded now"
@@ -143,8 +146,8 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Wanted,
     pca = pca_artifact(vectors, corpus.train, store)
     prepared = Made(corpus, vectors, pca, task=corpus.pair_tasks[0] if corpus.pair_tasks else None)
     if needs.tokens:
-        source = student_source(settings.student, settings.teacher_encoder)
-        prepared = replace(prepared, tokens=tokens_artifact(corpus.sentences, key, source, store, size))
+        tokens = tokens_artifact(corpus.sentences, key, settings.student_encoder, store, size, corpus.roles_N)
+        prepared = replace(prepared, tokens=tokens)
         prepared = _with_student(settings, prepared, store, console)
     return _with_logits(settings, prepared, store, console) if needs.logits and prepared.task else prepared
 
@@ -173,7 +176,7 @@ def _with_logits(settings: PreparationSettings, prepared: Made, store: ArtifactS
     if settings.cross_encoder:
         cross = Path(settings.cross_encoder)
     else:
-        start = replace(settings.teacher_encoder, prompt="", max_tokens=None)
+        start = replace(settings.teacher_encoder, prompt="", query_prompt=None, document_prompt=None, max_tokens=None)
         params = CrossEncoderParams(lr=settings.cross_encoder_lr, epochs=settings.cross_encoder_epochs)
         cross = cross_encoder_artifact(task, sentences, start, params, settings.seed, store, settings.pool)
     logits = logits_artifact(task, sentences, cross, store, size=settings.pool)

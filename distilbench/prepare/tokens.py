@@ -52,13 +52,16 @@ class Tokenising(ShardTask):
     spec: EncoderSpec
     sentences: SentenceFile
     folder: Path
+    roles_N: NDArray[np.int8] | None = None
 
     def load(self) -> Callable[[int, int, int], None]:
         """The encoder, whose tokenizer and limit are its module's."""
         model = self.spec.load()
 
         def make(shard: int, start: int, stop: int) -> None:
-            rows = token_ids(model, self.sentences[start:stop], self.spec.prompt)
+            before = self.spec.prompts_before(self.roles_N, start, stop)
+            exact = [p or "" for p in before] if isinstance(before, list) else before or ""
+            rows = token_ids(model, self.sentences[start:stop], exact)
             lengths = np.array([len(row) for row in rows], dtype=np.int64)
             save_array(_lengths(self.folder, shard), lengths)
             ids = np.fromiter((i for row in rows for i in row), dtype=IDS, count=int(lengths.sum()))
@@ -77,8 +80,12 @@ def tokens_artifact(
     spec: EncoderSpec,
     store: ArtifactStore,
     size: PoolSize = AS_FIT,
+    roles_N: NDArray[np.int8] | None = None,
 ) -> Path:
     """The folder with the tokens of `sentences` by the tokenizer of `spec`, cut at its limit, made if not there.
+
+    `roles_N` are the roles of the sentences, of which `sentences_fingerprint` is too. Without a prompt of `spec` nothing is
+    put before a sentence: a student has no default prompt.
 
     Of more than one shard the work is Ray Data's, and needs `ray.init`.
     """
@@ -93,7 +100,8 @@ def tokens_artifact(
         work.mkdir(exist_ok=True)
         shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(sentences), SHARD_ROWS))]
         missing_shards = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
-        task = Tokenising(spec.absolute(), sentences_artifact(sentences, sentences_fingerprint, store), work)
+        readable = sentences_artifact(sentences, sentences_fingerprint, store)
+        task = Tokenising(spec.absolute(), readable, work, roles_N)
         if len(missing_shards) > 1:
             run_pool(task, missing_shards, "Tokens", "sentences", size=size, store=store)
         else:  # a worker takes longer to start than this takes

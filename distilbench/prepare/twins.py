@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def distinct_readings(
-    model: SentenceTransformer, sentences: Sequence[str], prompt: str = ""
+    model: SentenceTransformer, sentences: Sequence[str], prompt: str | None = None
 ) -> tuple[list[str], NDArray[np.int64]]:
     """The first sentence of each reading, in order, and of every sentence the position of its reading's."""
     if not reads_tokens(model):

@@ -28,15 +28,23 @@ def can_be_built(record: ScoreRecord) -> bool:
 
 
 def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> str:
-    """Python that embeds sentences, three lines, and where the row is quantised codes them with what is in `quantiser`.
+    """Python that embeds sentences, and where the row is quantised codes them with what is in `quantiser`.
+
+    An encoder that reads queries and documents differently is asked for both; the codes are those of the documents.
 
     `cut`: the model gives more numbers than the row has; False where its folder says to cut them.
     """
     width = f", truncate_dim={record.dim}" if cut else ""
+    embed = ['vectors = model.encode(["One sentence.", "Another one."])']
+    if record.prompts:
+        embed = [
+            'queries = model.encode_query(["How do I reset my password?"])',
+            'vectors = model.encode_document(["One document.", "Another one."])',
+        ]
     lines = [
         "from sentence_transformers import SentenceTransformer",
         f"model = SentenceTransformer({literal(model)}{width})",
-        'vectors = model.encode(["One sentence.", "Another one."])',
+        *embed,
     ]
     if record.quantisation != "float32":
         lines.insert(0, "from pathlib import Path")

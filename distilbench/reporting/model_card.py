@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from distilbench.encoders.encoder import HUB_IDS
+from distilbench.encoders.prompts import TEXT
 from distilbench.encoders.student import named_encoder
 from distilbench.progress.tally import finite
 from distilbench.records import FROZEN, ON_DEMONSTRATION, Score, ScoreRecord, TrialRecord
@@ -306,6 +307,9 @@ def _facts(board: Leaderboard, row: Row, teacher: Row | None, record: ScoreRecor
         ("Dimensions", f"{record.dim:,}"),
         ("Bytes per vector", f"{record.bytes_per_vector:,} ({record.quantisation})"),
     ]
+    for role, prompt in record.prompts.items():
+        texts = "other text" if role == TEXT else f"a {role}"
+        facts.append((f"Put before {texts}", f'"{prompt}"' if prompt else "nothing"))
     facts += [("Parameters", f"{record.parameters:,}")] if record.parameters else []
     if record.latency_ms is not None:
         facts.append(("Latency", f"{record.latency_ms:.3g} ms per sentence, one thread, in batches"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,16 +21,39 @@ class ReadingSettings(Settings):
 
     revision: str | None = option("The encoder's revision on the hub.", None, panel=PANEL)
     prompt: str = option("Text that the encoder wants before every sentence.", "", panel=PANEL)
+    query_prompt: str | None = option(
+        "What the encoder wants before a query: the name of a prompt that it has, such as query, or text; default: --prompt.",
+        None,
+        panel=PANEL,
+    )
+    document_prompt: str | None = option(
+        "The same before a document, such as passage; default: --prompt.", None, panel=PANEL
+    )
     max_tokens: int | None = option("Cut sentences here; default: the encoder's own limit.", None, panel=PANEL, ge=3)
     backend: Backend = option(
         "What runs the encoder: torch, or onnx (ONNX Runtime, faster on CPUs).", "torch", panel=PANEL
     )
 
-    def encoder(self, name: str) -> EncoderSpec:
-        """An encoder of that name, read so."""
-        from distilbench.encoders.encoder import EncoderSpec
+    @property
+    def by_role(self) -> bool:
+        """Whether queries, documents and other text are told apart."""
+        return self.query_prompt is not None or self.document_prompt is not None
 
-        return EncoderSpec(name, self.revision, self.prompt, self.max_tokens)
+    def encoder(self, name: str) -> EncoderSpec:
+        """An encoder of that name, read so.
+
+        Raises:
+            InputError: a prompt is named that it does not have.
+        """
+        from distilbench.encoders.encoder import EncoderSpec
+        from distilbench.encoders.prompts import literal_prompt
+
+        spec = EncoderSpec(name, self.revision, self.prompt, self.max_tokens)
+        query, document = (
+            None if value is None else literal_prompt(spec, value, option)
+            for value, option in ((self.query_prompt, "--query-prompt"), (self.document_prompt, "--document-prompt"))
+        )
+        return replace(spec, query_prompt=query, document_prompt=document)
 
 
 class EncoderSettings(ReadingSettings):
@@ -46,6 +70,15 @@ class EncoderSettings(ReadingSettings):
         None,
         panel=PANEL,
     )
+    student_query_prompt: str | None = option(
+        "What an encoder student has before a query, as a name of its own or a text; default: its own prompt that "
+        "--query-prompt names, else the teacher's text.",
+        None,
+        panel=PANEL,
+    )
+    student_document_prompt: str | None = option(
+        "The same before a document; default: as --document-prompt.", None, panel=PANEL
+    )
     cross_encoder: str | None = option(
         "For dse: a fine-tuned cross-encoder's folder; default: the teacher is fine-tuned on the task.",
         None,
@@ -59,6 +92,31 @@ class EncoderSettings(ReadingSettings):
     def teacher_encoder(self) -> EncoderSpec:
         """The teacher and how it reads."""
         return self.encoder(self.teacher)
+
+    @property
+    def by_role(self) -> bool:
+        """Whether queries, documents and other text are told apart."""
+        of_student = (self.student_query_prompt, self.student_document_prompt)
+        return super().by_role or any(prompt is not None for prompt in of_student)
+
+    @cached_property
+    def student_encoder(self) -> EncoderSpec:
+        """The encoder that a student is made of, and how the student reads.
+
+        Raises:
+            InputError: a prompt is named that it does not have.
+        """
+        from distilbench.encoders.student import student_reading, student_source
+
+        source = student_source(self.student, self.teacher_encoder)
+        if not self.by_role:
+            return source
+        return student_reading(
+            source,
+            self.teacher_encoder,
+            query=(self.student_query_prompt, self.query_prompt),
+            document=(self.student_document_prompt, self.document_prompt),
+        )
 
     @property
     def vectors(self) -> Stored:

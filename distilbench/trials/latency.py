@@ -65,7 +65,7 @@ def teacher_latency(prepared: Prepared, sentences: Sequence[str]) -> float:
     device = default_device()
     model = prepared.teacher.load(device)
     read = [sentences[int(row)] for row in latency_rows(prepared)]
-    ids = token_ids(model, read, prompt_of(model, prepared.teacher.prompt))
+    ids = token_ids(model, read, prompt_of(model, prepared.teacher.prompt_before()))
     return _ms_each(lambda: encode_ids(model, ids, TOKENS_PER_BATCH[device]), len(ids), device)
 
 

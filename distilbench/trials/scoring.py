@@ -16,6 +16,7 @@ from distilbench.cluster.provenance import provenance
 from distilbench.data.calibration import calibration_rows
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import describe_student
 from distilbench.evaluation.clusters import cluster_costs
 from distilbench.evaluation.encoders import Extra, RetrievalOptions, Vectors, check_vectors, encoder_rows
@@ -227,6 +228,7 @@ def score_candidate(
     def more(_: Sequence[NDArray[np.float32]]) -> Extra:
         return Extra(list(encoded.task_scores), list(encoded.clusters) if scored.retrieval else [], [])
 
+    prompts = prompts_of(prepared, candidate.method)
     records = []
     for row in encoder_rows(vectors, sets_of_corpus(scored), widths, quantisers, SEARCHING, more):
         if candidate.method == FAISS_PEER and row.quantisation == "float32":
@@ -241,11 +243,20 @@ def score_candidate(
             sets=corpus.sts_digests,
             space=row.space,
             notes=row.notes,
+            prompts=prompts,
             model=encoded.model,
             provenance=provenance(),
         )
         records.append((record, row.predictions))
     return records
+
+
+def prompts_of(prepared: Prepared, method: str) -> dict[str, str]:
+    """The prompts of a method's encoder, or of the teacher's, as records have them; {} where all text is read alike."""
+    if method in (CROSS_ENCODER, TEACHER, FAISS_PEER) or not get_method(method).trains_encoder:
+        teacher = prepared.teacher
+        return Prompts.of(teacher).described() if teacher.by_role and method != CROSS_ENCODER else {}
+    return prepared.student_prompts.described() if prepared.student_prompts else {}
 
 
 def kinds_for(quantisations: Sequence[Quantisation], width: int) -> list[Quantisation]:

@@ -38,14 +38,17 @@ class ClusterHead:
         """K."""
         return len(self.bias_K)
 
-    def states(self, sentences: Sequence[str]) -> NDArray[np.float32]:
-        """What the head reads of each sentence, N x D: the student up to its last two modules."""
+    def states(self, sentences: Sequence[str], prompt: str | None = None) -> NDArray[np.float32]:
+        """What the head reads of each sentence, N x D: the student up to its last two modules.
+
+        `prompt` comes before every sentence; None is the student's own default.
+        """
         from sentence_transformers import SentenceTransformer
 
         model = SentenceTransformer(str(self.folder), device="cpu")
         trunk = SentenceTransformer(modules=list(model)[:-AFTER_TRUNK], prompts=model.prompts, device="cpu")
         trunk.max_seq_length, trunk.default_prompt_name = model.max_seq_length, model.default_prompt_name
-        return trunk.encode(list(sentences), show_progress_bar=False)
+        return trunk.encode(list(sentences), prompt=prompt, show_progress_bar=False)
 
     def assign(self, states_ND: NDArray[np.float32]) -> NDArray[np.int64]:
         """The cluster (0 to K - 1) of each row."""

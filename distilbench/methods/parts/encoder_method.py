@@ -202,8 +202,10 @@ class EncoderMethod(Method):
         return [] if self.projection is None else [self.projection]
 
     def export(self, folder: Path) -> None:
-        """Encoder, pooling, and the layers after it."""
+        """Encoder, pooling, and the layers after it, with the student's prompts."""
         modules = [*self.student.cpu(), *(layer.cpu() for layer in self.layers_after_pooling())]
         model = SentenceTransformer(modules=modules, device="cpu")
         model.max_seq_length = self.student.max_seq_length
+        if self.prepared.student_prompts is not None:
+            self.prepared.student_prompts.keep_in(model)
         model.save(str(folder), create_model_card=False)

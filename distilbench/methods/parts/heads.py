@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.prompts import Prompts
 from distilbench.prepare.pca import Pca
 
 if TYPE_CHECKING:
@@ -95,16 +96,19 @@ def elu_layer(width: int, residual: bool) -> Layer:
 def export_with_head(
     teacher: EncoderSpec, head: Iterable[Layer], folder: Path, *, unit_norm: bool, centre: Layer | None = None
 ) -> None:
-    """Save teacher + head (+ unit norm, + `centre` and unit norm again) as one sentence-transformers folder."""
+    """Save teacher + head (+ unit norm, + `centre` and unit norm again) as one sentence-transformers folder.
+
+    It has the prompts that the teacher was read with; where nothing was said of them, the teacher's own.
+    """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules.normalize import Normalize
 
     model = teacher.load()
     modules = [*model, *(layer.dense() for layer in head), *([Normalize()] if unit_norm else [])]
     modules += [] if centre is None else [centre.dense(), Normalize()]
-    student = SentenceTransformer(modules=modules, prompts=model.prompts, device="cpu")
+    own = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
+    student = SentenceTransformer(modules=modules, device="cpu", **own)
     student.max_seq_length = model.max_seq_length
-    if teacher.prompt:
-        student.prompts = {**student.prompts, "document": teacher.prompt}
-        student.default_prompt_name = "document"
+    if teacher.prompt or teacher.by_role:
+        Prompts.of(teacher).keep_in(student)
     student.save(str(folder), create_model_card=False)

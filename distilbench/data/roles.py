@@ -1,0 +1,82 @@
+"""What a text is read as: a query, a document, or neither. An encoder may have a prompt for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.data.corpus import Corpus, RetrievalSet, Rows
+from distilbench.data.sentences import SentenceFile, sentences_artifact
+from distilbench.storage.files import fingerprint
+from distilbench.storage.store import ArtifactStore
+
+PLAIN, QUERY, DOCUMENT = 0, 1, 2
+"""Roles of a corpus's rows (`Corpus.roles_N`)."""
+
+
+def with_roles(corpus: Corpus, store: ArtifactStore) -> Corpus:
+    """`corpus` with a role for every row, for encoders that read queries and documents differently.
+
+    Rows keep their numbers. A text that is read in several roles has a row for each: that of its first role (in the order
+    plain, query, document) is the one that it had, the others come after all sentences.
+    """
+    count = len(corpus.sentences)
+    asked = _used(count, (task.queries for task in corpus.retrieval))
+    searched = _used(count, (task.documents for task in corpus.retrieval))
+    plain = _used(count, _plain_columns(corpus)) | ~(asked | searched)
+    first_N = np.where(plain, PLAIN, np.where(asked, QUERY, DOCUMENT)).astype(np.int8)
+    again_query, again_document = (
+        np.flatnonzero(used & (first_N != role)) for used, role in ((asked, QUERY), (searched, DOCUMENT))
+    )
+    query_row, document_row = np.arange(count), np.arange(count)
+    query_row[again_query] = count + np.arange(len(again_query))
+    document_row[again_document] = count + len(again_query) + np.arange(len(again_document))
+
+    def moved(task: RetrievalSet) -> RetrievalSet:
+        return replace(task, queries=query_row[task.queries], documents=document_row[task.documents])
+
+    repeated = np.concatenate([again_query, again_document])
+    roles_N = np.concatenate([first_N, np.repeat([QUERY, DOCUMENT], [len(again_query), len(again_document)])])
+    return replace(
+        corpus,
+        sentences=_followed(corpus, repeated, store),
+        retrieval=tuple(moved(task) for task in corpus.retrieval),
+        roles_N=roles_N.astype(np.int8),
+    )
+
+
+def roles_of(corpus: Corpus, rows: Rows) -> NDArray[np.int8]:
+    """The roles of rows; all are plain in a corpus without roles."""
+    return np.zeros(len(rows), dtype=np.int8) if corpus.roles_N is None else corpus.roles_N[rows]
+
+
+def _used(count: int, columns: Iterable[Rows]) -> NDArray[np.bool_]:
+    used = np.zeros(count, dtype=bool)
+    for rows in columns:
+        used[rows] = True
+    return used
+
+
+def _plain_columns(corpus: Corpus) -> Iterable[Rows]:
+    """Every row that is used in a set other than retrieval, or trained on."""
+    yield from (corpus.train, corpus.pairs_P2.ravel(), corpus.triplets_T3.ravel())
+    for sts in corpus.sts:
+        yield from (sts.left_P, sts.right_P)
+    for task in (*corpus.pair_tasks, *corpus.probed):
+        for split in task.splits.values():
+            yield from (split.left_P, split.right_P)
+    for labelled in corpus.classification:
+        yield from labelled.texts
+
+
+def _followed(corpus: Corpus, repeated: Rows, store: ArtifactStore) -> tuple[str, ...] | SentenceFile:
+    """The sentences of a corpus, those of the rows `repeated` once more after them."""
+    more = [corpus.sentences[int(row)] for row in repeated]
+    if not isinstance(corpus.sentences, SentenceFile):
+        return (*corpus.sentences, *more)
+    if not more:
+        return corpus.sentences
+    return SentenceFile(*corpus.sentences.paths, *sentences_artifact(more, fingerprint(more), store).paths)

@@ -1,0 +1,101 @@
+"""Prompts by name, as an encoder's own sentence-transformers configuration has them, and the prompts of a saved student."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.errors import InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+CONFIG = "config_sentence_transformers.json"
+TEXT = "text"
+"""What the prompt of text that is neither query nor document is called in a saved student."""
+_NAME = re.compile(r"[\w.-]+")
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """What an encoder has put before its texts, by their role; "" is nothing."""
+
+    plain: str
+    query: str
+    document: str
+
+    @staticmethod
+    def of(spec: EncoderSpec) -> Prompts:
+        """Those that the encoder reads with, its own default prompt among them where nothing else is said.
+
+        Raises:
+            InputError: the encoder is not there, or its configuration is malformed.
+        """
+        config = _config(spec)
+        default = _named(config).get(str(config.get("default_prompt_name")), "")
+        before = [spec.prompt_before(role) for role in (PLAIN, QUERY, DOCUMENT)]
+        return Prompts(*(default if text is None else text for text in before))
+
+    def described(self) -> dict[str, str]:
+        """By what a reader calls the texts; what other text has is left out where queries have the same."""
+        return {
+            "query": self.query,
+            "document": self.document,
+            **({TEXT: self.plain} if self.plain != self.query else {}),
+        }
+
+    def keep_in(self, model: SentenceTransformer) -> None:
+        """Have sentence-transformers read so: `encode_query`, `encode_document`, and `encode` for other text."""
+        named = {"document": self.document, "query": self.query}
+        name = next((n for n, text in named.items() if text == self.plain), TEXT)
+        model.prompts = {**model.prompts, **named, **({TEXT: self.plain} if name == TEXT else {})}
+        model.default_prompt_name = name if self.plain else None
+
+
+def own_prompts(spec: EncoderSpec) -> dict[str, str]:
+    """The prompts that an encoder's files name; none where all of them are empty, as sentence-transformers writes them.
+
+    Raises:
+        InputError: the encoder is not there, or its configuration is malformed.
+    """
+    named = _named(_config(spec))
+    return named if any(named.values()) else {}
+
+
+def literal_prompt(spec: EncoderSpec, value: str, option: str) -> str:
+    """The text of a prompt: that of the encoder's own prompt of this name, else `value` itself.
+
+    A single word is a name; text that is meant literally has a blank or a colon at its end.
+
+    Raises:
+        InputError: `value` is a name, and the encoder has no such prompt; or the encoder is not there.
+    """
+    own = own_prompts(spec)
+    if value in own:
+        return own[value]
+    if _NAME.fullmatch(value):
+        has = f"it has {', '.join(own)}" if own else "it has no prompts"
+        raise InputError(
+            f"{option} {value}: encoder {spec.name!r} has no prompt of that name ({has}); expected one of these, or the text "
+            f"itself with what stands between it and a sentence, such as '{value}: '"
+        )
+    return value
+
+
+def _config(spec: EncoderSpec) -> dict[str, Any]:
+    path = spec.described() / CONFIG
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"encoder {spec.name!r}: {path}: not a JSON object ({error})") from None
+
+
+def _named(config: dict[str, Any]) -> dict[str, str]:
+    named = config.get("prompts") or {}
+    return {str(k): str(v or "") for k, v in named.items()} if isinstance(named, dict) else {}

@@ -1,0 +1,296 @@
+"""Prompts of queries and documents: by name or as text, from the preparation to exported students and their cards."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from samples import make_data, make_encoder
+
+from distilbench.commands.corpus import load_corpus
+from distilbench.commands.evaluate import evaluate
+from distilbench.commands.run import check_encoders, run_config
+from distilbench.commands.sweep import sweep
+from distilbench.data.corpus import Corpus
+from distilbench.data.folder import Limits, folder_corpus
+from distilbench.data.needs import NO_NEEDS
+from distilbench.data.roles import DOCUMENT, PLAIN, QUERY, with_roles
+from distilbench.data.sentences import sentences_artifact
+from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.prompts import Prompts, literal_prompt
+from distilbench.errors import InputError
+from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.records import ScoreRecord, read_records
+from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.run import RunSettings
+from distilbench.settings.sweep import SweepSettings
+from distilbench.storage.store import ArtifactStore
+from distilbench.trials.rung_training import build_method
+
+ASKED, SEARCHED = "what is ", "the red "
+BOTH = {"query_prompt": "query", "document_prompt": "passage"}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder with a prompt for queries and another for passages."""
+    return make_encoder(tmp_path_factory.mktemp("prompts") / "prompted", layers=2, prompts=True)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder where an STS sentence is a query, and a training sentence is a document."""
+    folder = make_data(tmp_path_factory.mktemp("prompts-data") / "small")
+    dev = (folder / "sts" / "STSB.dev.tsv").read_text().splitlines()[1].split("\t")[0]
+    queries, corpus = folder / "quora" / "retrieval" / "queries.dev.tsv", folder / "quora" / "corpus.tsv"
+    queries.write_text(queries.read_text().replace(queries.read_text().splitlines()[1], f"q0\t{dev}"))
+    text = (folder / "unlabeled" / "sentences.tsv").read_text().splitlines()[1]
+    corpus.write_text(corpus.read_text() + f"d60\t{text}\t0\n")
+    return folder
+
+
+def settings(root: Path, data: Path, encoder: Path, **given: Any) -> RunSettings:
+    known = {"data": str(data), "teacher": str(encoder), "student": "layers:0", "store": root / "store", "quantise": ()}
+    return RunSettings(**{**known, "runs": root / "runs", "reports": root / "reports", **given})
+
+
+# --- Names and texts
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("query", ASKED), ("passage", SEARCHED), ("document", ""), ("query: ", "query: "), ("", "")]
+)
+def test_a_name_is_the_encoders_own_prompt_and_anything_else_is_text(encoder: Path, value: str, text: str) -> None:
+    assert literal_prompt(EncoderSpec(str(encoder)), value, "--query-prompt") == text
+
+
+def test_a_name_that_the_encoder_does_not_have_is_refused(encoder: Path, encoder_folder: Path) -> None:
+    with pytest.raises(InputError, match=r"--query-prompt search_query: .* \(it has query, passage, document\)"):
+        literal_prompt(EncoderSpec(str(encoder)), "search_query", "--query-prompt")
+    # sentence-transformers writes empty prompts called query and document into every folder.
+    with pytest.raises(InputError, match=r"--document-prompt query: .* \(it has no prompts\).* such as 'query: '"):
+        literal_prompt(EncoderSpec(str(encoder_folder)), "query", "--document-prompt")
+
+
+@pytest.mark.parametrize(
+    "option", ["query_prompt", "document_prompt", "student_query_prompt", "student_document_prompt"]
+)
+def test_it_is_refused_before_anything_runs(tmp_path: Path, data: Path, encoder: Path, option: str) -> None:
+    wrong = SweepSettings(**settings(tmp_path, data, encoder, **{option: "nowhere"}).model_dump(), method="hpd")
+    with pytest.raises(InputError, match=rf"--{option.replace('_', '-')} nowhere: encoder .* no prompt of that name"):
+        sweep(wrong, Console(file=io.StringIO()))
+    assert not any(tmp_path.iterdir())
+    if not option.startswith("student"):
+        own = EvaluateSettings(model=(str(encoder),), data=str(data), store=tmp_path / "store", **{option: "nowhere"})
+        with pytest.raises(InputError, match="no prompt of that name"):
+            evaluate(own, Console(file=io.StringIO()))
+        assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "before"),
+    [
+        ({}, (None, None, None)),
+        ({"prompt": "p "}, ("p ", "p ", "p ")),
+        ({"query_prompt": "q "}, ("q ", "q ", None)),
+        ({"document_prompt": "d "}, (None, None, "d ")),
+        ({"query_prompt": "q ", "document_prompt": ""}, ("q ", "q ", "")),
+        ({"prompt": "p ", "query_prompt": "q ", "document_prompt": "d "}, ("p ", "q ", "d ")),
+        ({"prompt": "p ", "query_prompt": ""}, ("p ", "", "p ")),
+    ],
+)
+def test_what_is_put_before_a_text_by_its_role(given: dict[str, str], before: tuple[str | None, ...]) -> None:
+    spec = EncoderSpec("e", **given)  # type: ignore[arg-type]
+    assert tuple(spec.prompt_before(role) for role in (PLAIN, QUERY, DOCUMENT)) == before
+    for role, text in zip((PLAIN, QUERY, DOCUMENT), before, strict=True):
+        alone = spec.reading(role)
+        assert {alone.prompt_before(other) for other in (PLAIN, QUERY)} == {text}
+        assert alone.by_role is (text == "")  # else it shares its artifacts with --prompt
+
+
+def test_an_encoder_without_these_prompts_has_the_identity_that_it_had(encoder_folder: Path) -> None:
+    assert set(EncoderSpec(str(encoder_folder)).identity()) == {"source", "prompt", "max_tokens"}
+    by_role = EncoderSpec(str(encoder_folder), query_prompt="a ", document_prompt="b ").identity()
+    assert (by_role["query_prompt"], by_role["document_prompt"]) == ("a ", "b ")
+
+
+# --- Roles of rows
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_text_has_a_row_for_each_role(data: Path, tmp_path: Path, on_disk: bool) -> None:
+    plain, store = folder_corpus(data, Limits()), ArtifactStore(tmp_path)
+    if on_disk:
+        plain = replace(plain, sentences=sentences_artifact(plain.sentences, plain.sentences_fingerprint, store))
+    corpus = with_roles(plain, store)
+    count = len(plain.sentences)
+    assert list(corpus.sentences)[:count] == list(plain.sentences) and len(corpus.sentences) == count + 2
+    assert corpus.roles_N is not None and corpus.roles_N[count:].tolist() == [QUERY, DOCUMENT]
+    [old], [new] = plain.retrieval, corpus.retrieval
+    for columns, role in (((old.queries, new.queries), QUERY), ((old.documents, new.documents), DOCUMENT)):
+        assert [plain.sentences[i] for i in columns[0]] == [corpus.sentences[i] for i in columns[1]]
+        assert set(corpus.roles_N[columns[1]].tolist()) == {role}
+    for rows in (corpus.train, corpus.pairs_P2, corpus.sts[0].left_P, corpus.sts[0].right_P):
+        assert set(corpus.roles_N[rows].ravel().tolist()) == {PLAIN}
+    assert corpus.sentences_fingerprint != plain.sentences_fingerprint
+    assert corpus.fingerprint == with_roles(plain, store).fingerprint
+
+
+# --- Preparation, training targets, exported students
+
+
+@pytest.fixture(scope="module")
+def made(
+    tmp_path_factory: pytest.TempPathFactory, data: Path, encoder: Path, cluster: None
+) -> tuple[RunSettings, Corpus, Prepared]:
+    """A corpus that was prepared with both prompts by name, and another query prompt for the student."""
+    root = tmp_path_factory.mktemp("prompts-made")
+    own = settings(root, data, encoder, **BOTH, student_query_prompt="how do ", float32=True)
+    quiet = Console(quiet=True)
+    corpus = load_corpus(own, NO_NEEDS, quiet)
+    inputs = prepare_corpus(own, corpus, Wanted(augmentation=False, tokens=True, logits=False), quiet)
+    (root / "prepared").mkdir()
+    inputs.save(root / "prepared", own)
+    return own, corpus, load_prepared(root / "prepared")
+
+
+def roles_with_text(corpus: Corpus, before: dict[int, str]) -> tuple[np.ndarray[Any, Any], list[str]]:
+    """Some rows of every role, and their texts with what is put before them."""
+    assert corpus.roles_N is not None
+    rows = np.concatenate([np.flatnonzero(corpus.roles_N == role)[-6:] for role in (PLAIN, QUERY, DOCUMENT)])
+    return rows, [before[int(corpus.roles_N[row])] + corpus.sentences[int(row)] for row in rows]
+
+
+def test_teacher_and_student_read_each_text_by_its_role(made: tuple[RunSettings, Corpus, Prepared]) -> None:
+    own, corpus, prepared = made
+    rows, texts = roles_with_text(corpus, {PLAIN: ASKED, QUERY: ASKED, DOCUMENT: SEARCHED})
+    model = EncoderSpec(own.teacher).load()
+    np.testing.assert_allclose(prepared.vectors.take(rows), encode(model, texts), atol=1e-5)
+    assert prepared.student_prompts == Prompts("how do ", "how do ", SEARCHED)
+    assert prepared.tokens is not None
+    _, texts = roles_with_text(corpus, {PLAIN: "how do ", QUERY: "how do ", DOCUMENT: SEARCHED})
+    assert [prepared.tokens[int(row)].tolist() for row in rows] == [
+        model.tokenizer(text)["input_ids"] for text in texts
+    ]
+    config = run_config(own, corpus)
+    assert config["student_prompts"] == {"plain": "how do ", "query": "how do ", "document": SEARCHED}
+
+
+@pytest.mark.parametrize(("name", "params"), [("pca", {"output_dim": 8}), ("mse", {"output_dim": 32, "epochs": 0.5})])
+def test_an_exported_student_reads_as_it_was_made(
+    made: tuple[RunSettings, Corpus, Prepared], tmp_path: Path, name: str, params: dict[str, Any]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    _, corpus, prepared = made
+    if name == "mse":
+        params = {**params, "lr": 0.001, "batch_size": 16}
+    method = build_method(name, params, prepared, 0, "cpu")
+    rows = {role: np.flatnonzero(corpus.roles_N == role)[-5:] for role in (PLAIN, QUERY, DOCUMENT)}
+    expected = {role: method.embed(own) for role, own in rows.items()}
+    method.export(tmp_path / "student")
+    student = SentenceTransformer(str(tmp_path / "student"), device="cpu")
+    for role, read in ((PLAIN, student.encode), (QUERY, student.encode_query), (DOCUMENT, student.encode_document)):
+        np.testing.assert_allclose(read([corpus.sentences[int(i)] for i in rows[role]]), expected[role], atol=1e-5)
+
+
+def test_a_students_own_prompt_of_the_name_goes_before_the_teachers_text(
+    tmp_path: Path, data: Path, encoder: Path, encoder_folder: Path
+) -> None:
+    named = settings(tmp_path, data, encoder, **BOTH, student=str(encoder_folder)).student_encoder
+    assert Prompts.of(named) == Prompts(ASKED, ASKED, SEARCHED)  # it has none of its own
+    other = make_encoder(tmp_path / "other", layers=1, prompts=True)
+    config = json.loads((other / "config_sentence_transformers.json").read_text())
+    config["prompts"]["query"] = "can you "
+    (other / "config_sentence_transformers.json").write_text(json.dumps(config))
+    both = settings(tmp_path, data, encoder, **BOTH, prompt="plain ", student=str(other))
+    assert Prompts.of(both.student_encoder) == Prompts("plain ", "can you ", SEARCHED)
+    bare = settings(tmp_path, data, encoder, **BOTH, student_query_prompt="", student_document_prompt="")
+    assert Prompts.of(bare.student_encoder) == Prompts("", "", "")
+    check_encoders(both, trains_encoder=True)
+
+
+def test_without_these_options_nothing_is_read_by_role(tmp_path: Path, data: Path, encoder: Path) -> None:
+    old = settings(tmp_path, data, encoder, prompt="plain ")
+    corpus = load_corpus(old, NO_NEEDS, Console(quiet=True))
+    assert corpus.roles_N is None and "student_prompts" not in run_config(old, corpus)
+    assert old.student_encoder.prompt == "" and not old.student_encoder.by_role
+
+
+# --- Evaluation, records, cards
+
+
+@pytest.mark.timeout(600)
+def test_a_sweep_and_an_evaluation_of_its_student_give_the_same(
+    tmp_path: Path, data: Path, encoder: Path, cluster: None
+) -> None:
+    given = settings(tmp_path, data, encoder, **BOTH, float32=True, name="s").model_dump()
+    space = tmp_path / "pca.yaml"
+    space.write_text(
+        "method: pca\nbudget: {trials: 1, steps: 1, confirm: {seeds: 1}}\nparameters: {}\nfixed: {output_dim: 8}\n"
+    )
+    sweep(SweepSettings(**given, method="pca", space=space, trials=1), Console(quiet=True))
+    run = tmp_path / "runs" / "s"
+    records = [r for r in read_records(run / "scores.jsonl") if isinstance(r, ScoreRecord)]
+    assert {json.dumps(r.prompts) for r in records} == {json.dumps({"query": ASKED, "document": SEARCHED})}
+    [student] = [r for r in records if r.role == "student"]
+    card = (run / student.model / "README.md").read_text()
+    assert f'"{SEARCHED}"' in card and "encode_query(" in card and "encode_document(" in card
+
+    def evaluated(name: str, **prompts: Any) -> ScoreRecord:
+        own = EvaluateSettings(
+            model=(str(run / student.model),),
+            data=str(data),
+            tasks=("sts", "retrieval"),
+            cost=False,
+            **{"store": tmp_path / "store", "runs": tmp_path / "runs", "reports": tmp_path / "reports"},
+            **prompts,
+        ).but(name=name)
+        evaluate(own, Console(quiet=True))
+        rows = [r for r in read_records(tmp_path / "runs" / name / "scores.jsonl") if isinstance(r, ScoreRecord)]
+        return rows[-1]
+
+    def values(record: ScoreRecord) -> dict[tuple[str, ...], float]:
+        return {(s.task, s.set, s.split, s.metric, s.variant): s.value for s in record.scores}
+
+    own, same = values(student), evaluated("e", query_prompt="query", document_prompt="document")
+    assert same.prompts == student.prompts
+    assert {key: values(same)[key] for key in own} == pytest.approx(own, abs=1e-3)
+    alike = evaluated("e")  # beside it, under the same name: the data are the same
+    assert alike.prompts == {} and alike.corpus_fingerprint == same.corpus_fingerprint
+    retrieval = [key for key in own if key[0] == "retrieval"]
+    assert any(abs(values(alike)[key] - own[key]) > 0.5 for key in retrieval)
+    assert {k: v for k, v in values(alike).items() if k[0] == "sts"} == pytest.approx(
+        {k: v for k, v in own.items() if k[0] == "sts"}, abs=1e-3
+    )  # text that is neither has the query's prompt, which is the student's default
+
+
+def test_the_teachers_retrieval_is_that_of_sentence_transformers(tmp_path: Path, data: Path, encoder: Path) -> None:
+    """By hand: the rank of each query's document, with the names that the encoder has."""
+    from sentence_transformers import SentenceTransformer
+
+    own = EvaluateSettings(
+        model=(str(encoder),), data=str(data), tasks=("retrieval",), cost=False, store=tmp_path / "store",
+        runs=tmp_path / "runs", reports=tmp_path / "reports", name="e", **BOTH,
+    )  # fmt: skip
+    evaluate(own, Console(quiet=True))
+    [record] = read_records(tmp_path / "runs" / "e" / "scores.jsonl")
+    assert isinstance(record, ScoreRecord) and record.hyperparameters["document_prompt"] == SEARCHED
+    [found] = [s.value for s in record.scores if s.metric == "mrr@10"]
+    corpus = folder_corpus(data, Limits())
+    [task] = corpus.retrieval
+    model = SentenceTransformer(str(encoder), device="cpu")
+    asked = model.encode([ASKED + corpus.sentences[i] for i in task.queries])
+    searched = model.encode([SEARCHED + corpus.sentences[i] for i in task.documents])
+    order = np.argsort(-(asked @ searched.T), axis=1)
+    rank = np.array(
+        [np.flatnonzero(np.isin(row, relevant))[0] for row, relevant in zip(order, task.relevant, strict=True)]
+    )
+    assert found == pytest.approx(100 * np.mean(np.where(rank < 10, 1 / (rank + 1), 0)), abs=1e-6)
