@@ -227,6 +227,8 @@ AS_IT_CAME = "as it came"
 """The start of an encoder that was not trained here."""
 FROZEN = "teacher (frozen)"
 """The start of a student that is the teacher with layers after it."""
+ON_VECTORS = "given vectors"
+"""The start of a student that is layers on a teacher's vectors, of which the encoder is not here."""
 Quantisation = Annotated[str, Field(pattern=rf"^(float32|{CODE_PATTERN})$")]
 """float32, a code of so many bits a dimension, or a code of FAISS with its bytes (`evaluation.codes`)."""
 Role = Literal["teacher", "student", "baseline", "encoder"]

@@ -42,7 +42,11 @@ def compare(settings: CompareSettings, console: Console) -> Path:
     """
     written = read_configurations(settings.file, settings.row)
     settings = settings.but(
-        teacher=chosen_encoder(written, "teacher", settings.teacher, DEFAULT_TEACHER),
+        **(
+            {"teacher": chosen_encoder(written, "teacher", settings.teacher, DEFAULT_TEACHER)}
+            if settings.teacher_vectors is None
+            else {}
+        ),
         student=chosen_encoder(written, "student", settings.student, DEFAULT_STUDENT),
     )
     rows = [complete(path, row, settings.teacher_encoder, settings.student) for path, row in written]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 from rich.console import Console
 
 from distilbench.data.builtin import builtin_corpus
-from distilbench.data.corpus import Corpus
+from distilbench.data.corpus import Corpus, Rows
 from distilbench.data.folder import folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.data.roles import with_roles
 from distilbench.data.scored_tasks import with_scored_tasks
+from distilbench.data.sentences import in_batches
+from distilbench.data.taught import NO_ROWS, only_taught
 from distilbench.data.training_text import with_text
+from distilbench.data.vector_file import GivenVectors
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION
 from distilbench.settings.run import PreparationSettings
@@ -27,7 +31,11 @@ def load_corpus(settings: PreparationSettings, needs: Needs, console: Console) -
     else:
         corpus = builtin_corpus(settings.corpus_size, needs=needs, own_text=bool(settings.text))
     corpus = with_scored_tasks(corpus, settings.data_folder, settings.tasks, settings.limits.labelled)
+    own_train = corpus.train
     corpus = with_text(corpus, settings.texts, settings.limits.sentences, settings.artifacts)
+    if settings.given is not None:
+        named = np.setdiff1d(corpus.train, own_train) if settings.text else NO_ROWS
+        corpus = _taught(settings, corpus, settings.given, named)
     if settings.by_role:
         corpus = with_roles(corpus, settings.artifacts)
     if needs.augmentation and not settings.augmentation.operations:
@@ -39,6 +47,25 @@ def load_corpus(settings: PreparationSettings, needs: Needs, console: Console) -
     if corpus.demonstration:
         console.print(f"Every score of this run is {ON_DEMONSTRATION}.", markup=False)
     return corpus
+
+
+def _taught(settings: PreparationSettings, corpus: Corpus, given: GivenVectors, named: Rows) -> Corpus:
+    """The corpus of what a teacher's vectors are given of; `named` are the training rows of `--text`.
+
+    Raises:
+        InputError: a sentence that the user named has none, or no dev set is left to select by.
+    """
+    source = f"--teacher-vectors {settings.teacher_vectors}"
+    places = np.concatenate([given.places(batch) for batch in in_batches(corpus.sentences)])
+    taught = only_taught(corpus, places >= 0, source, settings.artifacts, named)
+    if not any(s.split == "dev" for s in taught.sts):
+        absent = [line for line in taught.missing if source in line and "(dev)" in line]
+        raise InputError(
+            absent[0] + "; expected the vectors of all texts of a dev STS set, to select by"
+            if absent
+            else f"{source}: no dev STS set to select by; expected --data with one, whose texts are in the file"
+        )
+    return taught
 
 
 def print_sets(corpus: Corpus, console: Console) -> None:

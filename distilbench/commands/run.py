@@ -36,13 +36,10 @@ def check_encoders(settings: PreparationSettings, *, trains_encoder: bool) -> No
     Raises:
         InputError: one is not there, its tokenizer cannot be loaded, or the teacher reads fewer tokens than asked for.
     """
-    folder, longest = settings.teacher_encoder.folder(), settings.teacher_encoder.max_tokens or 0
-    positions = transformer_config(folder).get("max_position_embeddings") if folder else None
-    if positions is not None and longest > positions:
-        raise InputError(
-            f"--max-tokens {longest}: teacher {settings.teacher_encoder.title} reads {positions} tokens at most"
-        )
-    settings.teacher_encoder.check_tokenizer("teacher")
+    if settings.teacher_encoder.vectors is not None:
+        _check_given(settings, trains_encoder=trains_encoder)
+    else:
+        _check_teacher(settings)
     if settings.cross_encoder and not Path(settings.cross_encoder).is_dir():
         raise InputError(
             f"--cross-encoder {settings.cross_encoder}: no such folder; expected a fine-tuned cross-encoder"
@@ -52,6 +49,27 @@ def check_encoders(settings: PreparationSettings, *, trains_encoder: bool) -> No
         if named := named_encoder(settings.student):
             EncoderSpec(named).check_tokenizer("student")
         _ = settings.student_encoder  # its prompts
+
+
+def _check_given(settings: PreparationSettings, *, trains_encoder: bool) -> None:
+    """What vectors without an encoder cannot serve."""
+    given = f"--teacher-vectors {settings.teacher_vectors}"
+    if trains_encoder and named_encoder(settings.student) is None:
+        raise InputError(
+            f"{given}: --student {settings.student} would be made of its layers; expected a folder or hub id"
+        )
+    if settings.augmentation.operations:
+        raise InputError(f"{given}: --augment makes sentences that have no vector in it; expected none")
+
+
+def _check_teacher(settings: PreparationSettings) -> None:
+    folder, longest = settings.teacher_encoder.folder(), settings.teacher_encoder.max_tokens or 0
+    positions = transformer_config(folder).get("max_position_embeddings") if folder else None
+    if positions is not None and longest > positions:
+        raise InputError(
+            f"--max-tokens {longest}: teacher {settings.teacher_encoder.title} reads {positions} tokens at most"
+        )
+    settings.teacher_encoder.check_tokenizer("teacher")
 
 
 def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:

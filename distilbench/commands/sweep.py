@@ -134,6 +134,10 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
         try:
             method = get_method(name)
             check_encoders(settings, trains_encoder=method.trains_encoder)
+            if settings.given is not None and "latency" in settings.objectives and not method.trains_encoder:
+                raise InputError(
+                    f"--objectives latency: a head of {name} needs the teacher's time, and --teacher-vectors has none"
+                )
             fitted_space = space_and_corpus(settings, name, Console(quiet=True) if several else console, corpora)
             both = needs | method.needs(fitted_space[0].possible)
             if len(set(both.pair_tasks)) > 1:
@@ -324,7 +328,7 @@ class _Sweep:
             member.scores += board.references(self.widths, settings.seed, inputs.scores)
             member.scores += board.peers(peers, settings.seed)
         teacher_ms = None
-        if "latency" in settings.objectives:
+        if "latency" in settings.objectives and settings.given is None:
             from distilbench.trials.latency import teacher_latency
 
             texts = inputs.corpus.sentences

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
+from distilbench.data.sentences import TEXT
+from distilbench.data.vector_file import VectorFile, vector_file
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256
 
@@ -45,7 +47,7 @@ class EncoderSpec:
     `prompt` is put before every sentence; "" leaves that to the encoder's own default prompt, if it has one. `query_prompt`
     and `document_prompt` are put before queries and documents instead, "" being none; where they are None, those are read
     as other text. `max_tokens` of None means the encoder's own limit; `revision` is a hub revision and means nothing for a
-    folder.
+    folder. With `vectors` it is no encoder: `name` is a file of a teacher's vectors, whose texts are in the column `vectors`.
     """
 
     name: str
@@ -54,6 +56,16 @@ class EncoderSpec:
     max_tokens: int | None = None
     query_prompt: str | None = None
     document_prompt: str | None = None
+    vectors: str | None = None
+
+    @property
+    def vector_file(self) -> VectorFile:
+        """The file of vectors.
+
+        Raises:
+            InputError: it is not there, or has another format.
+        """
+        return vector_file(Path(self.name), self.vectors or TEXT)
 
     @property
     def by_role(self) -> bool:
@@ -87,8 +99,13 @@ class EncoderSpec:
         """The local folder that holds the encoder, or None when the name is left to the hub.
 
         Raises:
-            InputError: the name looks like a path but is not there, or the folder has no weights or no config.
+            InputError: the name looks like a path but is not there, or the folder has no weights or no config; or it is a
+                file of vectors.
         """
+        if self.vectors is not None:
+            raise InputError(
+                f"--teacher-vectors {self.name}: vectors are no encoder, which this needs; expected --teacher with one"
+            )
         if self.name in PACKAGED:
             package, inner = PACKAGED[self.name]
             spec = importlib.util.find_spec(package)
@@ -120,9 +137,11 @@ class EncoderSpec:
         Raises:
             InputError: the folder is unusable, or the hub cannot be reached and its cache does not have the encoder.
         """
-        folder = self.folder()
         source: dict[str, Any]
-        if folder is None:
+        folder = self.folder() if self.vectors is None else None
+        if self.vectors is not None:
+            source = {"vectors": self.vector_file.identity()}
+        elif folder is None:
             source = {"hub": self.name, "commit": self._hub_commit()}
         else:
             files = sorted(
@@ -162,6 +181,8 @@ class EncoderSpec:
         Raises:
             InputError: the folder is unusable.
         """
+        if self.vectors is not None:
+            return self.vector_file.shape()[1]
         folder = self.folder()
         config = transformer_config(folder) if folder and not other_modules(folder) else {}
         if folder is None or "hidden_size" not in config:  # DistilBERT says "dim", T5 "d_model"
@@ -186,7 +207,7 @@ class EncoderSpec:
     @property
     def title(self) -> str:
         """A short name for tables."""
-        return Path(self.name).name
+        return Path(self.name).name if self.vectors is None else Path(self.name).stem
 
     def load(self, device: str = "cpu") -> SentenceTransformer:
         """Load the encoder in evaluation mode.
@@ -196,6 +217,7 @@ class EncoderSpec:
         """
         from safetensors import SafetensorError
         from sentence_transformers import SentenceTransformer
+        from sentence_transformers.base.modules import InputModule
         from transformers.utils.logging import disable_progress_bar
 
         disable_progress_bar()  # a bar for each of many small loads hides the sweep's own lines
@@ -207,6 +229,11 @@ class EncoderSpec:
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"encoder {self.name!r}: cannot be loaded: {reason}") from error
+        if not isinstance(model[0], InputModule):
+            raise InputError(
+                f"encoder {self.name!r}: it begins with {type(model[0]).__name__}, and reads no text: a student of given "
+                "vectors is a head on them; expected an encoder"
+            )
         if self.max_tokens is not None:
             model.max_seq_length = self.max_tokens
         return model.eval()

@@ -87,6 +87,8 @@ def literal_prompt(spec: EncoderSpec, value: str, option: str) -> str:
 
 
 def _config(spec: EncoderSpec) -> dict[str, Any]:
+    if spec.vectors is not None:
+        return {}
     path = spec.described() / CONFIG
     if not path.is_file():
         return {}

@@ -139,8 +139,9 @@ def _preparation(
     device = rates.device if on_gpu else "cpu"
     shards = work.encode_shards(device)
     encoders = workers(on_gpu, shards)
-    seconds = None
-    if rates.encode_per_s is not None:
+    given = settings.teacher_vectors is not None
+    seconds = 0.0 if given else None
+    if rates.encode_per_s is not None and not given:
         rows = min(work.sentences, -(-shards // encoders) * SHARD_ROWS[device])
         seconds = rates.worker_s + rows / rates.encode_per_s
     few = encoders == shards

@@ -93,7 +93,9 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
             teacher=settings.teacher_encoder.title,
             start_s=start_s,
             worker_s=statistics.fmean(worker["worker_s"] for worker in probed),
-            encode_per_s=statistics.fmean(worker["encode_per_s"] for worker in probed),
+            encode_per_s=None
+            if settings.teacher_vectors
+            else statistics.fmean(worker["encode_per_s"] for worker in probed),
             tokenise_per_s=None if source is None else _tokenising(source, small),
             augment_per_s={
                 name: statistics.fmean(worker["augment_per_s"][name] for worker in probed)

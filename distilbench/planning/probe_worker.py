@@ -59,15 +59,19 @@ def probe_worker(job: ProbeJob) -> dict[str, Any]:
     device = default_device()
     for name, _, _ in job.methods:
         get_method(name)
-    model: Any = job.teacher.load(device) if job.graph is None else load_onnx(job.teacher, job.graph)
+    given = job.teacher.vectors is not None
+    model: Any = None
+    if not given:
+        model = job.teacher.load(device) if job.graph is None else load_onnx(job.teacher, job.graph)
     prompt = job.teacher.prompt_before()
     worker_s = time.time() - job.asked_at
     _wait_for_all(job)
     texts = list(job.sentences)
-    encode(model, texts[:16], prompt=prompt)
+    if not given:
+        encode(model, texts[:16], prompt=prompt)
     rates: dict[str, Any] = {
         "worker_s": worker_s,
-        "encode_per_s": per_second(texts, CHUNK, ENCODE_S, partial(encode, model, prompt=prompt)),
+        "encode_per_s": None if given else per_second(texts, CHUNK, ENCODE_S, partial(encode, model, prompt=prompt)),
         "augment_per_s": {},
         "training": {},
     }

@@ -11,6 +11,7 @@ from rich.console import Console
 from distilbench.data.corpus import Corpus, PairTask
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN, layer_rule, resolved_student, student_pooling
+from distilbench.errors import InputError
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.copy_filter import copy_cosines, filtered
@@ -21,6 +22,7 @@ from distilbench.prepare.cross_encoder import (
     logits_artifact,
 )
 from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.given import corpus_vectors
 from distilbench.prepare.layer_ranking import ranking_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import save_prepared, selection_sets
@@ -121,24 +123,32 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Wanted,
         InputError: an encoder or a resource of an operation is not there, or the disk is full.
     """
     store, size = settings.artifacts, settings.pool
+    if settings.given is not None and needs.logits and not settings.cross_encoder:
+        raise InputError(
+            f"--teacher-vectors {settings.teacher_vectors}: no cross-encoder can be fine-tuned from vectors; expected "
+            "--cross-encoder"
+        )
     notes_before = len(corpus.found)
     if needs.augmentation:
         corpus = augmented_corpus(corpus, operations(settings.augmentation), settings.seed, store, size)
     key = corpus.sentences_fingerprint
-    vectors, encoded = encode_corpus(
-        corpus.sentences,
-        key,
-        settings.teacher_encoder,
-        store,
-        label="Teacher encoding",
-        stored=settings.vectors,
-        backend=settings.backend,
-        size=size,
-        roles_N=corpus.roles_N,
-    )
-    console.print(
-        f"Teacher {settings.teacher_encoder.title}: {encoded} of {len(corpus.sentences)} sentences encoded now"
-    )
+    title = settings.teacher_encoder.title
+    if settings.given is None:
+        vectors, encoded = encode_corpus(
+            corpus.sentences,
+            key,
+            settings.teacher_encoder,
+            store,
+            label="Teacher encoding",
+            stored=settings.vectors,
+            backend=settings.backend,
+            size=size,
+            roles_N=corpus.roles_N,
+        )
+        console.print(f"Teacher {title}: {encoded} of {len(corpus.sentences)} sentences encoded now")
+    else:
+        vectors = corpus_vectors(corpus.sentences, key, settings.given, settings.vectors, store)
+        console.print(f"Teacher {title}: the vectors of {len(corpus.sentences)} sentences are given")
     if len(corpus.copies.rows):
         corpus = filtered(corpus, copy_cosines(corpus, vectors, store), settings.min_cosine)
     for line in corpus.found[notes_before:]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from distilbench.records import AS_IT_CAME, ScoreRecord
+from distilbench.records import AS_IT_CAME, ON_VECTORS, ScoreRecord
 from distilbench.stored import FAISS_PEER, family_of
 
 FITTED = (FAISS_PEER, "pca", "random_projection", "whitening")
@@ -24,7 +24,8 @@ def is_nested(record: ScoreRecord) -> bool:
 
 def can_be_built(record: ScoreRecord) -> bool:
     """Whether `export` can make the row's model from what its run was prepared from: the teacher, or a fitted layer on it."""
-    return record.start != AS_IT_CAME and bool(record.dim) and record.method in ("teacher", *FITTED)
+    no_encoder = record.start == ON_VECTORS and record.method in ("teacher", FAISS_PEER)
+    return record.start != AS_IT_CAME and not no_encoder and bool(record.dim) and record.method in ("teacher", *FITTED)
 
 
 def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> str:
@@ -36,12 +37,18 @@ def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> 
     """
     width = f", truncate_dim={record.dim}" if cut else ""
     embed = ['vectors = model.encode(["One sentence.", "Another one."])']
+    if record.start == ON_VECTORS:
+        embed = [
+            'given = torch.from_numpy(np.load("vectors.npy").astype("float32"))  # the teacher\'s, a row for each text',
+            'vectors = model({"sentence_embedding": given})["sentence_embedding"].detach().numpy()',
+        ]
     if record.prompts:
         embed = [
             'queries = model.encode_query(["How do I reset my password?"])',
             'vectors = model.encode_document(["One document.", "Another one."])',
         ]
     lines = [
+        *(["import numpy as np", "import torch"] if record.start == ON_VECTORS else []),
         "from sentence_transformers import SentenceTransformer",
         f"model = SentenceTransformer({literal(model)}{width})",
         *embed,

@@ -17,7 +17,7 @@ from distilbench.encoders.encoder import HUB_IDS
 from distilbench.encoders.prompts import TEXT
 from distilbench.encoders.student import named_encoder
 from distilbench.progress.tally import finite
-from distilbench.records import FROZEN, ON_DEMONSTRATION, Score, ScoreRecord, TrialRecord
+from distilbench.records import FROZEN, ON_DEMONSTRATION, ON_VECTORS, Score, ScoreRecord, TrialRecord
 from distilbench.reporting.formats import set_name, value
 from distilbench.reporting.loading import FITTED
 from distilbench.reporting.markdown import one_line, render_markdown
@@ -226,6 +226,8 @@ def hub_base(run: Path, record: ScoreRecord) -> str:
         prepared = json.loads((run / "prepared" / "prepared.json").read_text())
         teacher, student = str(prepared["teacher"]["name"]), str(prepared["student"])
     except (OSError, ValueError, LookupError, TypeError):
+        return ""
+    if record.start == ON_VECTORS:
         return ""
     name = teacher if record.start == FROZEN else named_encoder(student) or teacher
     name = HUB_IDS.get(name, name)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
 
@@ -17,6 +19,11 @@ from distilbench.settings.encoders import EncoderSettings
 from distilbench.settings.option import COMMAS, Settings, option
 from distilbench.settings.place import GrowingClusterSettings, RunPlaceSettings, TrialSettings
 from distilbench.stored import CODE_PATTERN, told_codes
+
+if TYPE_CHECKING:
+    from distilbench.data.text import Texts
+    from distilbench.data.vector_file import GivenVectors
+    from distilbench.encoders.encoder import EncoderSpec
 
 SEARCH = "Search"
 RESULTS = "Scores"
@@ -59,8 +66,58 @@ def _with_sts(tasks: tuple[TaskKind, ...]) -> tuple[TaskKind, ...]:
 class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSettings, GrowingClusterSettings):
     """What the preparation of a corpus decides."""
 
+    teacher_vectors: Path | None = option(
+        "Instead of a teacher: vectors of texts, as NAME.parquet (columns text and vector) or NAME.npy beside NAME.txt; "
+        "encoder students start from a --student folder.",
+        None,
+    )
     seed: int = option("Fixes everything random.", 0, ge=0)
     tasks: Annotated[Tasks, AfterValidator(_with_sts)] = tasks_option(SWEPT_TASKS, RESULTS)
+
+    @cached_property
+    def teacher_encoder(self) -> EncoderSpec:
+        """The teacher and how it reads, or the file of its vectors.
+
+        Raises:
+            InputError: both are given, something is said of how a file's texts are read, or the file cannot be used.
+        """
+        if self.teacher_vectors is None:
+            return super().teacher_encoder
+        from distilbench.encoders.encoder import EncoderSpec
+
+        for name in ("teacher", "revision", "prompt", "query_prompt", "document_prompt"):
+            if name in self.model_fields_set and getattr(self, name) != type(self).model_fields[name].default:
+                raise InputError(
+                    f"--{name.replace('_', '-')}: expected none with --teacher-vectors, which are taken as they are"
+                )
+        spec = EncoderSpec(str(self.teacher_vectors.absolute()), max_tokens=self.max_tokens, vectors=self.text_column)
+        _ = spec.vector_file
+        return spec
+
+    @cached_property
+    def given(self) -> GivenVectors | None:
+        """The teacher's vectors where they are given, checked and in the store.
+
+        Raises:
+            InputError: a row cannot be used (file and row are named).
+        """
+        if self.teacher_vectors is None:
+            return None
+        from distilbench.data.vector_file import given_vectors
+
+        return given_vectors(self.teacher_encoder.vector_file, self.vectors, self.artifacts)
+
+    @cached_property
+    def texts(self) -> Texts:
+        """The sources of text; those of the given vectors, where no others are named.
+
+        Raises:
+            InputError: as of the settings of data.
+        """
+        own = super().texts
+        if self.teacher_vectors is None or own.sources:
+            return own
+        return replace(own, sources=(str(self.teacher_encoder.vector_file.texts),))
 
 
 class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings, CodeSettings):

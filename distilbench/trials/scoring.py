@@ -28,7 +28,7 @@ from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared
-from distilbench.records import FROZEN, ClusterCost, Quantisation, Role, Score, ScoreRecord
+from distilbench.records import FROZEN, ON_VECTORS, ClusterCost, Quantisation, Role, Score, ScoreRecord
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, write_json
 from distilbench.stored import FAISS_PEER, code_of
@@ -64,7 +64,7 @@ class Candidate:
     ) -> dict[str, Any]:
         """What names a row and, with the artifact of the teacher's vectors and other `tasks` than usual, makes its id."""
         teacher = prepared.teacher
-        start = FROZEN
+        start = FROZEN if teacher.vectors is None else ON_VECTORS
         label = ""
         if self.method == TEACHER:
             title = teacher.title
@@ -274,7 +274,9 @@ def parameters_of(prepared: Prepared, method: str, dim: int, model: Path | None)
 
 
 def encoder_parameters(spec: EncoderSpec) -> int:
-    """Parameters of an encoder: of its folder's files, or, where it has none, as it is loaded."""
+    """Parameters of an encoder: of its folder's files, or, where it has none, as it is loaded; 0 of given vectors."""
+    if spec.vectors is not None:
+        return 0
     folder = spec.folder()
     return count_parameters(folder) if folder else sum(p.numel() for p in spec.load().parameters())
 

@@ -98,14 +98,18 @@ def export_with_head(
 ) -> None:
     """Save teacher + head (+ unit norm, + `centre` and unit norm again) as one sentence-transformers folder.
 
-    It has the prompts that the teacher was read with; where nothing was said of them, the teacher's own.
+    It has the prompts that the teacher was read with; where nothing was said of them, the teacher's own. Of a teacher whose
+    vectors are given the folder has the layers alone, which read `sentence_embedding`.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules.normalize import Normalize
 
-    model = teacher.load()
-    modules = [*model, *(layer.dense() for layer in head), *([Normalize()] if unit_norm else [])]
+    model = None if teacher.vectors is not None else teacher.load()
+    modules = [*(model or ()), *(layer.dense() for layer in head), *([Normalize()] if unit_norm else [])]
     modules += [] if centre is None else [centre.dense(), Normalize()]
+    if model is None:
+        SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+        return
     own = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
     student = SentenceTransformer(modules=modules, device="cpu", **own)
     student.max_seq_length = model.max_seq_length

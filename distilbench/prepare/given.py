@@ -1,0 +1,42 @@
+"""The vectors of a corpus's sentences out of those that were given as the teacher's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from distilbench.choices import Stored
+from distilbench.data.vector_file import SHARD_ROWS, GivenVectors
+from distilbench.errors import InputError
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
+from distilbench.storage.store import ArtifactStore
+
+STEP_VERSION = 1
+"""Part of every fingerprint: raise it when the code below changes what it writes."""
+
+
+def corpus_vectors(
+    sentences: Sequence[str], sentences_fingerprint: str, given: GivenVectors, stored: Stored, store: ArtifactStore
+) -> ShardedArray:
+    """The given vectors of `sentences`, a row each in their order, in the store.
+
+    Raises:
+        InputError: a sentence has no vector.
+    """
+    parts = {"given": given.vectors.folder.name, "sentences": sentences_fingerprint, "step_version": STEP_VERSION}
+    ranges = shard_ranges(len(sentences), SHARD_ROWS)
+
+    def make(folder: Path, missing: list[str]) -> None:
+        for shard, (start, stop) in enumerate(ranges):
+            if shard_name(shard) not in missing:
+                continue
+            texts = sentences[start:stop]
+            places = given.places(texts)
+            if (places < 0).any():
+                raise InputError(f"--teacher-vectors: no vector of {texts[int((places < 0).argmax())]!r:.120}")
+            save_array(folder / shard_name(shard), given.vectors.take(places).astype(np.dtype(stored)))
+
+    folder = store.build("embeddings", parts, [shard_name(i) for i, _ in enumerate(ranges)], make)
+    return ShardedArray(folder, len(sentences), given.vectors.width, SHARD_ROWS)
