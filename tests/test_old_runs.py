@@ -53,6 +53,8 @@ OLD: dict[str, Any] = {
     "export_map": False,
     "collapse": "absolute",
     "max_negative_share": 0.0,
+    "negatives_by": "teacher",
+    "judged": False,
 }
 """What be7c367 did where a later version has a parameter: name to value."""
 OLD_OF = {"hpd": {"start_sentences": 2000}}

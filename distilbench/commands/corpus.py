@@ -8,6 +8,7 @@ from rich.console import Console
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.data.folder import folder_corpus
+from distilbench.data.judgements import with_judgements
 from distilbench.data.needs import Needs
 from distilbench.data.roles import with_roles
 from distilbench.data.scored_tasks import with_scored_tasks
@@ -31,6 +32,7 @@ def load_corpus(settings: PreparationSettings, needs: Needs, console: Console) -
     else:
         corpus = builtin_corpus(settings.corpus_size, needs=needs, own_text=bool(settings.text))
     corpus = with_scored_tasks(corpus, settings.data_folder, settings.tasks, settings.limits.labelled)
+    corpus = with_judgements(corpus, settings.data_folder, settings.limits, passages=bool(needs.negatives))
     own_train = corpus.train
     corpus = with_text(corpus, settings.texts, settings.limits.sentences, settings.artifacts)
     if settings.given is not None:

@@ -199,8 +199,8 @@ def _check_artifacts(prepared: Path) -> None:
             f"{file}: not there, so what the trials were trained on is not known; repeat the run's command"
         )
     described = json.loads(file.read_text())
-    for what in ("vectors", "pca", "tokens", "logits"):
-        folder = described[what]["folder"] if what == "vectors" else described[what]
+    for what in ("vectors", "pca", "tokens", "logits", "negatives"):
+        folder = described[what]["folder"] if what == "vectors" else described.get(what)
         if folder is not None and not (Path(folder) / MANIFEST).exists():
             raise InputError(
                 f"{folder}: the prepared {what} that the trials were trained on are gone; repeat the run's command, which "

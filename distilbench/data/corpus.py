@@ -137,6 +137,10 @@ class Corpus:
     copies: Copies = field(default_factory=lambda: NO_COPIES)
     classification: tuple[ClassificationSet, ...] = ()
     probed: tuple[PairTask, ...] = ()
+    judged_P2: Rows = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
+    """Queries and passages that answer them, to train on; every relevant passage of a query is there."""
+    passages: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Rising rows of the passages among which hard negatives of these queries are found."""
     roles_N: NDArray[np.int8] | None = None
     """What each row is read as (`data.roles`); None where all are read alike."""
 
@@ -189,6 +193,8 @@ class Corpus:
                 digest.update(b"grades" + grade.tobytes())
         if len(self.triplets_T3):
             digest.update(b"triplets" + self.triplets_T3.tobytes())
+        if len(self.judged_P2):
+            digest.update(b"judged" + self.judged_P2.tobytes() + b"|" + self.passages.tobytes())
         if len(self.copies.rows):
             digest.update(b"augmented" + self.copies.rows.tobytes())
         named = [*((b"", task) for task in self.pair_tasks), *((b"probed", task) for task in self.probed)]

@@ -22,6 +22,7 @@ from distilbench.data.columns import format_of
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.needs import NO_NEEDS, Needs
 from distilbench.data.pair_tasks import FORMATS, SPLITS, add_pair_tasks, read_pair_task
+from distilbench.data.retrieval_sets import has_training_judgements
 from distilbench.data.senteval import (
     DEV_EXPECTED,
     TRAINING_EXPECTED,
@@ -63,8 +64,8 @@ class Limits:
 def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Texts = NO_TEXTS) -> Corpus:
     """Read `root`; evaluation sentences are kept out of the training ones.
 
-    The settings of `texts` are for `unlabeled/`; its sources are read elsewhere (`training_text`): with them a folder need
-    not have training text.
+    The settings of `texts` are for `unlabeled/`; its sources are read elsewhere (`training_text`), and so are judgements to
+    train on (`judgements`): with either a folder need not have training text.
 
     These are the sentences of STS dev and test sets, retrieval queries, and the sentences of dev and test sets of the
     pair tasks in `needs`. What `needs` adds comes after the sentences of a corpus without needs.
@@ -74,7 +75,7 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Te
             `needs`, or a file in it is malformed (file, row and value are named).
     """
     corpus = read_folder(root, limits, needs, texts)
-    _check_usable(root, corpus, own_text=bool(texts.sources))
+    _check_usable(root, corpus, own_text=bool(texts.sources) or has_training_judgements(root))
     return corpus
 
 

@@ -13,18 +13,21 @@ class Needs:
     """Sets beyond sentences, similar pairs and STS sets. What is not needed is not read.
 
     `triplets`: whether a method learns from triplets; `pair_tasks`: names of labelled pair tasks, such as "MRPC";
-    `augmentation`: whether one trains on sentences made from the training sentences.
+    `augmentation`: whether one trains on sentences made from the training sentences; `negatives`: by what hard negatives of
+    judged queries are found.
     """
 
     triplets: bool = False
     pair_tasks: tuple[str, ...] = ()
     augmentation: bool = False
+    negatives: tuple[str, ...] = ()
 
     def __or__(self, other: Needs) -> Needs:
         return Needs(
             self.triplets or other.triplets,
             self.pair_tasks + other.pair_tasks,
             self.augmentation or other.augmentation,
+            tuple(sorted({*self.negatives, *other.negatives})),
         )
 
     def distinct_tasks(self, known: Collection[str]) -> tuple[str, ...]:

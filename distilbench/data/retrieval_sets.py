@@ -41,6 +41,9 @@ from distilbench.storage.store import ArtifactStore
 
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = ("dev", "test")
+"""What encoders are scored on."""
+TRAIN = "train"
+"""Judgements of this split are trained on (`judgements`)."""
 DUPLICATES = "-duplicates"
 STEP_VERSION = 1
 """Part of every fingerprint: raise it when the code below changes what it writes."""
@@ -71,13 +74,13 @@ class LargeRetrievalSet:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """Where a set with judgements is, and how its files name things."""
 
     name: str
     corpus: Path
-    queries: dict[Split, Path]
-    qrels: dict[Split, Path]
+    queries: dict[str, Path]
+    qrels: dict[str, Path]
     columns: tuple[str, str, str]
 
 
@@ -94,9 +97,7 @@ def read_retrieval_sets(
             no query has a relevant document. File, row and value are named.
     """
     sets: list[LargeRetrievalSet] = []
-    # A subfolder has the name it is found by, be it a link; the root may be ".".
-    named = [(root, root.resolve().name), *((folder, folder.name) for folder in sorted(root.iterdir()))]
-    for layout in [layout for folder, name in named if (layout := _layout(folder, name))]:
+    for layout in layouts(root, SPLITS):
         for split in SPLITS:
             if split in layout.qrels:
                 sets.append(_judged(layout, split, store, documents, notes))
@@ -125,28 +126,40 @@ def of_corpus(task: RetrievalSet, sentences: Sequence[str], store: ArtifactStore
     )
 
 
-def _layout(folder: Path, name: str) -> _Layout | None:
+def layouts(root: Path, splits: Sequence[str]) -> list[Layout]:
+    """Every set with judgements in a data folder, with its files of the `splits`."""
+    # A subfolder has the name it is found by, be it a link; the root may be ".".
+    named = [(root, root.resolve().name), *((folder, folder.name) for folder in sorted(root.iterdir()))]
+    return [layout for folder, name in named if (layout := _layout(folder, name, splits))]
+
+
+def has_training_judgements(root: Path) -> bool:
+    """Whether a data folder has judgements to train on."""
+    return any(TRAIN in layout.qrels for layout in layouts(root, (TRAIN,)))
+
+
+def _layout(folder: Path, name: str, splits: Sequence[str]) -> Layout | None:
     if not folder.is_dir():
         return None
     if corpus := either(folder, "corpus.tsv"):
         inner = folder / "retrieval"
-        queries = {s: path for s in SPLITS if (path := either(inner, f"queries.{s}.tsv"))}
-        qrels = {s: path for s in SPLITS if s in queries and (path := either(inner, f"qrels.{s}.tsv"))}
-        return _Layout(name, corpus, queries, qrels, ("query_id", "doc_id", "score"))
+        queries = {s: path for s in splits if (path := either(inner, f"queries.{s}.tsv"))}
+        qrels = {s: path for s in splits if s in queries and (path := either(inner, f"qrels.{s}.tsv"))}
+        return Layout(name, corpus, queries, qrels, ("query_id", "doc_id", "score"))
     if corpus := either(folder, "corpus.jsonl"):
         one_file = either(folder, "queries.jsonl")
-        queries = dict.fromkeys(SPLITS, one_file) if one_file else {}
+        queries = dict.fromkeys(splits, one_file) if one_file else {}
         qrels = {s: path for s in queries if (path := either(folder / "qrels", f"{s}.tsv"))}
-        return _Layout(name, corpus, queries, qrels, ("query-id", "corpus-id", "score"))
+        return Layout(name, corpus, queries, qrels, ("query-id", "corpus-id", "score"))
     return None
 
 
 def _judged(
-    layout: _Layout, split: Split, store: ArtifactStore, limit: int | None, notes: list[str]
+    layout: Layout, split: Split, store: ArtifactStore, limit: int | None, notes: list[str]
 ) -> LargeRetrievalSet:
-    grades = _read_qrels(layout.qrels[split], layout.columns)
+    grades = read_qrels(layout.qrels[split], layout.columns)
     queries_file, queries = layout.queries[split], dict[str, str]()
-    for row, query, text in _texts(queries_file, "query_id"):
+    for row, query, text in texts_of(queries_file, "query_id"):
         if query in queries:
             raise InputError(f"{queries_file}, row {row}: query id {query!r} is there already; expected it once")
         queries[query] = text
@@ -175,7 +188,7 @@ def _judged(
     )
 
 
-def _read_qrels(path: Path, columns: tuple[str, str, str]) -> dict[str, tuple[int, dict[str, tuple[int, float]]]]:
+def read_qrels(path: Path, columns: tuple[str, str, str]) -> dict[str, tuple[int, dict[str, tuple[int, float]]]]:
     """By query its first row, and of each relevant document the row and the grade."""
     grades: dict[str, tuple[int, dict[str, tuple[int, float]]]] = {}
     seen_keys: set[tuple[str, str]] = set()
@@ -192,7 +205,7 @@ def _read_qrels(path: Path, columns: tuple[str, str, str]) -> dict[str, tuple[in
 
 
 def _documents(
-    layout: _Layout, split: Split, needed: dict[str, int], store: ArtifactStore, limit: int | None
+    layout: Layout, split: Split, needed: dict[str, int], store: ArtifactStore, limit: int | None
 ) -> tuple[SentenceFile, str, dict[str, int], int]:
     """The documents as a file, its fingerprint, the position of each needed one, and how many there are in all.
 
@@ -200,7 +213,7 @@ def _documents(
     """
     path, others, position = layout.corpus, list[str](), dict[str, int]()
     digests, rows = array("q"), array("q")
-    for row, doc, _ in _texts(path, "doc_id"):
+    for row, doc, _ in texts_of(path, "doc_id"):
         digests.append(int.from_bytes(hashlib.blake2b(doc.encode(), digest_size=8).digest(), "little", signed=True))
         rows.append(row)
         if doc in needed:
@@ -218,15 +231,15 @@ def _documents(
         chosen = {*needed, *fixed_sample(others, max(0, limit - len(needed)))}
         position = {
             doc: i
-            for i, doc in enumerate(doc for _, doc, _ in _texts(path, "doc_id") if doc in chosen)
+            for i, doc in enumerate(doc for _, doc, _ in texts_of(path, "doc_id") if doc in chosen)
             if doc in needed
         }
         parts |= {"limit": limit, "qrels": file_sha256(layout.qrels[split])}
-    texts = (text for _, doc, text in _texts(path, "doc_id") if chosen is None or doc in chosen)
+    texts = (text for _, doc, text in texts_of(path, "doc_id") if chosen is None or doc in chosen)
     return _written(texts, parts, store), fingerprint(parts), position, len(rows)
 
 
-def _texts(path: Path, key: str) -> Iterator[tuple[int, str, str]]:
+def texts_of(path: Path, key: str) -> Iterator[tuple[int, str, str]]:
     """Row, id (of a table, its column `key`) and text of each document or query.
 
     Those that are marked as BEIR's queries are no documents.
@@ -265,7 +278,7 @@ def _only_once(path: Path, digest_N: Rows, row_N: Rows) -> None:
     again = order[1:][np.diff(digest_N[order]) == 0]
     if len(again):
         row = int(row_N[again.min()])
-        doc = next(doc for owner, doc, _ in _texts(path, "doc_id") if owner == row)
+        doc = next(doc for owner, doc, _ in texts_of(path, "doc_id") if owner == row)
         raise InputError(f"{path}, row {row}: document id {doc!r} is there already; expected it once")
 
 

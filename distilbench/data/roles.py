@@ -20,13 +20,17 @@ PLAIN, QUERY, DOCUMENT = 0, 1, 2
 def with_roles(corpus: Corpus, store: ArtifactStore) -> Corpus:
     """`corpus` with a role for every row, for encoders that read queries and documents differently.
 
+    Queries and passages of judgements are trained on as such.
+
     Rows keep their numbers. A text that is read in several roles has a row for each: that of its first role (in the order
     plain, query, document) is the one that it had, the others come after all sentences.
     """
     count = len(corpus.sentences)
-    asked = _used(count, (task.queries for task in corpus.retrieval))
-    searched = _used(count, (task.documents for task in corpus.retrieval))
-    plain = _used(count, _plain_columns(corpus)) | ~(asked | searched)
+    judged, pool = corpus.judged_P2, corpus.passages
+    asked = _used(count, (*(task.queries for task in corpus.retrieval), judged[:, 0]))
+    searched = _used(count, (*(task.documents for task in corpus.retrieval), judged[:, 1], pool))
+    trained = _used(count, (judged.ravel(),))
+    plain = _used(count, _plain_columns(corpus, trained)) | ~(asked | searched)
     first_N = np.where(plain, PLAIN, np.where(asked, QUERY, DOCUMENT)).astype(np.int8)
     again_query, again_document = (
         np.flatnonzero(used & (first_N != role)) for used, role in ((asked, QUERY), (searched, DOCUMENT))
@@ -43,6 +47,9 @@ def with_roles(corpus: Corpus, store: ArtifactStore) -> Corpus:
     return replace(
         corpus,
         sentences=_followed(corpus, repeated, store),
+        train=_trained_rows(corpus.train[~trained[corpus.train]], query_row[judged[:, 0]], document_row[judged[:, 1]]),
+        judged_P2=np.column_stack([query_row[judged[:, 0]], document_row[judged[:, 1]]]),
+        passages=np.unique(document_row[pool]),
         retrieval=tuple(moved(task) for task in corpus.retrieval),
         roles_N=roles_N.astype(np.int8),
     )
@@ -60,9 +67,13 @@ def _used(count: int, columns: Iterable[Rows]) -> NDArray[np.bool_]:
     return used
 
 
-def _plain_columns(corpus: Corpus) -> Iterable[Rows]:
-    """Every row that is used in a set other than retrieval, or trained on."""
-    yield from (corpus.train, corpus.pairs_P2.ravel(), corpus.triplets_T3.ravel())
+def _trained_rows(*columns: Rows) -> Rows:
+    return np.unique(np.concatenate(columns))
+
+
+def _plain_columns(corpus: Corpus, judged: NDArray[np.bool_]) -> Iterable[Rows]:
+    """Every row that is used in a set other than retrieval, or trained on but not as a `judged` query or passage."""
+    yield from (corpus.train[~judged[corpus.train]], corpus.pairs_P2.ravel(), corpus.triplets_T3.ravel())
     for sts in corpus.sts:
         yield from (sts.left_P, sts.right_P)
     for task in (*corpus.pair_tasks, *corpus.probed):

@@ -61,7 +61,9 @@ def only_taught(corpus: Corpus, known_N: Known, source: str, store: ArtifactStor
         )
     if not len(train):
         raise InputError(f"{source}: no vector of any of {without:,} training sentences; expected some")
-    pairs, triplets = (rows[known_N[rows].all(axis=1)] for rows in (corpus.pairs_P2, corpus.triplets_T3))
+    pairs, triplets, judged = (
+        rows[known_N[rows].all(axis=1)] for rows in (corpus.pairs_P2, corpus.triplets_T3, corpus.judged_P2)
+    )
 
     def whole_tasks(tasks: Sequence[PairTask]) -> tuple[PairTask, ...]:
         return tuple(
@@ -78,6 +80,8 @@ def only_taught(corpus: Corpus, known_N: Known, source: str, store: ArtifactStor
         train=at(train),
         pairs_P2=at(pairs).reshape(-1, 2),
         triplets_T3=at(triplets).reshape(-1, 3),
+        judged_P2=at(judged).reshape(-1, 2),
+        passages=at(corpus.passages[known_N[corpus.passages]]),
         sts=tuple(
             replace(s, left_P=at(s.left_P), right_P=at(s.right_P))
             for s in corpus.sts

@@ -45,7 +45,7 @@ class Contrastive(Whitened):
     params_type = ContrastiveParams
     title: ClassVar[str] = "Contrastive"
     learns: ClassVar[str] = "a student encoder, with or without a projection"
-    reads: ClassVar[str] = "triplets or similar pairs"
+    reads: ClassVar[str] = "triplets, similar pairs, or judged queries and passages"
     paper: ClassVar[str] = "SimCSE, Gao et al., EMNLP 2021; a baseline of HPD and IBKD"
     params: ContrastiveParams
 

@@ -26,6 +26,7 @@ from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.losses import full_precision
 from distilbench.methods.parts.starts import Linear, regression, spread
+from distilbench.methods.parts.supervised import HardNegativeParams, check_judged, judged_needs, judged_negatives
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
     check_unlabelled,
@@ -35,17 +36,20 @@ from distilbench.methods.parts.unlabelled import (
     unlabelled_steps,
 )
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.length import Examples, PhaseSteps
-from distilbench.training.params import sweep_field
+from distilbench.training.length import Examples, PhaseSteps, epoch_steps
+from distilbench.training.params import check_enough, sweep_field
 from distilbench.training.phases import Phase
 
 START_SENTENCES = 2000
 """Training sentences that the maps' start and the normaliser are taken from."""
 
 
-class CRDParams(UnlabelledParams):
+class CRDParams(UnlabelledParams, HardNegativeParams):
     """Hyper-parameters; the defaults are those of CRD's released code, but for the negatives (there 16,384)."""
 
+    judged: bool = False
+    """Whether it trains on judged queries and their relevant passages, instead of on all training sentences. A query is then
+    drawn to the teacher's embedding of its passage too, and its hard negatives are among the negatives of the batch."""
     tau: float = Field(default=0.07, gt=0)
     """Temperature of the critic."""
     negatives: int = Field(default=1024, ge=1)
@@ -92,13 +96,14 @@ class CRD(EncoderMethod):
     params_type = CRDParams
     title: ClassVar[str] = "CRD"
     learns: ClassVar[str] = "a student encoder"
-    reads: ClassVar[str] = "unlabelled sentences"
+    reads: ClassVar[str] = "unlabelled sentences; judged queries and passages"
     paper: ClassVar[str] = "Tian et al., ICLR 2020; a baseline of IBKD"
     params: CRDParams
 
     def __init__(self, params: CRDParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.rows = unlabelled_rows(params, prepared)
+        self.negative_TK = judged_negatives(params, prepared) if params.judged else None
         self.student_map = nn.Linear(self.width, params.critic_dim)
         self.teacher_map = nn.Linear(prepared.vectors.width, params.critic_dim)
         if params.normaliser:
@@ -120,18 +125,31 @@ class CRD(EncoderMethod):
 
     @classmethod
     def needs(cls, possible: Possible) -> Needs:
-        """Augmented sentences."""
-        return unlabelled_needs(possible)
+        """Augmented sentences; passages to find hard negatives among."""
+        return unlabelled_needs(possible) | (judged_needs(possible) if True in possible("judged") else Needs())
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         """Only the student's own width; enough sentences for one batch."""
         cls.check_native(possible, native)
         check_unlabelled(possible, corpus)
+        if True in possible("judged"):
+            judged = len(corpus.judged_P2)
+            check_enough("batch_size", max(possible("batch_size")), judged, "judged queries with a relevant passage")
+            check_judged(max(possible("hard_negatives")), corpus)
+
+    @classmethod
+    def variant(cls, params: dict[str, Any]) -> str:
+        """Trained on judged queries and passages."""
+        return "retrieval" if params.get("judged") else ""
 
     def phases(self) -> list[Phase]:
-        """One, over the training sentences."""
+        """One, over the training sentences, or over the judged pairs."""
         p, steps = self.params, unlabelled_steps(self.params, self.rows)
+        if p.judged:
+            judged = len(self.prepared.judged_P2)
+            steps = epoch_steps(p.epochs, judged, p.batch_size)
+            return [Phase("distil", judged, steps, p.batch_size, p.lr, self.judged_loss, start=self._start)]
         return [Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss, start=self._start)]
 
     def _start(self) -> None:
@@ -168,7 +186,33 @@ class CRD(EncoderMethod):
     @classmethod
     def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
         """As `phases`."""
+        if params.get("judged"):
+            return [PhaseSteps.over("distil", params["epochs"], examples.judged, int(params["batch_size"]))]
         return [unlabelled_planned(params, examples)]
+
+    def judged_loss(self, index_B: NDArray[np.int64]) -> Tensor:
+        """The critic's loss of B queries and their passages: each with its own embedding by the teacher, and each query with
+        that of its passage.
+
+        Negatives are drawn from all training sentences, and the batch's hard negatives are added to them; a query is not told
+        from its own passage.
+        """
+        assert self.negative_TK is not None
+        p, train, size = self.params, self.rows, len(index_B)
+        log_z = self.log_z.detach() if p.normaliser else 0.0
+        query_B, passage_B = self.prepared.judged_P2[index_B].T
+        drawn = train[torch.randint(len(train), (p.negatives,)).numpy()]
+        others = np.concatenate([drawn, self.negative_TK[index_B].ravel()])
+        rows = np.concatenate([query_B, passage_B])
+        student, teacher = self._student(self.outputs(rows)), self._teacher(rows)
+        anchors, positives = torch.cat([student, student[:size]]), torch.cat([teacher, teacher[size:]])
+        own, partner = np.concatenate([rows, query_B])[:, None], np.tile(passage_B, 3)[:, None]
+        same = torch.from_numpy((own == others) | (partner == others)).to(self.device)
+        value = crd_loss(anchors, positives, self._teacher(others), same, p.tau, len(train), log_z)
+        if p.directions == "teacher":
+            return value
+        related = torch.eye(size, dtype=torch.bool, device=student.device).repeat(2, 2)
+        return value + crd_loss(teacher, student, student, related, p.tau, len(train), log_z)
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """The critic's loss with negatives drawn from all training sentences; in the other direction, from the batch."""

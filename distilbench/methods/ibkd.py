@@ -109,7 +109,7 @@ class IBKD(EncoderMethod):
     params_type = IBKDParams
     title: ClassVar[str] = "IBKD"
     learns: ClassVar[str] = "a student encoder, with a projection where d is smaller"
-    reads: ClassVar[str] = "unlabelled sentences; triplets or similar pairs for its second stage"
+    reads: ClassVar[str] = "unlabelled sentences; triplets, pairs, or judged queries and passages for its second stage"
     paper: ClassVar[str] = "Zhang et al., EMNLP Findings 2023"
     params: IBKDParams
 

@@ -29,7 +29,7 @@ class Matryoshka(contrastive.Contrastive):
     params_type = MatryoshkaParams
     title: ClassVar[str] = "Matryoshka"
     learns: ClassVar[str] = "a student encoder, at several widths at once"
-    reads: ClassVar[str] = "triplets or similar pairs"
+    reads: ClassVar[str] = "triplets, similar pairs, or judged queries and passages"
     paper: ClassVar[str] = "Kusupati et al., NeurIPS 2022"
     params: MatryoshkaParams
 

@@ -10,7 +10,9 @@ import numpy as np
 from distilbench.data.corpus import Corpus, PairSplit, Rows
 from distilbench.encoders.student import resolved_student
 from distilbench.evaluation.retrieval import unit
+from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.prepared import LOGITS, save_prepared
+from distilbench.prepare.stage import Wanted
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
@@ -28,7 +30,16 @@ def sample_of(corpus: Corpus) -> Corpus:
     tasks = [
         replace(task, splits={name: _first(split) for name, split in task.splits.items()}) for task in corpus.pair_tasks
     ]
-    used = [train, pairs.ravel(), triplets.ravel(), *(side for s in dev for side in (s.left_P, s.right_P))]
+    judged = corpus.judged_P2[:TRAIN]
+    pool = corpus.passages[np.linspace(0, len(corpus.passages) - 1, min(TRAIN, len(corpus.passages))).astype(np.int64)]
+    used = [
+        train,
+        pairs.ravel(),
+        triplets.ravel(),
+        judged.ravel(),
+        pool,
+        *(side for s in dev for side in (s.left_P, s.right_P)),
+    ]
     used += [side for task in tasks for split in task.splits.values() for side in (split.left_P, split.right_P)]
     sampled_rows = np.unique(np.concatenate(used))
 
@@ -41,6 +52,8 @@ def sample_of(corpus: Corpus) -> Corpus:
         train=np.unique(at(np.concatenate([train, pairs.ravel(), triplets.ravel()]))),
         pairs_P2=at(pairs),
         triplets_T3=at(triplets),
+        judged_P2=at(judged),
+        passages=np.unique(at(np.concatenate([pool, judged[:, 1]]))) if len(pool) else pool,
         sts=tuple(replace(s, left_P=at(s.left_P), right_P=at(s.right_P)) for s in dev),
         retrieval=(),
         pair_tasks=tuple(
@@ -59,7 +72,7 @@ def _first(split: PairSplit) -> PairSplit:
     return PairSplit(split.left_P[:TRAIN], split.right_P[:TRAIN], split.target_P[:TRAIN])
 
 
-def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, *, tokens: bool, logits: bool) -> Path:
+def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, needs: Wanted) -> Path:
     """What trials read, made of a sampled corpus in `folder`, and its prepared folder: the student's real tokens, random
     vectors of the teacher's width in the place of its own (a step takes as long on them), and axes that are no PCA.
 
@@ -73,16 +86,28 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, *, tok
     save_array(folder / "pca" / "mean.npy", vectors_ND.mean(axis=0))
     save_array(folder / "pca" / "axes.npy", np.eye(width, dtype=np.float32))
     ids = None
-    if tokens:
+    if needs.tokens:
         store, key, source = ArtifactStore(folder / "store"), corpus.sentences_fingerprint, settings.student_encoder
         ids = tokens_artifact(corpus.sentences, key, source, store, settings.pool, corpus.roles_N)
     task = corpus.pair_tasks[0] if corpus.pair_tasks else None
-    if task is not None and logits:
+    if task is not None and needs.logits:
         outputs = 3 if task.kind == "three-class" else 1
         pairs = len(task.splits["train"].target_P)
         save_array(folder / "logits" / LOGITS, rng.standard_normal((pairs, outputs), dtype=np.float32))
-    logits_folder = folder / "logits" if task is not None and logits else None
+    logits_folder = folder / "logits" if task is not None and needs.logits else None
     ready = folder / "prepared"
-    student = resolved_student(settings.student, settings.teacher_encoder) if tokens else settings.student
-    save_prepared(ready, corpus, settings.teacher_encoder, student, vectors, folder / "pca", ids, task, logits_folder)
+    student = resolved_student(settings.student, settings.teacher_encoder) if needs.tokens else settings.student
+    negatives = negatives_artifact(corpus, vectors, needs.negatives, ArtifactStore(folder / "store"))
+    save_prepared(
+        ready,
+        corpus,
+        settings.teacher_encoder,
+        student,
+        vectors,
+        folder / "pca",
+        ids,
+        task,
+        logits_folder,
+        negatives=negatives,
+    )
     return ready

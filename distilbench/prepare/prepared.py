@@ -15,12 +15,14 @@ from distilbench.data.corpus import Corpus, PairSplit, PairTask, Rows
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN, absolute_student
+from distilbench.prepare.negatives import Candidates, load_candidates
 from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.records import selection_groups
 from distilbench.storage.arrays import ShardedArray, save_array
 from distilbench.storage.files import write_json
 
+JUDGED = "judged.npy"
 LOGITS = "logits.npy"
 """In the artifact of a cross-encoder's logits: pairs x outputs, float32."""
 
@@ -57,6 +59,10 @@ class Prepared:
     """How the student's last states become one vector."""
     student_prompts: Prompts | None = None
     """What the student has put before its texts; None is nothing."""
+    judged_P2: Rows = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
+    """Queries and relevant passages to train on."""
+    candidates: Candidates | None = None
+    """Candidates for the hard negatives of these queries."""
 
 
 def selection_sets(corpus: Corpus) -> list[DevSet]:
@@ -78,15 +84,21 @@ def save_prepared(
     logits: Path | None = None,
     pooling: str = MEAN,
     student_prompts: Prompts | None = None,
+    negatives: Path | None = None,
 ) -> None:
     """Write the row numbers of the training and dev sets, and where the artifacts are, into `folder`.
 
-    `logits` is the artifact folder with the cross-encoder's logits for the training pairs of `pair_task`.
+    `logits` is the artifact folder with the cross-encoder's logits for the training pairs of `pair_task`, `negatives` that
+    with the candidates for hard negatives of the judged queries.
     """
     dev = selection_sets(corpus)
     save_array(folder / "train.npy", corpus.train)
     save_array(folder / "pairs.npy", corpus.pairs_P2)
     save_array(folder / "triplets.npy", corpus.triplets_T3)
+    if len(corpus.judged_P2):
+        save_array(folder / JUDGED, corpus.judged_P2)
+    else:
+        (folder / JUDGED).unlink(missing_ok=True)
     save_array(folder / "augmented.npy", corpus.copies.rows)
     save_array(folder / "augmented-source.npy", corpus.copies.source)
     save_array(folder / "augmented-operation.npy", corpus.copies.operation)
@@ -110,6 +122,7 @@ def save_prepared(
             "dev": [s.name for s in dev],
             "task": None if pair_task is None else {**vars(pair_task), "splits": sorted(pair_task.splits)},
             "logits": None if logits is None else str(logits),
+            **({"negatives": str(negatives)} if negatives else {}),
         },
     )
 
@@ -140,6 +153,10 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         augmented=np.load(folder / "augmented.npy", allow_pickle=False),
         pair_task=_load_task(folder, saved["task"]),
         pooling=saved.get("pooling", MEAN),  # runs from before it was written
+        judged_P2=np.load(folder / JUDGED, allow_pickle=False)
+        if (folder / JUDGED).exists()
+        else np.empty((0, 2), dtype=np.int64),
+        candidates=load_candidates(Path(saved["negatives"])) if "negatives" in saved else None,
         student_prompts=Prompts(**saved["student_prompts"]) if "student_prompts" in saved else None,
         logits_PC=None if saved["logits"] is None else np.load(Path(saved["logits"]) / LOGITS, allow_pickle=False),
     )

@@ -24,6 +24,7 @@ from distilbench.prepare.cross_encoder import (
 from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.given import corpus_vectors
 from distilbench.prepare.layer_ranking import ranking_artifact
+from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import save_prepared, selection_sets
 from distilbench.prepare.ranked_layers import FILE as RANKING
@@ -43,6 +44,8 @@ class Wanted:
     augmentation: bool
     tokens: bool
     logits: bool
+    negatives: tuple[str, ...] = ()
+    """By what hard negatives of judged queries are found."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Made:
     pooling: str = MEAN
     ranking: Path | None = None
     """The ranking that chose its layers."""
+    negatives: Path | None = None
 
     def save(self, folder: Path, settings: PreparationSettings) -> None:
         """Write what a trial needs to find all of it."""
@@ -76,6 +80,7 @@ class Made:
             self.logits,
             self.pooling,
             Prompts.of(settings.student_encoder) if settings.by_role and self.tokens else None,
+            self.negatives,
         )
         ranking = read_ranking(self.ranking) if self.ranking else None
         if ranking is None:
@@ -92,6 +97,7 @@ class Made:
             "PCA": [self.pca],
             "tokens": [self.tokens] if self.tokens else [],
             "logits": [self.logits] if self.logits else [],
+            "negatives": [self.negatives] if self.negatives else [],
             "layers": [self.ranking] if self.ranking else [],
         }
         return {
@@ -155,6 +161,8 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Wanted,
         console.print(f"  {line}", markup=False)
     pca = pca_artifact(vectors, corpus.train, store)
     prepared = Made(corpus, vectors, pca, task=corpus.pair_tasks[0] if corpus.pair_tasks else None)
+    if needs.negatives:
+        prepared = replace(prepared, negatives=negatives_artifact(corpus, vectors, needs.negatives, store))
     if needs.tokens:
         tokens = tokens_artifact(corpus.sentences, key, settings.student_encoder, store, size, corpus.roles_N)
         prepared = replace(prepared, tokens=tokens)

@@ -24,12 +24,15 @@ class Examples:
     triplets: int
     task: int = 0
     """Training pairs of the pair task."""
+    judged: int = 0
+    """Queries with a relevant passage."""
 
     @classmethod
     def of(cls, corpus: Corpus, copies: int = 0) -> Examples:
         """Those of a corpus; `copies` as planned."""
         task = len(corpus.pair_tasks[0].splits["train"].target_P) if corpus.pair_tasks else 0
-        return cls(len(corpus.train), copies, len(corpus.pairs_P2), len(corpus.triplets_T3), task)
+        labelled = len(corpus.pairs_P2), len(corpus.triplets_T3)
+        return cls(len(corpus.train), copies, *labelled, task, len(corpus.judged_P2))
 
     def unlabelled(self, params: dict[str, Any]) -> int:
         """The sentences that distillation reads, by `augmentation`."""
@@ -37,7 +40,8 @@ class Examples:
 
     def labelled(self, params: dict[str, Any]) -> int:
         """The examples that a contrast reads, by `labelled`."""
-        return self.triplets if params.get("labelled", "triplets") == "triplets" else self.pairs
+        counts = {"triplets": self.triplets, "pairs": self.pairs, "retrieval": self.judged}
+        return counts[params.get("labelled", "triplets")]
 
 
 class PhaseSteps(NamedTuple):

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
+from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.losses import info_nce, supervised_info_nce
 from distilbench.prepare.prepared import Prepared
@@ -27,18 +28,27 @@ MINED_FROM = 64
 """Nearest training sentences of an anchor, by the teacher, among which its hard negatives are taken."""
 
 
-class LabelledParams(ParamsPart):
-    """Which labelled examples a method learns from."""
+class HardNegativeParams(ParamsPart):
+    """Which hard negatives an anchor has."""
 
-    labelled: Literal["triplets", "pairs"] = "triplets"
-    """Anchor, entailment and contradiction; or similar pairs, whose hard negatives are all mined."""
     hard_negatives: int = Field(default=1, ge=0, le=16)
     """K of each anchor: first the triplet's contradiction, then mined ones (IBKD for retrieval: 8)."""
-    negatives_of: Literal["batch", "anchor"] = "batch"
-    """Whose hard negatives an anchor is told from: those of the whole batch (SimCSE), or its own (IBKD, equation 10)."""
+    negatives_by: Literal["teacher", "bm25", "both"] = "teacher"
+    """What finds the hard negatives of judged queries among the passages: the teacher's cosine, BM25, or each in turn. Those
+    of triplets and similar pairs are found by the teacher among the training sentences."""
     max_negative_share: float = sweep_field(0.0, sweep=0.95, ge=0)
     """A mined negative whose cosine to the anchor is above this share of the positive's, by the teacher, is taken to be a
     positive that nobody has labelled, and dropped (0.95: NV-Retriever, Moreira et al. 2024, section 3.2). 0 keeps all."""
+
+
+class LabelledParams(HardNegativeParams):
+    """Which labelled examples a method learns from."""
+
+    labelled: Literal["triplets", "pairs", "retrieval"] = "triplets"
+    """Anchor, entailment and contradiction; similar pairs, whose hard negatives are all mined; or judged queries and their
+    relevant passages, with hard negatives among the other passages (IBKD's dense retrieval)."""
+    negatives_of: Literal["batch", "anchor"] = "batch"
+    """Whose hard negatives an anchor is told from: those of the whole batch (SimCSE), or its own (IBKD, equation 10)."""
 
 
 class FineTuningParams(LabelledParams):
@@ -56,6 +66,10 @@ class LabelledExamples:
     """Corpus rows of every example: anchor, positive, K hard negatives."""
 
     def __init__(self, params: LabelledParams, prepared: Prepared) -> None:
+        if params.labelled == "retrieval":
+            self.anchor_T, self.positive_T = prepared.judged_P2.T
+            self.negative_TK = judged_negatives(params, prepared)
+            return
         triplets = params.labelled == "triplets"
         self.anchor_T, self.positive_T = (prepared.triplets_T3 if triplets else prepared.pairs_P2).T[:2]
         labelled_TK = prepared.triplets_T3[:, 2:] if triplets else np.empty((len(self.anchor_T), 0), dtype=np.int64)
@@ -102,6 +116,66 @@ def mine(prepared: Prepared, known_TE: NDArray[np.int64], count: int, max_share:
     return np.take_along_axis(near_TM, np.argsort(order_TM, axis=1, kind="stable")[:, :count], axis=1)
 
 
+def judged_negatives(params: HardNegativeParams, prepared: Prepared) -> NDArray[np.int64]:
+    """The K hard negatives of every judged pair of a query and a passage, T x K, out of the prepared candidates.
+
+    They are the first ones by `negatives_by`; with "both" BM25's and the teacher's in turn, each passage once. Those above
+    the margin of `max_negative_share` are left out. Where nothing else is left, the teacher's come after BM25's, then the
+    least similar of those above the margin.
+
+    Raises:
+        InputError: a query has fewer candidates than K.
+    """
+    count, found = params.hard_negatives, prepared.candidates
+    query_T, passage_T = prepared.judged_P2.T
+    if not count:
+        return np.empty((len(query_T), 0), dtype=np.int64)
+    if found is None or (params.negatives_by != "teacher" and found.bm25_QM is None):
+        raise ValueError(f"hard negatives by {params.negatives_by} need their candidates in `prepared`")
+    at_T = np.searchsorted(found.queries, query_T)
+    rows, cosines, ranks = [found.teacher_QM], [found.teacher_cosine_QM], [np.arange(found.teacher_QM.shape[1]) * 2]
+    if params.negatives_by != "teacher":
+        assert found.bm25_QM is not None and found.bm25_cosine_QM is not None
+        rows, cosines = [found.bm25_QM, *rows], [found.bm25_cosine_QM, *cosines]
+        later = found.bm25_QM.shape[1] * 2 if params.negatives_by == "bm25" else 1
+        ranks = [np.arange(found.bm25_QM.shape[1]) * 2, ranks[0] + later]
+    rows_TM, cosine_TM = np.hstack(rows)[at_T], np.hstack(cosines)[at_T]
+    first = np.argsort(np.concatenate(ranks), kind="stable")
+    rows_TM, cosine_TM = rows_TM[:, first], cosine_TM[:, first]
+    places = rows_TM.shape[1]
+    order_TM = np.broadcast_to(np.arange(places, dtype=np.float64), rows_TM.shape)
+    if params.max_negative_share:
+        limit_T = params.max_negative_share * _cosines(prepared, query_T, passage_T)
+        order_TM = np.where(cosine_TM > limit_T[:, None], places + 1 + cosine_TM, order_TM)  # a cosine is -1 to 1
+    order_TM = np.where(_repeated(rows_TM) | (rows_TM < 0), np.inf, order_TM)
+    chosen = np.argsort(order_TM, axis=1, kind="stable")[:, :count]
+    short = (np.take_along_axis(order_TM, chosen, axis=1) == np.inf).any(axis=1)
+    if short.any() or chosen.shape[1] < count:
+        raise InputError(
+            f"hard_negatives is {count}, but a judged query has fewer passages that do not answer it; expected less, or more "
+            "passages (--max-documents)"
+        )
+    return np.take_along_axis(rows_TM, chosen, axis=1)
+
+
+def _repeated(rows_TM: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of each place whether its row is at an earlier place of the same line too."""
+    order = np.argsort(rows_TM, axis=1, kind="stable")
+    ordered = np.take_along_axis(rows_TM, order, axis=1)
+    repeated = np.zeros(rows_TM.shape, dtype=bool)
+    again = np.column_stack([np.zeros(len(ordered), dtype=bool), ordered[:, 1:] == ordered[:, :-1]])
+    np.put_along_axis(repeated, order, again, axis=1)
+    return repeated
+
+
+def _cosines(prepared: Prepared, left_T: NDArray[np.int64], right_T: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The teacher's cosines of pairs of rows."""
+    left_TD, right_TD = prepared.vectors.take(left_T), prepared.vectors.take(right_T)
+    faiss.normalize_L2(left_TD)
+    faiss.normalize_L2(right_TD)
+    return np.vecdot(left_TD, right_TD)
+
+
 def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
     """Enough labelled examples for one batch, of every kind that may be asked for.
 
@@ -112,14 +186,38 @@ def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
         available, what = {
             "triplets": (len(corpus.triplets_T3), "triplets"),
             "pairs": (len(corpus.pairs_P2), "similar pairs"),
+            "retrieval": (len(corpus.judged_P2), "judged queries with a relevant passage"),
         }[kind]
         check_enough(batch, max(possible(batch)), available, what)
-    check_enough("hard_negatives", max(possible("hard_negatives")), max(0, len(corpus.train) - 2), "sentences to mine")
+    negatives, kinds = max(possible("hard_negatives")), set(possible("labelled"))
+    if kinds != {"retrieval"}:
+        check_enough("hard_negatives", negatives, max(0, len(corpus.train) - 2), "sentences to mine")
+    if "retrieval" in kinds:
+        check_judged(negatives, corpus)
 
 
 def labelled_needs(possible: Possible) -> Needs:
-    """Triplets, where they may be asked for."""
-    return Needs(triplets="triplets" in possible("labelled"))
+    """Triplets, and passages to find hard negatives among, where they may be asked for."""
+    judged = judged_needs(possible) if "retrieval" in possible("labelled") else Needs()
+    return judged | Needs(triplets="triplets" in possible("labelled"))
+
+
+def judged_needs(possible: Possible) -> Needs:
+    """What finds the hard negatives of judged queries."""
+    return Needs(negatives=tuple(possible("negatives_by"))) if max(possible("hard_negatives")) else Needs()
+
+
+def check_judged(negatives: int, corpus: Corpus) -> None:
+    """Enough passages for so many hard negatives of every judged query.
+
+    Raises:
+        InputError: there are not.
+    """
+    _, answers = np.unique(corpus.judged_P2[:, 0], return_counts=True)
+    most = int(answers.max(initial=0)) + 1  # and a passage with the query's own text
+    check_enough(
+        "hard_negatives", negatives, max(0, len(corpus.passages) - most), "passages to mine"
+    ) if negatives else None
 
 
 def contrast(params: LabelledParams, vectors: Tensor, anchors: int, temperature: float) -> Tensor:

@@ -1,0 +1,114 @@
+"""Training for retrieval: queries with the passages that judgements of the split "train" find relevant.
+
+NAME/retrieval/queries.train.tsv, qrels.train.tsv   beside NAME/corpus.tsv; or BEIR's NAME/qrels/train.tsv (`retrieval_sets`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from distilbench.data.corpus import Corpus, CorpusBuilder
+from distilbench.data.folder import Limits
+from distilbench.data.reservoir import draw_distinct
+from distilbench.data.retrieval_sets import TRAIN, Layout, layouts, read_qrels, texts_of
+from distilbench.data.training_text import asked_rows
+from distilbench.errors import InputError
+
+
+def with_judgements(corpus: Corpus, root: Path | None, limits: Limits, *, passages: bool) -> Corpus:
+    """`corpus`, training also on the queries and relevant passages of the judgements of `root` (None: no folder).
+
+    Of `limits.pairs` pairs at most, none with a text that a dev or test set asks about. With `passages` also as many of the
+    other passages as `limits.documents` allows, for negatives to be found among. Its own sentences keep their rows.
+
+    Raises:
+        InputError: a file is malformed, or a judgement names a query or a document that is not there. File, row and value are
+            named.
+    """
+    found = [layout for layout in layouts(root, (TRAIN,)) if TRAIN in layout.qrels] if root else []
+    if not found:
+        return corpus
+    asked = {corpus.sentences[row] for row in asked_rows(corpus)}
+    builder = CorpusBuilder(corpus.name)
+    builder.rows(corpus.sentences)
+    judged, others, notes = list[tuple[int, int]](), list[int](), list[str]()
+    left = limits.pairs
+    for layout in found:
+        pairs, more, total = _read(layout, asked, left, limits.documents if passages else 0)
+        left = None if left is None else max(0, left - len(pairs))
+        queries, relevant = (builder.rows([pair[side] for pair in pairs]).tolist() for side in (0, 1))
+        judged += zip(queries, relevant, strict=True)
+        others += builder.rows(more).tolist()
+        notes.append(
+            f"{layout.name} retrieval, train: training on {len(pairs):,} of {total:,} pairs of a query and a relevant passage"
+            + (f"; {len(more):,} other passages to find negatives among" if passages else "")
+        )
+    judged_P2 = np.unique(np.array(judged, dtype=np.int64).reshape(-1, 2), axis=0)
+    return replace(
+        corpus,
+        sentences=builder.sentences,
+        train=np.union1d(corpus.train, judged_P2.ravel()),
+        judged_P2=judged_P2,
+        passages=np.union1d(judged_P2[:, 1], np.array(others, dtype=np.int64)) if passages else corpus.passages,
+        found=(*corpus.found, *notes),
+    )
+
+
+def _read(
+    layout: Layout, asked: set[str], most: int | None, more: int | None
+) -> tuple[list[tuple[str, str]], list[str], int]:
+    """Texts of pairs of a query and a relevant passage, `more` other passages (None: all), and how many pairs there are.
+
+    Whole queries are drawn, with all their passages, until there are `most` pairs: no relevant passage is unknown then.
+    """
+    qrels, queries_file = layout.qrels[TRAIN], layout.queries[TRAIN]
+    grades = read_qrels(qrels, layout.columns)
+    total = sum(len(graded) for _, graded in grades.values())
+    drawn, pairs = dict[str, str](), 0
+    queries = {query: text for _, query, text in texts_of(queries_file, "query_id") if query in grades}
+    for query, (row, _) in grades.items():
+        if query not in queries:
+            raise InputError(f"{qrels}, row {row}: query id {query!r} is not in {queries_file.name}")
+    for query in _shuffled(list(grades)):
+        if most is not None and pairs >= most:
+            break
+        if queries[query] not in asked:
+            drawn[query] = queries[query]
+            pairs += len(grades[query][1])
+    needed = {doc: row for query in drawn for doc, (row, _) in grades[query][1].items()}
+    texts = dict[str, str]()
+
+    def other_passages() -> Iterator[str]:
+        for row, doc, text in texts_of(layout.corpus, "doc_id"):
+            if doc in texts:
+                raise InputError(f"{layout.corpus}, row {row}: document id {doc!r} is there already; expected it once")
+            if doc in needed:
+                texts[doc] = text
+            elif text not in asked:
+                yield text
+
+    stream = other_passages()
+    others = [] if more == 0 else draw_distinct(stream, more)
+    for _ in stream:  # to the end, where the passages that are needed may be
+        pass
+    for doc, row in needed.items():
+        if doc not in texts:
+            raise InputError(f"{qrels}, row {row}: document {doc!r} is not in {layout.corpus.name}")
+    relevant = set(texts.values())
+    kept = [
+        (text, texts[doc])
+        for query, text in drawn.items()
+        for doc in grades[query][1]
+        if texts[doc] not in asked and texts[doc] != text
+    ]
+    return kept, [text for text in others if text not in relevant], total
+
+
+def _shuffled(queries: list[str]) -> list[str]:
+    """All of them in a fixed random order."""
+    order = np.random.default_rng(0).permutation(len(queries))
+    return [queries[int(i)] for i in order]

@@ -1,0 +1,173 @@
+"""Candidates for hard negatives: of each judged query the nearest passages by the teacher, and the best by BM25.
+
+Axes: Q distinct queries, M candidates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.data.corpus import Corpus, Rows
+from distilbench.errors import InputError
+from distilbench.storage.arrays import ShardedArray, array_sha256, save_array
+from distilbench.storage.store import ArtifactStore
+
+MINED = 64
+"""Candidates of each kind for a query."""
+BLOCK = 16_384
+"""Passages in memory at a time."""
+BM25 = "bm25"
+QUERIES = "queries.npy"
+STEP_VERSION = 1
+"""Part of every fingerprint: raise it when the code below changes what it writes."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Of each of the distinct `queries` (rising rows) passages that are not known to answer it, the best first.
+
+    By the teacher's cosine, and by BM25 where that was asked for; -1 fills a row that has fewer. `cosine` is always the
+    teacher's.
+    """
+
+    queries: Rows
+    teacher_QM: Rows
+    teacher_cosine_QM: NDArray[np.float32]
+    bm25_QM: Rows | None = None
+    bm25_cosine_QM: NDArray[np.float32] | None = None
+
+
+def load_candidates(folder: Path) -> Candidates:
+    """The candidates of an artifact folder, memory-mapped."""
+    names = [QUERIES, *_files("teacher"), *(_files(BM25) if (folder / _files(BM25)[0]).exists() else ())]
+    return Candidates(*(np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in names))
+
+
+def negatives_artifact(corpus: Corpus, vectors: ShardedArray, by: Sequence[str], store: ArtifactStore) -> Path | None:
+    """The folder with the candidates of a corpus's judged queries, made if not there; None without judgements.
+
+    `by` says what finds them: with "bm25" or "both" BM25 too. A passage with the text of the query is no candidate.
+
+    Raises:
+        InputError: bm25s is asked for and not installed.
+    """
+    if not len(corpus.judged_P2) or not by:
+        return None
+    with_bm25 = bool({BM25, "both"} & set(by))
+    if with_bm25:
+        _check_bm25()
+    parts = {
+        "vectors": vectors.folder.name,
+        "sentences": corpus.sentences_fingerprint,
+        "rows": [array_sha256(corpus.judged_P2), array_sha256(corpus.passages)],
+        "bm25": with_bm25,
+        "step_version": STEP_VERSION,
+    }
+
+    def make(folder: Path, missing: list[str]) -> None:
+        queries = np.unique(corpus.judged_P2[:, 0])
+        banned = _Banned(corpus, queries)
+        kinds = {"teacher": nearest(vectors, queries, corpus.passages)}
+        if with_bm25:
+            asked, texts = ([corpus.sentences[int(row)] for row in rows] for rows in (queries, corpus.passages))
+            kinds[BM25] = best_by_words(asked, texts, corpus.passages)
+        for kind, rows_QM in kinds.items():
+            candidates_QM, (rows_file, cosine_file) = banned.without(rows_QM), _files(kind)
+            save_array(folder / rows_file, candidates_QM)
+            save_array(folder / cosine_file, _cosines(vectors, queries, candidates_QM))
+        save_array(folder / QUERIES, queries)
+
+    names = [QUERIES, *_files("teacher"), *(_files(BM25) if with_bm25 else ())]
+    return store.build("negatives", parts, names, make)
+
+
+def nearest(vectors: ShardedArray, queries: Rows, passages: Rows, count: int = MINED) -> Rows:
+    """The rows of the passages nearest to each query by cosine, Q x M, read block by block."""
+    queries_QD = vectors.take(queries)
+    faiss.normalize_L2(queries_QD)
+    best = faiss.ResultHeap(len(queries), min(count, len(passages)), keep_max=True)
+    for start in range(0, len(passages), BLOCK):
+        block_ND = vectors.take(passages[start : start + BLOCK])
+        faiss.normalize_L2(block_ND)
+        cosine_QM, found_QM = faiss.knn(queries_QD, block_ND, min(best.k, len(block_ND)), faiss.METRIC_INNER_PRODUCT)
+        best.add_result(cosine_QM, found_QM + start)
+    best.finalize()
+    return passages[best.I]
+
+
+def best_by_words(queries: Sequence[str], texts: Sequence[str], passages: Rows, count: int = MINED) -> Rows:
+    """The rows of the passages that BM25 ranks first for each query, Q x M; -1 where no more share a word with it.
+
+    Words are those of two or more letters or digits, lower-cased, in any language that separates them.
+    """
+    import bm25s
+
+    quiet = {"show_progress": False}
+    index = bm25s.BM25(backend="numpy")
+    try:
+        index.index(bm25s.tokenize(list(texts), stopwords=None, **quiet), **quiet)
+    except ValueError:  # no word in any passage
+        return np.full((len(queries), 1), -1, dtype=np.int64)
+    asked = bm25s.tokenize(list(queries), stopwords=None, **quiet)
+    found_QM, score_QM = index.retrieve(asked, k=min(count, len(texts)), n_threads=1, **quiet)
+    return np.where(score_QM > 0, passages[found_QM], -1)
+
+
+class _Banned:
+    """What is no negative of a query: its relevant passages, and any passage with the same text."""
+
+    def __init__(self, corpus: Corpus, queries: Rows) -> None:
+        self.at = np.searchsorted(queries, corpus.judged_P2[:, 0])
+        self.answers = corpus.judged_P2[:, 1]
+        self.digest_of = {row: _digest(corpus.sentences[row]) for row in corpus.passages.tolist()}
+        self.query_digests = [_digest(corpus.sentences[row]) for row in queries.tolist()]
+
+    def without(self, rows_QM: Rows) -> Rows:
+        """The candidates with -1 in place of what is none; those that are left keep their order."""
+        answers: list[set[int]] = [set() for _ in self.query_digests]
+        for query, passage in zip(self.at.tolist(), self.answers.tolist(), strict=True):
+            answers[query].add(passage)
+        kept_QM = rows_QM.copy()
+        for q, rows in enumerate(rows_QM.tolist()):
+            known, digest = answers[q], self.query_digests[q]
+            kept_QM[q] = [-1 if r < 0 or r in known or self.digest_of[r] == digest else r for r in rows]
+        order = np.argsort(kept_QM < 0, axis=1, kind="stable")
+        return np.take_along_axis(kept_QM, order, axis=1)
+
+
+def _cosines(vectors: ShardedArray, queries: Rows, rows_QM: Rows) -> NDArray[np.float32]:
+    """The teacher's cosines of queries and candidates; 0 where there is none."""
+    out = np.zeros(rows_QM.shape, dtype=np.float32)
+    step = max(1, BLOCK // rows_QM.shape[1])
+    for start in range(0, len(queries), step):
+        part = rows_QM[start : start + step]
+        asked_QD, found_QMD = vectors.take(queries[start : start + step]), vectors.take(np.maximum(part, 0).ravel())
+        faiss.normalize_L2(asked_QD)
+        faiss.normalize_L2(found_QMD)
+        cosine = np.einsum("qd,qmd->qm", asked_QD, found_QMD.reshape(*part.shape, -1))
+        out[start : start + step] = np.where(part < 0, 0, cosine)
+    return out
+
+
+def _check_bm25() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("bm25s") is None:
+        raise InputError(
+            "negatives_by: bm25 needs the package bm25s; `pip install bm25s`, or take negatives_by: teacher"
+        )
+
+
+def _files(kind: str) -> tuple[str, str]:
+    return f"{kind}.npy", f"{kind}-cosine.npy"
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.strip().encode(), digest_size=16).digest()

@@ -1,0 +1,148 @@
+"""Candidates for hard negatives: by the teacher and by BM25, never what answers the query; and those that a method takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distilbench.data.corpus import Corpus, CorpusBuilder
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.errors import InputError
+from distilbench.methods.parts.supervised import HardNegativeParams, LabelledExamples, LabelledParams, judged_negatives
+from distilbench.prepare import negatives as module
+from distilbench.prepare.negatives import Candidates, best_by_words, load_candidates, nearest, negatives_artifact
+from distilbench.prepare.pca import Pca
+from distilbench.prepare.prepared import Prepared
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name
+from distilbench.storage.store import ArtifactStore
+
+WORDS = ["apple", "river", "stone", "cloud", "tiger", "piano", "lemon", "chair"]
+
+
+def made_corpus(folder: Path, passages: int = 30, queries: int = 5) -> tuple[Corpus, ShardedArray]:
+    """Queries of two words each, passages of three; every query has two answers, and a passage with its own text."""
+    rng = np.random.default_rng(3)
+    asked = [f"{WORDS[i]} {WORDS[(i + 1) % 8]} number{i}" for i in range(queries)]
+    texts = [" ".join(rng.choice(WORDS, 3)) + f" passage{i}" for i in range(passages - queries)] + asked
+    builder = CorpusBuilder("judged")
+    query_rows = np.array([builder.rows([f"{text} "])[0] for text in asked])  # the same text but for a blank
+    rows = builder.rows(texts)
+    pairs = np.array([(q, rows[i + k * queries]) for i, q in enumerate(query_rows) for k in (0, 1)])
+    builder.train_on(list(builder.sentences))
+    corpus = replace(builder.build(), judged_P2=pairs, passages=np.sort(rows))
+    vectors_ND = rng.standard_normal((len(corpus.sentences), 8)).astype(np.float32)
+    save_array(folder / shard_name(0), vectors_ND)
+    return corpus, ShardedArray(folder, len(vectors_ND), 8, len(vectors_ND))
+
+
+def unit(vectors: ShardedArray) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    all_ND = vectors.take(np.arange(vectors.rows)).astype(np.float64)
+    return all_ND / np.linalg.norm(all_ND, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("block", [4, 1000])
+def test_the_nearest_are_those_of_all_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(module, "BLOCK", block)
+    corpus, vectors = made_corpus(tmp_path)
+    queries = np.unique(corpus.judged_P2[:, 0])
+    cosine = unit(vectors)[queries] @ unit(vectors)[corpus.passages].T
+    assert (
+        nearest(vectors, queries, corpus.passages, 7).tolist()
+        == corpus.passages[np.argsort(-cosine, axis=1)[:, :7]].tolist()
+    )
+
+
+def test_answers_and_the_querys_own_text_are_no_candidates(tmp_path: Path) -> None:
+    corpus, vectors = made_corpus(tmp_path / "vectors")
+    folder = negatives_artifact(corpus, vectors, ("teacher",), ArtifactStore(tmp_path / "store"))
+    assert folder is not None
+    found, all_ND = load_candidates(folder), unit(vectors)
+    assert found.bm25_QM is None
+    for query, rows, cosines in zip(found.queries, found.teacher_QM, found.teacher_cosine_QM, strict=True):
+        answers = {int(d) for q, d in corpus.judged_P2 if q == query}
+        own = {int(r) for r in corpus.passages if corpus.sentences[int(r)] == corpus.sentences[int(query)].strip()}
+        assert len(own) == 1 and len(answers) == 2
+        left = [int(r) for r in rows if r >= 0]
+        assert set(left) == set(corpus.passages.tolist()) - answers - own
+        np.testing.assert_allclose(cosines[: len(left)], all_ND[left] @ all_ND[query], atol=1e-5)
+        assert (np.diff(cosines[: len(left)]) <= 1e-6).all() and (rows[len(left) :] == -1).all()
+    assert negatives_artifact(replace(corpus, judged_P2=corpus.judged_P2[:0]), vectors, ("teacher",), None) is None  # type: ignore[arg-type]
+
+
+def test_bm25_ranks_by_words_and_leaves_out_what_shares_none(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s")
+    passages = np.array([10, 20, 30, 40])
+    texts = ["the apple tree", "a river", "apple and river stones", "nothing of it"]
+    found = best_by_words(["Apple river", "zebra", "?"], texts, passages, 3)
+    assert found[0].tolist()[0] == 30 and set(found[0].tolist()) == {30, 10, 20}
+    assert (found[1:] == -1).all()
+    assert (best_by_words(["apple"], ["?", "!"], passages[:2], 2) == -1).all()
+    corpus, vectors = made_corpus(tmp_path / "vectors")
+    folder = negatives_artifact(corpus, vectors, ("both",), ArtifactStore(tmp_path / "store"))
+    assert folder is not None
+    by_words = load_candidates(folder).bm25_QM
+    assert by_words is not None
+    for query, rows in zip(np.unique(corpus.judged_P2[:, 0]), by_words, strict=True):
+        words = set(corpus.sentences[int(query)].split())
+        assert all(words & set(corpus.sentences[int(r)].split()) for r in rows if r >= 0)
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Prepared:
+    """Two queries (0 and 1), the second with two answers (10, 11); cosine 0.8 of every query to its answer."""
+    vectors_ND = np.tile(np.array([0, 0, 0, 1], dtype=np.float32), (12, 1))
+    vectors_ND[[0, 1]] = [1, 0, 0, 0]
+    vectors_ND[[9, 10, 11]] = [0.8, 0.6, 0, 0]
+    save_array(tmp_path / shard_name(0), vectors_ND)
+    candidates = Candidates(
+        np.array([0, 1]),
+        np.array([[2, 3, 4, 5], [3, 2, 6, -1]]),
+        np.array([[0.79, 0.7, 0.6, 0.1], [0.9, 0.78, 0.2, 0.0]], dtype=np.float32),
+        np.array([[4, 7, 2], [8, 3, -1]]),
+        np.array([[0.6, 0.3, 0.79], [0.0, 0.9, 0.0]], dtype=np.float32),
+    )
+    return Prepared(
+        teacher=EncoderSpec("teacher"),
+        student="auto",
+        vectors=ShardedArray(tmp_path, 12, 4, 12),
+        pca=Pca(np.zeros(4, dtype=np.float32), np.eye(4, dtype=np.float32)),
+        tokens=None,
+        train=np.arange(12),
+        pairs_P2=np.empty((0, 2), dtype=np.int64),
+        dev=(),
+        judged_P2=np.array([(0, 9), (1, 10), (1, 11)]),
+        candidates=candidates,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "negatives"),
+    [
+        ({"hard_negatives": 2}, [[2, 3], [3, 2], [3, 2]]),
+        # 0.95 x 0.8 = 0.76: 2 is left out of the first query, 3 and 2 of the second, and come last, the least similar first.
+        ({"hard_negatives": 2, "max_negative_share": 0.95}, [[3, 4], [6, 2], [6, 2]]),
+        ({"hard_negatives": 4, "max_negative_share": 0.95}, None),
+        ({"hard_negatives": 3, "negatives_by": "bm25"}, [[4, 7, 2], [8, 3, 2], [8, 3, 2]]),
+        ({"hard_negatives": 4, "negatives_by": "both"}, [[4, 2, 7, 3], [8, 3, 2, 6], [8, 3, 2, 6]]),
+        ({"hard_negatives": 3, "negatives_by": "both", "max_negative_share": 0.95}, [[4, 7, 3], [8, 6, 2], [8, 6, 2]]),
+        ({"hard_negatives": 0}, [[], [], []]),
+    ],
+)
+def test_the_negatives_of_a_judged_pair(
+    toy: Prepared, given: dict[str, object], negatives: list[list[int]] | None
+) -> None:
+    params = HardNegativeParams(**given)  # type: ignore[arg-type]
+    if negatives is None:
+        with pytest.raises(InputError, match="hard_negatives is 4, but a judged query has fewer passages"):
+            judged_negatives(params, toy)
+    else:
+        assert judged_negatives(params, toy).tolist() == negatives
+
+
+def test_labelled_examples_of_judgements(toy: Prepared) -> None:
+    examples = LabelledExamples(LabelledParams(labelled="retrieval", hard_negatives=2), toy)
+    assert len(examples) == 3
+    assert examples.rows(np.array([2, 0])).tolist() == [1, 0, 11, 9, 3, 2, 2, 3]
