@@ -23,12 +23,12 @@ def build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> None
     Raises:
         InputError: the run's `prepared` folder, or the teacher or the embeddings that it names, are gone or are others now.
     """
-    from distilbench.data.calibration import CALIBRATION, CODEBOOK_ROWS, calibration_rows
+    from distilbench.data.calibration import calibration_rows
     from distilbench.evaluation.quantisation import calibrated
     from distilbench.methods.parts.heads import export_with_head
     from distilbench.stored import FAISS_PEER
     from distilbench.trials.rung_training import build_method
-    from distilbench.trials.scoring import TEACHER
+    from distilbench.trials.scoring import TEACHER, calibrated_on
 
     prepared = _prepared(record, name, run)
     try:
@@ -40,8 +40,7 @@ def build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> None
             embed = method.embed
             method.export(folder)
         if record.quantisation != "float32":
-            count = CODEBOOK_ROWS if record.method == FAISS_PEER else CALIBRATION
-            rows = calibration_rows(prepared.train, count)
+            rows = calibration_rows(prepared.train, calibrated_on(record.hyperparameters, record.method))
             calibrated(record.quantisation, embed(rows)[:, : record.dim]).save(folder)
     except FileNotFoundError as error:
         raise _gone(name, run, f"{error.filename} is not there any more") from None

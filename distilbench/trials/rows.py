@@ -14,7 +14,6 @@ from rich.console import Console
 from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources
-from distilbench.data.calibration import CODEBOOK_ROWS
 from distilbench.data.corpus import Corpus
 from distilbench.errors import InputError
 from distilbench.evaluation.codes.faiss_code import CENTROIDS
@@ -41,6 +40,7 @@ from distilbench.trials.scoring import (
     TEACHER,
     Candidate,
     Encoded,
+    calibrated_on,
     encode_method,
     encode_teacher,
     kinds_for,
@@ -139,7 +139,7 @@ class RowScorer:
         if not kinds:
             return []
         candidate = Candidate(self.name, "baseline", FAISS_PEER, width, {}, seed)
-        encoded = functools.partial(encode_teacher, prepared, corpus, CODEBOOK_ROWS)
+        encoded = functools.partial(encode_teacher, prepared, corpus, calibrated_on({}, FAISS_PEER))
         try:
             return self.rows(candidate, [width], encoded, kinds)
         except InputError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.provenance import provenance
-from distilbench.data.calibration import calibration_rows
+from distilbench.data.calibration import CALIBRATION, CODEBOOK_ROWS, calibration_rows
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
@@ -31,7 +31,7 @@ from distilbench.prepare.prepared import Prepared
 from distilbench.records import FROZEN, ON_VECTORS, ClusterCost, Quantisation, Role, Score, ScoreRecord
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, write_json
-from distilbench.stored import FAISS_PEER, code_of
+from distilbench.stored import FAISS_PEER, code_of, family_of
 
 TEACHER = "teacher"
 CROSS_ENCODER = "cross-encoder"
@@ -148,13 +148,19 @@ def encode_method(method: Method, corpus: Corpus, model: str = "") -> Encoded:
     if (assign := method.assign()) is not None:
         for task in (t for t in corpus.retrieval if len(t.documents) >= method.params.clusters):
             clusters += cluster_costs(from_rows(rows, vectors_ND), task, method.params.clusters, assign)
-    return Encoded(vectors_ND, method.embed(calibration_rows(method.prepared.train)), model, scores, clusters)
+    count = calibrated_on(method.params.model_dump())
+    return Encoded(vectors_ND, method.embed(calibration_rows(method.prepared.train, count)), model, scores, clusters)
 
 
-def encode_teacher(prepared: Prepared, corpus: Corpus, calibrated_on: int | None = None) -> Encoded:
-    """The teacher's own vectors."""
+def calibrated_on(params: Mapping[str, Any], method: str = "") -> int:
+    """How many training sentences the codes of a row with these hyper-parameters are calibrated on at most."""
+    return CODEBOOK_ROWS if method == FAISS_PEER or family_of(code_of(params)) else CALIBRATION
+
+
+def encode_teacher(prepared: Prepared, corpus: Corpus, calibrated: int | None = None) -> Encoded:
+    """The teacher's own vectors; `calibrated`: how many training sentences its codes are calibrated on."""
     take = prepared.vectors.take
-    return Encoded(take(evaluation_rows(corpus)), take(calibration_rows(prepared.train, calibrated_on)))
+    return Encoded(take(evaluation_rows(corpus)), take(calibration_rows(prepared.train, calibrated)))
 
 
 def evaluation_rows(corpus: Corpus) -> Rows:
