@@ -25,6 +25,7 @@ from distilbench.encoders.student import (
 from distilbench.errors import InputError
 from distilbench.prepare.augment import operations
 from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.selection import STS
 from distilbench.settings.run import PreparationSettings, RunSettings
 from distilbench.storage.files import fingerprint
 
@@ -83,6 +84,7 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         **({"augment": augment} if settings.augmentation.operations else {}),
         **({"backend": settings.backend} if settings.backend != "torch" else {}),
         **({"tasks": sorted(settings.tasks)} if set(settings.tasks) != set(SWEPT_TASKS) else {}),
+        **_selection_config(corpus),
         "corpus": corpus.name,
         "corpus_fingerprint": corpus.fingerprint,
         "teacher": settings.teacher_encoder.title,
@@ -91,6 +93,12 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         "vectors": settings.vectors,
         "seed": settings.seed,
     }
+
+
+def _selection_config(corpus: Corpus) -> dict[str, Any]:
+    """What students are selected by, where it is not STS; with a method of a task of its own also that it was asked for."""
+    by_task = bool(corpus.pair_tasks) and corpus.selection.asked
+    return {"select": str(corpus.selection)} if by_task or corpus.selection != STS else {}
 
 
 def _student_config(settings: RunSettings) -> dict[str, Any]:

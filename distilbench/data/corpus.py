@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.choices import TaskKind
+from distilbench.selection import STS, Selection
 
 Rows = NDArray[np.int64]
 
@@ -137,6 +138,8 @@ class Corpus:
     copies: Copies = field(default_factory=lambda: NO_COPIES)
     classification: tuple[ClassificationSet, ...] = ()
     probed: tuple[PairTask, ...] = ()
+    selection: Selection = STS
+    """What students are selected by on it; no part of its fingerprint."""
 
     def of_tasks(self, tasks: Collection[TaskKind]) -> Corpus:
         """The same sentences and training data, with the evaluation sets of the `tasks` alone."""

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from distilbench.data.corpus import Corpus, PairSplit, PairTask, Rows
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.student import MEAN, absolute_student
+from distilbench.evaluation.selection import DevSet, SelectionSets, of_sts
 from distilbench.prepare.pca import Pca, load_pca
+from distilbench.prepare.selection_files import load_sets, save_sets
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.records import selection_groups
 from distilbench.storage.arrays import ShardedArray, save_array
@@ -22,16 +24,6 @@ from distilbench.storage.files import write_json
 
 LOGITS = "logits.npy"
 """In the artifact of a cross-encoder's logits: pairs x outputs, float32."""
-
-
-@dataclass(frozen=True)
-class DevSet:
-    """An STS dev set by rows of the corpus."""
-
-    name: str
-    left_P: Rows
-    right_P: Rows
-    score_P: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -54,6 +46,13 @@ class Prepared:
     """The cross-encoder teacher's logits for the task's training pairs."""
     pooling: str = MEAN
     """How the student's last states become one vector."""
+    judged: SelectionSets | None = None
+    """What students are selected by; None is the STS sets of `dev`."""
+
+    @property
+    def selection(self) -> SelectionSets:
+        """What students are selected by."""
+        return of_sts(self.dev) if self.judged is None else self.judged
 
 
 def selection_sets(corpus: Corpus) -> list[DevSet]:
@@ -74,10 +73,12 @@ def save_prepared(
     pair_task: PairTask | None = None,
     logits: Path | None = None,
     pooling: str = MEAN,
+    judged: SelectionSets | None = None,
 ) -> None:
     """Write the row numbers of the training and dev sets, and where the artifacts are, into `folder`.
 
-    `logits` is the artifact folder with the cross-encoder's logits for the training pairs of `pair_task`.
+    `logits` is the artifact folder with the cross-encoder's logits for the training pairs of `pair_task`; `judged` is what
+    students are selected by, where it is not the STS dev sets.
     """
     dev = selection_sets(corpus)
     save_array(folder / "train.npy", corpus.train)
@@ -89,6 +90,8 @@ def save_prepared(
     for name, split in pair_task.splits.items() if pair_task else ():
         save_array(folder / f"task-{name}-rows.npy", np.stack([split.left_P, split.right_P]))
         save_array(folder / f"task-{name}-target.npy", split.target_P)
+    for stale in folder.glob("judged-*.npy"):  # of a selection by something else
+        stale.unlink()
     for i, s in enumerate(dev):
         save_array(folder / f"dev-{i}-rows.npy", np.stack([s.left_P, s.right_P]))
         save_array(folder / f"dev-{i}-score.npy", s.score_P)
@@ -105,6 +108,7 @@ def save_prepared(
             "dev": [s.name for s in dev],
             "task": None if pair_task is None else {**vars(pair_task), "splits": sorted(pair_task.splits)},
             "logits": None if logits is None else str(logits),
+            **({"judged": save_sets(folder, judged)} if judged else {}),
         },
     )
 
@@ -135,6 +139,7 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         augmented=np.load(folder / "augmented.npy", allow_pickle=False),
         pair_task=_load_task(folder, saved["task"]),
         pooling=saved.get("pooling", MEAN),  # runs from before it was written
+        judged=load_sets(folder, saved["judged"]) if saved.get("judged") else None,
         logits_PC=None if saved["logits"] is None else np.load(Path(saved["logits"]) / LOGITS, allow_pickle=False),
     )
 

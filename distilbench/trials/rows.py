@@ -29,6 +29,7 @@ from distilbench.records import (
     ScoreRecord,
     TrialRecord,
     append_records,
+    dev_of_metrics,
     read_records,
     result_rung,
 )
@@ -155,6 +156,7 @@ class RowScorer:
                 **identity,
                 bytes_per_vector=0,
                 parameters=0,
+                select=str(self.corpus.selection),
                 scores=list(scores),
                 indexes=[],
                 model="",
@@ -208,7 +210,8 @@ class RowScorer:
                 append_records(self.run / job.recorded_in, [recorded[key]])
                 on_record(recorded[key])
             rung = result_rung(outcome.rungs)
-            dev = f": dev {rung.metrics['dev_spearman']:.2f}" if rung and "dev_spearman" in rung.metrics else ""
+            value = None if rung is None else dev_of_metrics(rung.metrics)
+            dev = "" if value is None else f": dev {value:.2f}"
             name = job.candidate.configuration or job.model
             dev += f" ({ON_DEMONSTRATION})" if dev and self.corpus.demonstration else ""
             self.console.print(f"trained {name}, seed {job.candidate.seed}{dev} {outcome.failed}", markup=False)
@@ -250,6 +253,7 @@ class RowScorer:
             objective=None if result is None else result.objective,
             rungs=rungs,
             confirms=candidate.trial is not None,
+            select=str(self.corpus.selection),
             provenance=provenance(outcome.machine),
         )
 

@@ -28,6 +28,7 @@ from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import FROZEN, ClusterCost, Quantisation, Role, Score, ScoreRecord
+from distilbench.selection import STS
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, write_json
 from distilbench.stored import FAISS_PEER, code_of
@@ -94,7 +95,8 @@ class Candidate:
             "quantisation": quantisation,
             "configuration": self.configuration,
         }
-        asked = [] if set(tasks) == set(SWEPT_TASKS) else [sorted(tasks)]
+        asked: list[Any] = [] if set(tasks) == set(SWEPT_TASKS) else [sorted(tasks)]
+        asked += [] if corpus.selection == STS else [str(corpus.selection)]
         return {**identity, "record_id": fingerprint([identity, prepared.vectors.folder.name, *asked])}
 
 
@@ -241,6 +243,7 @@ def score_candidate(
             sets=corpus.sts_digests,
             space=row.space,
             notes=row.notes,
+            select=str(corpus.selection),
             model=encoded.model,
             provenance=provenance(),
         )
