@@ -124,11 +124,27 @@ class TrialRecord(_Record):
 
 
 Metric = Literal[
-    "spearman", "pearson", "accuracy", "f1", "mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10", "recall@100"
+    "spearman",
+    "pearson",
+    "accuracy",
+    "f1",
+    "mrr@10",
+    "ndcg@10",
+    "map@100",
+    "recall@1",
+    "recall@10",
+    "recall@100",
+    "overlap@10",
+    "fidelity",
+    "mix",
 ]
+"""`overlap@10`: the share of the teacher's first ten neighbours that are kept; `fidelity`: the mean of that and Spearman's
+correlation with its cosines; `mix`: of several measures, with weights."""
 
 
-Task = Literal["sts", "sts-tokenised", "classification", "retrieval", "asymmetric", "pairs", "pair-probe"]
+Task = Literal[
+    "sts", "sts-tokenised", "classification", "retrieval", "asymmetric", "pairs", "pair-probe", "fidelity", "selection"
+]
 
 
 class Score(_Record):
@@ -137,6 +153,8 @@ class Score(_Record):
     Task "pairs" is a pair task scored by the encoder's own pair head (DSE), or by a cross-encoder; "pair-probe" is one by a
     regression on the frozen embeddings, "classification" a set of sentences by SentEval's protocol. "sts-tokenised" is an STS
     set as SentEval feeds it: tokenised and lower-cased. "asymmetric" is retrieval with documents by another encoder.
+    "fidelity" is how near held-out sentences are to the teacher's, "selection" what students are selected by: a part of it
+    (`set` "retrieval"), or a whole mix (`set` "retrieval=0.7,sts=0.3"), on the small sets that every rung is judged on.
     """
 
     task: Task

@@ -5,13 +5,16 @@ from __future__ import annotations
 from rich.console import Console
 
 from distilbench.data.builtin import builtin_corpus
-from distilbench.data.corpus import Corpus
+from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.folder import folder_corpus
 from distilbench.data.needs import Needs
 from distilbench.data.scored_tasks import with_scored_tasks
+from distilbench.data.selected import with_selection
+from distilbench.data.text import text_name
 from distilbench.data.training_text import with_text
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION
+from distilbench.selection import STS
 from distilbench.settings.run import PreparationSettings
 
 
@@ -23,19 +26,39 @@ def load_corpus(settings: PreparationSettings, needs: Needs, console: Console) -
     """
     if settings.data_folder:
         corpus = folder_corpus(settings.data_folder, settings.limits, needs, settings.texts)
+    elif settings.text and not settings.demonstration:
+        corpus = _of_text(settings, needs)
     else:
         corpus = builtin_corpus(settings.corpus_size, needs=needs, own_text=bool(settings.text))
-    corpus = with_scored_tasks(corpus, settings.data_folder, settings.tasks, settings.limits.labelled)
+    asked = settings.selection
+    tasks = settings.scored_tasks(asked or STS)
+    corpus = with_scored_tasks(corpus, settings.data_folder, tasks, settings.limits.labelled)
     corpus = with_text(corpus, settings.texts, settings.limits.sentences, settings.artifacts)
+    corpus, why = with_selection(corpus, asked)
     if needs.augmentation and not settings.augmentation.operations:
         raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
     if settings.augmentation.operations and not needs.augmentation:
         console.print("--augment is left aside: nothing in this run trains on augmented sentences (augmentation: true)")
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)
     print_sets(corpus, console)
+    console.print(f"Students are selected by {corpus.selection.title} ({corpus.selection}): {why}.", markup=False)
     if corpus.demonstration:
         console.print(f"Every score of this run is {ON_DEMONSTRATION}.", markup=False)
     return corpus
+
+
+def _of_text(settings: PreparationSettings, needs: Needs) -> Corpus:
+    """A corpus of nothing yet: what is trained on comes from --text, and so do the sentences that are held out.
+
+    Raises:
+        InputError: the methods need what plain text does not have.
+    """
+    for what, needed in (("triplets", needs.triplets), ("a labelled pair task", bool(needs.pair_tasks))):
+        if needed:
+            raise InputError(
+                f"--text alone has no {what}; expected --data with it, or --demonstration for generated ones"
+            )
+    return CorpusBuilder(text_name(settings.text[0])).build()
 
 
 def print_sets(corpus: Corpus, console: Console) -> None:

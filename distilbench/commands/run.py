@@ -10,6 +10,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from distilbench.choices import SWEPT_TASKS
+from distilbench.data.builtin import is_builtin
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, transformer_config
 from distilbench.encoders.student import (
@@ -56,7 +57,7 @@ def check_encoders(settings: PreparationSettings, *, trains_encoder: bool) -> No
 def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:
     """The run's folder name: the one given, or KIND-CORPUS-TEACHER."""
     name = settings.name or "-".join(
-        [kind, "builtin" if settings.data_folder is None else corpus.name, settings.teacher_encoder.title]
+        [kind, "builtin" if is_builtin(corpus.name) else corpus.name, settings.teacher_encoder.title]
     )
     return plain_name(name)
 
@@ -74,6 +75,7 @@ def plain_name(name: str) -> str:
 
 def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
     """What the numbers of any run depend on, JSON-able."""
+    tasks = settings.scored_tasks(corpus.selection)
     cross = settings.cross_encoder or [settings.cross_encoder_lr, settings.cross_encoder_epochs]
     augment = {
         "operations": [{"name": o.name, **o.identity()} for o in operations(settings.augmentation)],
@@ -83,7 +85,7 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         **({"cross_encoder": cross} if corpus.pair_tasks else {}),
         **({"augment": augment} if settings.augmentation.operations else {}),
         **({"backend": settings.backend} if settings.backend != "torch" else {}),
-        **({"tasks": sorted(settings.tasks)} if set(settings.tasks) != set(SWEPT_TASKS) else {}),
+        **({"tasks": sorted(tasks)} if set(tasks) != set(SWEPT_TASKS) else {}),
         **_selection_config(corpus),
         "corpus": corpus.name,
         "corpus_fingerprint": corpus.fingerprint,

@@ -316,7 +316,14 @@ class _Sweep:
         resources = trial_resources(settings.share)
         self.place = self.copy.place(run.resolve(), prepared) if self.copy else None
         board = RowScorer(
-            run, member.name, ready, inputs.corpus, settings.quantisations, self.console, self.place, settings.tasks
+            run,
+            member.name,
+            ready,
+            inputs.corpus,
+            settings.quantisations,
+            self.console,
+            self.place,
+            settings.scored_tasks(inputs.corpus.selection),
         )
         peers = settings.peers or space.bytes_competed
         references = 1 + 2 * len(self.widths) + len(peers)

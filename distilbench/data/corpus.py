@@ -100,6 +100,14 @@ class ClassificationSet:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """Sentences that nothing is trained on, rising rows, on which a student is compared with its teacher."""
+
+    split: Literal["dev", "test"]
+    rows: Rows
+
+
+@dataclass(frozen=True)
 class Copies:
     """Augmented sentences, which are not among the training rows: their rows, the row of each one's source, and the
     number in `names` of the operation that made it."""
@@ -138,6 +146,7 @@ class Corpus:
     copies: Copies = field(default_factory=lambda: NO_COPIES)
     classification: tuple[ClassificationSet, ...] = ()
     probed: tuple[PairTask, ...] = ()
+    held_out: tuple[HeldOut, ...] = ()
     selection: Selection = STS
     """What students are selected by on it; no part of its fingerprint."""
 
@@ -196,6 +205,8 @@ class Corpus:
             for name, split in sorted(pair_task.splits.items()):
                 for column in (split.left_P, split.right_P, split.target_P):
                     digest.update(name.encode() + column.tobytes())
+        for held in self.held_out:
+            digest.update(b"held out" + held.split.encode() + held.rows.tobytes())
         for labelled in self.classification:
             digest.update(json.dumps([labelled.name, labelled.classes, labelled.split_N.tolist()]).encode())
             for column in (*labelled.texts, labelled.class_N):

@@ -23,7 +23,6 @@ from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.needs import NO_NEEDS, Needs
 from distilbench.data.pair_tasks import FORMATS, SPLITS, add_pair_tasks, read_pair_task
 from distilbench.data.senteval import (
-    DEV_EXPECTED,
     TRAINING_EXPECTED,
     is_senteval,
     read_senteval_sts,
@@ -70,8 +69,8 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Te
     pair tasks in `needs`. What `needs` adds comes after the sentences of a corpus without needs.
 
     Raises:
-        InputError: the folder is not there, holds nothing usable, lacks a dev STS set, training text or something in
-            `needs`, or a file in it is malformed (file, row and value are named).
+        InputError: the folder is not there, holds nothing usable, lacks training text or something in `needs`, or a file
+            in it is malformed (file, row and value are named).
     """
     corpus = read_folder(root, limits, needs, texts)
     _check_usable(root, corpus, own_text=bool(texts.sources))
@@ -126,13 +125,9 @@ def _check_usable(root: Path, corpus: Corpus, *, own_text: bool) -> None:
         raise InputError(
             f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (docs/data.md has the layout)"
         )
-    senteval = is_senteval(root)
-    if not any(s.split == "dev" for s in corpus.sts):
-        expected = DEV_EXPECTED if senteval else "sts/STSB.dev.tsv or another sts/NAME.dev.tsv"
-        raise InputError(f"--data {root}: no dev STS set to select by; expected {expected}")
     if not len(corpus.train) and not own_text:
         expected_files = "quora/pairs.tsv, cqadupstack/*.dup_pairs.tsv, unlabeled/*.tsv"
-        expected = TRAINING_EXPECTED if senteval else expected_files
+        expected = TRAINING_EXPECTED if is_senteval(root) else expected_files
         raise InputError(f"--data {root}: nothing to train on; expected {expected}, or --text")
 
 

@@ -21,8 +21,13 @@ from distilbench.evaluation.logistic import Logistic, Problem
 from distilbench.evaluation.pair_probe import probe
 from distilbench.evaluation.ranking import Grades, Relevant, ranking_metrics
 from distilbench.evaluation.retrieval import DEPTH, unit
+from distilbench.evaluation.statistics import Resampled, mean_of, resampled_correlation, resampled_mean
 from distilbench.evaluation.sts import Embed, cosine, spearman, sts_similarities
+from distilbench.records import Score
 from distilbench.selection import STS, Kind, Selection
+
+OWN_TEXT = "own text"
+"""The name of the set of held-out sentences."""
 
 
 class Measured(NamedTuple):
@@ -149,8 +154,8 @@ class HeldOutSets:
         similarity_P = cosine(vectors_ND[self.left_P], vectors_ND[self.right_P])
         correlation = spearman(similarity_P, self.cosine_P)
         return [
-            Measured("fidelity/overlap@10", 100 * float(kept_N.mean()), 0.5, item=kept_N),
-            Measured("fidelity/spearman", correlation, 0.5, similarity=similarity_P, gold=self.cosine_P),
+            Measured(f"fidelity/{OWN_TEXT}/overlap@10", 100 * float(kept_N.mean()), 0.5, item=kept_N),
+            Measured(f"fidelity/{OWN_TEXT}/spearman", correlation, 0.5, similarity=similarity_P, gold=self.cosine_P),
         ]
 
 
@@ -283,7 +288,7 @@ class SelectionSets:
             own, left = left[: sets[part.kind].figures], left[sets[part.kind].figures :]
             values[part.name] = total(own)
             if part.kind == "fidelity":
-                values |= {m.name.replace("/", "_"): m.value for m in own}
+                values |= {f"fidelity_{m.name.rpartition('/')[2]}": m.value for m in own}
         return values
 
     def score(self, stored: Embed, asked: Embed | None = None) -> float:
@@ -294,3 +299,39 @@ class SelectionSets:
 def of_sts(sets: Sequence[DevSet]) -> SelectionSets:
     """Selection by STS dev sets."""
     return SelectionSets(STS, (StsSets(tuple(sets)),))
+
+
+def selection_scores(sets: SelectionSets, measured: Sequence[Measured]) -> list[Score]:
+    """The scores of a row's record: each part of the selection, and of a mix the whole too; of held-out sentences theirs."""
+    selection, left = sets.selection, list(measured)
+    figures = {of_kind.kind: of_kind.figures for of_kind in sets.sets}
+    scores: list[Score] = []
+    for part in selection.parts:
+        own, left = left[: figures[part.kind]], left[figures[part.kind] :]
+        scores.append(_score("selection", part.name, "dev", part.metric, own))
+        if part.kind == "fidelity":
+            scores += fidelity_scores(own, "dev")
+    if len(selection.parts) > 1:
+        scores.append(_score("selection", str(selection), "dev", "mix", measured))
+    return scores
+
+
+def fidelity_scores(measured: Sequence[Measured], split: str) -> list[Score]:
+    """The scores of held-out sentences: the whole, and its two figures."""
+    parts = [_score("fidelity", OWN_TEXT, split, m.name.rpartition("/")[2], [m]) for m in measured]
+    return [_score("fidelity", OWN_TEXT, split, "fidelity", measured), *parts]
+
+
+def _score(task: str, name: str, split: str, metric: str, measured: Sequence[Measured]) -> Score:
+    items = sum(len(values) for m in measured for values in (m.item, m.gold) if values is not None)
+    interval = mean_of([resampled(m) for m in measured], [m.weight for m in measured]).interval
+    own = {"task": task, "set": name, "split": split, "metric": metric, "variant": "all"}
+    return Score.model_validate({**own, "value": total(measured), "n": items, **interval._asdict()})
+
+
+def resampled(measured: Measured) -> Resampled:
+    """A figure with its resamples."""
+    if measured.item is not None:
+        return resampled_mean(measured.item)
+    assert measured.similarity is not None and measured.gold is not None
+    return resampled_correlation(measured.similarity, measured.gold, ranks=True)

@@ -48,6 +48,8 @@ class Prepared:
     """How the student's last states become one vector."""
     judged: SelectionSets | None = None
     """What students are selected by; None is the STS sets of `dev`."""
+    tested: SelectionSets | None = None
+    """What is reported of held-out sentences, where there are any."""
 
     @property
     def selection(self) -> SelectionSets:
@@ -74,11 +76,12 @@ def save_prepared(
     logits: Path | None = None,
     pooling: str = MEAN,
     judged: SelectionSets | None = None,
+    tested: SelectionSets | None = None,
 ) -> None:
     """Write the row numbers of the training and dev sets, and where the artifacts are, into `folder`.
 
     `logits` is the artifact folder with the cross-encoder's logits for the training pairs of `pair_task`; `judged` is what
-    students are selected by, where it is not the STS dev sets.
+    students are selected by, where it is not the STS dev sets, `tested` what is reported of held-out sentences.
     """
     dev = selection_sets(corpus)
     save_array(folder / "train.npy", corpus.train)
@@ -90,7 +93,7 @@ def save_prepared(
     for name, split in pair_task.splits.items() if pair_task else ():
         save_array(folder / f"task-{name}-rows.npy", np.stack([split.left_P, split.right_P]))
         save_array(folder / f"task-{name}-target.npy", split.target_P)
-    for stale in folder.glob("judged-*.npy"):  # of a selection by something else
+    for stale in (*folder.glob("judged-*.npy"), *folder.glob("tested-*.npy")):  # of a selection by something else
         stale.unlink()
     for i, s in enumerate(dev):
         save_array(folder / f"dev-{i}-rows.npy", np.stack([s.left_P, s.right_P]))
@@ -108,7 +111,8 @@ def save_prepared(
             "dev": [s.name for s in dev],
             "task": None if pair_task is None else {**vars(pair_task), "splits": sorted(pair_task.splits)},
             "logits": None if logits is None else str(logits),
-            **({"judged": save_sets(folder, judged)} if judged else {}),
+            **({"judged": save_sets(folder, judged, "judged")} if judged else {}),
+            **({"tested": save_sets(folder, tested, "tested")} if tested else {}),
         },
     )
 
@@ -140,6 +144,7 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         pair_task=_load_task(folder, saved["task"]),
         pooling=saved.get("pooling", MEAN),  # runs from before it was written
         judged=load_sets(folder, saved["judged"]) if saved.get("judged") else None,
+        tested=load_sets(folder, saved["tested"]) if saved.get("tested") else None,
         logits_PC=None if saved["logits"] is None else np.load(Path(saved["logits"]) / LOGITS, allow_pickle=False),
     )
 

@@ -25,28 +25,30 @@ from distilbench.evaluation.selection import (
 from distilbench.selection import Selection
 from distilbench.storage.arrays import save_array
 
-Keep = Callable[[str, NDArray[Any]], None]
+Keep = Callable[[str, NDArray[Any]], object]
 Take = Callable[[str], NDArray[Any]]
 
 
-def save_sets(folder: Path, sets: SelectionSets, prefix: str = "judged") -> dict[str, Any]:
+def save_sets(folder: Path, sets: SelectionSets, prefix: str) -> dict[str, Any]:
     """Write the arrays `PREFIX-....npy` into the folder; what `load_sets` needs beside them, JSON-able."""
-
-    def keep(name: str, array: NDArray[Any]) -> None:
-        save_array(folder / f"{prefix}-{name}.npy", array)
-
-    selection = sets.selection
-    described = [_save(of_kind, keep) for of_kind in sets.sets]
-    return {"select": str(selection), "asked": selection.asked, "prefix": prefix, "sets": described}
+    return {"prefix": prefix, **described_sets(sets, lambda name, a: save_array(folder / f"{prefix}-{name}.npy", a))}
 
 
 def load_sets(folder: Path, described: dict[str, Any]) -> SelectionSets:
     """What `save_sets` wrote."""
+    prefix = described["prefix"]
+    return sets_of(described, lambda name: np.load(folder / f"{prefix}-{name}.npy", allow_pickle=False))
 
-    def take(name: str) -> NDArray[Any]:
-        found: NDArray[Any] = np.load(folder / f"{described['prefix']}-{name}.npy", allow_pickle=False)
-        return found
 
+def described_sets(sets: SelectionSets, keep: Keep) -> dict[str, Any]:
+    """What `sets_of` needs beside the arrays that are given to `keep`, JSON-able."""
+    selection = sets.selection
+    described = [_save(of_kind, keep) for of_kind in sets.sets]
+    return {"select": str(selection), "asked": selection.asked, "sets": described}
+
+
+def sets_of(described: dict[str, Any], take: Take) -> SelectionSets:
+    """The sets that were described, with the arrays that `take` gives."""
     selection = replace(Selection.parse(described["select"]), asked=described["asked"])
     return SelectionSets(selection, tuple(_load(one, take) for one in described["sets"]))
 

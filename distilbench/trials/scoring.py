@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -163,6 +163,7 @@ def evaluation_rows(corpus: Corpus) -> Rows:
     sides = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
     sides += [side for t in corpus.retrieval for side in (t.queries, t.documents)]
     sides += [side for labelled in corpus.classification for side in labelled.texts]
+    sides += [held.rows for held in corpus.held_out]
     sides += [side for t in corpus.probed for s in t.splits.values() for side in (s.left_P, s.right_P)]
     return np.unique(np.concatenate(sides))
 
@@ -230,7 +231,9 @@ def score_candidate(
         return Extra(list(encoded.task_scores), list(encoded.clusters) if scored.retrieval else [], [])
 
     records = []
-    for row in encoder_rows(vectors, sets_of_corpus(scored), widths, quantisers, SEARCHING, more):
+    judged = prepared.judged if corpus.selection != STS else None
+    sets = replace(sets_of_corpus(scored), judged=judged, tested=prepared.tested)
+    for row in encoder_rows(vectors, sets, widths, quantisers, SEARCHING, more):
         if candidate.method == FAISS_PEER and row.quantisation == "float32":
             continue  # they are the teacher's
         record = ScoreRecord(
