@@ -25,7 +25,7 @@ def load_corpus(settings: PreparationSettings, needs: Needs, console: Console) -
         InputError: the folder is unusable, or lacks what the methods need.
     """
     if settings.data_folder:
-        corpus = folder_corpus(settings.data_folder, settings.limits, needs, settings.texts)
+        corpus = folder_corpus(settings.data_folder, settings.limits, needs, settings.texts, settings.selection)
     elif settings.text and not settings.demonstration:
         corpus = _of_text(settings, needs)
     else:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distilbench.data.corpus import Corpus, HeldOut, PairTask, Rows
+from distilbench.data.corpus import Corpus, HeldOut, PairTask, RetrievalSet, Rows
 from distilbench.errors import InputError
 from distilbench.selection import METRICS, STS, Kind, Part, Selection
 
@@ -55,6 +55,8 @@ def with_selection(corpus: Corpus, asked: Selection | None) -> tuple[Corpus, str
     if selection == STS and not selection.asked:
         return corpus, why
     corpus = replace(corpus, selection=selection)
+    if "retrieval" in selection.kinds:
+        corpus = with_retrieval_tests(corpus)
     return (with_held_out(corpus) if "fidelity" in selection.kinds else corpus), why
 
 
@@ -69,6 +71,26 @@ def has(corpus: Corpus, kind: Kind) -> bool:
     if kind == "pairs":
         return any(_has_dev(task) for task in (*corpus.probed, *corpus.pair_tasks))
     return len(_free(corpus)) >= 10 * LEAST_HELD_OUT
+
+
+def with_retrieval_tests(corpus: Corpus) -> Corpus:
+    """The corpus with every other query of a retrieval dev set kept for the report, where the set has no test queries."""
+    tested = {s.name for s in corpus.retrieval if s.split == "test"}
+    sets, lines = list[RetrievalSet](), list[str]()
+    for s in corpus.retrieval:
+        if s.split == "test" or s.name in tested or len(s.queries) < 2:
+            sets.append(s)
+            continue
+        sets += [_every_other(s, "dev", 0), _every_other(s, "test", 1)]
+        lines.append(
+            f"{s.name} retrieval has no test queries: {len(s.queries) // 2:,} of its dev queries are kept for that"
+        )
+    return replace(corpus, retrieval=tuple(sets), found=(*corpus.found, *lines))
+
+
+def _every_other(s: RetrievalSet, split: str, first: int) -> RetrievalSet:
+    grades = None if s.grades is None else s.grades[first::2]
+    return replace(s, split=split, queries=s.queries[first::2], relevant=s.relevant[first::2], grades=grades)
 
 
 def with_held_out(corpus: Corpus) -> Corpus:

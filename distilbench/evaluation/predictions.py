@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from distilbench.data.corpus import StsSet
 from distilbench.errors import InputError
-from distilbench.evaluation.selection import Measured
 from distilbench.storage.files import atomic_path
+
+if TYPE_CHECKING:
+    from distilbench.evaluation.selection import Measured
 
 KINDS = ("similarity", "gold", "subset", "reciprocal_rank", "item", "dev_similarity", "dev_gold", "dev_item")
 UNREADABLE = (

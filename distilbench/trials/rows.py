@@ -33,6 +33,7 @@ from distilbench.records import (
     read_records,
     result_rung,
 )
+from distilbench.selection import Selection
 from distilbench.storage.files import fingerprint
 from distilbench.stored import FAISS_PEER, FAMILIES, code_of
 from distilbench.trials.jobs import Job, Outcome, finish_jobs
@@ -331,15 +332,18 @@ def _load(folder: Path) -> Encoded:
 
 
 def _line(record: ScoreRecord) -> str:
-    tests = [s for s in record.scores if s.split == "test" and s.variant == "all" and _shown(s)]
+    parts = Selection.parse(record.select).parts
+    shown = {(part.kind, part.metric) for part in parts} | {("sts", "spearman")}
+    tests = [s for s in record.scores if s.split == "test" and s.variant == "all"]
+    tests = [s for s in tests if s.task == "pairs" or (s.task, s.metric) in shown]
     scores = [f"{s.set} {s.value:.2f}" for s in tests]
+    if record.select != "sts":
+        scores = [
+            f"dev {s.value:.2f}" for s in record.scores if (s.task, s.set) == ("selection", record.select)
+        ] + scores
     kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
     name = f"{record.configuration} d={record.dim}" if record.configuration else record.label
     if record.trial is not None and not record.configuration:
         name += f", trial {record.trial}, seed {record.seed}"
     scores += [f"({ON_DEMONSTRATION})"] if scores and record.demonstration else []
     return "  ".join([f"{name + kind:<32}", *scores])
-
-
-def _shown(score: Score) -> bool:
-    return score.task == "pairs" or (score.task, score.metric) == ("sts", "spearman")

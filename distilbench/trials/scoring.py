@@ -165,7 +165,7 @@ def evaluation_rows(corpus: Corpus) -> Rows:
     sides += [side for labelled in corpus.classification for side in labelled.texts]
     sides += [held.rows for held in corpus.held_out]
     sides += [side for t in corpus.probed for s in t.splits.values() for side in (s.left_P, s.right_P)]
-    return np.unique(np.concatenate(sides))
+    return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *sides]))
 
 
 @dataclass(frozen=True)
