@@ -123,6 +123,8 @@ def read_folder(
         if _wants_searches(select, builder) and files:
             evaluation |= make_searches(files, limits.documents, builder)
             training = [] if streams or texts.sources else [text for file in files for text in file.texts]
+        if "retrieval" in kinds and not builder.retrieval:
+            builder.missing.append("a retrieval set (NAME/corpus.tsv with retrieval/, BEIR's or MS MARCO's files)")
         pairs = {f"{file.path.parent.name}/{file.path.name}": file.train for file in files}
         if not (any(pairs.values()) or streams or texts.sources):
             training = searched_text(root, builder)
@@ -160,6 +162,9 @@ def read_sts(folder: Path, builder: CorpusBuilder) -> None:
     Raises:
         InputError: a file is malformed (file, row and value are named), or has fewer than two distinct scores.
     """
+    if not folder.is_dir():
+        builder.missing.append(f"{folder.name}/ (STS sets)")
+        return
     for path in sorted(folder.glob("*.tsv")):
         group, *rest = path.name.removesuffix(".tsv").split(".")
         split = rest.pop() if rest and rest[-1] in SPLITS else "test"

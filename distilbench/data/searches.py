@@ -62,8 +62,6 @@ def read_searches(root: Path, limit: int | None, builder: CorpusBuilder) -> set[
                 asked |= _add_judged(layout, split, limit, builder)
             else:
                 builder.missing.append(f"{layout.name} retrieval, {split} (corpus, queries and qrels)")
-    if not found:
-        builder.missing.append("a retrieval set (NAME/corpus.tsv with retrieval/, BEIR's or MS MARCO's files)")
     return asked
 
 
