@@ -151,7 +151,10 @@ def test_ties_and_choices_are_by_a_paired_bootstrap_of_its_queries(make_score: A
         "worse": "b",
         "small": "a",  # alone at its size
     }
-    assert ties.rows[rows["worse"].anchor].tie.difference == pytest.approx(-3, abs=0.1)
+    behind = ties.rows[rows["as good"].anchor].tie.difference
+    assert behind == pytest.approx(
+        board.cell(rows["as good"], AVERAGE).value - board.cell(rows["large"], AVERAGE).value
+    )
 
 
 def test_values_that_are_not_the_records_own_are_not_taken(make_score: Any, tmp_path: Path) -> None:
@@ -177,7 +180,7 @@ def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:
         ("Fidelity, own text", "Spearman"),
     ]
     assert [cell.value for cell in board.rows[0].values["all"]] == [80.0, 81.0, 75.0, 85.0]
-    page = write_report([record], tmp_path / "report").read_text()
+    page = write_report([record], tmp_path / "report", title="own").read_text()
     assert "STS12" not in page.split('id="papers"')[0] and "Test STS" not in page
     assert (tmp_path / "report" / "leaderboard.md").read_text().count("80.00") == 1
 
