@@ -37,7 +37,7 @@ from distilbench.records import TrialRecord, read_records
 from distilbench.storage.files import write_json
 from distilbench.training.length import Examples
 from distilbench.training.loop import Trainer
-from distilbench.trials.dev import dev_pca_spearman, dev_report, dev_rows, dev_spearman
+from distilbench.trials.dev import dev_pca_score, dev_report, dev_rows, dev_score
 from distilbench.trials.rung_training import build_method
 
 STUDIES = Path(__file__).parents[1] / "search_spaces" / "studies"
@@ -198,7 +198,7 @@ def regression(run: Path, dim: int) -> float:
     target_Nd = vectors if dim == prepared.vectors.width else prepared.pca.project(vectors, dim)
     x_ND, dev_ND = (np.hstack([x, np.ones((len(x), 1))]).astype(np.float64) for x in map(student.embed, (train, rows)))
     weight_Dd = np.linalg.solve(x_ND.T @ x_ND + RIDGE * np.eye(x_ND.shape[1]), x_ND.T @ target_Nd)
-    return dev_spearman(from_rows(rows, (dev_ND @ weight_Dd).astype(np.float32)), prepared)
+    return dev_score(from_rows(rows, (dev_ND @ weight_Dd).astype(np.float32)), prepared)
 
 
 def _mean(seeds: dict[int, dict[str, Any]], key: str) -> float | None:
@@ -227,8 +227,8 @@ def measured(side: str, row: Row, runs: Path) -> dict[str, Any] | None:
         "seeds": trained,
         "start": _mean(usable, "start"),
         "regression": None if row["method"] in (*HEADS, "dse") else regression(run, dim),
-        "pca": None if row["method"] == "dse" else dev_pca_spearman((run / "prepared").resolve(), dim),
-        "teacher": None if row["method"] == "dse" else dev_spearman(prepared.vectors.take, prepared),
+        "pca": None if row["method"] == "dse" else dev_pca_score((run / "prepared").resolve(), dim),
+        "teacher": None if row["method"] == "dse" else dev_score(prepared.vectors.take, prepared),
     }
 
 

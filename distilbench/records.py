@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -33,6 +33,24 @@ class Provenance(_Record):
     cpus: int
 
 
+SCORE = "score"
+
+
+def dev_name(select: str) -> str:
+    """What the dev score is called among a rung's metrics, after `dev_` and `dev_pca_`."""
+    return "spearman" if select == "sts" else SCORE
+
+
+def dev_of_metrics(metrics: Mapping[str, Any], after: str = "") -> Any:
+    """The dev score of a rung's metrics, or with `after` ("_64", for one) that of a width; None where they have none."""
+    return next((metrics[name] for of in (SCORE, "spearman") if (name := f"dev_{of}{after}") in metrics), None)
+
+
+def dev_pca_of_metrics(metrics: Mapping[str, Any], after: str = "") -> Any:
+    """PCA's dev score beside it."""
+    return next((metrics[name] for of in (SCORE, "spearman") if (name := f"dev_pca_{of}{after}") in metrics), None)
+
+
 class Rung(_Record):
     """One report of a trial: dev metrics after `step` optimiser steps."""
 
@@ -46,7 +64,7 @@ class Rung(_Record):
 
     def objective_at(self, width: int) -> float | None:
         """The objective of the first `width` numbers alone, where the student is judged at several widths."""
-        dev, pca = (self.metrics.get(f"dev_{name}_{width}") for name in ("spearman", "pca_spearman"))
+        dev, pca = dev_of_metrics(self.metrics, f"_{width}"), dev_pca_of_metrics(self.metrics, f"_{width}")
         return self.objective if dev is None or pca is None else dev - pca
 
 
@@ -80,6 +98,8 @@ class TrialRecord(_Record):
     """The value of each objective, in a sweep with several ("quality", "bytes", "latency"), at the last rung."""
     confirms: bool = False
     """Whether it repeats the settings of trial `number` with another seed, to confirm it."""
+    select: str = "sts"
+    """What students of the run are selected by (`selection.Selection`)."""
     provenance: Provenance
 
     @property
@@ -104,11 +124,27 @@ class TrialRecord(_Record):
 
 
 Metric = Literal[
-    "spearman", "pearson", "accuracy", "f1", "mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10", "recall@100"
+    "spearman",
+    "pearson",
+    "accuracy",
+    "f1",
+    "mrr@10",
+    "ndcg@10",
+    "map@100",
+    "recall@1",
+    "recall@10",
+    "recall@100",
+    "overlap@10",
+    "fidelity",
+    "mix",
 ]
+"""`overlap@10`: the share of the teacher's first ten neighbours that are kept; `fidelity`: the mean of that and Spearman's
+correlation with its cosines; `mix`: of several measures, with weights."""
 
 
-Task = Literal["sts", "sts-tokenised", "classification", "retrieval", "asymmetric", "pairs", "pair-probe"]
+Task = Literal[
+    "sts", "sts-tokenised", "classification", "retrieval", "asymmetric", "pairs", "pair-probe", "fidelity", "selection"
+]
 
 
 class Score(_Record):
@@ -117,6 +153,8 @@ class Score(_Record):
     Task "pairs" is a pair task scored by the encoder's own pair head (DSE), or by a cross-encoder; "pair-probe" is one by a
     regression on the frozen embeddings, "classification" a set of sentences by SentEval's protocol. "sts-tokenised" is an STS
     set as SentEval feeds it: tokenised and lower-cased. "asymmetric" is retrieval with documents by another encoder.
+    "fidelity" is how near held-out sentences are to the teacher's, "selection" what students are selected by: a part of it
+    (`set` "retrieval"), or a whole mix (`set` "retrieval=0.7,sts=0.3"), on the small sets that every rung is judged on.
     """
 
     task: Task
@@ -272,6 +310,8 @@ class ScoreRecord(_Record):
     prompts: dict[str, str] = {}
     """What the encoder has put before a "query", a "document" and, where that is not the query's, other "text"; {} where it
     reads all alike."""
+    select: str = "sts"
+    """What students of the run are selected by (`selection.Selection`)."""
     latency_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """ms to embed one sentence on one thread, in batches, median (`trials.latency`); None where not measured."""
     model: str

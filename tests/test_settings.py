@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from distilbench.cli import app
 from distilbench.errors import InputError
 from distilbench.search.objectives import OBJECTIVES
 from distilbench.search.samplers import SEARCHERS
+from distilbench.selection import Selection
 from distilbench.settings.commands import ExportSettings, StatusSettings
 from distilbench.settings.evaluate import EvaluateSettings
 from distilbench.settings.option import Settings, extra_of, option_name
@@ -174,7 +176,7 @@ def test_methods_lists_what_each_needs_and_its_hyper_parameters() -> None:
     assert "ACL Findings 2022" in said and "projection_start" in said and "Largest norm of the gradient" in said
 
 
-def test_tasks_of_a_run_have_sts_and_bind_it_where_they_are_not_the_usual_ones() -> None:
+def test_tasks_of_a_run_bind_it_where_they_are_not_the_usual_ones() -> None:
     from distilbench.commands.run import run_config
     from distilbench.data.builtin import builtin_corpus
 
@@ -183,7 +185,13 @@ def test_tasks_of_a_run_have_sts_and_bind_it_where_they_are_not_the_usual_ones()
     assert "tasks" not in run_config(SweepSettings(method="mcr2", tasks="retrieval,sts"), corpus)
     found = run_config(SweepSettings(method="mcr2", tasks="sts,retrieval,classification"), corpus)
     assert found["tasks"] == ["classification", "retrieval", "sts"]
-    with pytest.raises(InputError, match="--tasks retrieval: expected sts among them"):
-        SweepSettings(method="mcr2", tasks="retrieval")
+    # What students are selected by is always scored.
+    found = run_config(SweepSettings(method="mcr2", tasks="retrieval"), corpus)
+    assert "tasks" not in found and "select" not in found
+    selected = replace(corpus, selection=Selection.parse("classification=0.5,fidelity=0.5"))
+    found = run_config(SweepSettings(method="mcr2", tasks="retrieval"), selected)
+    assert found["tasks"] == ["classification", "retrieval"] and found["select"] == "classification=0.5,fidelity=0.5"
+    with pytest.raises(InputError, match="--select bleu: 'bleu' is no measure; expected one of sts, retrieval"):
+        SweepSettings(method="mcr2", select="bleu")
     with pytest.raises(InputError, match="--tasks glue: expected some of sts, classification, retrieval, pairs"):
         SweepSettings(method="mcr2", tasks="sts,glue")

@@ -205,6 +205,7 @@ def prepared_keys(folder: Path) -> PreparedKeys:
         "student": with_encoder(described["student"], lambda name: Path(name).name),
         **({"pooling": pooling} if (pooling := described.get("pooling", MEAN)) != MEAN else {}),
         "dev": described["dev"],
+        **({"judged": described["judged"]} if "judged" in described else {}),
     }
     return PreparedKeys(fingerprint(files)[:32], fingerprint(content)[:32])
 

@@ -110,7 +110,8 @@ def _compare(
         wait_for_idle(resources)
         ready = load_prepared(prepared.resolve())
         place = copy.place(run.resolve(), prepared) if copy else None
-        board = RowScorer(run, run.name, ready, inputs.corpus, settings.quantisations, console, place, settings.tasks)
+        tasks = settings.scored_tasks(inputs.corpus.selection)
+        board = RowScorer(run, run.name, ready, inputs.corpus, settings.quantisations, console, place, tasks)
         teacher = board.teacher(settings.seed)  # before hours of training: it is refused where it cannot be scored
         students, failures, _ = board.students(jobs, prepared.resolve(), resources)
         dimensions = sorted({record.dim for record in students})

@@ -6,18 +6,21 @@ import numpy as np
 from rich.console import Console
 
 from distilbench.data.builtin import builtin_corpus
-from distilbench.data.corpus import Corpus, Rows
+from distilbench.data.corpus import Corpus, CorpusBuilder, Rows
 from distilbench.data.folder import folder_corpus
 from distilbench.data.judgements import with_judgements
 from distilbench.data.needs import Needs
 from distilbench.data.roles import with_roles
 from distilbench.data.scored_tasks import with_scored_tasks
+from distilbench.data.selected import with_selection
 from distilbench.data.sentences import in_batches
 from distilbench.data.taught import NO_ROWS, only_taught
+from distilbench.data.text import text_name
 from distilbench.data.training_text import with_text
 from distilbench.data.vector_file import GivenVectors
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION
+from distilbench.selection import STS
 from distilbench.settings.run import PreparationSettings
 
 
@@ -28,16 +31,21 @@ def load_corpus(settings: PreparationSettings, needs: Needs, console: Console) -
         InputError: the folder is unusable, or lacks what the methods need.
     """
     if settings.data_folder:
-        corpus = folder_corpus(settings.data_folder, settings.limits, needs, settings.texts)
+        corpus = folder_corpus(settings.data_folder, settings.limits, needs, settings.texts, settings.selection)
+    elif settings.text and not settings.demonstration:
+        corpus = _of_text(settings, needs)
     else:
         corpus = builtin_corpus(settings.corpus_size, needs=needs, own_text=bool(settings.text))
-    corpus = with_scored_tasks(corpus, settings.data_folder, settings.tasks, settings.limits.labelled)
+    asked = settings.selection
+    tasks = settings.scored_tasks(asked or STS)
+    corpus = with_scored_tasks(corpus, settings.data_folder, tasks, settings.limits.labelled)
     corpus = with_judgements(corpus, settings.data_folder, settings.limits, passages=bool(needs.negatives))
     own_train = corpus.train
     corpus = with_text(corpus, settings.texts, settings.limits.sentences, settings.artifacts)
     if settings.given is not None:
         named = np.setdiff1d(corpus.train, own_train) if settings.text else NO_ROWS
         corpus = _taught(settings, corpus, settings.given, named)
+    corpus, why = with_selection(corpus, asked)
     if settings.by_role:
         corpus = with_roles(corpus, settings.artifacts)
     if needs.augmentation and not settings.augmentation.operations:
@@ -46,6 +54,7 @@ def load_corpus(settings: PreparationSettings, needs: Needs, console: Console) -
         console.print("--augment is left aside: nothing in this run trains on augmented sentences (augmentation: true)")
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)
     print_sets(corpus, console)
+    console.print(f"Students are selected by {corpus.selection.title} ({corpus.selection}): {why}.", markup=False)
     if corpus.demonstration:
         console.print(f"Every score of this run is {ON_DEMONSTRATION}.", markup=False)
     return corpus
@@ -55,19 +64,25 @@ def _taught(settings: PreparationSettings, corpus: Corpus, given: GivenVectors, 
     """The corpus of what a teacher's vectors are given of; `named` are the training rows of `--text`.
 
     Raises:
-        InputError: a sentence that the user named has none, or no dev set is left to select by.
+        InputError: a sentence that the user named has none.
     """
     source = f"--teacher-vectors {settings.teacher_vectors}"
     places = np.concatenate([given.places(batch) for batch in in_batches(corpus.sentences)])
-    taught = only_taught(corpus, places >= 0, source, settings.artifacts, named)
-    if not any(s.split == "dev" for s in taught.sts):
-        absent = [line for line in taught.missing if source in line and "(dev)" in line]
-        raise InputError(
-            absent[0] + "; expected the vectors of all texts of a dev STS set, to select by"
-            if absent
-            else f"{source}: no dev STS set to select by; expected --data with one, whose texts are in the file"
-        )
-    return taught
+    return only_taught(corpus, places >= 0, source, settings.artifacts, named)
+
+
+def _of_text(settings: PreparationSettings, needs: Needs) -> Corpus:
+    """A corpus of nothing yet: what is trained on comes from --text, and so do the sentences that are held out.
+
+    Raises:
+        InputError: the methods need what plain text does not have.
+    """
+    for what, needed in (("triplets", needs.triplets), ("a labelled pair task", bool(needs.pair_tasks))):
+        if needed:
+            raise InputError(
+                f"--text alone has no {what}; expected --data with it, or --demonstration for generated ones"
+            )
+    return CorpusBuilder(text_name(settings.text[0])).build()
 
 
 def print_sets(corpus: Corpus, console: Console) -> None:

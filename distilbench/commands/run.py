@@ -10,6 +10,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from distilbench.choices import SWEPT_TASKS
+from distilbench.data.builtin import is_builtin
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, transformer_config
 from distilbench.encoders.prompts import Prompts
@@ -26,6 +27,7 @@ from distilbench.encoders.student import (
 from distilbench.errors import InputError
 from distilbench.prepare.augment import operations
 from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.selection import STS
 from distilbench.settings.run import PreparationSettings, RunSettings
 from distilbench.storage.files import fingerprint
 
@@ -75,7 +77,7 @@ def _check_teacher(settings: PreparationSettings) -> None:
 def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:
     """The run's folder name: the one given, or KIND-CORPUS-TEACHER."""
     name = settings.name or "-".join(
-        [kind, "builtin" if settings.data_folder is None else corpus.name, settings.teacher_encoder.title]
+        [kind, "builtin" if is_builtin(corpus.name) else corpus.name, settings.teacher_encoder.title]
     )
     return plain_name(name)
 
@@ -93,6 +95,7 @@ def plain_name(name: str) -> str:
 
 def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
     """What the numbers of any run depend on, JSON-able."""
+    tasks = settings.scored_tasks(corpus.selection)
     cross = settings.cross_encoder or [settings.cross_encoder_lr, settings.cross_encoder_epochs]
     augment = {
         "operations": [{"name": o.name, **o.identity()} for o in operations(settings.augmentation)],
@@ -102,7 +105,8 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         **({"cross_encoder": cross} if corpus.pair_tasks else {}),
         **({"augment": augment} if settings.augmentation.operations else {}),
         **({"backend": settings.backend} if settings.backend != "torch" else {}),
-        **({"tasks": sorted(settings.tasks)} if set(settings.tasks) != set(SWEPT_TASKS) else {}),
+        **({"tasks": sorted(tasks)} if set(tasks) != set(SWEPT_TASKS) else {}),
+        **_selection_config(corpus),
         "corpus": corpus.name,
         "corpus_fingerprint": corpus.fingerprint,
         "teacher": settings.teacher_encoder.title,
@@ -111,6 +115,12 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         "vectors": settings.vectors,
         "seed": settings.seed,
     }
+
+
+def _selection_config(corpus: Corpus) -> dict[str, Any]:
+    """What students are selected by, where it is not STS; with a method of a task of its own also that it was asked for."""
+    by_task = bool(corpus.pair_tasks) and corpus.selection.asked
+    return {"select": str(corpus.selection)} if by_task or corpus.selection != STS else {}
 
 
 def _student_config(settings: RunSettings) -> dict[str, Any]:

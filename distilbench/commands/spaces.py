@@ -60,8 +60,12 @@ def fitted_to_options(settings: PreparationSettings, space: SearchSpace) -> Sear
             raise InputError("--augment is not given")
 
     def triplets(possible: Possible) -> None:
-        if method.needs(possible).triplets and data is not None and triplets_file(data) is None:
+        if not method.needs(possible).triplets:
+            return
+        if data is not None and triplets_file(data) is None:
             raise InputError(f"{data} has no triplets")
+        if data is None and settings.text and not settings.demonstration:
+            raise InputError("--text alone has no triplets")
 
     return fitted(fitted(space, copies), triplets)
 

@@ -19,7 +19,7 @@ from distilbench.errors import InputError
 from distilbench.progress.progress_file import PROGRESS
 from distilbench.progress.tables import best_table, counts_line, duration, finished_line, running_table, time_line
 from distilbench.progress.tally import Progress, best_of, count_states, dev_of
-from distilbench.records import ON_DEMONSTRATION, TrialRecord, read_records
+from distilbench.records import ON_DEMONSTRATION, TrialRecord, dev_name, read_records
 from distilbench.reporting.runs import latest_scores
 from distilbench.storage.process import process_mark
 from distilbench.stored import by_bytes
@@ -76,7 +76,7 @@ class RunStatus:
                     "within": "bytes" if by_bytes(r.params) else "dimension",
                     "trial": r.number,
                     "objective": r.objective,
-                    "dev_spearman": dev_of(r),
+                    f"dev_{dev_name(r.select)}": dev_of(r),
                     "values": r.values,
                     "params": r.params,
                 }

@@ -320,7 +320,14 @@ class _Sweep:
         resources = trial_resources(settings.share)
         self.place = self.copy.place(run.resolve(), prepared) if self.copy else None
         board = RowScorer(
-            run, member.name, ready, inputs.corpus, settings.quantisations, self.console, self.place, settings.tasks
+            run,
+            member.name,
+            ready,
+            inputs.corpus,
+            settings.quantisations,
+            self.console,
+            self.place,
+            settings.scored_tasks(inputs.corpus.selection),
         )
         peers = settings.peers or space.bytes_competed
         references = 1 + 2 * len(self.widths) + len(peers)
@@ -386,7 +393,8 @@ class _Sweep:
             restored = self.study.get_trials(deepcopy=False)[: self.study.user_attrs.get(TAKEN, 0)]
             trials = min(trials, len(starts_after(starts, restored)))
         history = earlier.as_frozen(earlier_trials.history, space, len(settings.objectives))
-        return Search(self.member.name, space, settings.objectives, trials, starts, lag, settings.seed, history)
+        select = str(self.inputs.corpus.selection)
+        return Search(self.member.name, space, settings.objectives, trials, starts, lag, settings.seed, history, select)
 
     def _estimate(self) -> None:
         """What drivers before this one have measured, where this one has nothing to measure."""

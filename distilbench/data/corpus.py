@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.choices import TaskKind
+from distilbench.selection import STS, Selection
 
 Rows = NDArray[np.int64]
 
@@ -99,6 +100,14 @@ class ClassificationSet:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """Sentences that nothing is trained on, rising rows, on which a student is compared with its teacher."""
+
+    split: Literal["dev", "test"]
+    rows: Rows
+
+
+@dataclass(frozen=True)
 class Copies:
     """Augmented sentences, which are not among the training rows: their rows, the row of each one's source, and the
     number in `names` of the operation that made it."""
@@ -143,6 +152,9 @@ class Corpus:
     """Rising rows of the passages among which hard negatives of these queries are found."""
     roles_N: NDArray[np.int8] | None = None
     """What each row is read as (`data.roles`); None where all are read alike."""
+    held_out: tuple[HeldOut, ...] = ()
+    selection: Selection = STS
+    """What students are selected by on it; no part of its fingerprint."""
 
     def of_tasks(self, tasks: Collection[TaskKind]) -> Corpus:
         """The same sentences and training data, with the evaluation sets of the `tasks` alone."""
@@ -203,6 +215,8 @@ class Corpus:
             for name, split in sorted(pair_task.splits.items()):
                 for column in (split.left_P, split.right_P, split.target_P):
                     digest.update(name.encode() + column.tobytes())
+        for held in self.held_out:
+            digest.update(b"held out" + held.split.encode() + held.rows.tobytes())
         for labelled in self.classification:
             digest.update(json.dumps([labelled.name, labelled.classes, labelled.split_N.tolist()]).encode())
             for column in (*labelled.texts, labelled.class_N):

@@ -1,10 +1,8 @@
 """A local data folder (`--data DIR`): what is found is used, what is expected and absent is said.
 
 sts/NAME[.SUBSET][.SPLIT].tsv            sentence1 sentence2 score          STS12-16, STSB.dev, SICK.test, ...
-quora/pairs.tsv[.gz]                     question1 question2 is_duplicate split
-quora/corpus.tsv[.gz]                    doc_id text is_beir_query
-quora/retrieval/{queries,qrels}.SPLIT.tsv   query_id text; query_id doc_id score
-cqadupstack/*.dup_pairs.tsv              is_duplicate title1 title2
+NAME/...                                 retrieval sets with judgements: see `retrieval_sets`
+NAME/pairs.tsv, *.dup_pairs.tsv, clicks.tsv   pairs of duplicates, or of a query and a document: see `searches`
 unlabeled/*                              text           TSV, CSV, JSON lines, Parquet, or a sentence a line (`columns`)
 
 SentEval's folder, which has another layout, is known by its `downstream/`: see `senteval`. Triplets and labelled
@@ -13,7 +11,7 @@ pair tasks are read only where a method needs them: see `triplets` and `pair_tas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,20 +21,21 @@ from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.needs import NO_NEEDS, Needs
 from distilbench.data.pair_tasks import FORMATS, SPLITS, add_pair_tasks, read_pair_task
 from distilbench.data.retrieval_sets import has_training_judgements
+from distilbench.data.searches import make_searches, read_pairs, read_searches, searched_text
 from distilbench.data.senteval import (
-    DEV_EXPECTED,
     TRAINING_EXPECTED,
     is_senteval,
     read_senteval_sts,
     read_senteval_task,
     senteval_training,
 )
-from distilbench.data.tables import either, fixed_sample
+from distilbench.data.tables import fixed_sample
 from distilbench.data.text import NO_TEXTS, Texts, TextStream, open_text
 from distilbench.data.triplets import add_triplets_of_folder
-from distilbench.data.tsv import finite_number, flag, read_tsv, sentence
+from distilbench.data.tsv import finite_number, read_tsv, sentence
 from distilbench.data.unlabelled import draw
 from distilbench.errors import InputError
+from distilbench.selection import STS, Selection
 
 SOURCE = "source"
 """The column of `unlabeled/` that says where a sentence comes from."""
@@ -61,7 +60,13 @@ class Limits:
     evenly: bool = False
 
 
-def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Texts = NO_TEXTS) -> Corpus:
+def folder_corpus(
+    root: Path,
+    limits: Limits,
+    needs: Needs = NO_NEEDS,
+    texts: Texts = NO_TEXTS,
+    select: Selection | None = STS,
+) -> Corpus:
     """Read `root`; evaluation sentences are kept out of the training ones.
 
     The settings of `texts` are for `unlabeled/`; its sources are read elsewhere (`training_text`), and so are judgements to
@@ -70,11 +75,14 @@ def folder_corpus(root: Path, limits: Limits, needs: Needs = NO_NEEDS, texts: Te
     These are the sentences of STS dev and test sets, retrieval queries, and the sentences of dev and test sets of the
     pair tasks in `needs`. What `needs` adds comes after the sentences of a corpus without needs.
 
+    Students are to be selected by `select` (None: by what the folder has). Where that needs a retrieval dev set, and pairs
+    are there instead of one, it is made of them.
+
     Raises:
-        InputError: the folder is not there, holds nothing usable, lacks a dev STS set, training text or something in
-            `needs`, or a file in it is malformed (file, row and value are named).
+        InputError: the folder is not there, holds nothing usable, lacks training text or something in `needs`, or a file
+            in it is malformed (file, row and value are named).
     """
-    corpus = read_folder(root, limits, needs, texts)
+    corpus = read_folder(root, limits, needs, texts, select=select)
     _check_usable(root, corpus, own_text=bool(texts.sources) or has_training_judgements(root))
     return corpus
 
@@ -85,6 +93,7 @@ def read_folder(
     needs: Needs = NO_NEEDS,
     texts: Texts = NO_TEXTS,
     kinds: Collection[TaskKind] = SWEPT_TASKS,
+    select: Selection | None = STS,
 ) -> Corpus:
     """Read `root` as `folder_corpus` does, whether or not there is enough in it for a run; of its sets the `kinds` alone.
 
@@ -96,7 +105,7 @@ def read_folder(
     task_names = needs.distinct_tasks(FORMATS)
     builder = CorpusBuilder(name=root.resolve().name)
     streams: dict[str, TextStream] = {}
-    training: list[str] = []
+    training: Iterable[str] = []
     pairs: dict[str, list[tuple[str, str]]] = {}
     if is_senteval(root):
         if "sts" in kinds:
@@ -108,10 +117,18 @@ def read_folder(
         if "sts" in kinds:
             read_sts(root / "sts", builder)
         evaluation = set(builder.sentences)
-        for split in ("dev", "test") if "retrieval" in kinds else ():
-            evaluation |= _read_quora_retrieval(root / "quora", split, limits, builder)
-        pairs = _quora_pairs(root / "quora", builder) | _duplicate_titles(root / "cqadupstack", builder)
+        if "retrieval" in kinds:
+            evaluation |= read_searches(root, limits.documents, builder)
+        files = read_pairs(root, builder)
         streams = _unlabelled(root / "unlabeled", texts, builder)
+        if _wants_searches(select, builder) and files:
+            evaluation |= make_searches(files, limits.documents, builder)
+            training = [] if streams or texts.sources else [text for file in files for text in file.texts]
+        if "retrieval" in kinds and not builder.retrieval:
+            builder.missing.append("a retrieval set (NAME/corpus.tsv with retrieval/, BEIR's or MS MARCO's files)")
+        pairs = {f"{file.path.parent.name}/{file.path.name}": file.train for file in files}
+        if not (any(pairs.values()) or streams or texts.sources):
+            training = searched_text(root, builder)
         tasks = [read_pair_task(root, name) for name in task_names]
     test_texts = evaluation.union(*(task.evaluation for task in tasks))
     _add_training(builder, pairs, training, streams, evaluation, test_texts, limits)
@@ -122,18 +139,21 @@ def read_folder(
     return builder.build()
 
 
+def _wants_searches(select: Selection | None, builder: CorpusBuilder) -> bool:
+    """Whether students may be selected by retrieval, and there is no dev set with judgements."""
+    if any(s.split == "dev" for s in builder.retrieval):
+        return False
+    return "retrieval" in select.kinds if select else not any(s.split == "dev" for s in builder.sts)
+
+
 def _check_usable(root: Path, corpus: Corpus, *, own_text: bool) -> None:
     if not corpus.sts and not corpus.retrieval and not len(corpus.train):
         raise InputError(
             f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (docs/data.md has the layout)"
         )
-    senteval = is_senteval(root)
-    if not any(s.split == "dev" for s in corpus.sts):
-        expected = DEV_EXPECTED if senteval else "sts/STSB.dev.tsv or another sts/NAME.dev.tsv"
-        raise InputError(f"--data {root}: no dev STS set to select by; expected {expected}")
     if not len(corpus.train) and not own_text:
-        expected_files = "quora/pairs.tsv, cqadupstack/*.dup_pairs.tsv, unlabeled/*.tsv"
-        expected = TRAINING_EXPECTED if senteval else expected_files
+        expected_files = "NAME/pairs.tsv, NAME/*.dup_pairs.tsv, NAME/clicks.tsv, unlabeled/*.tsv"
+        expected = TRAINING_EXPECTED if is_senteval(root) else expected_files
         raise InputError(f"--data {root}: nothing to train on; expected {expected}, or --text")
 
 
@@ -143,6 +163,9 @@ def read_sts(folder: Path, builder: CorpusBuilder) -> None:
     Raises:
         InputError: a file is malformed (file, row and value are named), or has fewer than two distinct scores.
     """
+    if not folder.is_dir():
+        builder.missing.append(f"{folder.name}/ (STS sets)")
+        return
     for path in sorted(folder.glob("*.tsv")):
         group, *rest = path.name.removesuffix(".tsv").split(".")
         split = rest.pop() if rest and rest[-1] in SPLITS else "test"
@@ -164,86 +187,6 @@ def read_sts(folder: Path, builder: CorpusBuilder) -> None:
     builder.missing += [f"{folder.name}/{name}" for name in STS_EXPECTED if name not in present]
 
 
-def _read_quora_retrieval(folder: Path, split: str, limits: Limits, builder: CorpusBuilder) -> set[str]:
-    queries_file = either(folder / "retrieval", f"queries.{split}.tsv")
-    qrels_file = either(folder / "retrieval", f"qrels.{split}.tsv")
-    corpus_file = either(folder, "corpus.tsv")
-    if not (queries_file and qrels_file and corpus_file):
-        builder.missing.append(f"quora retrieval, {split} (corpus, queries and qrels)")
-        return set()
-    text_of: dict[str, str] = {}
-    seen_keys: set[tuple[str, ...]] = set()
-    for row, (doc, text, is_query) in read_tsv(corpus_file, ("doc_id", "text", "is_beir_query")):
-        _only_once(corpus_file, row, f"doc_id {doc!r}", (doc,), seen_keys)
-        if not flag(corpus_file, row, "is_beir_query", is_query):
-            text_of[doc] = sentence(corpus_file, row, "text", text)
-    relevant: dict[str, dict[str, float]] = {}
-    for row, (query, doc, score) in read_tsv(qrels_file, ("query_id", "doc_id", "score")):
-        grade = finite_number(qrels_file, row, "score", score)
-        _only_once(qrels_file, row, f"query_id {query!r} with doc_id {doc!r}", (query, doc), seen_keys)
-        if grade > 0:
-            if doc not in text_of:
-                raise InputError(f"{qrels_file}, row {row}: doc_id {doc!r} is not in {corpus_file.name}")
-            relevant.setdefault(query, {})[doc] = grade
-    queries = {
-        query: sentence(queries_file, row, "text", text)
-        for row, (query, text) in read_tsv(queries_file, ("query_id", "text"))
-        if query in relevant
-    }
-    if not queries:
-        raise InputError(f"{queries_file}: none of its queries has a relevant document in {qrels_file.name}")
-    needed = dict.fromkeys(doc for query in queries for doc in relevant[query])
-    documents = [*needed, *fixed_sample([d for d in text_of if d not in needed], _left(limits.documents, len(needed)))]
-    position = {doc: i for i, doc in enumerate(documents)}
-    graded = any(grade != 1 for query in queries for grade in relevant[query].values())
-    builder.add_retrieval(
-        "quora",
-        split,
-        list(queries.values()),
-        [text_of[d] for d in documents],
-        [[position[d] for d in relevant[query]] for query in queries],
-        [list(relevant[query].values()) for query in queries] if graded else None,
-    )
-    builder.found.append(
-        f"quora retrieval, {split}: {len(queries)} queries, {len(documents)} of {len(text_of)} documents"
-    )
-    return set(queries.values())
-
-
-def _only_once(path: Path, row: int, what: str, key: tuple[str, ...], seen_keys: set[tuple[str, ...]]) -> None:
-    if key in seen_keys:
-        raise InputError(f"{path}, row {row}: {what} is there already; expected it once")
-    seen_keys.add(key)
-
-
-def _quora_pairs(folder: Path, builder: CorpusBuilder) -> dict[str, list[tuple[str, str]]]:
-    path = either(folder, "pairs.tsv")
-    if path is None:
-        builder.missing.append("quora/pairs.tsv")
-        return {}
-    pairs = []
-    for row, (one, two, duplicate, split) in read_tsv(path, ("question1", "question2", "is_duplicate", "split")):
-        if flag(path, row, "is_duplicate", duplicate) and split == "train":
-            pairs.append((sentence(path, row, "question1", one), sentence(path, row, "question2", two)))
-    builder.found.append(f"quora/{path.name}: {len(pairs)} duplicate pairs (train)")
-    return {f"quora/{path.name}": pairs}
-
-
-def _duplicate_titles(folder: Path, builder: CorpusBuilder) -> dict[str, list[tuple[str, str]]]:
-    pairs: dict[str, list[tuple[str, str]]] = {}
-    for path in sorted(folder.glob("*.dup_pairs.tsv")):
-        name = f"cqadupstack/{path.name}"
-        pairs[name] = [
-            (sentence(path, row, "title1", one), sentence(path, row, "title2", two))
-            for row, (duplicate, one, two) in read_tsv(path, ("is_duplicate", "title1", "title2"))
-            if flag(path, row, "is_duplicate", duplicate)
-        ]
-        builder.found.append(f"{name}: {len(pairs[name])} duplicate pairs (train)")
-    if not pairs:
-        builder.missing.append("cqadupstack/*.dup_pairs.tsv")
-    return pairs
-
-
 def _unlabelled(folder: Path, texts: Texts, builder: CorpusBuilder) -> dict[str, TextStream]:
     files = [p for p in sorted(folder.glob("*")) if format_of(p)]
     if not files:
@@ -255,7 +198,7 @@ def _unlabelled(folder: Path, texts: Texts, builder: CorpusBuilder) -> dict[str,
 def _add_training(
     builder: CorpusBuilder,
     pairs: Mapping[str, Sequence[tuple[str, str]]],
-    sentences: Sequence[str],
+    sentences: Iterable[str],
     streams: Mapping[str, TextStream],
     evaluation: set[str],
     test_texts: set[str],
@@ -284,7 +227,3 @@ def _add_training(
     if len(drawn.sources) > 1:
         each = ", ".join(f"{source} {count}" for source, count in drawn.sources.items())
         builder.found.append(f"sentences of each source: {each}")
-
-
-def _left(limit: int | None, used: int) -> int | None:
-    return None if limit is None else max(0, limit - used)

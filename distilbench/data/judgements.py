@@ -29,7 +29,7 @@ def with_judgements(corpus: Corpus, root: Path | None, limits: Limits, *, passag
         InputError: a file is malformed, or a judgement names a query or a document that is not there. File, row and value are
             named.
     """
-    found = [layout for layout in layouts(root, (TRAIN,)) if TRAIN in layout.qrels] if root else []
+    found = [layout for layout in layouts(root) if TRAIN in layout.qrels] if root else []
     if not found:
         return corpus
     asked = {corpus.sentences[row] for row in asked_rows(corpus)}
@@ -66,10 +66,10 @@ def _read(
     Whole queries are drawn, with all their passages, until there are `most` pairs: no relevant passage is unknown then.
     """
     qrels, queries_file = layout.qrels[TRAIN], layout.queries[TRAIN]
-    grades = read_qrels(qrels, layout.columns)
+    grades = read_qrels(qrels, layout)
     total = sum(len(graded) for _, graded in grades.values())
     drawn, pairs = dict[str, str](), 0
-    queries = {query: text for _, query, text in texts_of(queries_file, "query_id") if query in grades}
+    queries = {query: text for _, query, text in texts_of(queries_file, layout, "query_id") if query in grades}
     for query, (row, _) in grades.items():
         if query not in queries:
             raise InputError(f"{qrels}, row {row}: query id {query!r} is not in {queries_file.name}")
@@ -83,7 +83,7 @@ def _read(
     texts = dict[str, str]()
 
     def other_passages() -> Iterator[str]:
-        for row, doc, text in texts_of(layout.corpus, "doc_id"):
+        for row, doc, text in texts_of(layout.corpus, layout, "doc_id"):
             if doc in texts:
                 raise InputError(f"{layout.corpus}, row {row}: document id {doc!r} is there already; expected it once")
             if doc in needed:

@@ -8,6 +8,9 @@ NAME/retrieval/queries.SPLIT.tsv, qrels.SPLIT.tsv    query_id text; query_id doc
 NAME/corpus.jsonl[.gz], queries.jsonl[.gz]    BEIR's own layout: objects with _id, text and perhaps title
 NAME/qrels/SPLIT.tsv                          query-id corpus-id score
 
+NAME/collection.tsv[.gz], queries.SPLIT.tsv   MS MARCO's: an id and a text, no header; also queries.dev.small.tsv
+NAME/qrels.SPLIT.tsv                          query id, 0, document id, grade; no header
+
 Of duplicate pairs (HPD, section 4.2: question2 is indexed, question1 asks):
 
 quora/pairs.tsv[.gz]                          question1 question2 is_duplicate split; of the splits dev and test
@@ -23,7 +26,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +47,7 @@ SPLITS: tuple[Split, ...] = ("dev", "test")
 """What encoders are scored on."""
 TRAIN = "train"
 """Judgements of this split are trained on (`judgements`)."""
+EVERY_SPLIT = (TRAIN, *SPLITS)
 DUPLICATES = "-duplicates"
 STEP_VERSION = 1
 """Part of every fingerprint: raise it when the code below changes what it writes."""
@@ -75,13 +79,46 @@ class LargeRetrievalSet:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a set with judgements is, and how its files name things."""
+    """Where a set with judgements is, and how its files name things; no `columns`: MS MARCO's, which have no header.
+
+    `queries` and `qrels` are by split, of which there may be a "train" too.
+    """
 
     name: str
     corpus: Path
     queries: dict[str, Path]
     qrels: dict[str, Path]
-    columns: tuple[str, str, str]
+    columns: tuple[str, str, str] | None
+
+    @property
+    def keys(self) -> tuple[str, str, str]:
+        """What the columns of judgements are called in messages."""
+        return self.columns or ("query id", "document id", "grade")
+
+
+class JudgedQueries(NamedTuple):
+    """The queries of a split that have a relevant document, with the grades of their documents by id.
+
+    `needed` has the row of the first judgement of each relevant document, `asked` is the number of all queries.
+    """
+
+    queries: dict[str, str]
+    grades: dict[str, dict[str, float]]
+    needed: dict[str, int]
+    asked: int
+
+
+class ChosenDocuments(NamedTuple):
+    """Which documents of a set are taken: the ids (None: all), of which needed one the position, how many, and of how many.
+
+    `parts` are what a file of them depends on.
+    """
+
+    ids: dict[str, None] | None
+    position: dict[str, int]
+    taken: int
+    total: int
+    parts: dict[str, Any]
 
 
 def read_retrieval_sets(
@@ -97,7 +134,7 @@ def read_retrieval_sets(
             no query has a relevant document. File, row and value are named.
     """
     sets: list[LargeRetrievalSet] = []
-    for layout in layouts(root, SPLITS):
+    for layout in layouts(root):
         for split in SPLITS:
             if split in layout.qrels:
                 sets.append(_judged(layout, split, store, documents, notes))
@@ -126,40 +163,80 @@ def of_corpus(task: RetrievalSet, sentences: Sequence[str], store: ArtifactStore
     )
 
 
-def layouts(root: Path, splits: Sequence[str]) -> list[Layout]:
-    """Every set with judgements in a data folder, with its files of the `splits`."""
+def layouts(root: Path) -> list[Layout]:
+    """The sets with judgements of a data folder: in any subfolder, or in the folder itself."""
     # A subfolder has the name it is found by, be it a link; the root may be ".".
     named = [(root, root.resolve().name), *((folder, folder.name) for folder in sorted(root.iterdir()))]
-    return [layout for folder, name in named if (layout := _layout(folder, name, splits))]
+    return [layout for folder, name in named if (layout := _layout(folder, name))]
 
 
 def has_training_judgements(root: Path) -> bool:
     """Whether a data folder has judgements to train on."""
-    return any(TRAIN in layout.qrels for layout in layouts(root, (TRAIN,)))
+    return any(TRAIN in layout.qrels for layout in layouts(root))
 
 
-def _layout(folder: Path, name: str, splits: Sequence[str]) -> Layout | None:
+def _layout(folder: Path, name: str) -> Layout | None:
     if not folder.is_dir():
         return None
+    if corpus := either(folder, "collection.tsv"):
+        queries = {s: path for s in EVERY_SPLIT if (path := _of_split(folder, "queries", s))}
+        qrels = {s: path for s in queries if (path := _of_split(folder, "qrels", s))}
+        return Layout(name, corpus, queries, qrels, None)
     if corpus := either(folder, "corpus.tsv"):
         inner = folder / "retrieval"
-        queries = {s: path for s in splits if (path := either(inner, f"queries.{s}.tsv"))}
-        qrels = {s: path for s in splits if s in queries and (path := either(inner, f"qrels.{s}.tsv"))}
+        queries = {s: path for s in EVERY_SPLIT if (path := either(inner, f"queries.{s}.tsv"))}
+        qrels = {s: path for s in queries if (path := either(inner, f"qrels.{s}.tsv"))}
         return Layout(name, corpus, queries, qrels, ("query_id", "doc_id", "score"))
     if corpus := either(folder, "corpus.jsonl"):
         one_file = either(folder, "queries.jsonl")
-        queries = dict.fromkeys(splits, one_file) if one_file else {}
+        queries = dict.fromkeys(EVERY_SPLIT, one_file) if one_file else {}
         qrels = {s: path for s in queries if (path := either(folder / "qrels", f"{s}.tsv"))}
         return Layout(name, corpus, queries, qrels, ("query-id", "corpus-id", "score"))
     return None
 
 
+def _of_split(folder: Path, kind: str, split: str) -> Path | None:
+    """MS MARCO's file of a split; of its dev queries those with a judgement are a file of their own (`dev.small`)."""
+    return either(folder, f"{kind}.{split}.small.tsv") or either(folder, f"{kind}.{split}.tsv")
+
+
 def _judged(
     layout: Layout, split: Split, store: ArtifactStore, limit: int | None, notes: list[str]
 ) -> LargeRetrievalSet:
-    grades = read_qrels(layout.qrels[split], layout.columns)
+    judged = judged_queries(layout, split)
+    chosen = chosen_documents(layout, split, judged.needed, limit)
+    documents = _written((text for _, text in documents_of(layout, chosen)), chosen.parts, store)
+    notes.append(told_of(layout, split, judged, chosen))
+    graded = list(judged.grades.values())
+    return LargeRetrievalSet(
+        layout.name,
+        split,
+        tuple(judged.queries.values()),
+        documents,
+        fingerprint(chosen.parts),
+        tuple(np.array([chosen.position[doc] for doc in of_query], dtype=np.int64) for of_query in graded),
+        tuple(np.array(list(of_query.values())) for of_query in graded),
+    )
+
+
+def told_of(layout: Layout, split: str, judged: JudgedQueries, chosen: ChosenDocuments) -> str:
+    """A set as a line for the user."""
+    without = judged.asked - len(judged.queries) if len(set(layout.queries.values())) == len(layout.queries) else 0
+    note = f"; {without} queries without a relevant document left out" if without else ""
+    documents = f"{chosen.taken:,} of {chosen.total:,} documents"
+    return f"{layout.name} retrieval, {split}: {len(judged.queries):,} queries, {documents}{note}"
+
+
+def judged_queries(layout: Layout, split: str) -> JudgedQueries:
+    """The queries of a split and their judgements.
+
+    Raises:
+        InputError: a file is malformed, an id is there twice, a judgement names a query that is not there, or no query has
+            a relevant document.
+    """
+    grades = read_qrels(layout.qrels[split], layout)
     queries_file, queries = layout.queries[split], dict[str, str]()
-    for row, query, text in texts_of(queries_file, "query_id"):
+    for row, query, text in texts_of(queries_file, layout, "query_id"):
         if query in queries:
             raise InputError(f"{queries_file}, row {row}: query id {query!r} is there already; expected it once")
         queries[query] = text
@@ -169,88 +246,127 @@ def _judged(
     answered = [query for query in queries if query in grades]
     if not answered:
         raise InputError(f"{queries_file}: none of its queries has a relevant document in {layout.qrels[split].name}")
-    needed = {doc: row for _, (_, graded) in grades.items() for doc, (row, _) in graded.items()}
-    documents, key, position, total = _documents(layout, split, needed, store, limit)
-    without = len(queries) - len(answered) if layout.columns[0] == "query_id" else 0
-    note = f"; {without} queries without a relevant document left out" if without else ""
-    notes.append(
-        f"{layout.name} retrieval, {split}: {len(answered):,} queries, {len(documents):,} of {total:,} documents{note}"
-    )
-    judged = [grades[query][1] for query in answered]
-    return LargeRetrievalSet(
-        layout.name,
-        split,
-        tuple(queries[query] for query in answered),
-        documents,
-        key,
-        tuple(np.array([position[doc] for doc in graded], dtype=np.int64) for graded in judged),
-        tuple(np.array([grade for _, grade in graded.values()]) for graded in judged),
+    return JudgedQueries(
+        {query: queries[query] for query in answered},
+        {query: {doc: grade for doc, (_, grade) in grades[query][1].items()} for query in answered},
+        {doc: row for _, graded in grades.values() for doc, (row, _) in graded.items()},
+        len(queries),
     )
 
 
-def read_qrels(path: Path, columns: tuple[str, str, str]) -> dict[str, tuple[int, dict[str, tuple[int, float]]]]:
+def read_qrels(path: Path, layout: Layout) -> dict[str, tuple[int, dict[str, tuple[int, float]]]]:
     """By query its first row, and of each relevant document the row and the grade."""
     grades: dict[str, tuple[int, dict[str, tuple[int, float]]]] = {}
     seen_keys: set[tuple[str, str]] = set()
-    for row, (query, doc, score) in read_tsv(path, columns):
+    columns = layout.keys
+    lines = read_tsv(path, columns) if layout.columns else _trec_judgements(path)
+    for row, (query, doc, score) in lines:
+        grade = finite_number(path, row, columns[2], score)
         if (query, doc) in seen_keys:
             raise InputError(
                 f"{path}, row {row}: {columns[0]} {query!r} with {columns[1]} {doc!r} is there already; expected it once"
             )
         seen_keys.add((query, doc))
-        grade = finite_number(path, row, columns[2], score)
         if grade > 0:
             grades.setdefault(query, (row, {}))[1][doc] = (row, grade)
     return grades
 
 
-def _documents(
-    layout: Layout, split: Split, needed: dict[str, int], store: ArtifactStore, limit: int | None
-) -> tuple[SentenceFile, str, dict[str, int], int]:
-    """The documents as a file, its fingerprint, the position of each needed one, and how many there are in all.
+def _trec_judgements(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Row, and query id, document id and grade of each judgement in trec_eval's format: four fields, no header."""
+    for row, line in read_lines(path):
+        text = decoded(path, row, line)
+        if isinstance(text, InputError):
+            raise text
+        fields = text.split()
+        if len(fields) != 4:
+            raise InputError(
+                f"{path}, row {row}: {len(fields)} fields, expected 4: query id, 0, document id, grade (no header)"
+            )
+        yield row, [fields[0], fields[2], fields[3]]
+
+
+def chosen_documents(layout: Layout, split: str, needed: dict[str, int], limit: int | None) -> ChosenDocuments:
+    """The documents that answer a query, and a sample of the others: `limit` in all (None: every one).
 
     In memory: 16 bytes for each document, and its id only where a sample is drawn.
+
+    Raises:
+        InputError: the collection is malformed, an id is there twice, or a needed document is not there.
     """
     path, others, position = layout.corpus, list[str](), dict[str, int]()
-    digests, rows = array("q"), array("q")
-    for row, doc, _ in texts_of(path, "doc_id"):
+    digests, rows, documents = array("q"), array("q"), 0
+    for row, doc, text in _rows(path, layout, "doc_id"):
         digests.append(int.from_bytes(hashlib.blake2b(doc.encode(), digest_size=8).digest(), "little", signed=True))
         rows.append(row)
+        if text is None:
+            continue  # one of BEIR's queries
+        documents += 1
         if doc in needed:
-            position[doc] = len(rows) - 1
+            position[doc] = documents - 1
         elif limit is not None:
             others.append(doc)
     absent = needed.keys() - position.keys()
     if absent:
         doc = min(absent, key=lambda d: needed[d])
         raise InputError(f"{layout.qrels[split]}, row {needed[doc]}: document {doc!r} is not in {path.name}")
-    _only_once(path, np.array(digests), np.array(rows))
+    _only_once(path, layout, np.array(digests), np.array(rows))
     parts: dict[str, Any] = {"file": file_sha256(path), "step_version": STEP_VERSION}
-    chosen: set[str] | None = None
-    if limit is not None and len(rows) > limit:
-        chosen = {*needed, *fixed_sample(others, max(0, limit - len(needed)))}
+    chosen: dict[str, None] | None = None
+    if limit is not None and documents > limit:
+        chosen = dict.fromkeys([*needed, *fixed_sample(others, max(0, limit - len(needed)))])
         position = {
             doc: i
-            for i, doc in enumerate(doc for _, doc, _ in texts_of(path, "doc_id") if doc in chosen)
+            for i, doc in enumerate(doc for _, doc, _ in texts_of(path, layout, "doc_id") if doc in chosen)
             if doc in needed
         }
         parts |= {"limit": limit, "qrels": file_sha256(layout.qrels[split])}
-    texts = (text for _, doc, text in texts_of(path, "doc_id") if chosen is None or doc in chosen)
-    return _written(texts, parts, store), fingerprint(parts), position, len(rows)
+    return ChosenDocuments(chosen, position, documents if chosen is None else len(chosen), documents, parts)
 
 
-def texts_of(path: Path, key: str) -> Iterator[tuple[int, str, str]]:
+def documents_of(layout: Layout, chosen: ChosenDocuments | None = None) -> Iterator[tuple[str, str]]:
+    """Id and text of each document, or of the chosen ones, in the collection's order."""
+    ids = None if chosen is None else chosen.ids
+    return ((doc, text) for _, doc, text in texts_of(layout.corpus, layout, "doc_id") if ids is None or doc in ids)
+
+
+def queries_of(layout: Layout, split: str) -> Iterator[str]:
+    """The text of each query of a split's file, with or without a judgement."""
+    return (text for _, _, text in texts_of(layout.queries[split], layout, "query_id"))
+
+
+def texts_of(path: Path, layout: Layout, key: str) -> Iterator[tuple[int, str, str]]:
     """Row, id (of a table, its column `key`) and text of each document or query.
 
     Those that are marked as BEIR's queries are no documents.
     """
+    return ((row, name, text) for row, name, text in _rows(path, layout, key) if text is not None)
+
+
+def _rows(path: Path, layout: Layout, key: str) -> Iterator[tuple[int, str, str | None]]:
+    """The same with those that are marked, which have no text here."""
+    if layout.columns is None:
+        yield from _plain_texts(path)
+        return
     if path.name.removesuffix(".gz").endswith(".jsonl"):
         yield from _json_texts(path)
         return
     marked = ("is_beir_query",) if "is_beir_query" in columns_of(path) else ()
     for row, (name, text, *query) in read_tsv(path, (key, "text", *marked)):
-        if not (query and flag(path, row, "is_beir_query", query[0])):
-            yield row, name, sentence(path, row, "text", text)
+        marked_query = query and flag(path, row, "is_beir_query", query[0])
+        yield row, name, None if marked_query else sentence(path, row, "text", text)
+
+
+def _plain_texts(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Of a table without a header: an id and a text."""
+    for row, line in read_lines(path):
+        text = decoded(path, row, line)
+        if isinstance(text, InputError):
+            raise text
+        fields = text.split("\t")
+        if len(fields) != 2:
+            raise InputError(f"{path}, row {row}: {len(fields)} fields, expected 2: an id and a text (no header)")
+        yield row, fields[0], sentence(path, row, "text", fields[1])
 
 
 def _json_texts(path: Path) -> Iterator[tuple[int, str, str]]:
@@ -273,12 +389,12 @@ def _json_texts(path: Path) -> Iterator[tuple[int, str, str]]:
         yield row, record["_id"], joined
 
 
-def _only_once(path: Path, digest_N: Rows, row_N: Rows) -> None:
+def _only_once(path: Path, layout: Layout, digest_N: Rows, row_N: Rows) -> None:
     order = np.argsort(digest_N, kind="stable")
     again = order[1:][np.diff(digest_N[order]) == 0]
     if len(again):
         row = int(row_N[again.min()])
-        doc = next(doc for owner, doc, _ in texts_of(path, "doc_id") if owner == row)
+        doc = next(doc for owner, doc, _ in _rows(path, layout, "doc_id") if owner == row)
         raise InputError(f"{path}, row {row}: document id {doc!r} is there already; expected it once")
 
 

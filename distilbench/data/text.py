@@ -6,9 +6,10 @@ A source is read as a stream, whatever its size. What is left out is counted by 
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from distilbench.data.columns import FORMATS_TOLD, column_names, format_of, read_column, read_columns, usable
@@ -195,3 +196,12 @@ def text_files(source: str) -> list[Path]:
         hint = f"; it is a saved dataset, which {PREFIX}{source} reads" if saved else ""
         raise InputError(f"{source}: no file of a known format; expected {FORMATS_TOLD}{hint}")
     return sorted(files, key=lambda p: p.as_posix())
+
+
+def text_name(source: str) -> str:
+    """What a corpus of this source is called: the file's, folder's or data set's own name, without what says its format."""
+    plain = source.removeprefix("hf:").partition("?")[0].rstrip("/")
+    name = PurePosixPath(plain.replace("*", "")).name or "text"
+    for ending in (".gz", *(f".{form}" for form in ("tsv", "csv", "jsonl", "ndjson", "txt", "parquet"))):
+        name = name.removesuffix(ending)
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "text"

@@ -103,10 +103,61 @@ def paired_bootstrap(
             stop = min(start + BLOCK, resamples)
             drawn_BP = counts(pairs, stop - start, len(similarity_PS))
             resampled_BS[start:stop] += weighted_correlation(drawn_BP, *ranks) / len(gold)
-    sizes = [len(row) for row in rows]
+    return _averages(observed_S, resampled_BS, [len(row) for row in rows], draws)
+
+
+class Items(NamedTuple):
+    """What a row said of the items of a set, and the set's weight in the whole: a value for each, whose mean counts, or (with
+    the gold scores of pairs) similarities, whose Spearman correlation does."""
+
+    weight: float
+    value_P: NDArray[np.floating]
+    gold_P: NDArray[np.floating] | None = None
+
+
+def paired_mix(rows: Sequence[Sequence[Mapping[str, Items]]], *, resamples: int = RESAMPLES, seed: int = 0) -> Averages:
+    """The same of a weighted mean of several sets' measures, of rows whose seeds all have the same sets.
+
+    Raises:
+        ValueError: no row, a row without a seed, or other items than those of the first.
+    """
+    if not rows or not all(rows) or not rows[0][0]:
+        raise ValueError(f"rows of {[len(row) for row in rows]} seeds; expected at least one, with a set")
+    seeds = [items for row in rows for items in row]
+    pairs, draws = np.random.default_rng(seed).spawn(2)
+    observed_S, resampled_BS = np.zeros(len(seeds)), np.zeros((resamples, len(seeds)))
+    for name in sorted(seeds[0]):
+        first = seeds[0][name]
+        if any(name not in s or len(s[name].value_P) != len(first.value_P) for s in seeds):
+            raise ValueError(f"{name}: expected {len(first.value_P)} values of every seed")
+        value_PS = np.stack([s[name].value_P for s in seeds], axis=1).astype(np.float64)
+        ranks = (
+            None if first.gold_P is None else (standard(rankdata(first.gold_P)), standard(rankdata(value_PS, axis=0)))
+        )
+
+        def score(
+            counts_BP: NDArray[np.float64],
+            value_PS: NDArray[np.float64] = value_PS,
+            ranks: tuple[NDArray[np.float64], NDArray[np.float64]] | None = ranks,
+        ) -> NDArray[np.floating]:
+            if ranks is not None:
+                return weighted_correlation(counts_BP, *ranks)
+            return 100 * (counts_BP / counts_BP.shape[1]) @ value_PS
+
+        observed_S += first.weight * score(np.ones((1, len(value_PS))))[0]
+        for start in range(0, resamples, BLOCK):
+            stop = min(start + BLOCK, resamples)
+            resampled_BS[start:stop] += first.weight * score(counts(pairs, stop - start, len(value_PS)))
+    return _averages(observed_S, resampled_BS, [len(row) for row in rows], draws)
+
+
+def _averages(
+    observed_S: NDArray[np.float64], resampled_BS: NDArray[np.float64], sizes: Sequence[int], draws: np.random.Generator
+) -> Averages:
+    """The means over the seeds of each row, `sizes` seeds each, which every resample draws anew."""
     observed, resampled = [], []
     for first, n in zip(np.cumsum([0, *sizes[:-1]]), sizes, strict=True):
-        share_Bn = draws.multinomial(n, np.full(n, 1 / n), size=resamples) / n
+        share_Bn = draws.multinomial(n, np.full(n, 1 / n), size=len(resampled_BS)) / n
         observed.append(observed_S[first : first + n].mean())
         resampled.append((share_Bn * resampled_BS[:, first : first + n]).sum(axis=1))
     return Averages(np.round(observed, DIGITS), np.round(np.stack(resampled, axis=1), DIGITS))

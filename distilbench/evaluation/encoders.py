@@ -14,13 +14,14 @@ from distilbench.errors import InputError
 from distilbench.evaluation.classification import classification_scores
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.pair_probe import probe
-from distilbench.evaluation.predictions import Predictions, sts_predictions
+from distilbench.evaluation.predictions import Predictions, sts_predictions, with_selection
 from distilbench.evaluation.quantisation import Quantiser
 from distilbench.evaluation.retrieval_task import Documents, RetrievalResult, evaluate_retrieval, retrieval_task_scores
+from distilbench.evaluation.selection import Measured, fidelity_scores, selection_scores
 from distilbench.evaluation.sets import EvaluationSets
 from distilbench.evaluation.shape import POSITIVE, shape
 from distilbench.evaluation.statistics import resampled_correlation, resampled_f1, resampled_mean
-from distilbench.evaluation.sts import cosine, scores_of_similarities
+from distilbench.evaluation.sts import cosine, from_rows, scores_of_similarities
 from distilbench.records import ClusterCost, IndexCost, Quantisation, Score, Space, Task
 from distilbench.storage.arrays import ShardedArray
 
@@ -129,7 +130,10 @@ def encoder_rows(
         InputError: a vector is zero, or not finite; the message quotes its sentence, or names the document.
     """
     sts = (*sets.sts, *sets.tokenised)
-    rows = np.unique(np.concatenate([*(side for s in sts for side in (s.left_P, s.right_P)), *sets.queries, []]))
+    judged = [s.rows for s in (sets.judged, sets.tested) if s is not None]
+    rows = np.unique(
+        np.concatenate([*(side for s in sts for side in (s.left_P, s.right_P)), *sets.queries, *judged, []])
+    )
     rows = rows.astype(np.int64)
     read_ND = vectors.take(rows)
     for width in widths:
@@ -190,6 +194,15 @@ def _row(
             item |= {f"{task}/{own.name}/{metric}": value_Q for metric, value_Q in per_query.items()}
             if not vectors.documents_by:
                 reciprocal[own.name] = per_query["mrr@10"]
+    asked, stored = from_rows(rows, own_ND), from_rows(rows, compared_ND)
+    dev: list[Measured] = []
+    tested: list[Measured] = []
+    if sets.judged is not None:
+        dev = sets.judged.measure(stored, asked)
+        scores += selection_scores(sets.judged, dev)
+    if sets.tested is not None:
+        tested = sets.tested.measure(stored, asked)
+        scores += fidelity_scores(tested, "test")
     clusters: list[ClusterCost] = []
     if quantiser is None and width == vectors.width:
         found, right = classification_scores(
@@ -207,6 +220,7 @@ def _row(
         clusters += extra.clusters
         notes += extra.notes
     predictions = sts_predictions(sets.sts, raw, reciprocal, item)
+    predictions = with_selection(predictions, dev, tested)
     space, told = _space(own_ND, rows, sets) if quantiser is None else (None, [])
     notes += told
     size = 4 * width if quantiser is None else quantiser.bytes_per_vector

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -21,7 +21,10 @@ from distilbench.data.corpus import StsSet
 from distilbench.errors import InputError
 from distilbench.storage.files import atomic_path
 
-KINDS = ("similarity", "gold", "subset", "reciprocal_rank", "item", "dev_similarity", "dev_gold")
+if TYPE_CHECKING:
+    from distilbench.evaluation.selection import Measured
+
+KINDS = ("similarity", "gold", "subset", "reciprocal_rank", "item", "dev_similarity", "dev_gold", "dev_item")
 UNREADABLE = (
     *(OSError, ValueError, TypeError, LookupError, AttributeError, EOFError, MemoryError, RuntimeError),
     *(BadZipFile, zlib.error),
@@ -49,6 +52,8 @@ class Predictions:
     dev_similarity: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     """The cosines of every STS dev group, as `similarity`; empty in files of earlier versions, as is `dev_gold`."""
     dev_gold: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    dev_item: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """As `item`, of what students are selected by, where that is not STS; its cosines stand among `dev_similarity`."""
 
     def save(self, path: Path) -> None:
         """Write the file whole, or not at all.
@@ -75,7 +80,7 @@ class Predictions:
                     found[kind][name] = _numbers(arrays[key])
         except UNREADABLE as error:
             raise InputError(f"{path}: not a file of predictions ({type(error).__name__}: {error})") from None
-        for kinds in (KINDS[:3], KINDS[5:]):
+        for kinds in (KINDS[:3], KINDS[5:7]):
             lengths = [{name: len(array) for name, array in found[kind].items()} for kind in kinds]
             if any(own != lengths[0] for own in lengths):
                 raise InputError(f"{path}: expected {', '.join(kinds)} of the same pairs, got {lengths}")
@@ -109,6 +114,31 @@ def sts_predictions(
         {g: np.concatenate([similarities[i] for i in m]) for g, m in dev.items()},
         {g: np.concatenate([sets[i].score_P for i in m]) for g, m in dev.items()},
     )
+
+
+def with_selection(predictions: Predictions, dev: Sequence[Measured], tested: Sequence[Measured]) -> Predictions:
+    """The predictions with what a selection measured of the dev sets, and of held-out test sentences."""
+    return replace(
+        predictions,
+        item={**predictions.item, **_items(tested)},
+        similarity={**predictions.similarity, **_pairs(tested, "similarity")},
+        gold={**predictions.gold, **_pairs(tested, "gold")},
+        subset={
+            **predictions.subset,
+            **{name: np.zeros(len(gold_P), dtype=np.int16) for name, gold_P in _pairs(tested, "gold").items()},
+        },
+        dev_similarity={**predictions.dev_similarity, **_pairs(dev, "similarity")},
+        dev_gold={**predictions.dev_gold, **_pairs(dev, "gold")},
+        dev_item=_items(dev),
+    )
+
+
+def _items(measured: Sequence[Measured]) -> dict[str, NDArray[np.float32]]:
+    return {m.name: m.item.astype(np.float32) for m in measured if m.item is not None}
+
+
+def _pairs(measured: Sequence[Measured], side: str) -> dict[str, NDArray[np.float64]]:
+    return {m.name: getattr(m, side) for m in measured if m.gold is not None}
 
 
 def predictions_path(run: Path, record_id: str) -> Path:

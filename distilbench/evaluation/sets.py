@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from distilbench.data.corpus import ClassificationSet, Corpus, PairTask, Rows, StsSet
 from distilbench.data.evaluation import EvaluationData
 from distilbench.evaluation.retrieval_task import RetrievalTask
+from distilbench.evaluation.selection import SelectionSets
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,10 @@ class EvaluationSets:
     queries: Sequence[Rows] = ()
     classification: Sequence[ClassificationSet] = ()
     pair_tasks: Sequence[PairTask] = ()
+    judged: SelectionSets | None = None
+    """What students are selected by, where it is not the STS dev sets."""
+    tested: SelectionSets | None = None
+    """Held-out sentences that are reported."""
 
 
 def sets_of_data(data: EvaluationData) -> EvaluationSets:

@@ -7,6 +7,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from distilbench.planning.work import drawn_settings
 from distilbench.prepare.augment import operations
 from distilbench.prepare.onnx import onnx_artifact
 from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.prepare.selection import make_judged
+from distilbench.selection import STS
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.store import ArtifactStore
 
@@ -178,7 +181,12 @@ def _scoring(settings: SweepSettings, members: Sequence[Member], prepared: Prepa
     corpus, rng = members[0].corpus, np.random.default_rng(0)
     dims = sorted(d for m in members for d in m.space.dimensions)
     d = dims[len(dims) // 2]
-    count = len(evaluation_rows(corpus.of_tasks(settings.tasks)))
+    tasks = settings.scored_tasks(corpus.selection)
+    count = len(evaluation_rows(corpus.of_tasks(tasks)))
+    if corpus.selection != STS:  # of all rows, where the sample's are numbered anew
+        width = prepared.vectors.width
+        judged = make_judged(corpus, lambda rows: unit(rng.standard_normal((len(rows), width), dtype=np.float32)))
+        prepared = replace(prepared, judged=judged.dev, tested=judged.test)
     encoded = Encoded(
         unit(rng.standard_normal((count, d), dtype=np.float32)),
         unit(rng.standard_normal((min(CALIBRATION, len(corpus.train)), d), dtype=np.float32)),
@@ -187,9 +195,7 @@ def _scoring(settings: SweepSettings, members: Sequence[Member], prepared: Prepa
     times = []
     for _ in range(2):  # the first one imports, and waits for nothing afterwards
         began = time.perf_counter()
-        scored = score_candidate(
-            candidate, prepared, corpus, encoded, [d], settings.quantisations, 0, folder, settings.tasks
-        )
+        scored = score_candidate(candidate, prepared, corpus, encoded, [d], settings.quantisations, 0, folder, tasks)
         times.append(time.perf_counter() - began)
     began = time.perf_counter()
     write_report([record for record, _ in scored], folder / "report", title="probe")

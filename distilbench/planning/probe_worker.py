@@ -120,7 +120,7 @@ def _training(
 ) -> dict[str, Any]:
     from distilbench.prepare.prepared import load_prepared
     from distilbench.training.loop import Trainer
-    from distilbench.trials.dev import dev_pca_spearman, dev_report, dev_rows
+    from distilbench.trials.dev import dev_pca_score, dev_report, dev_rows
     from distilbench.trials.rung_training import build_method
 
     prepared = load_prepared(job.prepared)
@@ -138,7 +138,7 @@ def _training(
         began = time.perf_counter()
         trainer.train_until(stop, partial(_is_over, until))
         phases[phase.name] = (phase.batch_size, (time.perf_counter() - began) / (trainer.step - at))
-    dev_pca_spearman(job.prepared, int(params["output_dim"]))
+    dev_pca_score(job.prepared, int(params["output_dim"]))
     folder = job.folder / f"worker-{job.number}" / name
     began = time.perf_counter()
     dev_report(method, job.prepared, prepared)

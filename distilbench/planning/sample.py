@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from distilbench.data.corpus import Corpus, PairSplit, Rows
+from distilbench.data.corpus import Corpus, PairSplit, PairTask, RetrievalSet, Rows
 from distilbench.encoders.student import resolved_student
 from distilbench.evaluation.retrieval import unit
 from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.prepared import LOGITS, save_prepared
+from distilbench.prepare.selection import DOCUMENTS, QUERIES, few_pairs, labelled_set, make_judged
 from distilbench.prepare.stage import Wanted
 from distilbench.prepare.tokens import tokens_artifact
+from distilbench.selection import STS
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.storage.store import ArtifactStore
+from distilbench.trials.scoring import evaluation_rows
 
 TRAIN = 2048
 """Training sentences, pairs, triplets and labelled pairs at most, of each."""
@@ -40,6 +44,8 @@ def sample_of(corpus: Corpus) -> Corpus:
         pool,
         *(side for s in dev for side in (s.left_P, s.right_P)),
     ]
+    selecting = _selecting(corpus)
+    used.append(evaluation_rows(selecting))
     used += [side for task in tasks for split in task.splits.values() for side in (split.left_P, split.right_P)]
     sampled_rows = np.unique(np.concatenate(used))
 
@@ -55,17 +61,49 @@ def sample_of(corpus: Corpus) -> Corpus:
         judged_P2=at(judged),
         passages=np.unique(at(np.concatenate([pool, judged[:, 1]]))) if len(pool) else pool,
         sts=tuple(replace(s, left_P=at(s.left_P), right_P=at(s.right_P)) for s in dev),
-        retrieval=(),
-        pair_tasks=tuple(
-            replace(
-                task,
-                splits={n: PairSplit(at(s.left_P), at(s.right_P), s.target_P) for n, s in task.splits.items()},
-            )
-            for task in tasks
-        ),
-        classification=(),
         roles_N=None if corpus.roles_N is None else corpus.roles_N[sampled_rows],
+        retrieval=tuple(replace(s, queries=at(s.queries), documents=at(s.documents)) for s in selecting.retrieval),
+        held_out=tuple(replace(held, rows=at(held.rows)) for held in selecting.held_out),
+        probed=tuple(_at(task, at) for task in selecting.probed),
+        pair_tasks=tuple(_at(task, at) for task in tasks),
+        classification=tuple(replace(s, texts=tuple(map(at, s.texts))) for s in selecting.classification),
     )
+
+
+def _selecting(corpus: Corpus) -> Corpus:
+    """The corpus with as much of its dev sets as students are judged on, and no other sets; none where STS selects."""
+    kinds = corpus.selection.kinds
+    searched = (s for s in corpus.retrieval if s.split == "dev" and "retrieval" in kinds)
+    labelled = map(labelled_set, corpus.classification if "classification" in kinds else ())
+    probed = (t for t in corpus.probed if "pairs" in kinds and {"train", "dev"} <= t.splits.keys())
+    return replace(
+        corpus,
+        sts=(),
+        retrieval=tuple(_searched(s) for s in searched),
+        classification=tuple(s for s in labelled if s is not None),
+        probed=tuple(few_pairs(task) for task in probed),
+        held_out=tuple(held for held in corpus.held_out if held.split == "dev"),
+    )
+
+
+def _searched(task: RetrievalSet) -> RetrievalSet:
+    """As many queries and documents as students are judged on, whichever these are."""
+    relevant = task.relevant[:QUERIES]
+    needed = np.unique(np.concatenate(relevant))
+    others = np.setdiff1d(np.arange(len(task.documents)), needed)[: max(0, DOCUMENTS - len(needed))]
+    kept = np.union1d(needed, others)
+    return replace(
+        task,
+        queries=task.queries[:QUERIES],
+        documents=task.documents[kept],
+        relevant=tuple(np.searchsorted(kept, found) for found in relevant),
+        grades=None if task.grades is None else task.grades[:QUERIES],
+    )
+
+
+def _at(task: PairTask, at: Callable[[Rows], Rows]) -> PairTask:
+    splits = {n: PairSplit(at(s.left_P), at(s.right_P), s.target_P) for n, s in task.splits.items()}
+    return replace(task, splits=splits)
 
 
 def _first(split: PairSplit) -> PairSplit:
@@ -97,6 +135,7 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, needs:
     logits_folder = folder / "logits" if task is not None and needs.logits else None
     ready = folder / "prepared"
     student = resolved_student(settings.student, settings.teacher_encoder) if needs.tokens else settings.student
+    judged = None if corpus.selection == STS else make_judged(corpus, vectors.take).dev
     negatives = negatives_artifact(corpus, vectors, needs.negatives, ArtifactStore(folder / "store"))
     save_prepared(
         ready,
@@ -109,5 +148,6 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, needs:
         task,
         logits_folder,
         negatives=negatives,
+        judged=judged,
     )
     return ready

@@ -111,6 +111,7 @@ def sweep_work(settings: SweepSettings, members: list[Member]) -> SweepWork:
     needs = wanted_by([(get_method(m.space.method), m.space.possible) for m in members])
     copy_operations = operations(settings.augmentation) if needs.augmentation else []
     copies = len(copy_operations) * len(corpus.train)
+    scored = corpus.of_tasks(settings.scored_tasks(corpus.selection))
     return SweepWork(
         sentences=len(corpus.sentences) + copies,
         train=len(corpus.train),
@@ -118,7 +119,7 @@ def sweep_work(settings: SweepSettings, members: list[Member]) -> SweepWork:
         tokens=needs.tokens,
         logits=needs.logits,
         pca_rows=min(len(corpus.train), SAMPLE),
-        evaluated=len(evaluation_rows(corpus.of_tasks(settings.tasks))) + min(CALIBRATION, len(corpus.train)),
+        evaluated=len(evaluation_rows(scored)) + min(CALIBRATION, len(corpus.train)),
         methods=tuple(_method_work(settings, member, corpus, copies) for member in members),
     )
 

@@ -30,8 +30,8 @@ from distilbench.encoders.student import (
     with_encoder,
     with_rule,
 )
+from distilbench.evaluation.selection import DevSet
 from distilbench.evaluation.sts import cosine, spearman
-from distilbench.prepare.prepared import DevSet
 from distilbench.prepare.progress import progress
 from distilbench.prepare.ranked_layers import FILE, LayerRanking, RankedChoice, named
 from distilbench.prepare.tokens import Tokens, load_tokens

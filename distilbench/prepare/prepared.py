@@ -15,8 +15,10 @@ from distilbench.data.corpus import Corpus, PairSplit, PairTask, Rows
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN, absolute_student
+from distilbench.evaluation.selection import DevSet, SelectionSets, of_sts
 from distilbench.prepare.negatives import Candidates, load_candidates
 from distilbench.prepare.pca import Pca, load_pca
+from distilbench.prepare.selection_files import load_sets, save_sets
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.records import selection_groups
 from distilbench.storage.arrays import ShardedArray, save_array
@@ -25,16 +27,6 @@ from distilbench.storage.files import write_json
 JUDGED = "judged.npy"
 LOGITS = "logits.npy"
 """In the artifact of a cross-encoder's logits: pairs x outputs, float32."""
-
-
-@dataclass(frozen=True)
-class DevSet:
-    """An STS dev set by rows of the corpus."""
-
-    name: str
-    left_P: Rows
-    right_P: Rows
-    score_P: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -63,6 +55,15 @@ class Prepared:
     """Queries and relevant passages to train on."""
     candidates: Candidates | None = None
     """Candidates for the hard negatives of these queries."""
+    judged: SelectionSets | None = None
+    """What students are selected by; None is the STS sets of `dev`."""
+    tested: SelectionSets | None = None
+    """What is reported of held-out sentences, where there are any."""
+
+    @property
+    def selection(self) -> SelectionSets:
+        """What students are selected by."""
+        return of_sts(self.dev) if self.judged is None else self.judged
 
 
 def selection_sets(corpus: Corpus) -> list[DevSet]:
@@ -85,11 +86,14 @@ def save_prepared(
     pooling: str = MEAN,
     student_prompts: Prompts | None = None,
     negatives: Path | None = None,
+    judged: SelectionSets | None = None,
+    tested: SelectionSets | None = None,
 ) -> None:
     """Write the row numbers of the training and dev sets, and where the artifacts are, into `folder`.
 
     `logits` is the artifact folder with the cross-encoder's logits for the training pairs of `pair_task`, `negatives` that
-    with the candidates for hard negatives of the judged queries.
+    with the candidates for hard negatives of the judged queries; `judged` is what students are selected by, where it is not
+    the STS dev sets, `tested` what is reported of held-out sentences.
     """
     dev = selection_sets(corpus)
     save_array(folder / "train.npy", corpus.train)
@@ -105,6 +109,8 @@ def save_prepared(
     for name, split in pair_task.splits.items() if pair_task else ():
         save_array(folder / f"task-{name}-rows.npy", np.stack([split.left_P, split.right_P]))
         save_array(folder / f"task-{name}-target.npy", split.target_P)
+    for stale in (*folder.glob("judged-*.npy"), *folder.glob("tested-*.npy")):  # of a selection by something else
+        stale.unlink()
     for i, s in enumerate(dev):
         save_array(folder / f"dev-{i}-rows.npy", np.stack([s.left_P, s.right_P]))
         save_array(folder / f"dev-{i}-score.npy", s.score_P)
@@ -123,6 +129,8 @@ def save_prepared(
             "task": None if pair_task is None else {**vars(pair_task), "splits": sorted(pair_task.splits)},
             "logits": None if logits is None else str(logits),
             **({"negatives": str(negatives)} if negatives else {}),
+            **({"judged": save_sets(folder, judged, "judged")} if judged else {}),
+            **({"tested": save_sets(folder, tested, "tested")} if tested else {}),
         },
     )
 
@@ -158,6 +166,8 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         else np.empty((0, 2), dtype=np.int64),
         candidates=load_candidates(Path(saved["negatives"])) if "negatives" in saved else None,
         student_prompts=Prompts(**saved["student_prompts"]) if "student_prompts" in saved else None,
+        judged=load_sets(folder, saved["judged"]) if saved.get("judged") else None,
+        tested=load_sets(folder, saved["tested"]) if saved.get("tested") else None,
         logits_PC=None if saved["logits"] is None else np.load(Path(saved["logits"]) / LOGITS, allow_pickle=False),
     )
 

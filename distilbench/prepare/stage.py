@@ -29,6 +29,7 @@ from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import save_prepared, selection_sets
 from distilbench.prepare.ranked_layers import FILE as RANKING
 from distilbench.prepare.ranked_layers import read_ranking
+from distilbench.prepare.selection import Judged, judged_artifact
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.records import Score
 from distilbench.settings.run import PreparationSettings
@@ -65,6 +66,8 @@ class Made:
     ranking: Path | None = None
     """The ranking that chose its layers."""
     negatives: Path | None = None
+    judged: Judged | None = None
+    """What students are selected by, where it is not the STS dev sets."""
 
     def save(self, folder: Path, settings: PreparationSettings) -> None:
         """Write what a trial needs to find all of it."""
@@ -81,6 +84,8 @@ class Made:
             self.pooling,
             Prompts.of(settings.student_encoder) if settings.by_role and self.tokens else None,
             self.negatives,
+            self.judged.dev if self.judged else None,
+            self.judged.test if self.judged else None,
         )
         ranking = read_ranking(self.ranking) if self.ranking else None
         if ranking is None:
@@ -160,7 +165,8 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Wanted,
     for line in corpus.found[notes_before:]:
         console.print(f"  {line}", markup=False)
     pca = pca_artifact(vectors, corpus.train, store)
-    prepared = Made(corpus, vectors, pca, task=corpus.pair_tasks[0] if corpus.pair_tasks else None)
+    judged = judged_artifact(corpus, vectors, store)
+    prepared = Made(corpus, vectors, pca, task=corpus.pair_tasks[0] if corpus.pair_tasks else None, judged=judged)
     if needs.negatives:
         prepared = replace(prepared, negatives=negatives_artifact(corpus, vectors, needs.negatives, store))
     if needs.tokens:

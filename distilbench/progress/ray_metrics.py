@@ -19,13 +19,13 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "distilbench_sweep_finished_trials": ("Trials finished, by state", (*SWEEP, "state")),
     "distilbench_sweep_wanted_trials": ("Trials wanted in all", SWEEP),
     "distilbench_sweep_confirmations": ("Trainings that confirmed a trial", SWEEP),
-    "distilbench_sweep_best_dev": ("Dev Spearman x 100 of the best trial of a group", (*SWEEP, "group")),
+    "distilbench_sweep_best_dev": ("Dev score x 100 of the best trial of a group", (*SWEEP, "group")),
     "distilbench_sweep_steps_per_second": ("Optimiser steps per second of all trials together", SWEEP),
     "distilbench_sweep_seconds_left": ("Seconds to the end of the search", SWEEP),
     "distilbench_trial_step": ("Optimiser steps of a running trial", TRIAL),
     "distilbench_trial_loss": ("Training loss of a running trial", TRIAL),
     "distilbench_trial_objective": ("Objective of a running trial at its last rung", TRIAL),
-    "distilbench_trial_dev": ("Dev Spearman x 100 of a running trial at its last rung", TRIAL),
+    "distilbench_trial_dev": ("Dev score x 100 of a running trial at its last rung", TRIAL),
 }
 """Meaning and tags."""
 

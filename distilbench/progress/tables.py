@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from distilbench.progress.tally import STATES, Progress, Running, best_of, dev_of
-from distilbench.records import TrialRecord
+from distilbench.records import TrialRecord, dev_of_metrics, dev_pca_of_metrics
 from distilbench.stored import by_bytes, code_of
 
 
@@ -114,7 +114,7 @@ def finished_line(record: TrialRecord, done: int, total: int) -> str:
     line = f"{count} trial {record.number:<3} {size} {record.state:<8}"
     if record.rungs:
         last, result = record.rungs[-1], record.result or record.rungs[-1]
-        dev, pca = result.metrics.get("dev_spearman"), result.metrics.get("dev_pca_spearman")
+        dev, pca = dev_of_metrics(result.metrics), dev_pca_of_metrics(result.metrics)
         scores = []
         if dev is not None:
             scores.append(f"dev {dev:.2f}" + ("" if pca is None else f" ({dev - pca:+.2f} to PCA)"))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from distilbench.records import TrialRecord
+from distilbench.records import TrialRecord, dev_of_metrics
 from distilbench.storage.process import process_mark
 from distilbench.stored import stored_bytes
 from distilbench.watchers import SweepPlan, Watcher
@@ -41,7 +41,7 @@ class Running(BaseModel):
     objective: float | None = None
     """At the last rung, as `dev`."""
     dev: float | None = None
-    """Dev Spearman x 100."""
+    """The dev score x 100 that students are selected by."""
 
 
 class Progress(BaseModel):
@@ -127,7 +127,7 @@ class Tally(Watcher):
                 "steps_per_second": speed,
                 "loss": finite(result.get("loss")),
                 "objective": finite(result.get("objective", before.objective)),
-                "dev": finite(result.get("dev_spearman", before.dev)),
+                "dev": finite(dev_of_metrics({"dev_spearman": before.dev, **result})),
             }
         )
 
@@ -223,8 +223,8 @@ def count_states(records: Iterable[TrialRecord]) -> dict[str, int]:
 
 
 def dev_of(record: TrialRecord) -> float | None:
-    """Dev Spearman x 100 of a trial's result."""
-    return None if record.result is None else record.result.metrics.get("dev_spearman")
+    """The dev score x 100 of a trial's result."""
+    return None if record.result is None else dev_of_metrics(record.result.metrics)
 
 
 def best_of(records: Iterable[TrialRecord]) -> dict[int, TrialRecord]:

@@ -19,12 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.errors import InputError
-from distilbench.evaluation.bootstrap import TAILS, paired_bootstrap
+from distilbench.evaluation.bootstrap import TAILS, Items, paired_bootstrap, paired_mix
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord
+from distilbench.reporting.selected import kept_items, same_items
 from distilbench.reporting.table import DEV, Leaderboard, Row, mean_cell
+from distilbench.selection import STS
 
 TOLERANCE = 1e-6
 """How far (x 100) a Spearman of kept cosines may be from its record's."""
@@ -59,6 +61,8 @@ def dev_groups(board: Leaderboard, run_folders: Sequence[Path]) -> DevGroups:
 
     Two rows are alike where the 95 % interval of the difference of their dev scores (means over seeds) holds 0.
     """
+    if board.selection != STS:
+        return _selected_groups(board, run_folders)
     groups: list[tuple[dict[str, NDArray[np.float64]], list[tuple[Row, list[Predictions]]]]] = []
     for row in board.rows:
         loaded = [_dev_predictions(seed.record, run_folders, board.dev_sets) for seed in row.seeds]
@@ -78,6 +82,29 @@ def dev_groups(board: Leaderboard, run_folders: Sequence[Path]) -> DevGroups:
             averages = paired_bootstrap(gold, [[p.dev_similarity for p in seeds] for _, seeds in members])
             compared.append(DevGroup.of([row.anchor for row, _ in members], _alike(averages.resampled_BR)))
     return compared
+
+
+def _selected_groups(board: Leaderboard, run_folders: Sequence[Path]) -> DevGroups:
+    """The same of what students were selected by, where that is not STS."""
+    groups: list[tuple[Mapping[str, Items], list[tuple[Row, list[Mapping[str, Items]]]]]] = []
+    place = [column.key for column in board.columns].index(DEV)
+    for row in board.rows:
+        loaded = [
+            kept_items(seed.record, board.selection, "dev", seed.values["all"][place], run_folders)
+            for seed in row.seeds
+        ]
+        items = [i for i in loaded if i is not None]
+        if len(items) < len(loaded) or not all(same_items(items[0], i) for i in items):
+            continue
+        members = next((rows for first, rows in groups if same_items(first, items[0])), None)
+        if members is None:
+            groups.append((items[0], members := []))
+        members.append((row, items))
+    return [
+        DevGroup.of([row.anchor for row, _ in members], _alike(paired_mix([i for _, i in members]).resampled_BR))
+        for _, members in groups
+        if len(members) > 1
+    ]
 
 
 def _alike(dev_BR: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
@@ -106,6 +133,9 @@ def _deviation(board: Leaderboard, one: Row, other: Row) -> float:
     this is rather too wide. With 1,500 pairs and scores near 84 the interval is ± 2.1. Of the seeds: the variance of their
     mean.
     """
+    if board.selection != STS:
+        spread = sum(_spread(board, row) ** 2 for row in (one, other))
+        return math.sqrt(spread + sum(map(_of_seeds, _devs(board, (one, other)))))
     variance = 0.0
     for name in board.dev_sets:
         (r1, n1), (r2, n2) = _dev(one, name), _dev(other, name)
@@ -117,6 +147,17 @@ def _deviation(board: Leaderboard, one: Row, other: Row) -> float:
             variance -= 2 * covariance / (n1 - 3)
     pairs = 100**2 * variance / len(board.dev_sets) ** 2
     return math.sqrt(max(0.0, pairs) + sum(map(_of_seeds, _devs(board, (one, other)))))
+
+
+def _spread(board: Leaderboard, row: Row) -> float:
+    """The standard deviation of a row's dev score over its items, from the record's interval; without one nothing is known.
+
+    Rows are taken to be independent, which makes the interval of their difference rather too wide.
+    """
+    name = str(board.selection)
+    scores = (s for s in row.record.scores if s.task == "selection" and s.set == name)
+    bounds = next(((s.low, s.high) for s in scores), (None, None))
+    return math.inf if bounds[0] is None or bounds[1] is None else (bounds[1] - bounds[0]) / 2 / TWO_SIDED
 
 
 def _variance(r: float) -> float:

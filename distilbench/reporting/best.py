@@ -18,6 +18,7 @@ from distilbench.reporting.neighbours import LEAST_OVERLAP, kept_neighbours
 from distilbench.reporting.retrieval import retrieval_sets
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_row, told
+from distilbench.selection import STS
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Best:
                     {
                         "seed": seed.record.seed,
                         "dev": self._dev(seed),
-                        "test_average": seed.values["all"][self._column(AVERAGE)],
+                        "test_average": seed.values["all"][0],
                         "record_id": seed.record.record_id,
                         "run": seed.record.run,
                         "model": None if folder is None else str(folder),
@@ -60,6 +61,7 @@ class Best:
             },
             "teacher": None if self.teacher is None else {"label": self.teacher.name, **self._figures(self.teacher)},
             "test_sets": list(self.board.sts_sets),
+            "selected_by": str(self.board.selection),
             "demonstration": record.demonstration,
             "corpus": record.corpus,
             "model": None if model is None else str(model),
@@ -71,14 +73,14 @@ class Best:
         """The choice for the terminal."""
         student, model = self.row.record, self._model()
         role = "" if student.role == "student" else f", {student.role}"
-        lines = [f"{told(self.row)}{role} (chosen on dev)"]
+        lines = [f"{told(self.row)}{role} (chosen on dev{self._by()})"]
         lines += [f"Scores are {ON_DEMONSTRATION}."] if student.demonstration else []
         lines += self._lines(self.row)
         if self.teacher is not None and self.teacher is not self.row:
             lines += ["", f"Teacher {self.teacher.name}", *self._lines(self.teacher)]
         lines += ["", "Seed  dev     test    record, model"]
         for seed, folder in zip(self.row.seeds, self.folders, strict=True):
-            scores = f"{_two(self._dev(seed)):<8}{_two(seed.values['all'][self._column(AVERAGE)]):<8}"
+            scores = f"{_two(self._dev(seed)):<8}{_two(seed.values['all'][0]):<8}"
             lines.append(f"{seed.record.seed:<6}{scores}{seed.record.record_id}")
             lines.append(f"{'':<22}{self._no_model() if folder is None else folder}")
         if model is not None:
@@ -104,8 +106,9 @@ class Best:
     def _no_model(self) -> str:
         return "none is kept: `export` makes it" if can_be_built(self.row.record) else "no model is kept"
 
-    def _column(self, key: str) -> int:
-        return [column.key for column in self.board.columns].index(key)
+    def _by(self) -> str:
+        selection = self.board.selection
+        return "" if selection == STS else f", by {selection.title}"
 
     def _dev(self, seed: SeedScores) -> float | None:
         return dev_score(self.board, seed)
@@ -129,7 +132,9 @@ class Best:
         test, latency = self.board.cell(row, AVERAGE), latency_of(row)
         spread = "" if test.interval is None else f" ± {test.interval:.2f}"
         seeds = f"{test.seeds} {'seed' if test.seeds == 1 else 'seeds'}"
-        sets = ", ".join(self.board.sts_sets) or "no set"
+        sets = (
+            (", ".join(self.board.sts_sets) or "no set") if self.board.selection == STS else self.board.selection.title
+        )
         kept_share = (
             "" if test.retention is None or row is self.teacher else f", {test.retention:.1f} % of the teacher's"
         )
@@ -175,6 +180,9 @@ def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path
     named = ", ".join(map(str, folders))
     if not scored(board):
         raise InputError(f"{named}: no row with a dev score; expected the folders of finished runs")
+    selects = sorted({row.record.select for row in scored(board)})
+    if len(selects) > 1:
+        raise InputError(f"{named}: the runs were selected by {' and by '.join(selects)}; expected runs of one")
     rows = candidates(board)
     lost = len(scored(board)) - len(rows)
     if not rows:

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from distilbench.progress.tally import finite
 from distilbench.records import Role, ScoreRecord, TrialRecord
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, Variant, unique_trials
+from distilbench.selection import STS
 from distilbench.stored import FAISS_PEER
 
 MAX_TRIAL_MARKERS = 2000
@@ -106,6 +107,8 @@ class QualityBytes(NamedTuple):
     sets: tuple[str, ...]
     variant: Variant
     omitted: int
+    measure: str = ""
+    """What the quality is instead, where students are selected by something else than STS: `nDCG@10`."""
 
     @property
     def points(self) -> tuple[QualityPoint, ...]:
@@ -120,6 +123,7 @@ class QualityDim(NamedTuple):
     teachers: tuple[tuple[str, float], ...]
     sets: tuple[str, ...]
     variant: Variant
+    measure: str = ""
 
 
 Size = Callable[[QualityPoint], int]
@@ -174,7 +178,13 @@ def compute_quality_bytes(board: Leaderboard, variant: Variant = "all") -> Quali
         sets=board.sts_sets,
         variant=variant,
         omitted=len(board.rows) - len(placed),
+        measure=own_measure(board),
     )
+
+
+def own_measure(board: Leaderboard) -> str:
+    """What the test score is of, where it is not the mean over STS sets; "" where it is."""
+    return "" if board.selection == STS else board.selection.title
 
 
 def compute_quality_dim(board: Leaderboard, variant: Variant = "all") -> QualityDim:
@@ -182,7 +192,8 @@ def compute_quality_dim(board: Leaderboard, variant: Variant = "all") -> Quality
     rows = [row for row in board.rows if row.record.quantisation == "float32"]
     placed = [(row, point) for row in rows if (point := quality_point(board, row, variant))]
     others = [(row, point) for row, point in placed if point.role != "teacher"]
-    return QualityDim(_method_lines(board, others, _dim), _teacher_levels(placed), board.sts_sets, variant)
+    lines, levels = _method_lines(board, others, _dim), _teacher_levels(placed)
+    return QualityDim(lines, levels, board.sts_sets, variant, own_measure(board))
 
 
 def compute_learning(records: Iterable[TrialRecord | ScoreRecord], limit: int = MAX_TRIAL_MARKERS) -> Learning:
@@ -210,7 +221,7 @@ def draw_quality_bytes(data: QualityBytes, palette: Palette = LIGHT) -> go.Figur
     sizes = [point.bytes_per_vector for point in data.points]
     _add_methods(figure, data.methods, _bytes, palette)
     _add_levels(figure, data.teachers, sizes, palette, named=False)  # its float32 row is on its line
-    frame(figure, palette, "Bytes per vector (log scale)", quality_title(data.sets, data.variant))
+    frame(figure, palette, "Bytes per vector (log scale)", quality_title(data.sets, data.variant, data.measure))
     doubling_ticks(figure, sizes)
     return figure
 
@@ -221,7 +232,7 @@ def draw_quality_dim(data: QualityDim, palette: Palette = LIGHT) -> go.Figure:
     dims = [point.dim for method in data.methods for point in method.points]
     _add_methods(figure, data.methods, _dim, palette)
     _add_levels(figure, data.teachers, dims, palette, named=True)
-    frame(figure, palette, "Dimension (log scale)", quality_title(data.sets, data.variant))
+    frame(figure, palette, "Dimension (log scale)", quality_title(data.sets, data.variant, data.measure))
     log_ticks(figure, dims)
     return figure
 
@@ -505,11 +516,18 @@ def _trial_hover(point: TrialPoint) -> str:
     )
 
 
-def quality_title(sets: Sequence[str], variant: Variant) -> str:
+def quality_title(sets: Sequence[str], variant: Variant, measure: str = "") -> str:
     """The axis names its sets while they fit; the page's caption always names them all."""
+    if measure:
+        return f"Test: {measure}"
     names = ", ".join(plain(name, 12) for name in sets) if len(sets) <= 2 else f"average of {len(sets)} sets"
     how = "" if variant == "all" else ", weighted over subsets"
     return f"STS test: {names or 'none'}{how}"
+
+
+def quality_told(sets: Sequence[str], measure: str = "") -> str:
+    """The quality in a caption, with all its sets."""
+    return f"{measure} x 100 on the test sets" if measure else f"Mean Spearman x 100 on the test sets {', '.join(sets)}"
 
 
 def frame(figure: go.Figure, palette: Palette, x_title: str, y_title: str) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
 from distilbench.reporting.table import AVERAGE, DEV, Cell, Leaderboard, Row, teacher_row
+from distilbench.selection import STS
 
 KEPT_PERCENT = 95
 
@@ -35,7 +36,8 @@ def highlights(board: Leaderboard) -> tuple[Highlight, ...]:
     if teachers:
         cards.append(_card(board, "Teacher", max(teachers, key=lambda row: _value(board, row, AVERAGE))))
     if others:
-        cards.append(_card(board, "Highest test average", max(others, key=lambda row: _value(board, row, AVERAGE))))
+        title = "Highest test average" if board.selection == STS else f"Highest test {board.selection.title}"
+        cards.append(_card(board, title, max(others, key=lambda row: _value(board, row, AVERAGE))))
     if close:
         smallest = min(close, key=lambda row: (row.record.bytes_per_vector, -_value(board, row, DEV)))
         cards.append(_card(board, f"Fewest bytes that keep {KEPT_PERCENT} % on dev", smallest))

@@ -19,9 +19,11 @@ from distilbench.reporting.figures import (
     add_fronts,
     add_role,
     frame,
+    own_measure,
     point_hover,
     quality_point,
     quality_title,
+    quality_told,
 )
 from distilbench.reporting.table import Leaderboard, Row, Variant, mean_cell
 from distilbench.reporting.ticks import log_axis
@@ -59,6 +61,8 @@ class QualityLatency(NamedTuple):
     sets: tuple[str, ...]
     variant: Variant
     omitted: int
+    tested: str = ""
+    """What the quality is instead, where students are selected by something else than STS."""
 
 
 def compute_quality_latency(board: Leaderboard, variant: Variant = "all") -> QualityLatency:
@@ -84,7 +88,8 @@ def compute_quality_latency(board: Leaderboard, variant: Variant = "all") -> Qua
         on_front.update(rows[k] for k in front)
         fronts.append(tuple(sorted({values[k] for k in front})))
     points = tuple(LatencyPoint(ms, placed[i][1]._replace(pareto=i in on_front)) for i, ms in timed[measure].items())
-    return QualityLatency(points, tuple(fronts), measure, board.sts_sets, variant, len(placed) - len(points))
+    omitted, own = len(placed) - len(points), own_measure(board)
+    return QualityLatency(points, tuple(fronts), measure, board.sts_sets, variant, omitted, own)
 
 
 def latency_caption(data: QualityLatency) -> str:
@@ -101,7 +106,7 @@ def latency_caption(data: QualityLatency) -> str:
     spread = " Bars are 95 % intervals over seeds." if bars else ""
     omitted = f" Rows that were not timed this way, not drawn: {data.omitted}." if data.omitted else ""
     return (
-        f"Mean Spearman x 100 on the test sets {', '.join(data.sets)}, against the time to embed a sentence {how}, on {ran} "
+        f"{quality_told(data.sets, data.tested)}, against the time to embed a sentence {how}, on {ran} "
         f"of {device}. The dotted line joins the encoders that no other one beats in both.{spread}{omitted}"
     )
 
@@ -114,7 +119,7 @@ def draw_quality_latency(data: QualityLatency, palette: Palette = LIGHT) -> go.F
         points = [point for point in data.points if point.encoder.role == role]
         encoders = [point.encoder for point in points]
         add_role(figure, role, [point.ms for point in points], encoders, [_hover(p) for p in points], palette)
-    frame(figure, palette, _title(data.measure), quality_title(data.sets, data.variant))
+    frame(figure, palette, _title(data.measure), quality_title(data.sets, data.variant, data.tested))
     log_axis(figure, [point.ms for point in data.points])
     return figure
 

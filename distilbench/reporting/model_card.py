@@ -36,6 +36,7 @@ from distilbench.reporting.table import (
     told,
 )
 from distilbench.reporting.trainings import reproduce_command
+from distilbench.selection import STS
 from distilbench.stored import FAISS_PEER, FAMILIES, code_of, family_of
 
 CARD = "README.md"
@@ -50,6 +51,7 @@ _HUB_TASKS = {
     "asymmetric": ("information-retrieval", "Information retrieval, documents by another encoder", "asymmetric"),
     "pairs": ("text-classification", "Sentence pairs, the model's own pair head", "pair head"),
     "pair-probe": ("text-classification", "Sentence pairs, regression on the vectors", "pair probe"),
+    "fidelity": ("sentence-similarity", "Fidelity to the teacher, on held-out sentences", None),
 }
 """For each of our tasks: the metadata's task, its name, and what tells two of the same set apart."""
 _MEASURABLE = (
@@ -256,13 +258,16 @@ def _scores(
         return (*cells, *(compared if teacher else []))
 
     scores = []
-    average = next(
-        (v for c, v in zip(board.columns, seed.values["all"], strict=True) if c.key == AVERAGE and v is not None), None
-    )
-    if average is not None and len(board.sts_sets) > 1:
+    average, own = seed.values["all"][0], board.selection != STS
+    if average is not None and (own or len(board.sts_sets) > 1):
         reference = board.cell(teacher, AVERAGE).value if teacher else None
         line = cells(average, None, None, board.cell(row, AVERAGE), reference)
-        scores.append(CardScore("STS", f"average of {', '.join(board.sts_sets)}", "test", "Spearman", line))
+        if own:
+            scores.append(
+                CardScore("what it was selected by", str(board.selection), "test", board.selection.title, line)
+            )
+        else:
+            scores.append(CardScore("STS", f"average of {', '.join(board.sts_sets)}", "test", "Spearman", line))
     for s in hub_scores:
         reference = mean_cell(taught.get(_key(s), [])).value
         line = cells(s.value, s.low, s.high, mean_cell(seeds[_key(s)]), reference)
@@ -319,7 +324,8 @@ def _facts(board: Leaderboard, row: Row, teacher: Row | None, record: ScoreRecor
     dev = board.cell(row, DEV)
     if dev.value is not None:
         beside = board.cell(teacher, DEV).value if teacher is not None and teacher is not row else None
-        facts.append(("Dev score", _shown(dev) + ("" if beside is None else f"; teacher {beside:.2f}") + scored))
+        by = "" if board.selection == STS else f", {board.selection.title}"
+        facts.append((f"Dev score{by}", _shown(dev) + ("" if beside is None else f"; teacher {beside:.2f}") + scored))
     facts += [("Retrieval", retrieval.text() + scored) for retrieval in retrieval_sets(row, teacher)]
     if (neighbours := kept_neighbours(row)) is not None:
         facts.append(

@@ -50,7 +50,7 @@ def board_plots(board: Leaderboard) -> dict[str, Plot]:
         bars = any(point.interval is not None for point in size.points)
         spread = " Bars are 95 % intervals over seeds." if bars else ""
         caption = (
-            f"Mean Spearman x 100 on the test sets {', '.join(size.sets)}, against bytes per vector. A method's line passes "
+            f"{figures.quality_told(size.sets, size.measure)}, against bytes per vector. A method's line passes "
             "through its encoder with the best dev score at each number of bytes, whatever dimension and code make them up. "
             f"The grey dotted line joins the encoders that no other one beats in both.{spread}{omitted}"
         )

@@ -18,6 +18,7 @@ from scipy.stats import t as student_t
 
 from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost, Score, ScoreRecord, TrialRecord, selection_groups
+from distilbench.selection import STS, Part, Selection
 from distilbench.stored import FAISS_PEER, by_bytes, code_of, rival_group
 
 Variant = Literal["all", "wmean"]
@@ -25,6 +26,9 @@ VARIANTS: tuple[Variant, ...] = ("all", "wmean")
 """How an STS set with several subsets becomes one value: concatenated, or the mean weighted by subset size."""
 
 AVERAGE, DEV = "sts_average", "dev"
+"""The test score, which is the mean over STS sets where students are selected by STS, and the dev score beside it."""
+TEST, STS_MEAN = "test", "sts_mean"
+"""Where they are selected by something else: the test score's own column, and that of the mean over STS sets."""
 CONFIDENCE = 0.95
 SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICK")
 """The sets of the papers' average; over any others it is named by its sets alone."""
@@ -37,6 +41,7 @@ TASKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "asymmetric": ("Asymmetric retrieval", _RETRIEVAL),
     "pairs": ("Pairs", _PAIRS),
     "pair-probe": ("Pair probe", _PAIRS),
+    "fidelity": ("Fidelity", {"overlap@10": "Overlap@10", "spearman": "Spearman"}),
 }
 """Tasks beside STS: the title of their columns, and the metrics that are columns."""
 FLAT = {"mrr@10": "mrr10", "recall@100": "recall100"}
@@ -135,9 +140,13 @@ class Leaderboard(NamedTuple):
     """True while no row has two seeds: then there is nothing to compute an interval from."""
     quantised: bool
     """Whether a row's vectors are anything but float32."""
+    selection: Selection = STS
+    """What the students of all rows are selected by, and what the test score is of."""
 
     def cell(self, row: Row, key: str, variant: Variant = "all") -> Cell:
-        """The row's cell in the column `key`; an empty cell when there is no such column."""
+        """The row's cell in the column `key` (AVERAGE: the test score); an empty cell when there is no such column."""
+        if key == AVERAGE:
+            return row.values[variant][0]
         for column, cell in zip(self.columns, row.values[variant], strict=True):
             if column.key == key:
                 return cell
@@ -187,13 +196,14 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
         encoders.setdefault(_encoder(record), {})[record.seed] = record
     scores = [record for seeds in encoders.values() for record in seeds.values()]
     sts_sets = _sets(scores, "sts", "test")
-    dev_sets = tuple(selection_groups(_sets(scores, "sts", "dev")))
+    selection = _selection(scores)
+    dev_sets = tuple(selection_groups(_sets(scores, "sts", "dev"))) if selection == STS else ()
     wmean_sets = {s.set for r in scores for s in r.scores if _is_sts(s, "test") and s.variant == "wmean"}
     keys = _score_keys(scores)
-    columns = _columns(sts_sets, dev_sets, keys)
+    columns = _columns(sts_sets, dev_sets, keys, selection)
 
     def seed_scores(record: ScoreRecord) -> SeedScores:
-        cells = {v: _scores_in_order(record, v, sts_sets, dev_sets, wmean_sets, keys) for v in VARIANTS}
+        cells = {v: _scores_in_order(record, v, sts_sets, dev_sets, wmean_sets, keys, selection) for v in VARIANTS}
         values = {v: tuple(value for value, _ in of_variant) for v, of_variant in cells.items()}
         return SeedScores(
             _anchor(record),
@@ -246,7 +256,8 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
                 chosen=id(record) in chosen,
             )
         )
-    rows.sort(key=_order)
+    dev_place = next((i for i, column in enumerate(columns) if column.key == DEV), None)
+    rows.sort(key=lambda row: _order(row, dev_place))
     return Leaderboard(
         columns=columns,
         rows=tuple(rows),
@@ -255,6 +266,7 @@ def leaderboard(records: Iterable[TrialRecord | ScoreRecord]) -> Leaderboard:
         has_wmean=bool(wmean_sets),
         one_seed=all(len(row.seeds) == 1 for row in rows),
         quantised=any(row.record.quantisation != "float32" for row in rows),
+        selection=selection,
     )
 
 
@@ -283,13 +295,17 @@ def notices(board: Leaderboard) -> tuple[str, ...]:
     if not rows:
         return ("There is no score record yet: nothing to rank.",)
     lines += _seed_notices(board)
-    if board.sts_sets:
+    if board.selection != STS:
+        lines.append(
+            f"Students were selected by {board.selection.title} on dev; the test score is the same measure of the test sets."
+        )
+    elif board.sts_sets:
         names = ", ".join(board.sts_sets)
         sets = f"{len(board.sts_sets)} sets" if len(board.sts_sets) > 1 else "one set"
         lines.append(f"The test average is the mean Spearman correlation x 100 over {sets}: {names}.")
     averages = [board.cell(row, AVERAGE) for row in rows]
     without = sum(cell.value is None for cell in averages)
-    if without and board.sts_sets:
+    if without and any(cell.value is not None for cell in averages):
         lines.append(f"Without an average, since a set is missing there: {without} of {len(rows)} rows.")
     orphans = sum(
         bool(row.record.teacher) and cell.value is not None and cell.retention is None
@@ -492,11 +508,25 @@ def _measured(costs: Sequence[IndexCost] | Sequence[ClusterCost], fields: Sequen
     return {field: mean_cell([finite(float(getattr(cost, field))) for cost in costs]) for field in fields}
 
 
-def _columns(sts: Sequence[str], dev: Sequence[str], keys: Sequence[Key]) -> tuple[Column, ...]:
+def _selection(records: Iterable[ScoreRecord]) -> Selection:
+    """What all rows of runs were selected by; STS where they differ, since every run has these scores if any."""
+    selects = {r.select for r in records if r.role != "encoder"}
+    return Selection.parse(selects.pop()) if len(selects) == 1 else STS
+
+
+def _columns(sts: Sequence[str], dev: Sequence[str], keys: Sequence[Key], selection: Selection) -> tuple[Column, ...]:
     columns = []
     names = ", ".join(sts)
     title = "Seven-set average" if set(sts) == set(SEVEN) else "Average"
-    columns.append(Column(AVERAGE, "Test STS", title, f"Mean Spearman x 100 over {names or 'no set'}", True, lead=True))
+    own = selection != STS
+    if own:
+        told = f"{selection.title} x 100 on the test sets: of what students were selected by on dev"
+        columns.append(Column(TEST, "Test", selection.title, told, False, lead=True))
+        told = f"{selection.title} x 100 on dev. Used to select the student: not a result"
+        columns.append(Column(DEV, "Selection", "Dev", told, False, dev=True, lead=True))
+    if sts or not own:
+        key = STS_MEAN if own else AVERAGE
+        columns.append(Column(key, "Test STS", title, f"Mean Spearman x 100 over {names or 'no set'}", True, lead=True))
     columns += [Column(f"sts:{name}", "Test STS", name, f"{name} test, Spearman x 100", True) for name in sts]
     if dev:
         help_text = f"{', '.join(dev)} dev, Spearman x 100. Used to select the student: not a result"
@@ -543,6 +573,7 @@ def _scores_in_order(
     dev_sets: Sequence[str],
     wmean_sets: set[str],
     keys: Sequence[Key],
+    selection: Selection,
 ) -> list[tuple[float | None, Bounds]]:
     """The record's scores and their intervals in the order of `_columns`; an average has no interval here."""
     scores: dict[tuple[str, ...], Score] = {(s.task, s.set, s.split, s.metric, s.variant): s for s in record.scores}
@@ -565,9 +596,40 @@ def _scores_in_order(
     # A set that has no weighted mean in any record has a single subset: its "all" is its weighted mean.
     sts = [score("sts", name, "test", "spearman", variant if name in wmean_sets else "all") for name in sts_sets]
     cells = [(_mean([value for value, _ in sts]), (None, None)), *sts]
+    if selection != STS:
+        name, metric = str(selection), selection.parts[0].metric if len(selection.parts) == 1 else "mix"
+        cells = [test_score(record, selection), score("selection", name, "dev", metric, "all"), *(cells if sts else [])]
     if dev_sets:
         cells.append((_mean([score("sts", name, "dev", "spearman", "all")[0] for name in dev_sets]), (None, None)))
     return [*cells, *map(of_key, keys)]
+
+
+def test_score(record: ScoreRecord, selection: Selection) -> tuple[float | None, Bounds]:
+    """The selection's measure of a record's test sets, and its interval where it is one score; None where a part has none.
+
+    Of pair tasks it is what the encoder's own pair head says, where it has one.
+    """
+    values: list[tuple[float, float]] = []
+    bounds: Bounds = (None, None)
+    for part in selection.parts:
+        found = _tested(record, part)
+        if not found:
+            return None, (None, None)
+        values.append((part.weight, math.fsum(s.value for s in found) / len(found)))
+        bounds = (found[0].low, found[0].high) if len(found) == len(selection.parts) == 1 else (None, None)
+    return math.fsum(weight * value for weight, value in values), bounds
+
+
+def _tested(record: ScoreRecord, part: Part) -> list[Score]:
+    """A part's scores of the test sets."""
+    test = [s for s in record.scores if s.split == "test" and s.variant == "all"]
+    if part.kind != "pairs":
+        return [s for s in test if (s.task, s.metric) == (part.kind, part.metric)]
+    probed = [s for s in test if s.task in ("pairs", "pair-probe")]
+    own = {s.set for s in probed if s.task == "pairs"}
+    probed = [s for s in probed if s.task == "pairs" or s.set not in own]
+    exact = {s.set for s in probed if s.metric == "accuracy"}
+    return [s for s in probed if s.metric == ("accuracy" if s.set in exact else "spearman")]
 
 
 def _sets(records: Iterable[ScoreRecord], task: str, split: str) -> tuple[str, ...]:
@@ -654,9 +716,11 @@ def _json(values: Sequence[object]) -> str:
     return json.dumps(values, sort_keys=True, default=str)
 
 
-def _order(row: Row) -> tuple[bool, bool, float, str]:
-    average = row.values["all"][0].value
-    return row.record.role != "teacher", average is None, -(average or 0.0), row.name
+def _order(row: Row, dev_place: int | None) -> tuple[bool, bool, float, float, str]:
+    cells = row.values["all"]
+    average, dev = cells[0].value, None if dev_place is None else cells[dev_place].value
+    untested = -(dev or 0.0) if average is None else 0.0
+    return row.record.role != "teacher", average is None, -(average or 0.0), untested, row.name
 
 
 def _anchor(record: ScoreRecord) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -9,12 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from distilbench.errors import InputError
-from distilbench.evaluation.bootstrap import RESAMPLES, Tie, grouped, paired_bootstrap
+from distilbench.evaluation.bootstrap import RESAMPLES, Items, Tie, grouped, paired_bootstrap, paired_mix
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting import table
 from distilbench.reporting.report_records import TiesWithin
+from distilbench.reporting.selected import kept_items, same_items
+from distilbench.selection import STS
 
 TOLERANCE = 1e-6
 """How far (x 100) a Spearman of kept predictions may be from its record's: another version of SciPy may round otherwise."""
@@ -80,6 +83,8 @@ def tie_groups(
     for row in board.rows:
         if table.competes(row.record) and board.cell(row, table.AVERAGE).value is not None:
             compared.setdefault(NO_TIES.compared(row.record), []).append(row)
+    if board.selection != STS:
+        return _selected_ties(board, list(compared.values()), run_folders, resamples, seed)
     tie_of_row: dict[str, RowTie] = {}
     without, other_pairs = [], []
     golds: dict[str, Predictions] = {}
@@ -103,9 +108,48 @@ def tie_groups(
             gold_of = {name: golds[str(corpus)].gold[name] for name in board.sts_sets}
             similarities = [[p.similarity for p in seeds] for _, seeds in comparable]
             ties = grouped(paired_bootstrap(gold_of, similarities, resamples=resamples, seed=seed))
-            for i, ((row, _), tie) in enumerate(zip(comparable, ties, strict=True)):
-                others = sum(other.group == tie.group for other in ties) - 1
-                tie_of_row[row.anchor] = RowTie(tie, table.told(comparable[tie.leader][0]), tie.leader == i, others)
+            tie_of_row |= _places([row for row, _ in comparable], ties)
+    return Ties(tie_of_row, resamples, tuple(without), tuple(other_pairs))
+
+
+def _places(rows: Sequence[table.Row], ties: Sequence[Tie]) -> dict[str, RowTie]:
+    """By anchor the place of each row that was compared."""
+    sizes = Counter(tie.group for tie in ties)
+    return {
+        row.anchor: RowTie(tie, table.told(rows[tie.leader]), tie.leader == i, sizes[tie.group] - 1)
+        for i, (row, tie) in enumerate(zip(rows, ties, strict=True))
+    }
+
+
+def _selected_ties(
+    board: table.Leaderboard,
+    groups: Sequence[Sequence[table.Row]],
+    run_folders: Sequence[Path],
+    resamples: int,
+    seed: int,
+) -> Ties:
+    """The same of the measure that students were selected by, where that is not STS."""
+    tie_of_row: dict[str, RowTie] = {}
+    without, other_pairs = [], []
+    for rows in groups:
+        found: list[tuple[table.Row, list[Mapping[str, Items]]]] = []
+        for row in rows:
+            loaded = [kept_items(s.record, board.selection, "test", s.values["all"][0], run_folders) for s in row.seeds]
+            items = [i for i in loaded if i is not None]
+            if len(items) < len(loaded):
+                without.append(table.told(row))
+                continue
+            first = found[0][1][0] if found else items[0]
+            if all(same_items(first, i) for i in items):
+                found.append((row, items))
+            else:
+                other_pairs.append(table.told(row))
+        if len(found) == 1:
+            only = found[0][0]
+            tie_of_row[only.anchor] = RowTie(ALONE, table.told(only), leads=True, others=0)
+        elif found:
+            ties = grouped(paired_mix([items for _, items in found], resamples=resamples, seed=seed))
+            tie_of_row |= _places([row for row, _ in found], ties)
     return Ties(tie_of_row, resamples, tuple(without), tuple(other_pairs))
 
 

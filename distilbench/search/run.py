@@ -66,6 +66,8 @@ class Search:
     seed: int
     history: Sequence[FrozenTrial] = ()
     """Finished trials of another study that measured the same, which the searcher starts from."""
+    select: str = "sts"
+    """What students are selected by."""
 
     def suggestions(self) -> Suggestions:
         """The suggestions of a search that begins."""
@@ -257,5 +259,6 @@ def trial_record(trial: FrozenTrial, search: Search) -> TrialRecord:
         objective=objective if math.isfinite(objective) else None,
         rungs=rungs,
         values=dict(zip(search.objectives, trial.values, strict=True)) if several else {},
+        select=search.select,
         provenance=provenance(trial.user_attrs.get(MACHINE)),
     )

@@ -236,5 +236,5 @@ def width_in(trial: FrozenTrial, group: int) -> int:
 def judged_widths(trial: FrozenTrial) -> list[int]:
     """The widths at which a trial is judged: its output dimension, or the nested ones."""
     rung = result_of(trial)
-    nested = [] if rung is None else [name for name in rung.metrics if re.fullmatch(r"dev_spearman_\d+", name)]
+    nested = [] if rung is None else [name for name in rung.metrics if re.fullmatch(r"dev_(spearman|score)_\d+", name)]
     return [int(name.rpartition("_")[2]) for name in nested] or [trial_dimension(trial)]

@@ -68,6 +68,9 @@ class TrainingDataSettings(EvaluationDataSettings):
         "repeatable.",
         (),
     )
+    demonstration: bool = option(
+        "Beside --text without --data, score on the sets of the demonstration corpus too.", False, panel=PANEL
+    )
     text_column: str = option("The column of --text that holds the sentences.", "text", panel=PANEL)
     min_chars: int = option("Leave out unlabelled sentences of fewer characters.", 1, panel=PANEL, ge=0)
     max_chars: int | None = option("Leave out those of more characters; default: none.", None, panel=PANEL, ge=1)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
 
-from distilbench.choices import SWEPT_TASKS, SpaceBudget, TaskKind
+from distilbench.choices import EVERY_TASK, SWEPT_TASKS, SpaceBudget, TaskKind
 from distilbench.errors import InputError
 from distilbench.records import Quantisation
+from distilbench.selection import Selection
 from distilbench.settings.augment import AugmentationSettings
 from distilbench.settings.data import Tasks, TrainingDataSettings, tasks_option
 from distilbench.settings.encoders import EncoderSettings
@@ -55,12 +56,8 @@ class CodeSettings(Settings):
         return tuple(code for code in self.quantise if code != "none")
 
 
-def _with_sts(tasks: tuple[TaskKind, ...]) -> tuple[TaskKind, ...]:
-    if "sts" not in tasks:
-        raise InputError(
-            f"--tasks {','.join(tasks)}: expected sts among them, since students are chosen by STS dev sets"
-        )
-    return tasks
+def _measure(value: str | None) -> str | None:
+    return None if value is None else str(Selection.parse(value))
 
 
 class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSettings, GrowingClusterSettings):
@@ -72,7 +69,21 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
         None,
     )
     seed: int = option("Fixes everything random.", 0, ge=0)
-    tasks: Annotated[Tasks, AfterValidator(_with_sts)] = tasks_option(SWEPT_TASKS, RESULTS)
+    tasks: Tasks = tasks_option(SWEPT_TASKS, RESULTS)
+    select: Annotated[str | None, AfterValidator(_measure)] = option(
+        "What students are selected by: sts, retrieval (nDCG@10; or mrr@10, recall@100, ...), classification, pairs, "
+        "fidelity (to the teacher, without labels), or a mix such as retrieval=0.7,sts=0.3; default: what the data has.",
+        None,
+    )
+
+    @property
+    def selection(self) -> Selection | None:
+        """What students are to be selected by; None is what the data has."""
+        return None if self.select is None else Selection.parse(self.select)
+
+    def scored_tasks(self, selection: Selection) -> tuple[TaskKind, ...]:
+        """The kinds of sets that rows are scored on: those of `tasks`, and those that students are selected by."""
+        return tuple(kind for kind in EVERY_TASK if kind in self.tasks or kind in selection.tasks)
 
     @cached_property
     def teacher_encoder(self) -> EncoderSpec:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
-from distilbench.choices import Fidelity, Stopping
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from distilbench.choices import Resource, Stopping
 from distilbench.training.params import sweep_field
+
+OLD_RESOURCE = "fidelity"
+"""The name of `Budget.resource` in earlier search spaces and runs."""
 
 
 class Confirmation(BaseModel):
@@ -32,12 +37,20 @@ class Budget(BaseModel):
     """Rungs are a factor eta apart. Of the trials of one output dimension at a rung, ASHA lets the best 1/eta go on."""
     stopping: Stopping = "asha"
     """Which trials stop at a rung: all but the best 1/eta; those below the median; none."""
-    fidelity: Fidelity = "steps"
+    resource: Resource = "steps"
     """What a rung has less of than the next: steps alone, or also the training examples that it draws from."""
     start: bool = sweep_field(False, sweep=True)
     """Whether a student is judged before its first step too, so that its start (rung 0) can be its result. No verdict is
     made there."""
     confirm: Confirmation = Confirmation()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_name(cls, fields: Any) -> Any:
+        """`resource` was called `fidelity` in earlier files."""
+        if isinstance(fields, dict) and OLD_RESOURCE in fields and "resource" not in fields:
+            return {"resource" if name == OLD_RESOURCE else name: value for name, value in fields.items()}
+        return fields
 
     def rung_steps(self, total: int) -> list[int]:
         """Steps at which a trial of `total` steps reports: total / eta^(rungs-1), ..., total / eta, total."""
@@ -45,6 +58,6 @@ class Budget(BaseModel):
 
     def data_shares(self, total: int) -> list[tuple[int, float]]:
         """From which share of the examples the batches up to each rung's step are drawn; [] where it is always all."""
-        if self.fidelity == "steps" or total == 0:
+        if self.resource == "steps" or total == 0:
             return []
         return [(step, step / total) for step in self.rung_steps(total)]

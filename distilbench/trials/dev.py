@@ -11,28 +11,29 @@ from numpy.typing import NDArray
 from distilbench.data.calibration import calibration_rows
 from distilbench.evaluation.geometry import geometry
 from distilbench.evaluation.quantisation import QUANTISERS, calibrated
-from distilbench.evaluation.sts import Embed, from_rows, spearman, sts_similarities
+from distilbench.evaluation.selection import total
+from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.records import SCORE, dev_name
 from distilbench.stored import CODE_OF_BITS, code_of, stored_bytes
 
 
 def dev_rows(prepared: Prepared) -> NDArray[np.int64]:
     """The distinct rows of the selection sets, rising."""
-    return np.unique(np.concatenate([side for s in prepared.dev for side in (s.left_P, s.right_P)]))
+    return prepared.selection.rows
 
 
-def dev_spearman(embed: Embed, prepared: Prepared) -> float:
-    """Mean Spearman x 100 over the selection sets."""
-    similarities = sts_similarities(embed, [(s.left_P, s.right_P) for s in prepared.dev])
-    return float(np.mean([spearman(f, s.score_P) for f, s in zip(similarities, prepared.dev, strict=True)]))
+def dev_score(embed: Embed, prepared: Prepared) -> float:
+    """The selection score x 100 of vectors that are stored as they are: for STS dev sets the mean Spearman."""
+    return prepared.selection.score(embed)
 
 
 @functools.lru_cache(maxsize=256)
-def dev_pca_spearman(prepared_folder: Path, dim: int) -> float:
+def dev_pca_score(prepared_folder: Path, dim: int) -> float:
     """The dev score of the teacher's PCA at `dim`: what a compressed embedding has to beat."""
     prepared = load_prepared(prepared_folder)
-    return dev_spearman(lambda rows: prepared.pca.project(prepared.vectors.take(rows), dim), prepared)
+    return dev_score(lambda rows: prepared.pca.project(prepared.vectors.take(rows), dim), prepared)
 
 
 @functools.lru_cache(maxsize=16)
@@ -49,7 +50,7 @@ CODEBOOKS_ON = 8_000
 
 
 @functools.lru_cache(maxsize=64)
-def dev_pca_spearman_in(prepared_folder: Path, size: int) -> float:
+def dev_pca_score_in(prepared_folder: Path, size: int) -> float:
     """The dev score of the teacher's PCA in `size` bytes a vector: of float32, int8, int4 and binary codes the best.
 
     Each has as many dimensions as fit, at most the teacher's.
@@ -59,11 +60,11 @@ def dev_pca_spearman_in(prepared_folder: Path, size: int) -> float:
     scores = []
     for bits, kind in CODE_OF_BITS.items():
         if d := min(8 * size // bits, prepared.vectors.width):
-            vectors_Nd = prepared.pca.project(prepared.vectors.take(rows), d)
+            stored_Nd = vectors_Nd = prepared.pca.project(prepared.vectors.take(rows), d)
             if kind != "float32":
                 code = calibrated(kind, prepared.pca.project(prepared.vectors.take(sample), d))
-                vectors_Nd = code.decode(code.encode(vectors_Nd))
-            scores.append(dev_spearman(from_rows(rows, vectors_Nd), prepared))
+                stored_Nd = code.decode(code.encode(vectors_Nd))
+            scores.append(prepared.selection.score(from_rows(rows, stored_Nd), from_rows(rows, vectors_Nd)))
     return max(scores)
 
 
@@ -83,10 +84,12 @@ def stored_parts(method: Method, parts: list[NDArray[np.float32]], prepared: Pre
 def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
     """Objective, dev metrics and why the embeddings are collapsed ("" when they are not), of the method as it is now.
 
-    The objective is the first score on the method's own task, else the dev Spearman minus that of PCA at the same d:
-    trials of one dimension are compared by it. Of nested widths both are means over the widths, beside which
-    `dev_spearman_W` and `dev_pca_spearman_W` are those of width W. `dev_quality` is without that subtraction, to compare
-    across dimensions. Where the parameters name a code, the vectors are those that are stored, and PCA has the same bytes.
+    The objective is the first score on the method's own task, where it has one and no other measure was asked for; else the
+    selection score minus that of PCA at the same d: trials of one dimension are compared by it. The two are called
+    `dev_spearman` and `dev_pca_spearman` where STS dev sets select, otherwise `dev_score` and `dev_pca_score`, with the
+    parts of a score beside them. Of nested widths both are means over the widths, beside which `dev_spearman_W` and
+    `dev_pca_spearman_W` are those of width W. `dev_quality` is without that subtraction, to compare across dimensions.
+    Where the parameters name a code, the vectors are those that are stored, and PCA has the same bytes.
     """
     rows, params = dev_rows(prepared), method.params.model_dump()
     vectors = method.embed(rows)
@@ -95,24 +98,34 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     widths, shape = method.judged_widths(params), geometry(vectors)
     # One width is taken whole: before its projection is there (IBKD's first stage), a student may be wider.
     parts = [vectors] if len(widths) == 1 else [np.ascontiguousarray(vectors[:, :w]) for w in widths]
-    dev_W = [dev_spearman(from_rows(rows, part), prepared) for part in stored_parts(method, parts, prepared)]
+    stored = stored_parts(method, parts, prepared)
+    selection = prepared.selection
+    measured_W = [
+        selection.measure(from_rows(rows, kept), from_rows(rows, part))
+        for kept, part in zip(stored, parts, strict=True)
+    ]
+    dev_W = [total(measured) for measured in measured_W]
     sizes = [stored_bytes(params, w) for w in widths]
     pca_W = [
-        dev_pca_spearman(prepared_folder, w) if size is None else dev_pca_spearman_in(prepared_folder, size)
+        dev_pca_score(prepared_folder, w) if size is None else dev_pca_score_in(prepared_folder, size)
         for w, size in zip(widths, sizes, strict=True)
     ]
-    dev, pca = float(np.mean(dev_W)), float(np.mean(pca_W))
-    metrics = {"dev_spearman": dev, "dev_pca_spearman": pca, **shape._asdict()}
+    dev, pca, name = float(np.mean(dev_W)), float(np.mean(pca_W)), dev_name(str(selection.selection))
+    metrics = {f"dev_{name}": dev, f"dev_pca_{name}": pca, **shape._asdict()}
+    if name == SCORE:
+        by_part = [selection.by_part(measured) for measured in measured_W]
+        metrics |= {f"dev_{part}": float(np.mean([values[part] for values in by_part])) for part in by_part[0]}
     if len(widths) > 1:
         for w, dev_w, pca_w in zip(widths, dev_W, pca_W, strict=True):
-            metrics |= {f"dev_spearman_{w}": dev_w, f"dev_pca_spearman_{w}": pca_w}
+            metrics |= {f"dev_{name}_{w}": dev_w, f"dev_pca_{name}_{w}": pca_w}
     task = method.task_scores("dev")
     metrics |= {f"dev_{score.set}_{score.metric}": score.value for score in task}
-    metrics["dev_quality"] = task[0].value if task else dev
+    by_task = bool(task) and not selection.selection.asked
+    metrics["dev_quality"] = task[0].value if by_task else dev
     if method.params.collapse == "absolute":
         reason = shape.collapsed(vectors.shape[1])
     else:
         teacher = dev_teacher_variance(prepared_folder)
         reason = shape.crowded(vectors.shape[1], teacher)
         metrics["relative_variance"] = shape.variance / teacher if teacher > 0 else 1.0
-    return task[0].value if task else dev - pca, metrics, reason
+    return task[0].value if by_task else dev - pca, metrics, reason

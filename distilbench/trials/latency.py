@@ -71,7 +71,7 @@ def teacher_latency(prepared: Prepared, sentences: Sequence[str]) -> float:
 
 def latency_rows(prepared: Prepared) -> NDArray[np.int64]:
     """The rows that are timed: all distinct ones of the dev sets, or `SENTENCES` of them, evenly spread."""
-    rows = np.unique(np.concatenate([side for s in prepared.dev for side in (s.left_P, s.right_P)]))
+    rows = prepared.selection.rows
     return rows[np.linspace(0, len(rows) - 1, min(SENTENCES, len(rows))).astype(np.int64)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from distilbench.cluster.place import Place
 from distilbench.storage.files import fingerprint
-from distilbench.trials.budget import Budget
+from distilbench.trials.budget import OLD_RESOURCE, Budget
 from distilbench.trials.training_copy import TrainingCopy
 from distilbench.trials.training_spec import TrainingSpec
 
@@ -17,7 +17,8 @@ def training_of(method: str, params: dict[str, Any], seed: int, budget: Budget, 
     """What decides every checkpoint of a training; `content` is that of its prepared inputs."""
     # As in copies from before there was a start, where it is not judged.
     apart = {"trials", "stopping", "confirm", *([] if budget.start else ["start"])}
-    spent = budget.model_dump(exclude=apart)
+    # Under the old name, as in copies from before it had another.
+    spent = {OLD_RESOURCE if n == "resource" else n: v for n, v in budget.model_dump(exclude=apart).items()}
     return fingerprint([method, params, seed, spent, content])
 
 

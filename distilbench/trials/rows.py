@@ -28,9 +28,11 @@ from distilbench.records import (
     ScoreRecord,
     TrialRecord,
     append_records,
+    dev_of_metrics,
     read_records,
     result_rung,
 )
+from distilbench.selection import Selection
 from distilbench.storage.files import fingerprint
 from distilbench.stored import FAISS_PEER, FAMILIES, code_of
 from distilbench.trials.jobs import Job, Outcome, finish_jobs
@@ -155,6 +157,7 @@ class RowScorer:
                 **identity,
                 bytes_per_vector=0,
                 parameters=0,
+                select=str(self.corpus.selection),
                 scores=list(scores),
                 indexes=[],
                 model="",
@@ -208,7 +211,8 @@ class RowScorer:
                 append_records(self.run / job.recorded_in, [recorded[key]])
                 on_record(recorded[key])
             rung = result_rung(outcome.rungs)
-            dev = f": dev {rung.metrics['dev_spearman']:.2f}" if rung and "dev_spearman" in rung.metrics else ""
+            value = None if rung is None else dev_of_metrics(rung.metrics)
+            dev = "" if value is None else f": dev {value:.2f}"
             name = job.candidate.configuration or job.model
             dev += f" ({ON_DEMONSTRATION})" if dev and self.corpus.demonstration else ""
             self.console.print(f"trained {name}, seed {job.candidate.seed}{dev} {outcome.failed}", markup=False)
@@ -250,6 +254,7 @@ class RowScorer:
             objective=None if result is None else result.objective,
             rungs=rungs,
             confirms=candidate.trial is not None,
+            select=str(self.corpus.selection),
             provenance=provenance(outcome.machine),
         )
 
@@ -327,15 +332,18 @@ def _load(folder: Path) -> Encoded:
 
 
 def _line(record: ScoreRecord) -> str:
-    tests = [s for s in record.scores if s.split == "test" and s.variant == "all" and _shown(s)]
+    parts = Selection.parse(record.select).parts
+    shown = {(part.kind, part.metric) for part in parts} | {("sts", "spearman")}
+    tests = [s for s in record.scores if s.split == "test" and s.variant == "all"]
+    tests = [s for s in tests if s.task == "pairs" or (s.task, s.metric) in shown]
     scores = [f"{s.set} {s.value:.2f}" for s in tests]
+    if record.select != "sts":
+        scores = [
+            f"dev {s.value:.2f}" for s in record.scores if (s.task, s.set) == ("selection", record.select)
+        ] + scores
     kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
     name = f"{record.configuration} d={record.dim}" if record.configuration else record.label
     if record.trial is not None and not record.configuration:
         name += f", trial {record.trial}, seed {record.seed}"
     scores += [f"({ON_DEMONSTRATION})"] if scores and record.demonstration else []
     return "  ".join([f"{name + kind:<32}", *scores])
-
-
-def _shown(score: Score) -> bool:
-    return score.task == "pairs" or (score.task, score.metric) == ("sts", "spearman")

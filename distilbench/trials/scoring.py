@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import FROZEN, ON_VECTORS, ClusterCost, Quantisation, Role, Score, ScoreRecord
+from distilbench.selection import STS
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, write_json
 from distilbench.stored import FAISS_PEER, code_of, family_of
@@ -95,7 +96,8 @@ class Candidate:
             "quantisation": quantisation,
             "configuration": self.configuration,
         }
-        asked = [] if set(tasks) == set(SWEPT_TASKS) else [sorted(tasks)]
+        asked: list[Any] = [] if set(tasks) == set(SWEPT_TASKS) else [sorted(tasks)]
+        asked += [] if corpus.selection == STS else [str(corpus.selection)]
         return {**identity, "record_id": fingerprint([identity, prepared.vectors.folder.name, *asked])}
 
 
@@ -168,8 +170,9 @@ def evaluation_rows(corpus: Corpus) -> Rows:
     sides = [side for s in corpus.sts for side in (s.left_P, s.right_P)]
     sides += [side for t in corpus.retrieval for side in (t.queries, t.documents)]
     sides += [side for labelled in corpus.classification for side in labelled.texts]
+    sides += [held.rows for held in corpus.held_out]
     sides += [side for t in corpus.probed for s in t.splits.values() for side in (s.left_P, s.right_P)]
-    return np.unique(np.concatenate(sides))
+    return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *sides]))
 
 
 @dataclass(frozen=True)
@@ -236,7 +239,9 @@ def score_candidate(
 
     prompts = prompts_of(prepared, candidate.method)
     records = []
-    for row in encoder_rows(vectors, sets_of_corpus(scored), widths, quantisers, SEARCHING, more):
+    judged = prepared.judged if corpus.selection != STS else None
+    sets = replace(sets_of_corpus(scored), judged=judged, tested=prepared.tested)
+    for row in encoder_rows(vectors, sets, widths, quantisers, SEARCHING, more):
         if candidate.method == FAISS_PEER and row.quantisation == "float32":
             continue  # they are the teacher's
         record = ScoreRecord(
@@ -250,6 +255,7 @@ def score_candidate(
             space=row.space,
             notes=row.notes,
             prompts=prompts,
+            select=str(corpus.selection),
             model=encoded.model,
             provenance=provenance(),
         )

@@ -229,6 +229,7 @@ def test_a_bad_row_of_unlabelled_text(folder: Path) -> None:
 def test_calibration_is_built_in_where_there_is_no_text(folder: Path, tmp_path: Path, unlabelled: str | None) -> None:
     shutil.rmtree(folder / "unlabeled")
     (folder / "quora" / "pairs.tsv").unlink()
+    (folder / "quora" / "corpus.tsv").unlink()  # documents are text too
     if unlabelled:
         (folder / "unlabeled").mkdir()
         (folder / "unlabeled" / "all.txt").write_text("a c .\nd .\n")

@@ -13,7 +13,9 @@ import pytest
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
+from distilbench.data.selected import with_selection
 from distilbench.errors import InputError
+from distilbench.selection import STS
 
 ALL = Limits(None, None, None)
 
@@ -75,7 +77,7 @@ def test_what_is_found_and_not_found_is_said(folder: Path) -> None:
     for line in ("sts/STSB.dev.tsv: 40 pairs (dev)", "quora/pairs.tsv: 64 duplicate pairs", "80 sentences (train)"):
         assert line in found
     assert "quora retrieval, dev: 20 queries, 60 of 60 documents" in found
-    for name in ("sts/STS13", "sts/SICK.test", "quora retrieval, test", "cqadupstack/*.dup_pairs.tsv"):
+    for name in ("sts/STS13", "sts/SICK.test", "quora retrieval, test"):
         assert name in missing
     for name in ("sts/STS12", "sts/STSB.dev", "sts/STSB.test", "unlabeled", "quora/pairs"):
         assert name not in missing
@@ -188,16 +190,19 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         folder_corpus(tmp_path / "nowhere", ALL)
 
 
-def test_without_a_dev_set_nothing_can_be_selected(folder: Path) -> None:
+def test_without_an_sts_dev_set_something_else_selects(folder: Path) -> None:
+    assert with_selection(folder_corpus(folder, ALL), None)[0].selection == STS
     (folder / "sts" / "STSB.dev.tsv").unlink()
-    with pytest.raises(InputError, match=r"no dev STS set to select by; expected sts/STSB\.dev\.tsv"):
-        folder_corpus(folder, ALL)
+    assert str(with_selection(folder_corpus(folder, ALL), None)[0].selection) == "retrieval"
+    (folder / "quora" / "retrieval" / "qrels.dev.tsv").unlink()
+    assert str(with_selection(folder_corpus(folder, ALL), None)[0].selection) == "fidelity"
 
 
 def test_without_training_text_nothing_can_be_trained(folder: Path) -> None:
     shutil.rmtree(folder / "unlabeled")
     (folder / "quora" / "pairs.tsv").unlink()
-    with pytest.raises(InputError, match=r"nothing to train on; expected quora/pairs\.tsv"):
+    (folder / "quora" / "corpus.tsv").unlink()
+    with pytest.raises(InputError, match=r"nothing to train on; expected NAME/pairs\.tsv"):
         folder_corpus(folder, ALL)
 
 
@@ -211,8 +216,12 @@ def test_without_training_text_nothing_can_be_trained(folder: Path) -> None:
         ("quora/pairs.tsv", "\ta cat\t1\ttrain", r"pairs\.tsv, row 66: column 'question1' is empty"),
         ("quora/pairs.tsv", "a dog\ta cat\tyes\ttrain", r"pairs\.tsv, row 66: column 'is_duplicate' is 'yes'"),
         ("quora/corpus.tsv", "d99\t\t0", r"corpus\.tsv, row 62: column 'text' is empty"),
-        ("quora/retrieval/qrels.dev.tsv", "q1\td777\t1", r"qrels\.dev\.tsv, row 22: doc_id 'd777'"),
-        ("quora/retrieval/qrels.dev.tsv", "q1\td1\thigh", r"qrels\.dev\.tsv, row 22: column 'score' is 'high'"),
+        (
+            "quora/retrieval/qrels.dev.tsv",
+            "q1\td777\t1",
+            r"qrels\.dev\.tsv, row 22: document 'd777' is not in corpus\.tsv",
+        ),
+        ("quora/retrieval/qrels.dev.tsv", "q1\td2\thigh", r"qrels\.dev\.tsv, row 22: column 'score' is 'high'"),
         ("unlabeled/sentences.tsv", "", r"sentences\.tsv, row 82: column 'text' is empty"),
     ],
 )
@@ -231,6 +240,6 @@ def test_an_sts_set_that_cannot_be_scored(folder: Path, scores: list[str]) -> No
 
 
 def test_queries_of_which_none_has_an_answer(folder: Path) -> None:
-    (folder / "quora/retrieval/queries.dev.tsv").write_text("query_id\ttext\nlost\tis anybody there\n")
+    (folder / "quora/retrieval/qrels.dev.tsv").write_text("query_id\tdoc_id\tscore\nq1\td1\t0\n")
     with pytest.raises(InputError, match=r"queries\.dev\.tsv: none of its queries has a relevant document in qrels"):
         folder_corpus(folder, ALL)

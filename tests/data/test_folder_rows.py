@@ -30,9 +30,17 @@ def append(path: Path, row: str) -> None:
         # Two judgements that disagree: neither is to be believed.
         ("qrels.dev.tsv", "q1\td1\t0", r"qrels\.dev\.tsv, row 22: query_id 'q1' with doc_id 'd1' is there already"),
         # The later text would silently stand for the earlier one.
-        ("../corpus.tsv", "d3\tother text\t0", r"corpus\.tsv, row 62: doc_id 'd3' is there already; expected it once"),
+        (
+            "../corpus.tsv",
+            "d3\tother text\t0",
+            r"corpus\.tsv, row 62: document id 'd3' is there already; expected it once",
+        ),
         # Whether a question is a document must not depend on which of its rows is read.
-        ("../corpus.tsv", "d3\tother text\t1", r"corpus\.tsv, row 62: doc_id 'd3' is there already; expected it once"),
+        (
+            "../corpus.tsv",
+            "d3\tother text\t1",
+            r"corpus\.tsv, row 62: document id 'd3' is there already; expected it once",
+        ),
     ],
 )
 def test_a_repeated_id_is_refused(folder: Path, file: str, row: str, message: str) -> None:

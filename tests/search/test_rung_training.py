@@ -38,9 +38,9 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing in the code catches it."""
 
 
-def spec_of(folder: Path, prepared: Path, method: str = "mcr2", fidelity: str = "steps", **params: Any) -> TrainingSpec:
+def spec_of(folder: Path, prepared: Path, method: str = "mcr2", resource: str = "steps", **params: Any) -> TrainingSpec:
     given = {"output_dim": 8} if method == "pca" else {**(HPD if method == "hpd" else MCR2), **params}
-    budget = Budget.model_validate({"trials": 1, "steps": 18, "rungs": 3, "eta": 3, "fidelity": fidelity})
+    budget = Budget.model_validate({"trials": 1, "steps": 18, "rungs": 3, "eta": 3, "resource": resource})
     return TrainingSpec(method, given, 0, budget, prepared, folder / "trial", folder / "hang.txt")
 
 
@@ -65,11 +65,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory, prepared_folder: Path) -> Ca
     """Trainings that nothing interrupted."""
     made: dict[tuple[str, str], RungTraining] = {}
 
-    def of(method: str, fidelity: str) -> RungTraining:
-        if (method, fidelity) not in made:
+    def of(method: str, resource: str) -> RungTraining:
+        if (method, resource) not in made:
             folder = tmp_path_factory.mktemp("whole")
-            made[method, fidelity] = train(spec_of(folder, prepared_folder, method, fidelity))
-        return made[method, fidelity]
+            made[method, resource] = train(spec_of(folder, prepared_folder, method, resource))
+        return made[method, resource]
 
     return of
 
@@ -138,25 +138,25 @@ def test_a_student_without_its_final_form_has_no_start(tmp_path: Path, prepared_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fidelity", ["steps", "data"])
+@pytest.mark.parametrize("resource", ["steps", "data"])
 @pytest.mark.parametrize("method", ["mcr2", "hpd"])
 def test_slices_do_not_alter_a_training(
-    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining], method: str, fidelity: str
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining], method: str, resource: str
 ) -> None:
-    training = RungTraining(spec_of(tmp_path, prepared_folder, method, fidelity), "cpu")
+    training = RungTraining(spec_of(tmp_path, prepared_folder, method, resource), "cpu")
     slices = 0
     while not training.done:
         training.advance(0.0)  # a step at a time
         slices += 1
     assert slices >= 18
-    assert_same(training, whole(method, fidelity))
+    assert_same(training, whole(method, resource))
 
 
 def test_less_data_is_another_training(whole: Callable[[str, str], RungTraining]) -> None:
     assert comparable(whole("mcr2", "steps").rungs)[0] != comparable(whole("mcr2", "data").rungs)[0]
 
 
-@pytest.mark.parametrize("fidelity", ["steps", "data"])
+@pytest.mark.parametrize("resource", ["steps", "data"])
 @pytest.mark.parametrize("method", ["mcr2", "hpd"])
 @pytest.mark.parametrize("keep_every_s", [0.0, 60.0], ids=["kept at every step", "kept at rungs"])
 def test_killed_at_any_step_it_ends_the_same(
@@ -165,12 +165,12 @@ def test_killed_at_any_step_it_ends_the_same(
     whole: Callable[[str, str], RungTraining],
     monkeypatch: pytest.MonkeyPatch,
     method: str,
-    fidelity: str,
+    resource: str,
     keep_every_s: float,
 ) -> None:
     """Killed again and again, each time some steps further."""
     monkeypatch.setattr(module, "KEEP_EVERY_S", keep_every_s)
-    spec, real, begun = spec_of(tmp_path, prepared_folder, method, fidelity), Trainer._train_step, []
+    spec, real, begun = spec_of(tmp_path, prepared_folder, method, resource), Trainer._train_step, []
 
     for deadly in (0, 1, 2, 3, 6, 7, 11, 17):
 
@@ -186,7 +186,7 @@ def test_killed_at_any_step_it_ends_the_same(
             with pytest.raises(Killed):
                 while not training.done:
                     training.advance(1e9)
-    assert_same(train(spec), whole(method, fidelity))
+    assert_same(train(spec), whole(method, resource))
     # From where it was kept, not from zero.
     assert begun == ([0, 0, 0, 2, 2, 6, 6, 6] if keep_every_s else [0, 0, 1, 2, 3, 6, 7, 11])
 
@@ -203,18 +203,18 @@ POINTS: list[tuple[str, Any, str, int]] = [
 
 
 @pytest.mark.parametrize(("owner", "name", "call"), [p[1:] for p in POINTS], ids=[p[0] for p in POINTS])
-@pytest.mark.parametrize("fidelity", ["steps", "data"])
+@pytest.mark.parametrize("resource", ["steps", "data"])
 def test_killed_at_a_rung_it_ends_the_same(
     tmp_path: Path,
     prepared_folder: Path,
     whole: Callable[[str, str], RungTraining],
     monkeypatch: pytest.MonkeyPatch,
-    fidelity: str,
+    resource: str,
     owner: Any,
     name: str,
     call: int,
 ) -> None:
-    spec, calls, real = spec_of(tmp_path, prepared_folder, fidelity=fidelity), iter(range(1, 99)), getattr(owner, name)
+    spec, calls, real = spec_of(tmp_path, prepared_folder, resource=resource), iter(range(1, 99)), getattr(owner, name)
 
     def deadly(*arguments: Any, **named: Any) -> Any:
         if next(calls) == call:
@@ -225,7 +225,7 @@ def test_killed_at_a_rung_it_ends_the_same(
         patch.setattr(owner, name, deadly)
         with pytest.raises(Killed):
             train(spec)
-    assert_same(train(spec), whole("mcr2", fidelity))
+    assert_same(train(spec), whole("mcr2", resource))
 
 
 def test_killed_after_each_rung_it_ends_the_same(

@@ -16,6 +16,7 @@ from distilbench.methods import get_method, method_names
 from distilbench.methods.hpd import HPDParams as HpdParams
 from distilbench.methods.mcr2 import MCR2Params
 from distilbench.search.space import SearchSpace, load_space, read_yaml
+from distilbench.storage.files import bound_config
 from distilbench.trials.budget import Budget
 
 ROOT = Path(__file__).parents[2]
@@ -278,10 +279,21 @@ def test_searchers_by_name(tmp_path: Path, searcher: str) -> None:
 
 
 def test_a_rung_may_draw_from_a_share_of_the_data() -> None:
-    budget = Budget(trials=1, steps=90, rungs=3, eta=3, fidelity="data")
+    budget = Budget(trials=1, steps=90, rungs=3, eta=3, resource="data")
     assert budget.data_shares(90) == [(10, 10 / 90), (30, 30 / 90), (90, 1.0)]
     assert budget.data_shares(0) == []  # a method without training
     assert Budget(trials=1, steps=90).data_shares(90) == []
+
+
+def test_what_a_rung_has_less_of_is_read_under_its_old_name_too() -> None:
+    assert Budget.model_validate({"trials": 1, "steps": 90, "fidelity": "data"}).resource == "data"
+    with pytest.raises(ValueError, match="resource"):
+        Budget.model_validate({"trials": 1, "steps": 90, "fidelity": "rows"})
+
+
+def test_a_run_is_bound_to_it_under_its_old_name_too(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"budget.fidelity": "data", "budget.steps": 90}')
+    assert bound_config(tmp_path) == {"budget.resource": "data", "budget.steps": 90}
 
 
 # Bad files

@@ -7,6 +7,7 @@ from distilbench.reporting import table
 from distilbench.reporting.exports.grid import MISSING, Grid, Head, Line, Section
 from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.ties import NO_TIES, WITHIN, Ties
+from distilbench.selection import STS
 
 SHOWN_SETS = 7
 """STS sets that have a column of their own; of more, none has."""
@@ -37,6 +38,8 @@ def leaderboard_grid(board: table.Leaderboard, ties: Ties = NO_TIES) -> Grid:
         lines.append(tuple(line))
     filled = [i for i in range(len(head)) if not lines or any(line[i] != MISSING for line in lines)]
     notes = [f"Scores are x 100. The average is over {', '.join(board.sts_sets)} (test)."] if board.sts_sets else []
+    if board.selection != STS:
+        notes = [f"Scores are x 100: {board.selection.title} of the test sets."]
     if ties.rows:
         notes.append(f"A tie group is of the rows of {WITHIN[ties.within]} that cannot be told from the first of it.")
     if dev:

@@ -1,0 +1,259 @@
+"""Retrieval sets of a run: those with judgements in a data folder, as `retrieval_sets` finds them, and those made of pairs.
+
+Where there are no judgements, pairs of duplicates (NAME/pairs.tsv, NAME/*.dup_pairs.tsv) or of a query and a document that
+was chosen for it (NAME/clicks.tsv) become a set: some questions are held out, and each has to find its duplicates among the
+texts of all pairs. Questions that are duplicates of each other are held out together: no held-out pair is trained on.
+
+NAME/pairs.tsv[.gz]          question1 question2 is_duplicate [split]
+NAME/*.dup_pairs.tsv[.gz]    is_duplicate title1 title2
+NAME/clicks.tsv[.gz]         query document
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from distilbench.data.corpus import CorpusBuilder
+from distilbench.data.retrieval_sets import Layout, chosen_documents, documents_of, judged_queries, layouts
+from distilbench.data.tables import columns_of, fixed_sample
+from distilbench.data.tsv import flag, read_tsv, sentence
+
+Pair = tuple[str, str]
+PAIRS, DUPLICATES, CLICKS = "pairs.tsv", "*.dup_pairs.tsv", "clicks.tsv"
+SHARE = 4
+"""One in so many groups of duplicates is held out for each of dev and test."""
+MOST = 500
+"""Questions that are held out for each of dev and test at most."""
+
+
+@dataclass
+class PairFile:
+    """The pairs of one file: `train` are those to train on, `held_out` those that the file itself gives to dev or test.
+
+    `texts` are all of its sides, in order; `directed`: whether only a left side asks.
+    """
+
+    name: str
+    path: Path
+    directed: bool
+    train: list[Pair] = field(default_factory=list)
+    held_out: dict[str, list[Pair]] = field(default_factory=lambda: {"dev": [], "test": []})
+    texts: dict[str, None] = field(default_factory=dict)
+
+
+def read_searches(root: Path, limit: int | None, builder: CorpusBuilder) -> set[str]:
+    """Add the retrieval sets with judgements; what they ask.
+
+    Of more than `limit` documents (None: all) those that answer a query and a fixed sample of the others are taken.
+
+    Raises:
+        InputError: as reading them does (file, row and value are named).
+    """
+    asked: set[str] = set()
+    found = layouts(root)
+    for layout in found:
+        for split in ("dev", "test"):
+            if split in layout.qrels:
+                asked |= _add_judged(layout, split, limit, builder)
+            else:
+                builder.missing.append(f"{layout.name} retrieval, {split} (corpus, queries and qrels)")
+    return asked
+
+
+def _add_judged(layout: Layout, split: str, limit: int | None, builder: CorpusBuilder) -> set[str]:
+    judged = judged_queries(layout, split)
+    chosen = chosen_documents(layout, split, judged.needed, limit)
+    text_of = dict(documents_of(layout, chosen))
+    needed = dict.fromkeys(doc for graded in judged.grades.values() for doc in graded)
+    others = (doc for doc in (text_of if chosen.ids is None else chosen.ids) if doc not in needed)
+    position = {doc: i for i, doc in enumerate([*needed, *others])}
+    grades = [list(graded.values()) for graded in judged.grades.values()]
+    builder.add_retrieval(
+        layout.name,
+        split,
+        list(judged.queries.values()),
+        [text_of[doc] for doc in position],
+        [[position[doc] for doc in graded] for graded in judged.grades.values()],
+        grades if any(grade != 1 for of_query in grades for grade in of_query) else None,
+    )
+    builder.found.append(
+        f"{layout.name} retrieval, {split}: {len(judged.queries)} queries, {chosen.taken} of {chosen.total} documents"
+    )
+    return set(judged.queries.values())
+
+
+def searched_text(root: Path, builder: CorpusBuilder) -> Iterator[str]:
+    """The training queries and the documents of all sets with judgements: what there is to train on where nothing else is."""
+    found = layouts(root)
+    builder.found += [f"{layout.name}: its documents and training queries are the training text" for layout in found]
+    trained = (judged_queries(layout, "train").queries.values() for layout in found if "train" in layout.qrels)
+    return chain(*trained, (text for layout in found for _, text in documents_of(layout)))
+
+
+def read_pairs(root: Path, builder: CorpusBuilder) -> list[PairFile]:
+    """The pairs of a data folder's subfolders, and of itself.
+
+    Raises:
+        InputError: a file is malformed (file, row and value are named).
+    """
+    files: list[PairFile] = []
+    # These two came first when there were no others: a sample of all pairs depends on their order.
+    first = [root / name for name in ("quora", "cqadupstack")]
+    others = [path for path in sorted(root.iterdir()) if path not in first]
+    for folder in (folder for folder in (*first, *others, root) if folder.is_dir()):
+        name = folder.resolve().name if folder == root else folder.name
+        for path in _either(folder, PAIRS):
+            if {"question1", "question2"} <= set(columns_of(path)):
+                files.append(_questions(name, path))
+        for path in _either(folder, DUPLICATES):
+            files.append(_titles(path))
+        for path in _either(folder, CLICKS):
+            files.append(_clicks(name, path))
+    for file in files:
+        if file.path.name.startswith(PAIRS):
+            what = f"{len(file.train)} duplicate pairs (train)"
+        else:
+            what = f"{len(file.train)} {'clicks' if file.directed else 'duplicate pairs'} (train)"
+        builder.found.append(f"{file.path.parent.name}/{file.path.name}: {what}")
+    if not files:
+        builder.missing.append(f"pairs (NAME/{PAIRS}, NAME/{DUPLICATES} or NAME/{CLICKS})")
+    return files
+
+
+def _either(folder: Path, pattern: str) -> list[Path]:
+    """The files of a name, plain or else gzipped."""
+    plain = sorted(path for path in folder.glob(pattern) if path.is_file())
+    names = {path.name for path in plain}
+    return plain + sorted(p for p in folder.glob(f"{pattern}.gz") if p.name.removesuffix(".gz") not in names)
+
+
+def _questions(name: str, path: Path) -> PairFile:
+    split = ("split",) if "split" in columns_of(path) else ()
+    file = PairFile(name, path, directed=False)
+    for row, (one, two, duplicate, *of_split) in read_tsv(path, ("question1", "question2", "is_duplicate", *split)):
+        is_duplicate = flag(path, row, "is_duplicate", duplicate)
+        into = of_split[0] if of_split else "train"
+        if into != "train" and into not in file.held_out:
+            continue
+        pair = sentence(path, row, "question1", one), sentence(path, row, "question2", two)
+        file.texts.update(dict.fromkeys(pair))
+        if is_duplicate:
+            (file.train if into == "train" else file.held_out[into]).append(pair)
+    return file
+
+
+def _titles(path: Path) -> PairFile:
+    file = PairFile(path.name.partition(".dup_pairs")[0], path, directed=False)
+    for row, (duplicate, one, two) in read_tsv(path, ("is_duplicate", "title1", "title2")):
+        pair = sentence(path, row, "title1", one), sentence(path, row, "title2", two)
+        file.texts.update(dict.fromkeys(pair))
+        if flag(path, row, "is_duplicate", duplicate):
+            file.train.append(pair)
+    return file
+
+
+def _clicks(name: str, path: Path) -> PairFile:
+    file = PairFile(name, path, directed=True)
+    for row, (query, document) in read_tsv(path, ("query", "document")):
+        pair = sentence(path, row, "query", query), sentence(path, row, "document", document)
+        file.texts.update(dict.fromkeys(pair))
+        file.train.append(pair)
+    return file
+
+
+def make_searches(files: Sequence[PairFile], limit: int | None, builder: CorpusBuilder) -> set[str]:
+    """Add a dev and a test set made of the pairs of each file; what they ask. Held-out pairs leave the file's `train`.
+
+    Where a file itself gives pairs to dev or test, these are taken; where it gives them to one of the two, half of them go to
+    the other.
+    """
+    asked: set[str] = set()
+    for file in files:
+        groups = _held_out_groups(file)
+        queries = {asks for split in groups.values() for asks, _ in split}
+        documents = [text for text in file.texts if text not in queries]
+        for split, members in groups.items():
+            if not members:
+                continue
+            needed = dict.fromkeys(text for _, answers in members for text in answers)
+            left = None if limit is None else max(0, limit - len(needed))
+            sampled = [*needed, *fixed_sample((text for text in documents if text not in needed), left)]
+            position = {text: i for i, text in enumerate(sampled)}
+            builder.add_retrieval(
+                file.name,
+                split,
+                [asks for asks, _ in members],
+                sampled,
+                [[position[text] for text in answers] for _, answers in members],
+            )
+            kind = "queries find what was chosen for them" if file.directed else "questions find their duplicates"
+            builder.found.append(
+                f"{file.name} retrieval, {split}, made of {file.path.name}: {len(members)} {kind} among {len(sampled)} texts"
+            )
+        asked |= queries
+    return asked
+
+
+def _held_out_groups(file: PairFile) -> dict[str, list[tuple[str, list[str]]]]:
+    """By split who asks, and what answers; the rest stays in the file's `train`."""
+    given = {split: list(_groups(pairs, file.directed)) for split, pairs in file.held_out.items()}
+    if any(given.values()):
+        if not (given["dev"] and given["test"]):
+            every = given["dev"] or given["test"]
+            given = {"dev": every[::2], "test": every[1::2]}
+        return {split: _apart(groups, given) for split, groups in given.items()}
+    groups = list(_groups(file.train, file.directed))
+    count = min(MOST, len(groups) // SHARE)
+    held = {"dev": groups[:count], "test": groups[count : 2 * count]}
+    taken = {text for members in held.values() for asks, answers in members for text in (asks, *answers)}
+    asks = {query for members in held.values() for query, _ in members}
+    # Of clicks a document may answer other queries too, which are trained on; of duplicates the whole group is left out.
+    file.train = [pair for pair in file.train if not ({pair[0]} & asks if file.directed else set(pair) & taken)]
+    return {split: _apart(members, held) for split, members in held.items()}
+
+
+def _apart(
+    members: Sequence[tuple[str, list[str]]], every: dict[str, list[tuple[str, list[str]]]]
+) -> list[tuple[str, list[str]]]:
+    """The questions with the answers that ask nothing themselves, at most `MOST`."""
+    asks = {query for groups in every.values() for query, _ in groups}
+    found = ((query, [text for text in answers if text not in asks]) for query, answers in members)
+    return [(query, answers) for query, answers in found if answers][:MOST]
+
+
+def _groups(pairs: Sequence[Pair], directed: bool) -> Iterator[tuple[str, list[str]]]:
+    """Who asks, and what answers, in an order that depends on the texts alone.
+
+    Of clicks each query with its documents; of duplicates each group that they connect, of which one text asks.
+    """
+    members: dict[str, dict[str, None]] = defaultdict(dict)
+    for one, two in pairs:
+        if one != two:
+            members[one][two] = None
+            if not directed:
+                members[two][one] = None
+    if directed:
+        for query in sorted(members, key=_order):
+            yield query, list(members[query])
+        return
+    seen: set[str] = set()
+    for text in sorted(members, key=_order):
+        if text in seen:
+            continue
+        group, open_texts = {text: None}, [text]
+        while open_texts:
+            for other in members[open_texts.pop()]:
+                if other not in group:
+                    group[other] = None
+                    open_texts.append(other)
+        seen |= group.keys()
+        yield text, sorted(group.keys() - {text})
+
+
+def _order(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()

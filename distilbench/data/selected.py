@@ -1,0 +1,125 @@
+"""What students are selected by on a corpus: what was asked for, or the best that the data can serve.
+
+Labelled dev sets come first: STS, then retrieval. Without any, sentences of the user's own text are held out (`fidelity`):
+as many to select by as to report, and none of them is trained on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from distilbench.data.corpus import Corpus, HeldOut, PairTask, RetrievalSet, Rows
+from distilbench.errors import InputError
+from distilbench.selection import METRICS, STS, Kind, Part, Selection
+
+HELD_OUT = 2_000
+"""Sentences held out for each of dev and test, at most a tenth of the training sentences."""
+LEAST_HELD_OUT = 20
+"""The fewest of which the first ten neighbours say something."""
+EXPECTED: dict[Kind, str] = {
+    "sts": "an STS dev set, such as sts/NAME.dev.tsv",
+    "retrieval": "queries and judgements of a dev split (docs/data.md), or pairs to make them from",
+    "classification": "a classification set with a train split of its own, such as sc/NAME.train.tsv and sc/NAME.test.tsv",
+    "pairs": "a pair task with train and dev splits, such as glue/MRPC.train.tsv and glue/MRPC.dev.tsv",
+    "fidelity": f"at least {10 * LEAST_HELD_OUT} sentences to train on",
+}
+_BECAUSE: dict[Kind, str] = {
+    "sts": "the data has an STS dev set",
+    "retrieval": "the data has no STS dev set, and a retrieval dev set",
+    "fidelity": "the data has no labelled dev set of STS or retrieval",
+}
+
+
+def with_selection(corpus: Corpus, asked: Selection | None) -> tuple[Corpus, str]:
+    """The corpus with what students are selected by, with sentences held out where that needs some; and why it is that.
+
+    Raises:
+        InputError: the data cannot serve what was asked for.
+    """
+    if asked is not None:
+        for kind in asked.kinds:
+            if not has(corpus, kind):
+                lacking = f"the data of {corpus.name} has no {_set(kind)}"
+                raise InputError(f"--select {asked}: {lacking}; expected {EXPECTED[kind]}")
+        selection, why = asked, "as --select says"
+    else:
+        defaults: tuple[Kind, ...] = ("sts", "retrieval", "fidelity")
+        served = [kind for kind in defaults if has(corpus, kind)]
+        if not served:
+            raise InputError(
+                f"{corpus.name}: nothing to select students by; expected {', or '.join(EXPECTED[k] for k in defaults)}"
+            )
+        selection, why = Selection((Part(served[0], METRICS[served[0]]),)), _BECAUSE[served[0]]
+    if selection == STS and not selection.asked:
+        return corpus, why
+    corpus = replace(corpus, selection=selection)
+    if "retrieval" in selection.kinds:
+        corpus = with_retrieval_tests(corpus)
+    return (with_held_out(corpus) if "fidelity" in selection.kinds else corpus), why
+
+
+def has(corpus: Corpus, kind: Kind) -> bool:
+    """Whether the corpus can serve a selection of that kind."""
+    if kind == "sts":
+        return any(s.split == "dev" for s in corpus.sts)
+    if kind == "retrieval":
+        return any(s.split == "dev" for s in corpus.retrieval)
+    if kind == "classification":
+        return any((s.split_N != "train").any() for s in corpus.classification)
+    if kind == "pairs":
+        return any(_has_dev(task) for task in (*corpus.probed, *corpus.pair_tasks))
+    return len(_free(corpus)) >= 10 * LEAST_HELD_OUT
+
+
+def with_retrieval_tests(corpus: Corpus) -> Corpus:
+    """The corpus with every other query of a retrieval dev set kept for the report, where the set has no test queries."""
+    tested = {s.name for s in corpus.retrieval if s.split == "test"}
+    sets, lines = list[RetrievalSet](), list[str]()
+    for s in corpus.retrieval:
+        if s.split == "test" or s.name in tested or len(s.queries) < 2:
+            sets.append(s)
+            continue
+        sets += [_every_other(s, "dev", 0), _every_other(s, "test", 1)]
+        lines.append(
+            f"{s.name} retrieval has no test queries: {len(s.queries) // 2:,} of its dev queries are kept for that"
+        )
+    return replace(corpus, retrieval=tuple(sets), found=(*corpus.found, *lines))
+
+
+def _every_other(s: RetrievalSet, split: str, first: int) -> RetrievalSet:
+    grades = None if s.grades is None else s.grades[first::2]
+    return replace(s, split=split, queries=s.queries[first::2], relevant=s.relevant[first::2], grades=grades)
+
+
+def with_held_out(corpus: Corpus) -> Corpus:
+    """The corpus with some training sentences held out: no method reads them, nor the pairs and triplets that have one."""
+    free = _free(corpus)
+    count = min(HELD_OUT, len(free) // 10)
+    drawn = np.random.default_rng(0).choice(free, 2 * count, replace=False)
+    held = (HeldOut("dev", np.sort(drawn[:count])), HeldOut("test", np.sort(drawn[count:])))
+    pairs, triplets = corpus.pairs_P2, corpus.triplets_T3
+    return replace(
+        corpus,
+        train=np.setdiff1d(corpus.train, drawn),
+        pairs_P2=pairs[~np.isin(pairs, drawn).any(axis=1)],
+        triplets_T3=triplets[~np.isin(triplets, drawn).any(axis=1)],
+        judged_P2=corpus.judged_P2[~np.isin(corpus.judged_P2, drawn).any(axis=1)],
+        held_out=held,
+        found=(*corpus.found, f"held out of the training text: {count:,} sentences to select by, {count:,} to report"),
+    )
+
+
+def _free(corpus: Corpus) -> Rows:
+    """The training rows that no pair task learns from."""
+    sides = [side for t in corpus.pair_tasks for s in t.splits.values() for side in (s.left_P, s.right_P)]
+    return np.setdiff1d(corpus.train, np.concatenate(sides)) if sides else corpus.train
+
+
+def _has_dev(task: PairTask) -> bool:
+    return {"train", "dev"} <= task.splits.keys()
+
+
+def _set(kind: Kind) -> str:
+    return "text to hold out" if kind == "fidelity" else f"{'pair task' if kind == 'pairs' else kind} set to select by"

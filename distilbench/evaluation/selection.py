@@ -1,0 +1,337 @@
+"""The measure that students are selected by, of an encoder's vectors: what it reads as rows of the corpus, and one number.
+
+Every set here is small, since each student is judged at each rung: `prepare.selection` makes them. What is stored is a code
+where the student has one; queries are as they come from the encoder, as in an index.
+
+Axes in names: P pairs, Q queries, N documents or held-out sentences, K neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.data.corpus import ClassificationSet, PairTask, Rows
+from distilbench.evaluation.classification import CROSS_VALIDATED_C, pair_features
+from distilbench.evaluation.logistic import Logistic, Problem
+from distilbench.evaluation.pair_probe import probe
+from distilbench.evaluation.ranking import Grades, Relevant, ranking_metrics
+from distilbench.evaluation.retrieval import DEPTH, unit
+from distilbench.evaluation.statistics import Resampled, mean_of, resampled_correlation, resampled_mean
+from distilbench.evaluation.sts import Embed, cosine, spearman, sts_similarities
+from distilbench.records import Score
+from distilbench.selection import STS, Kind, Selection
+
+OWN_TEXT = "own text"
+"""The name of the set of held-out sentences."""
+
+
+class Measured(NamedTuple):
+    """A figure x 100 with its share of the whole, and what it is of: the values of items whose mean it is, or cosines of
+    pairs and the gold scores that they are ranked against. What a bootstrap resamples."""
+
+    name: str
+    value: float
+    weight: float
+    item: NDArray[np.float64] | None = None
+    similarity: NDArray[np.float64] | None = None
+    gold: NDArray[np.float64] | None = None
+
+
+def total(measured: Sequence[Measured]) -> float:
+    """The weighted mean."""
+    return float(sum(m.weight * m.value for m in measured) / sum(m.weight for m in measured))
+
+
+@dataclass(frozen=True)
+class DevSet:
+    """An STS dev set by rows of the corpus."""
+
+    name: str
+    left_P: Rows
+    right_P: Rows
+    score_P: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StsSets:
+    """The STS dev sets: the mean of their Spearman correlations."""
+
+    kind: ClassVar[Kind] = "sts"
+    sets: tuple[DevSet, ...]
+
+    @property
+    def rows(self) -> Rows:
+        """The distinct rows, rising."""
+        return np.unique(np.concatenate([side for s in self.sets for side in (s.left_P, s.right_P)]))
+
+    @property
+    def figures(self) -> int:
+        """How many figures it has."""
+        return len(self.sets)
+
+    def measure(self, stored: Embed, asked: Embed, metric: str) -> list[Measured]:
+        """Each set's correlation."""
+        similarities = sts_similarities(stored, [(s.left_P, s.right_P) for s in self.sets])
+        return [
+            Measured(f"sts/{s.name}", spearman(f, s.score_P), 1 / len(self.sets), similarity=f, gold=s.score_P)
+            for f, s in zip(similarities, self.sets, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class SearchSet:
+    """Queries and documents by rows of the corpus; `relevant[q]` are positions in `documents`, `grades[q]` how well they
+    answer (None: all 1)."""
+
+    name: str
+    queries: Rows
+    documents: Rows
+    relevant: Relevant
+    grades: Grades | None = None
+
+
+@dataclass(frozen=True)
+class SearchSets:
+    """Retrieval dev sets: the mean of a ranking metric over each one's queries, in an exact search."""
+
+    kind: ClassVar[Kind] = "retrieval"
+    sets: tuple[SearchSet, ...]
+
+    @property
+    def rows(self) -> Rows:
+        """The distinct rows, rising."""
+        return np.unique(np.concatenate([side for s in self.sets for side in (s.queries, s.documents)]))
+
+    @property
+    def figures(self) -> int:
+        """How many figures it has."""
+        return len(self.sets)
+
+    def measure(self, stored: Embed, asked: Embed, metric: str) -> list[Measured]:
+        """Each set's metric."""
+        found = []
+        for s in self.sets:
+            order_QR = nearest(asked(s.queries), stored(s.documents), DEPTH)
+            value_Q = dict(ranking_metrics(order_QR, s.relevant, s.grades))[metric]  # type: ignore[index]
+            mean = 100 * float(value_Q.mean())
+            found.append(Measured(f"retrieval/{s.name}/{metric}", mean, 1 / len(self.sets), item=value_Q))
+        return found
+
+
+@dataclass(frozen=True)
+class HeldOutSets:
+    """Held-out sentences `rows_N` with the teacher's first neighbours `near_NK` among them, as positions, and pairs of them,
+    near and far, with the teacher's cosines."""
+
+    kind: ClassVar[Kind] = "fidelity"
+    rows_N: Rows
+    near_NK: NDArray[np.int64]
+    left_P: Rows
+    right_P: Rows
+    cosine_P: NDArray[np.float64]
+
+    @property
+    def rows(self) -> Rows:
+        """The distinct rows, rising."""
+        return self.rows_N
+
+    @property
+    def figures(self) -> int:
+        """How many figures it has."""
+        return 2
+
+    def measure(self, stored: Embed, asked: Embed, metric: str) -> list[Measured]:
+        """The mean share of the teacher's neighbours that are the student's too, and Spearman's correlation of the cosines
+        of the pairs with the teacher's; a half each."""
+        vectors_ND = stored(self.rows_N)
+        near_NK = neighbours(asked(self.rows_N), vectors_ND, self.near_NK.shape[1])
+        kept_N = (near_NK[:, :, None] == self.near_NK[:, None, :]).any(axis=2).mean(axis=1)
+        similarity_P = cosine(vectors_ND[self.left_P], vectors_ND[self.right_P])
+        correlation = spearman(similarity_P, self.cosine_P)
+        return [
+            Measured(f"fidelity/{OWN_TEXT}/overlap@10", 100 * float(kept_N.mean()), 0.5, item=kept_N),
+            Measured(f"fidelity/{OWN_TEXT}/spearman", correlation, 0.5, similarity=similarity_P, gold=self.cosine_P),
+        ]
+
+
+@dataclass(frozen=True)
+class LabelledSets:
+    """Classification sets with training and dev examples: the mean of their accuracies by a logistic regression."""
+
+    kind: ClassVar[Kind] = "classification"
+    sets: tuple[ClassificationSet, ...]
+
+    @property
+    def rows(self) -> Rows:
+        """The distinct rows, rising."""
+        return np.unique(np.concatenate([side for s in self.sets for side in s.texts]))
+
+    @property
+    def figures(self) -> int:
+        """How many figures it has."""
+        return len(self.sets)
+
+    def measure(self, stored: Embed, asked: Embed, metric: str) -> list[Measured]:
+        """Each set's accuracy on its dev examples, by the penalty that is best there, as in the records."""
+        found = []
+        for s in self.sets:
+            sides = [stored(rows) for rows in s.texts]
+            features_ND = sides[0] if len(sides) == 1 else pair_features(sides[0], sides[1])
+            train_N = s.split_N == "train"
+            problems = [Problem(train_N, c) for c in CROSS_VALIDATED_C]
+            right_PN = (Logistic(features_ND, s.class_N).predict(problems) == s.class_N)[:, ~train_N]
+            correct_N = right_PN[int(np.argmax(right_PN.mean(axis=1)))].astype(np.float64)
+            value = 100 * float(correct_N.mean())
+            found.append(Measured(f"classification/{s.name}/accuracy", value, 1 / len(self.sets), item=correct_N))
+        return found
+
+
+@dataclass(frozen=True)
+class PairTaskSets:
+    """Labelled pair tasks: the mean of the dev accuracies (of a gold scale, Spearman) of a regression on the vectors."""
+
+    kind: ClassVar[Kind] = "pairs"
+    tasks: tuple[PairTask, ...]
+
+    @property
+    def rows(self) -> Rows:
+        """The distinct rows, rising."""
+        parts = [split for task in self.tasks for split in task.splits.values()]
+        return np.unique(np.concatenate([side for s in parts for side in (s.left_P, s.right_P)]))
+
+    @property
+    def figures(self) -> int:
+        """How many figures it has."""
+        return len(self.tasks)
+
+    def measure(self, stored: Embed, asked: Embed, metric: str) -> list[Measured]:
+        """Each task's figure."""
+        found, weight = [], 1 / len(self.tasks)
+        for task in self.tasks:
+            probed = probe(stored, task)
+            if task.kind == "regression":
+                value = spearman(probed.predicted_P, probed.target_P)
+                name = f"pair-probe/{task.name}/spearman"
+                found.append(
+                    Measured(name, value, weight, similarity=probed.predicted_P, gold=probed.target_P),
+                )
+            else:
+                right_P = (probed.predicted_P == probed.target_P).astype(np.float64)
+                name = f"pair-probe/{task.name}/accuracy"
+                found.append(Measured(name, 100 * float(right_P.mean()), weight, item=right_P))
+        return found
+
+
+SetsOfKind = StsSets | SearchSets | HeldOutSets | LabelledSets | PairTaskSets
+
+
+def nearest(queries_QD: NDArray[np.float32], documents_ND: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
+    """The positions of the `depth` documents of the highest cosine, best first; of equal ones the earlier first.
+
+    The documents' mean is taken from them: that moves every inner product of a query alike, and leaves float32 the digits
+    that tell crowded vectors apart.
+    """
+    unit_ND = unit(documents_ND)
+    similarity_QN = unit(queries_QD) @ (unit_ND - unit_ND.mean(axis=0)).T
+    return _highest(similarity_QN, min(depth, len(documents_ND)))
+
+
+def neighbours(asked_ND: NDArray[np.float32], stored_ND: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """The positions of the `count` others of the highest cosine to each sentence."""
+    unit_ND = unit(stored_ND)
+    similarity_NN = unit(asked_ND) @ (unit_ND - unit_ND.mean(axis=0)).T
+    np.fill_diagonal(similarity_NN, -np.inf)
+    return _highest(similarity_NN, count)
+
+
+def _highest(similarity_QN: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    if count < similarity_QN.shape[1]:
+        found_QR = np.sort(np.argpartition(-similarity_QN, count - 1, axis=1)[:, :count], axis=1)
+    else:
+        found_QR = np.broadcast_to(np.arange(count), (len(similarity_QN), count))
+    order_QR = np.argsort(-np.take_along_axis(similarity_QN, found_QR, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(found_QR, order_QR, axis=1)
+
+
+@dataclass(frozen=True)
+class SelectionSets:
+    """What a selection is measured on: the sets of each of its kinds."""
+
+    selection: Selection
+    sets: tuple[SetsOfKind, ...]
+
+    @property
+    def rows(self) -> Rows:
+        """The distinct rows of all sets, rising."""
+        return np.unique(np.concatenate([of_kind.rows for of_kind in self.sets]))
+
+    def measure(self, stored: Embed, asked: Embed | None = None) -> list[Measured]:
+        """Every figure of the encoder whose vectors are stored as `stored` gives them; `asked` are those of queries before
+        they are stored (None: the same)."""
+        sets = {of_kind.kind: of_kind for of_kind in self.sets}
+        return [
+            m._replace(weight=m.weight * part.weight)
+            for part in self.selection.parts
+            for m in sets[part.kind].measure(stored, asked or stored, part.metric)
+        ]
+
+    def by_part(self, measured: Sequence[Measured]) -> dict[str, float]:
+        """The figure of each part of the selection, by its name; of `fidelity` alone also its two."""
+        values, left = {}, list(measured)
+        sets = {of_kind.kind: of_kind for of_kind in self.sets}
+        for part in self.selection.parts:
+            own, left = left[: sets[part.kind].figures], left[sets[part.kind].figures :]
+            values[part.name] = total(own)
+            if part.kind == "fidelity":
+                values |= {f"fidelity_{m.name.rpartition('/')[2]}": m.value for m in own}
+        return values
+
+    def score(self, stored: Embed, asked: Embed | None = None) -> float:
+        """The number that students are selected by, x 100: higher is better."""
+        return total(self.measure(stored, asked))
+
+
+def of_sts(sets: Sequence[DevSet]) -> SelectionSets:
+    """Selection by STS dev sets."""
+    return SelectionSets(STS, (StsSets(tuple(sets)),))
+
+
+def selection_scores(sets: SelectionSets, measured: Sequence[Measured]) -> list[Score]:
+    """The scores of a row's record: each part of the selection, and of a mix the whole too; of held-out sentences theirs."""
+    selection, left = sets.selection, list(measured)
+    figures = {of_kind.kind: of_kind.figures for of_kind in sets.sets}
+    scores: list[Score] = []
+    for part in selection.parts:
+        own, left = left[: figures[part.kind]], left[figures[part.kind] :]
+        scores.append(_score("selection", part.name, "dev", part.metric, own))
+        if part.kind == "fidelity":
+            scores += fidelity_scores(own, "dev")
+    if len(selection.parts) > 1:
+        scores.append(_score("selection", str(selection), "dev", "mix", measured))
+    return scores
+
+
+def fidelity_scores(measured: Sequence[Measured], split: str) -> list[Score]:
+    """The scores of held-out sentences: the whole, and its two figures."""
+    parts = [_score("fidelity", OWN_TEXT, split, m.name.rpartition("/")[2], [m]) for m in measured]
+    return [_score("fidelity", OWN_TEXT, split, "fidelity", measured), *parts]
+
+
+def _score(task: str, name: str, split: str, metric: str, measured: Sequence[Measured]) -> Score:
+    items = sum(len(values) for m in measured for values in (m.item, m.gold) if values is not None)
+    interval = mean_of([resampled(m) for m in measured], [m.weight for m in measured]).interval
+    own = {"task": task, "set": name, "split": split, "metric": metric, "variant": "all"}
+    return Score.model_validate({**own, "value": total(measured), "n": items, **interval._asdict()})
+
+
+def resampled(measured: Measured) -> Resampled:
+    """A figure with its resamples."""
+    if measured.item is not None:
+        return resampled_mean(measured.item)
+    assert measured.similarity is not None and measured.gold is not None
+    return resampled_correlation(measured.similarity, measured.gold, ranks=True)

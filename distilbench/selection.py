@@ -1,0 +1,142 @@
+"""What students are selected by (`--select`): one measure of the dev sets, or a weighted mix of several.
+
+    sts                     Spearman, the mean over the STS dev sets
+    retrieval               nDCG@10, the mean over the retrieval dev sets; or another of its metrics by name, such as mrr@10
+    classification          accuracy, the mean over the classification sets
+    pairs                   accuracy or Spearman, the mean over the labelled pair tasks
+    fidelity                how much of the teacher's geometry is kept on held-out sentences, without a label
+    retrieval=0.7,sts=0.3   a mix
+
+`evaluation.selection` computes it of an encoder's vectors; a leaderboard takes the same measure of the test sets.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from distilbench.choices import TaskKind
+from distilbench.errors import InputError
+
+Kind = Literal["sts", "retrieval", "classification", "pairs", "fidelity"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+RETRIEVAL_METRICS = ("ndcg@10", "mrr@10", "map@100", "recall@1", "recall@10", "recall@100")
+METRICS: dict[Kind, str] = {
+    "sts": "spearman",
+    "retrieval": RETRIEVAL_METRICS[0],
+    "classification": "accuracy",
+    "pairs": "accuracy",
+    "fidelity": "fidelity",
+}
+"""The metric that a kind's name alone stands for, as in the records."""
+TITLES = {
+    "spearman": "Spearman",
+    "ndcg@10": "nDCG@10",
+    "mrr@10": "MRR@10",
+    "map@100": "MAP@100",
+    "recall@1": "Recall@1",
+    "recall@10": "Recall@10",
+    "recall@100": "Recall@100",
+    "accuracy": "Accuracy",
+    "fidelity": "Fidelity",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One measure, and its share of the whole."""
+
+    kind: Kind
+    metric: str
+    weight: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """How it is written: `retrieval`, or `mrr@10`."""
+        return self.kind if self.metric == METRICS[self.kind] else self.metric
+
+    @property
+    def title(self) -> str:
+        """What it is called on a page."""
+        return "Accuracy on pairs" if self.kind == "pairs" else TITLES[self.metric]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A measure or a mix of several, whose weights sum to 1."""
+
+    parts: tuple[Part, ...]
+    asked: bool = field(default=False, compare=False)
+    """Whether it was asked for, instead of taken since the data has it."""
+
+    @staticmethod
+    def parse(text: str) -> Selection:
+        """What is written as `--select`.
+
+        Raises:
+            InputError: a name is not known or there twice, or a weight is no number above 0.
+        """
+        named: dict[str, Part] = {}
+        items = [item.strip() for item in text.split(",") if item.strip()]
+        weighted = [item for item in items if "=" in item]
+        if not items or (weighted and len(weighted) < len(items)):
+            raise InputError(f"--select {text}: expected {EXPECTED}")
+        for item in items:
+            name, _, weight = item.partition("=")
+            part = _part(text, name.strip().lower(), _weight(text, weight.strip()) if "=" in item else 1.0)
+            if part.name in named:
+                raise InputError(f"--select {text}: {part.name} is there twice; expected each measure once")
+            named[part.name] = part
+        total = math.fsum(part.weight for part in named.values())
+        return Selection(
+            tuple(Part(part.kind, part.metric, part.weight / total) for part in named.values()), asked=True
+        )
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of sets that it needs."""
+        return tuple(dict.fromkeys(part.kind for part in self.parts))
+
+    @property
+    def tasks(self) -> tuple[TaskKind, ...]:
+        """The kinds of labelled sets that it needs."""
+        return tuple(kind for kind in self.kinds if kind != "fidelity")
+
+    @property
+    def title(self) -> str:
+        """What it is called on a page: `nDCG@10`, or `0.7 nDCG@10 + 0.3 Spearman`."""
+        if len(self.parts) == 1:
+            return self.parts[0].title
+        return " + ".join(f"{part.weight:g} {part.title}" for part in self.parts)
+
+    def __str__(self) -> str:
+        if len(self.parts) == 1:
+            return self.parts[0].name
+        return ",".join(f"{part.name}={part.weight:.6g}" for part in self.parts)
+
+
+def _part(text: str, name: str, weight: float) -> Part:
+    for kind in KINDS:
+        if name == kind:
+            return Part(kind, METRICS[kind], weight)
+    if name in RETRIEVAL_METRICS:
+        return Part("retrieval", name, weight)
+    raise InputError(f"--select {text}: {name!r} is no measure; expected {EXPECTED}")
+
+
+def _weight(text: str, value: str) -> float:
+    try:
+        weight = float(value)
+    except ValueError:
+        weight = math.nan
+    if not (math.isfinite(weight) and weight > 0):
+        raise InputError(f"--select {text}: the weight {value!r} is no number above 0; expected {EXPECTED}")
+    return weight
+
+
+EXPECTED = (
+    f"one of {', '.join((*KINDS, *RETRIEVAL_METRICS))}, or several with their weights, such as retrieval=0.7,sts=0.3"
+)
+STS = Selection((Part("sts", METRICS["sts"]),))
+"""What runs without another one were selected by."""

@@ -1,0 +1,100 @@
+"""The small sets that students are judged on at every rung, and that they are made once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distilbench.data.corpus import ClassificationSet, CorpusBuilder, RetrievalSet
+from distilbench.data.selected import with_selection
+from distilbench.prepare import selection as module
+from distilbench.prepare.selection import judged_artifact, labelled_set, search_set
+from distilbench.selection import Selection
+from distilbench.storage.arrays import ShardedArray, save_array, shard_name
+from distilbench.storage.store import ArtifactStore
+
+N = 300
+VECTORS_ND = np.random.default_rng(0).normal(size=(N, 8)).astype(np.float32)
+VECTORS_ND /= np.linalg.norm(VECTORS_ND, axis=1, keepdims=True)
+
+
+def take(rows: np.ndarray) -> np.ndarray:
+    return VECTORS_ND[rows]
+
+
+def retrieval() -> RetrievalSet:
+    relevant = tuple(np.array([q, 200 + q]) for q in range(20))
+    return RetrievalSet("own", "dev", np.arange(20), np.arange(20, N), relevant)
+
+
+def test_what_answers_a_query_is_kept_with_the_teachers_hardest_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK", 64)
+    whole = retrieval()
+    small = search_set(whole, take, queries=20, documents=100)
+    assert len(small.documents) == 100 and len(small.queries) == 20
+    for q in range(20):
+        np.testing.assert_array_equal(small.documents[small.relevant[q]], whole.documents[whole.relevant[q]])
+    similarity = take(whole.queries) @ take(whole.documents).T
+    hardest = [int(whole.documents[d]) for d in similarity.argmax(axis=1)]
+    assert set(hardest) <= set(small.documents.tolist())
+    ranks = np.argsort(-similarity, axis=1).argsort(axis=1)
+    kept = np.isin(whole.documents, small.documents)
+    assert ranks[:, kept].min(axis=0).mean() < ranks[:, ~kept].min(axis=0).mean()
+
+
+def test_of_many_queries_there_is_a_fixed_sample() -> None:
+    whole = replace(retrieval(), grades=tuple(np.array([1.0 + q, 1.0]) for q in range(20)))
+    small, again = (search_set(whole, take, queries=5, documents=1000) for _ in range(2))
+    assert len(small.queries) == 5 and len(small.documents) == N - 20  # all where there are no more
+    np.testing.assert_array_equal(small.queries, again.queries)
+    assert small.grades is not None
+    for i, q in enumerate(small.queries):
+        np.testing.assert_array_equal(small.documents[small.relevant[i]], whole.documents[whole.relevant[q]])
+        assert small.grades[i][0] == 1 + q
+
+
+def test_no_test_example_of_a_classification_set_takes_part() -> None:
+    split_N = np.array(["train"] * 100 + ["test"] * 100)
+    found = labelled_set(ClassificationSet("TREC", ("a", "b"), (np.arange(200),), np.arange(200) % 2, split_N))
+    assert found is not None and set(found.texts[0].tolist()) == set(range(100))
+    assert (found.split_N == "dev").sum() == 20
+    few = labelled_set(ClassificationSet("SST", ("a",), (np.arange(200),), np.zeros(200), split_N), most=10)
+    assert few is not None and sorted(few.split_N.tolist()) == ["dev"] * 10 + ["train"] * 10
+    cross_validated = ClassificationSet("MR", ("a",), (np.arange(9),), np.zeros(9), np.array(["train"] * 9))
+    assert labelled_set(cross_validated) is None  # all of it is tested
+
+
+def corpus() -> tuple[CorpusBuilder, list[str]]:
+    texts = [f"text {i}" for i in range(N)]
+    builder = CorpusBuilder("mine")
+    builder.rows(texts)
+    builder.train_on(texts)
+    builder.add_retrieval("own", "dev", texts[:20], texts[20:], [[q] for q in range(20)])
+    return builder, texts
+
+
+def test_it_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder, _ = corpus()
+    store = ArtifactStore(tmp_path / "store")
+    save_array(tmp_path / "embeddings" / shard_name(0), VECTORS_ND)
+    vectors = ShardedArray(tmp_path / "embeddings", N, 8, 512)
+    made, _ = with_selection(builder.build(), Selection.parse("retrieval=0.5,fidelity=0.5"))
+    first = judged_artifact(made, vectors, store)
+    assert first is not None and first.test is not None
+    assert [s.kind for s in first.dev.sets] == ["retrieval", "fidelity"] and first.dev.selection.asked
+    monkeypatch.setattr(module, "make_judged", lambda *_: pytest.fail("made again"))
+    again = judged_artifact(made, vectors, store)
+    assert again is not None and again.test is not None
+    assert again.dev.score(take) == first.dev.score(take)
+    assert again.test.score(take) == pytest.approx(100)
+    assert not set(again.test.rows.tolist()) & set(again.dev.sets[1].rows.tolist())
+
+
+def test_the_sts_dev_sets_need_none(tmp_path: Path) -> None:
+    builder, _ = corpus()
+    builder.add_sts("OWN", "", "dev", ["text 1", "text 2"], ["text 3", "text 4"], [1, 2])
+    made, _ = with_selection(builder.build(), None)
+    assert judged_artifact(made, None, ArtifactStore(tmp_path)) is None  # type: ignore[arg-type]

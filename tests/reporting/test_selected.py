@@ -1,0 +1,193 @@
+"""Leaderboards of runs whose students were selected by something else than STS: columns, order, choice, ties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from distilbench.cli import app
+from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.records import Score, ScoreRecord, append_records
+from distilbench.reporting.apart import dev_groups, told_apart
+from distilbench.reporting.budget import ServingBudget, best_under
+from distilbench.reporting.figures import compute_quality_bytes, quality_title, quality_told
+from distilbench.reporting.page import write_report
+from distilbench.reporting.table import AVERAGE, DEV, leaderboard, notices
+from distilbench.reporting.ties import tie_groups
+
+RNG = np.random.default_rng(0)
+HITS = RNG.uniform(size=400)
+"""The nDCG@10 of 400 queries."""
+
+
+def score(task: str, name: str, split: str, metric: str, value: float, **more: Any) -> Score:
+    return Score(task=task, set=name, split=split, metric=metric, variant="all", value=value, n=400, **more)
+
+
+def searched(make_score: Any, label: str, dev: float, test: float | None, **changes: Any) -> ScoreRecord:
+    """A row of a run that was selected by nDCG@10; its STS scores say the opposite."""
+    record = make_score(label, 90.0 - dev / 2, select="retrieval", indexes=[], **changes)
+    scores = [s for s in record.scores if s.task == "sts"]
+    scores.append(score("selection", "retrieval", "dev", "ndcg@10", dev, low=dev - 3, high=dev + 3))
+    scores.append(score("retrieval", "own", "dev", "ndcg@10", dev - 7))
+    if test is not None:
+        scores += [score("retrieval", name, "test", "ndcg@10", test + d) for name, d in (("own", -1), ("other", 1))]
+    return record.model_copy(update={"scores": scores})
+
+
+def board_of(make_score: Any) -> Any:
+    return leaderboard(
+        [
+            searched(make_score, "teacher", 60.0, 58.0, dim=384, role="teacher", method="teacher", trial=None),
+            searched(make_score, "low", 40.0, 39.0, dim=32),
+            searched(make_score, "high", 50.0, 48.0, dim=64, trial=4),
+        ]
+    )
+
+
+def test_dev_and_the_test_score_are_of_what_was_selected_by(make_score: Any) -> None:
+    board = board_of(make_score)
+    assert [c.title for c in board.columns[:3]] == ["nDCG@10", "Dev", "Average"]
+    assert [c.key for c in board.columns[:3]] == ["test", "dev", "sts_mean"]
+    assert [(r.name, board.cell(r, AVERAGE).value, board.cell(r, DEV).value) for r in board.rows] == [
+        ("teacher", pytest.approx(58.0), 60.0),
+        ("high", pytest.approx(48.0), 50.0),
+        ("low", pytest.approx(39.0), 40.0),
+    ]
+    assert board.cell(board.rows[1], AVERAGE).retention == pytest.approx(100 * 48 / 58)
+    sts = [board.cell(r, "sts_mean").value for r in board.rows[1:]]
+    assert sts[0] < sts[1] and [board.cell(r, "sts:STSB").value is not None for r in board.rows] == [True] * 3
+    assert any("selected by nDCG@10 on dev" in line for line in notices(board))
+
+
+def test_without_a_test_set_rows_are_in_the_order_of_dev(make_score: Any) -> None:
+    records = [searched(make_score, name, dev, None) for name, dev in (("low", 40.0), ("high", 50.0), ("mid", 45.0))]
+    board = leaderboard(records)
+    assert [row.name for row in board.rows] == ["high", "mid", "low"]
+    assert {board.cell(row, AVERAGE).value for row in board.rows} == {None}
+
+
+def test_a_mix_has_a_test_score_where_all_its_parts_have(make_score: Any) -> None:
+    select = "retrieval=0.7,sts=0.3"
+
+    def mixed(*skip: str) -> ScoreRecord:
+        record = searched(make_score, "mixed", 50.0, 48.0)
+        scores = [s for s in record.scores if s.task not in skip]
+        scores.append(score("selection", select, "dev", "mix", 61.0))
+        return record.model_copy(update={"scores": scores, "select": select})
+
+    board = leaderboard([mixed()])
+    [row] = board.rows
+    sts = board.cell(row, "sts_mean").value
+    assert board.cell(row, AVERAGE).value == pytest.approx(0.7 * 48 + 0.3 * sts)
+    assert board.cell(row, DEV).value == 61.0 and board.columns[0].title == "0.7 nDCG@10 + 0.3 Spearman"
+    board = leaderboard([mixed("sts")])
+    assert board.cell(board.rows[0], AVERAGE).value is None
+
+
+def test_runs_that_were_selected_by_different_measures(make_score: Any, tmp_path: Path) -> None:
+    records = [searched(make_score, "a", 50.0, 48.0, run="a"), make_score("b", run="b")]
+    board = leaderboard(records)
+    assert board.columns[0].key == "sts_average" and board.cell(board.rows[0], DEV).value is not None
+    for record in records:
+        append_records(tmp_path / record.run / "scores.jsonl", [record])
+    refused = CliRunner().invoke(app, ["best", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert refused.exit_code == 2 and "were selected by retrieval and by sts; expected runs of one" in refused.stderr
+
+
+def test_best_says_by_what(make_score: Any, tmp_path: Path) -> None:
+    append_records(tmp_path / "scores.jsonl", [r.record for r in board_of(make_score).rows])
+    said = CliRunner().invoke(app, ["best", str(tmp_path), "--bytes", "256"]).output
+    assert (
+        said.startswith("high (chosen on dev, by nDCG@10)")
+        and "48.00 (1 seed), 82.8 % of the teacher's: nDCG@10" in said
+    )
+
+
+def kept(folder: Path, record: ScoreRecord, dev_Q: np.ndarray, test_Q: np.ndarray) -> ScoreRecord:
+    """The record with these values of its queries."""
+    predictions = Predictions(
+        {},
+        {},
+        {},
+        item={"retrieval/own/ndcg@10": test_Q, "retrieval/own/mrr@10": test_Q / 2},
+        dev_item={"retrieval/own/ndcg@10": dev_Q},
+    )
+    predictions.save(predictions_path(folder, record.record_id))
+    scores = [score("selection", "retrieval", "dev", "ndcg@10", 100 * float(np.float32(dev_Q).mean()), low=0, high=9)]
+    scores.append(score("retrieval", "own", "test", "ndcg@10", 100 * float(np.float32(test_Q).mean())))
+    return record.model_copy(update={"scores": scores})
+
+
+def test_ties_and_choices_are_by_a_paired_bootstrap_of_its_queries(make_score: Any, tmp_path: Path) -> None:
+    noise = RNG.normal(size=400) * 0.02
+
+    def row(label: str, dev: np.ndarray, test: np.ndarray, trial: int, **changes: Any) -> ScoreRecord:
+        return kept(tmp_path, searched(make_score, label, 0.0, 0.0, trial=trial, **changes), dev, test)
+
+    records = [
+        row("large", HITS, HITS, 1, dim=64, bytes_per_vector=64),
+        row("as good", HITS + noise - noise.mean(), HITS + noise - noise.mean(), 2, dim=32, bytes_per_vector=64),
+        row("worse", HITS - 0.03 + noise / 9, HITS - 0.03 + noise / 9, 3, dim=16, bytes_per_vector=64),
+        row("small", HITS - 0.03 + noise / 9, HITS, 4, dim=8, bytes_per_vector=8),
+    ]
+    board = leaderboard(records)
+    rows = {r.name: r for r in board.rows}
+    groups = dev_groups(board, [tmp_path])
+    assert not told_apart(board, rows["large"], rows["as good"], groups)
+    assert told_apart(board, rows["large"], rows["worse"], groups)
+    # Of the intervals alone, which are wide, nothing is told: the smallest is taken, whatever it lost.
+    chosen = best_under(board, ServingBudget(), groups)
+    assert chosen is not None and chosen.name in ("large", "as good")
+    assert best_under(board, ServingBudget()).name == "small"  # type: ignore[union-attr]
+    ties = tie_groups(records, [tmp_path])
+    assert {r.name: ties.rows[r.anchor].tie.group for r in board.rows} == {
+        "large": "a",
+        "as good": "a",
+        "worse": "b",
+        "small": "a",  # alone at its size
+    }
+    behind = ties.rows[rows["as good"].anchor].tie.difference
+    assert behind == pytest.approx(
+        board.cell(rows["as good"], AVERAGE).value - board.cell(rows["large"], AVERAGE).value
+    )
+
+
+def test_values_that_are_not_the_records_own_are_not_taken(make_score: Any, tmp_path: Path) -> None:
+    record = kept(tmp_path, searched(make_score, "x", 0.0, 0.0), HITS, HITS)
+    scores = [s.model_copy(update={"value": s.value - 1}) for s in record.scores]
+    ties = tie_groups([record.model_copy(update={"scores": scores})], [tmp_path])
+    assert not ties.rows and ties.without == ("x",)
+
+
+def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:
+    record = make_score("faithful", select="fidelity", indexes=[])
+    scores = [score("selection", "fidelity", "dev", "fidelity", 81.0)]
+    for split, value in (("dev", 81.0), ("test", 80.0)):
+        metrics = (("fidelity", value), ("overlap@10", value - 5), ("spearman", value + 5))
+        scores += [score("fidelity", "own text", split, metric, found) for metric, found in metrics]
+    record = record.model_copy(update={"scores": scores})
+    board = leaderboard([record])
+    titles = [(c.group, c.title) for c in board.columns]
+    assert titles == [
+        ("Test", "Fidelity"),
+        ("Selection", "Dev"),
+        ("Fidelity, own text", "Overlap@10"),
+        ("Fidelity, own text", "Spearman"),
+    ]
+    assert [cell.value for cell in board.rows[0].values["all"]] == [80.0, 81.0, 75.0, 85.0]
+    page = write_report([record], tmp_path / "report", title="own").read_text()
+    assert "STS12" not in page.split('id="papers"')[0] and "Test STS" not in page
+    assert (tmp_path / "report" / "leaderboard.md").read_text().count("80.00") == 1
+
+
+def test_figures_say_what_their_quality_is(make_score: Any) -> None:
+    data = compute_quality_bytes(board_of(make_score))
+    assert quality_title(data.sets, data.variant, data.measure) == "Test: nDCG@10"
+    assert quality_told(data.sets, data.measure).startswith("nDCG@10 x 100")
+    sts = compute_quality_bytes(leaderboard([make_score("s")]))
+    assert quality_title(sts.sets, sts.variant, sts.measure).startswith("STS test") and sts.measure == ""

@@ -1,0 +1,92 @@
+"""The objective and the dev metrics of a student that is selected by something else than STS."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distilbench.data.corpus import HeldOut, RetrievalSet
+from distilbench.evaluation.selection import SearchSets, SelectionSets
+from distilbench.methods.method import Method
+from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.prepare.selection import held_out_sets, search_set
+from distilbench.records import Rung, Score, dev_of_metrics, dev_pca_of_metrics
+from distilbench.selection import Selection
+from distilbench.trials import dev as module
+from distilbench.trials.dev import dev_report
+from distilbench.trials.rung_training import build_method
+
+
+def prepared_for(select: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Prepared]:
+    """The small data, selected by that; a folder of its own, since PCA's score is kept by the folder's name."""
+    own, prepared = Path(shutil.copytree(folder, tmp_path / select)), load_prepared(folder)
+    rows = prepared.train[:100]
+    task = RetrievalSet("own", "dev", rows[:20], rows[20:], tuple(np.array([q, q + 20]) for q in range(20)))
+    sets = {
+        "retrieval": SearchSets((search_set(task, prepared.vectors.take),)),
+        "fidelity": held_out_sets(HeldOut("dev", rows), prepared.vectors.take),
+        "sts": prepared.selection.sets[0],
+    }
+    selection = Selection.parse(select)
+    found = replace(prepared, judged=SelectionSets(selection, tuple(sets[kind] for kind in selection.kinds)))
+    monkeypatch.setattr(module, "load_prepared", lambda _: found)
+    return own, found
+
+
+@pytest.mark.parametrize("select", ["mrr@10", "fidelity", "retrieval=0.5,fidelity=0.5"])
+@pytest.mark.parametrize("code", [{}, {"bits": 8}])
+def test_the_objective_is_beside_pca_of_the_same_size(
+    select: str, code: dict[str, int], prepared_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, prepared = prepared_for(select, prepared_folder, tmp_path, monkeypatch)
+    params = {"output_dim": 8, "lr": 0.01, "lambda": 50, "steps": 1, "clusters": 4, "batch_size": 16, **code}
+    method = build_method(
+        "mcr2" if code else "random_projection", params if code else {"output_dim": 8}, prepared, 0, "cpu"
+    )
+    objective, metrics, reason = dev_report(method, folder, prepared)
+    assert reason == "" and "dev_spearman" not in metrics
+    assert objective == pytest.approx(metrics["dev_score"] - metrics["dev_pca_score"])
+    assert metrics["dev_quality"] == metrics["dev_score"]
+    rung = Rung(rung=1, step=1, objective=objective, metrics=metrics)
+    assert dev_of_metrics(rung.metrics) == metrics["dev_score"] and dev_pca_of_metrics(rung.metrics) is not None
+    parts = {part.name: part.weight for part in prepared.selection.selection.parts}
+    assert sum(w * metrics[f"dev_{name}"] for name, w in parts.items()) == pytest.approx(metrics["dev_score"])
+    if not code:
+        expected = prepared.selection.score(lambda rows: prepared.pca.project(prepared.vectors.take(rows), 8))
+        assert metrics["dev_pca_score"] == pytest.approx(expected)
+
+
+def test_pca_is_level_with_itself(prepared_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, prepared = prepared_for("retrieval", prepared_folder, tmp_path, monkeypatch)
+    method = build_method("pca", {"output_dim": 8}, prepared, 0, "cpu")
+    assert dev_report(method, folder, prepared)[0] == pytest.approx(0, abs=0.1)
+
+
+def test_nested_widths_have_scores_of_their_own(
+    prepared_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, prepared = prepared_for("retrieval", prepared_folder, tmp_path, monkeypatch)
+    method = build_method("random_projection", {"output_dim": 8}, prepared, 0, "cpu")
+    monkeypatch.setattr(type(method), "judged_widths", classmethod(lambda cls, params: (8, 4)))
+    objective, metrics, _ = dev_report(method, folder, prepared)
+    rung = Rung(rung=1, step=1, objective=objective, metrics=metrics)
+    assert rung.objective_at(4) == pytest.approx(metrics["dev_score_4"] - metrics["dev_pca_score_4"])
+    assert objective == pytest.approx(np.mean([rung.objective_at(8), rung.objective_at(4)]))
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_task_of_the_methods_own_selects_unless_something_is_asked_for(
+    asked: bool, prepared_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, prepared = prepared_for("fidelity", prepared_folder, tmp_path, monkeypatch)
+    assert prepared.judged is not None
+    selection = replace(prepared.judged.selection, asked=asked)
+    prepared = replace(prepared, judged=replace(prepared.judged, selection=selection))
+    own = [Score(task="pairs", set="MRPC", split="dev", metric="accuracy", variant="all", value=70.0, n=9)]
+    monkeypatch.setattr(Method, "task_scores", lambda self, split: own)
+    objective, metrics, _ = dev_report(build_method("pca", {"output_dim": 8}, prepared, 0, "cpu"), folder, prepared)
+    assert (objective == 70.0) == (not asked) and (metrics["dev_quality"] == 70.0) == (not asked)

@@ -1,0 +1,51 @@
+"""What `--select` takes, and how it is written afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from distilbench.errors import InputError
+from distilbench.selection import STS, Selection
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "title", "tasks"),
+    [
+        ("sts", "sts", "Spearman", ("sts",)),
+        ("retrieval", "retrieval", "nDCG@10", ("retrieval",)),
+        ("nDCG@10", "retrieval", "nDCG@10", ("retrieval",)),  # the kind's own metric
+        ("mrr@10", "mrr@10", "MRR@10", ("retrieval",)),
+        ("fidelity", "fidelity", "Fidelity", ()),
+        ("retrieval=0.7, sts=0.3", "retrieval=0.7,sts=0.3", "0.7 nDCG@10 + 0.3 Spearman", ("retrieval", "sts")),
+        ("retrieval=7,sts=3", "retrieval=0.7,sts=0.3", "0.7 nDCG@10 + 0.3 Spearman", ("retrieval", "sts")),
+        ("classification,pairs", "classification=0.5,pairs=0.5", None, ("classification", "pairs")),
+    ],
+)
+def test_a_measure_or_a_mix(text: str, written: str, title: str | None, tasks: tuple[str, ...]) -> None:
+    selection = Selection.parse(text)
+    assert str(selection) == written and selection.tasks == tasks and selection.asked
+    assert title is None or selection.title == title
+    assert Selection.parse(written) == selection
+    assert sum(part.weight for part in selection.parts) == pytest.approx(1)
+
+
+def test_what_was_asked_for_is_what_was_taken_by_itself() -> None:
+    assert Selection.parse("sts") == STS and not STS.asked
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected one of sts, retrieval"),
+        ("bleu", "'bleu' is no measure; expected one of sts, retrieval, .*retrieval=0.7,sts=0.3"),
+        ("retrieval=half,sts=0.5", "the weight 'half' is no number above 0"),
+        ("retrieval=0,sts=1", "the weight '0' is no number above 0"),
+        ("retrieval=-1,sts=1", "the weight '-1' is no number above 0"),
+        ("retrieval=inf,sts=1", "the weight 'inf' is no number above 0"),
+        ("retrieval=0.7,sts", "expected one of"),  # whose weight?
+        ("retrieval,ndcg@10", "retrieval is there twice"),
+    ],
+)
+def test_anything_else_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"--select {text}.*: .*{message}"):
+        Selection.parse(text)
