@@ -7,13 +7,13 @@ from typing import Any
 
 from distilbench.encoders.student import with_encoder
 
-ARTIFACTS = ("pca", "tokens", "logits")
-"""Beside the embeddings; None where the methods do not need one."""
+ARTIFACTS = ("pca", "tokens", "logits", "static")
+"""Beside the embeddings; None, or not named, where the methods do not need one."""
 
 
 def artifacts_of(described: dict[str, Any]) -> list[str | None]:
     """The folders of the embeddings and the other artifacts."""
-    return [described["vectors"]["folder"], *(described[name] for name in ARTIFACTS)]
+    return [described["vectors"]["folder"], *(described[name] for name in ARTIFACTS if name in described)]
 
 
 def with_paths(
@@ -25,5 +25,5 @@ def with_paths(
         "teacher": {**described["teacher"], "name": encoder(described["teacher"]["name"])},
         "student": with_encoder(described["student"], encoder),
         "vectors": {**described["vectors"], "folder": artifact(described["vectors"]["folder"])},
-        **{name: described[name] and artifact(described[name]) for name in ARTIFACTS},
+        **{name: described[name] and artifact(described[name]) for name in ARTIFACTS if name in described},
     }

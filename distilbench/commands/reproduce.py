@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from distilbench.cluster.prepared_paths import ARTIFACTS
 from distilbench.errors import InputError
 from distilbench.records import Rung, TrialRecord, read_records
 from distilbench.reporting.runs import TRIAL_FILES, run_folders
@@ -199,8 +200,8 @@ def _check_artifacts(prepared: Path) -> None:
             f"{file}: not there, so what the trials were trained on is not known; repeat the run's command"
         )
     described = json.loads(file.read_text())
-    for what in ("vectors", "pca", "tokens", "logits"):
-        folder = described[what]["folder"] if what == "vectors" else described[what]
+    for what in ("vectors", *ARTIFACTS):
+        folder = described[what]["folder"] if what == "vectors" else described.get(what)
         if folder is not None and not (Path(folder) / MANIFEST).exists():
             raise InputError(
                 f"{folder}: the prepared {what} that the trials were trained on are gone; repeat the run's command, which "

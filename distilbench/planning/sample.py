@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from distilbench.data.corpus import Corpus, PairSplit, Rows
-from distilbench.encoders.student import resolved_student
+from distilbench.encoders.student import is_static, resolved_student, student_source
 from distilbench.evaluation.retrieval import unit
 from distilbench.prepare.prepared import LOGITS, save_prepared
+from distilbench.prepare.static_start import static_start_artifact
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
@@ -72,10 +73,13 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, *, tok
     vectors = ShardedArray(folder / "vectors", len(vectors_ND), width, len(vectors_ND))
     save_array(folder / "pca" / "mean.npy", vectors_ND.mean(axis=0))
     save_array(folder / "pca" / "axes.npy", np.eye(width, dtype=np.float32))
-    ids = None
+    ids, static = None, None
     if tokens:
         store, key, source = ArtifactStore(folder / "store"), corpus.sentences_fingerprint, settings.student_encoder
-        ids = tokens_artifact(corpus.sentences, key, source, store, settings.pool, corpus.roles_N)
+        if is_static(settings.student):
+            teacher = student_source(settings.student, settings.teacher_encoder)
+            static = static_start_artifact(teacher, store, settings.pool)
+        ids = tokens_artifact(corpus.sentences, key, source, store, settings.pool, corpus.roles_N, static)
     task = corpus.pair_tasks[0] if corpus.pair_tasks else None
     if task is not None and logits:
         outputs = 3 if task.kind == "three-class" else 1
@@ -84,5 +88,16 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, *, tok
     logits_folder = folder / "logits" if task is not None and logits else None
     ready = folder / "prepared"
     student = resolved_student(settings.student, settings.teacher_encoder) if tokens else settings.student
-    save_prepared(ready, corpus, settings.teacher_encoder, student, vectors, folder / "pca", ids, task, logits_folder)
+    save_prepared(
+        ready,
+        corpus,
+        settings.teacher_encoder,
+        student,
+        vectors,
+        folder / "pca",
+        ids,
+        task,
+        logits_folder,
+        static=static,
+    )
     return ready

@@ -16,6 +16,7 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN, absolute_student
 from distilbench.prepare.pca import Pca, load_pca
+from distilbench.prepare.static_start import StaticStart, load_static_start
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.records import selection_groups
 from distilbench.storage.arrays import ShardedArray, save_array
@@ -57,6 +58,8 @@ class Prepared:
     """How the student's last states become one vector."""
     student_prompts: Prompts | None = None
     """What the student has put before its texts; None is nothing."""
+    static: StaticStart | None = None
+    """What a static student starts from."""
 
 
 def selection_sets(corpus: Corpus) -> list[DevSet]:
@@ -78,10 +81,12 @@ def save_prepared(
     logits: Path | None = None,
     pooling: str = MEAN,
     student_prompts: Prompts | None = None,
+    static: Path | None = None,
 ) -> None:
     """Write the row numbers of the training and dev sets, and where the artifacts are, into `folder`.
 
-    `logits` is the artifact folder with the cross-encoder's logits for the training pairs of `pair_task`.
+    `logits` is the artifact folder with the cross-encoder's logits for the training pairs of `pair_task`; `static` is
+    that of what a static student starts from.
     """
     dev = selection_sets(corpus)
     save_array(folder / "train.npy", corpus.train)
@@ -110,6 +115,7 @@ def save_prepared(
             "dev": [s.name for s in dev],
             "task": None if pair_task is None else {**vars(pair_task), "splits": sorted(pair_task.splits)},
             "logits": None if logits is None else str(logits),
+            **({} if static is None else {"static": str(static)}),
         },
     )
 
@@ -141,6 +147,7 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         pair_task=_load_task(folder, saved["task"]),
         pooling=saved.get("pooling", MEAN),  # runs from before it was written
         student_prompts=Prompts(**saved["student_prompts"]) if "student_prompts" in saved else None,
+        static=load_static_start(Path(saved["static"])) if "static" in saved else None,
         logits_PC=None if saved["logits"] is None else np.load(Path(saved["logits"]) / LOGITS, allow_pickle=False),
     )
 
