@@ -62,7 +62,8 @@ def space_of(settings: SpaceSettings, method: str) -> SpaceFile:
     Raises:
         InputError: there is none.
     """
-    return space_file(method, settings.space, settings.budget, data=settings.data_folder is not None)
+    data, static = settings.data_folder is not None, is_static(settings.student)
+    return space_file(method, settings.space, settings.budget, data=data, static=static)
 
 
 def fitted_to_options(settings: PreparationSettings, space: SearchSpace) -> SearchSpace:

@@ -138,5 +138,5 @@ class HPD(Nested, Whitened):
         h_s = self.outputs(self.rows[index_B]).float()
         h_t = torch.from_numpy(self.targets_Nd[index_B]).to(self.device)
         loss = target_distance(self.params.loss, h_s, h_t, self._loss_widths)
-        loss = with_similarities(self.params, loss, h_s, h_t)
+        loss = with_similarities(self.params, loss, h_s, h_t, self._loss_widths)
         return with_neighbours(self.params, loss, h_s, lambda: self.teacher_vectors(self.rows[index_B]))

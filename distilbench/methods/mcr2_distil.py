@@ -145,6 +145,6 @@ class MCR2Distil(Nested, EncoderMethod):
         vectors_Bd = self.outputs(self.prepared.train[index_B]).float()
         target_Bd = torch.from_numpy(self.targets_Nd[index_B]).to(self.device)
         loss = target_distance(self.params.loss, vectors_Bd, target_Bd, self.compression.widths)
-        loss = with_similarities(self.params, loss, vectors_Bd, target_Bd)
+        loss = with_similarities(self.params, loss, vectors_Bd, target_Bd, self.compression.widths)
         rows = self.prepared.train[index_B]
         return with_neighbours(self.params, loss, vectors_Bd, lambda: self.teacher_vectors(rows))

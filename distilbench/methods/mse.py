@@ -117,5 +117,5 @@ class MSE(EncoderMethod):
             s_BT, t_BT = functional.normalize(s_BT, dim=-1), functional.normalize(t_BT, dim=-1)
         elif self.params.norm == "scale":
             s_BT = s_BT * self.scale
-        loss = with_similarities(self.params, squared_distance(s_BT, t_BT), s_BT, t_BT)
+        loss = with_similarities(self.params, squared_distance(s_BT, t_BT), s_BT, t_BT, [t_BT.shape[1]])
         return with_neighbours(self.params, loss, s_BT, lambda: t_BT)

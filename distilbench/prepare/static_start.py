@@ -109,7 +109,7 @@ def _save_tokenizer(teacher: EncoderSpec, path: Path) -> int:
 
 
 def static_ids(tokenizer: Path) -> Callable[[Sequence[str], str | list[str]], list[list[int]]]:
-    """A function from sentences, and what is put before them (all, or each), to their token ids, as the saved student reads."""
+    """A function from sentences, and what is put before all or each, to their token ids, as the saved student reads."""
     from tokenizers import Tokenizer
 
     reader = Tokenizer.from_file(str(tokenizer))

@@ -5,6 +5,9 @@ Passalis and Tefas (2018) and RKD (Park et al. 2019, section 3.2) match pairs of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
@@ -20,9 +23,14 @@ class SimilarityTermParams(ParamsPart):
     """Weight of the mean squared difference of the cosines of all pairs of a batch, student's and targets'; 0: without."""
 
 
-def with_similarities(params: SimilarityTermParams, loss: Tensor, student_Bd: Tensor, target_Bd: Tensor) -> Tensor:
-    """A method's own loss of a batch, and the term where the parameters give it a weight."""
-    return loss + params.similarities * similarity_loss(student_Bd, target_Bd) if params.similarities else loss
+def with_similarities(
+    params: SimilarityTermParams, loss: Tensor, student_Bd: Tensor, target_Bd: Tensor, widths: Sequence[int]
+) -> Tensor:
+    """A method's own loss of a batch, and the mean of the term over nested widths where the parameters give it a weight."""
+    if not params.similarities:
+        return loss
+    terms = [similarity_loss(student_Bd[:, :w], target_Bd[:, :w]) for w in widths]
+    return loss + params.similarities * torch.stack(terms).mean()
 
 
 def similarity_loss(student_Bd: Tensor, target_Bd: Tensor) -> Tensor:
