@@ -64,23 +64,25 @@ class StaticStudent(nn.Module):
             self.vectors.copy_(torch.from_numpy(start_Vd))
 
     def forward(self, ids_T: NDArray[np.int64], start_B: NDArray[np.int64]) -> Tensor:
-        """Vectors of sentences, B x d: sentence i has the ids from start_B[i] up to the next start."""
+        """Vectors of sentences, B x d: sentence i has the ids from start_B[i] up to the next start.
+
+        With gradients they are of the table that is trained, without them of the one that is saved.
+        """
         token_U, place_T = np.unique(ids_T, return_inverse=True)
         device = self.vectors.device
         index_U = torch.from_numpy(token_U).to(device)
         sparse = torch.is_grad_enabled()
         rows_Ud = functional.embedding(index_U, self.vectors, sparse=sparse)
         rows_Ud = rows_Ud * functional.embedding(index_U, self.weights, sparse=sparse)
+        if self.int8 and not sparse:
+            rows_Ud = torch.from_numpy(decoded(*int8_table(rows_Ud.cpu().numpy()))).to(device)
         place, start = (torch.from_numpy(a).to(device) for a in (place_T, start_B))
         return functional.embedding_bag(place, rows_Ud, start, mode="mean")
 
     def table(self) -> NDArray[np.float32]:
         """One vector a token, V x d, as it is saved: weight x vector, of the codes where it is stored in int8."""
         folded_Vd = (self.vectors * self.weights).detach().float().cpu().numpy()
-        if not self.int8:
-            return folded_Vd
-        codes_Vd, scale_V = int8_table(folded_Vd)
-        return codes_Vd.astype(np.float32) * scale_V[:, None]
+        return decoded(*int8_table(folded_Vd)) if self.int8 else folded_Vd
 
     def modules_to_save(self) -> list[nn.Module]:
         """sentence-transformers' module of the table, without the normalisation that follows it."""
@@ -93,6 +95,11 @@ def int8_table(table_Vd: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray
     scale_V = np.abs(table_Vd).max(axis=1) / INT8
     codes_Vd = np.rint(table_Vd / np.where(scale_V == 0, 1, scale_V)[:, None])
     return codes_Vd.astype(np.int8), scale_V.astype(np.float32)
+
+
+def decoded(codes_Vd: NDArray[np.int8], scale_V: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The rows that codes and scales stand for."""
+    return codes_Vd.astype(np.float32) * scale_V[:, None]
 
 
 def save_static(

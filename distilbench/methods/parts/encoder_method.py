@@ -239,16 +239,12 @@ class EncoderMethod(Method):
             self.train(training)
 
     def _encode_static(self, static: StaticStudent, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The same of a static student, from its table as it is saved, `STATIC_ROWS` at a time."""
-        table_Vd = torch.from_numpy(static.table())
+        """The same of a static student, `STATIC_ROWS` at a time."""
         parts = []
         with torch.inference_mode():
             for start in range(0, len(rows), STATIC_ROWS):
-                ids_T, start_B = self.tokens.flat(rows[start : start + STATIC_ROWS])
-                mean_Bd = functional.embedding_bag(
-                    torch.from_numpy(ids_T), table_Vd, torch.from_numpy(start_B), mode="mean"
-                )
-                parts.append(self.project(mean_Bd.to(self.device)).float().cpu().numpy())
+                mean_Bd = static(*self.tokens.flat(rows[start : start + STATIC_ROWS]))
+                parts.append(self.project(mean_Bd).float().cpu().numpy())
         return np.concatenate(parts) if parts else np.empty((0, self.width), dtype=np.float32)
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
