@@ -34,6 +34,7 @@ OLD: dict[str, Any] = {
     "bits": None,
     "neighbours": 0.0,
     "neighbour_temperature": 0.05,
+    "similarities": 0.0,
     "dropout": True,
     "freeze_embeddings": False,
     "decay_all": True,
@@ -59,7 +60,7 @@ OLD: dict[str, Any] = {
 """What be7c367 did where a later version has a parameter: name to value."""
 OLD_OF = {"hpd": {"start_sentences": 2000}}
 """The same of one method."""
-NO_EFFECT = {"widths", "start_sentences"}
+NO_EFFECT = {"widths", "start_sentences", "sif", "table"}
 """Later parameters that do nothing in the other methods while those above have their old values."""
 
 

@@ -209,3 +209,14 @@ def test_joined_poolings_and_none_are_means(encoder_folder: Path, tmp_path: Path
 )
 def test_how_tables_name_the_start(student: str, title: str) -> None:
     assert describe_student(student, EncoderSpec("/models/mpnet")) == title
+
+
+def test_a_static_student_has_no_layers(teacher: EncoderSpec, encoder_folder: Path) -> None:
+    check_student("static", teacher)
+    assert named_encoder("static") is None and resolved_student("static", teacher) == "static"
+    assert student_width("static", teacher) == 32 and student_pooling("static", teacher) == "mean"
+    assert describe_student("static", teacher) == f"{encoder_folder.name} tokens (static)"
+    with pytest.raises(InputError, match="--student static: it has no layers"):
+        student_layers("static", teacher)
+    with pytest.raises(InputError, match="--student static: it has no transformer to load"):
+        load_student("static", teacher, "cpu")

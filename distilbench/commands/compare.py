@@ -14,8 +14,10 @@ from distilbench.cluster.run_copy import RunCopy, run_copy
 from distilbench.commands.configurations import Configuration, chosen_encoder, complete, read_configurations
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.run import check_encoders, one_writer, publish, report_folder, run_config, run_name
+from distilbench.commands.spaces import check_static_method
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
+from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.methods.parts.wanted import wanted_by
@@ -52,6 +54,9 @@ def compare(settings: CompareSettings, console: Console) -> Path:
     rows = [complete(path, row, settings.teacher_encoder, settings.student) for path, row in written]
     methods = list(dict.fromkeys(get_method(row.method) for row in rows))
     check_encoders(settings, trains_encoder=any(method.trains_encoder for method in methods))
+    if is_static(settings.student):
+        for method in methods:
+            check_static_method(method)
     needs = Needs()
     for row in rows:
         needs |= get_method(row.method).needs(row.possible)
@@ -62,7 +67,9 @@ def compare(settings: CompareSettings, console: Console) -> Path:
     for (path, _), row in zip(written, rows, strict=True):
         method = get_method(row.method)
         try:
-            method.check_corpus(row.possible, corpus, method.native_dim(settings.teacher_encoder, settings.student))
+            native = method.native_dim(settings.teacher_encoder, settings.student)
+            method.check_student(row.possible, settings.student, native)
+            method.check_corpus(row.possible, corpus, native)
         except InputError as error:
             raise InputError(f"{path}: row {row.name!r}: {error}") from None
     run = settings.runs / run_name(settings, "compare", corpus)

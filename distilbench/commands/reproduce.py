@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from distilbench.cluster.prepared_paths import ARTIFACTS
 from distilbench.errors import InputError
 from distilbench.records import Rung, TrialRecord, read_records
 from distilbench.reporting.runs import TRIAL_FILES, run_folders
@@ -199,7 +200,7 @@ def _check_artifacts(prepared: Path) -> None:
             f"{file}: not there, so what the trials were trained on is not known; repeat the run's command"
         )
     described = json.loads(file.read_text())
-    for what in ("vectors", "pca", "tokens", "logits", "negatives"):
+    for what in ("vectors", *ARTIFACTS):
         folder = described[what]["folder"] if what == "vectors" else described.get(what)
         if folder is not None and not (Path(folder) / MANIFEST).exists():
             raise InputError(

@@ -18,6 +18,7 @@ from distilbench.encoders.student import (
     HALF,
     MEAN,
     check_student,
+    is_static,
     layer_rule,
     named_encoder,
     resolved_student,
@@ -48,6 +49,10 @@ def check_encoders(settings: PreparationSettings, *, trains_encoder: bool) -> No
         )
     if trains_encoder:
         check_student(settings.student, settings.teacher_encoder)
+        if is_static(settings.student) and settings.pooling not in (None, MEAN):
+            raise InputError(
+                f"--pooling {settings.pooling}: --student static averages its tokens; expected mean, or none"
+            )
         if named := named_encoder(settings.student):
             EncoderSpec(named).check_tokenizer("student")
         _ = settings.student_encoder  # its prompts

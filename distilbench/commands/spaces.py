@@ -8,9 +8,10 @@ from distilbench.commands.corpus import load_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.data.triplets import triplets_file
+from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
-from distilbench.methods import get_method
-from distilbench.methods.method import Possible
+from distilbench.methods import get_method, method_names
+from distilbench.methods.method import Method, Possible
 from distilbench.search.fit import fitted, within
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.space_files import SpaceFile, space_file
@@ -31,6 +32,8 @@ def space_and_corpus(
         InputError: either cannot be used.
     """
     method, (path, shipped) = get_method(name), space_of(settings, name)
+    if is_static(settings.student):
+        check_static_method(method)
     space = load_space(path, name, method.params_type, method.native_dim(settings.teacher_encoder, settings.student))
     space = fitted_to_options(settings, space)
     corpora, needs = {} if corpora is None else corpora, method.needs(space.possible)
@@ -42,13 +45,25 @@ def space_and_corpus(
         raise InputError(f"{path}: {error}") from None
 
 
+def check_static_method(method: type[Method]) -> None:
+    """Check that a static student can be trained by a method, whatever its hyper-parameters.
+
+    Raises:
+        InputError: the method needs hidden states.
+    """
+    if method.trains_encoder and not method.takes_static:
+        names = ", ".join(name for name in method_names() if get_method(name).takes_static)
+        raise InputError(f"--student static: {method.title} needs an encoder's hidden states; expected one of {names}")
+
+
 def space_of(settings: SpaceSettings, method: str) -> SpaceFile:
     """The file of a method's search space.
 
     Raises:
         InputError: there is none.
     """
-    return space_file(method, settings.space, settings.budget, data=settings.data_folder is not None)
+    data, static = settings.data_folder is not None, is_static(settings.student)
+    return space_file(method, settings.space, settings.budget, data=data, static=static)
 
 
 def fitted_to_options(settings: PreparationSettings, space: SearchSpace) -> SearchSpace:
@@ -83,6 +98,7 @@ def fitted_to_corpus(
     native = method.native_dim(settings.teacher_encoder, settings.student)
 
     def check(possible: Possible) -> None:
+        method.check_student(possible, settings.student, native)
         method.check_corpus(possible, corpus, native)
 
     if shipped:

@@ -4,6 +4,7 @@ auto                 half as many layers as the teacher has, chosen by a ranking
 auto:2               two of them, chosen so
 half                 the first and the last of every two, the others spread evenly
 layers:0,3,5         these
+static               none: a vector and a weight for each of the teacher's tokens (`encoders.static`)
 FOLDER or owner/name another encoder; layers of it are auto:2@FOLDER, half@FOLDER, layers:0,5@FOLDER
 """
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 HALF = "half"
 AUTO = "auto"
+STATIC = "static"
 MEAN = "mean"
 CHAINS = frozenset(
     {"bert", "camembert", "distilbert", "electra", "modernbert", "mpnet", "qwen2", "qwen3", "roberta", "xlm-roberta"}
@@ -64,13 +66,20 @@ class LayerRule:
 
 def layer_rule(student: str) -> LayerRule | None:
     """The rule that a student's layers are chosen by; None where it is an encoder as it is."""
+    if student == STATIC:
+        return LayerRule(STATIC)
     match = _RULE.fullmatch(student)
     return LayerRule(match["rule"], match["encoder"]) if match else None
 
 
 def is_layers(student: str) -> bool:
     """Whether the student has some of an encoder's layers, rather than all."""
-    return layer_rule(student) is not None
+    return layer_rule(student) is not None and not is_static(student)
+
+
+def is_static(student: str) -> bool:
+    """Whether the student is a vector for each token, without layers."""
+    return student == STATIC
 
 
 def named_encoder(student: str) -> str | None:
@@ -146,6 +155,8 @@ def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str =
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
+    if is_static(student):
+        raise InputError(f"--student {student}: it has no transformer to load; expected an encoder, or layers of one")
     transformer = student_source(student, teacher).load(device)[0]
     if rule := layer_rule(student):
         from distilbench.encoders.layers import LayerList
@@ -168,7 +179,7 @@ def resolved_student(student: str, teacher: EncoderSpec, chosen: tuple[int, ...]
     """
     rule = layer_rule(student)
     if rule is None or not (rule.ranked or rule.rule == HALF):
-        return student
+        return student  # a static one too
     if rule.rule == HALF or chosen is None:
         chosen = spread_layers(count_layers(student, teacher), student_layers(student, teacher))
     return with_rule(student, f"layers:{','.join(map(str, chosen))}")
@@ -186,6 +197,8 @@ def count_layers(student: str, teacher: EncoderSpec) -> int:
         InputError: its layers cannot be told apart, or it is not there.
     """
     source, what = student_source(student, teacher), f"--student {student}"
+    if is_static(student):
+        raise InputError(f"{what}: it has no layers; expected auto:N, layers:0,2,4 or an encoder where layers are read")
     folder = source.described()
     if other_modules(folder):
         raise InputError(f"{what}: encoder {source.name!r} has no layers: it is no transformer")
@@ -254,7 +267,7 @@ def student_pooling(student: str, teacher: EncoderSpec) -> str:
         InputError: the encoder is not there.
     """
     folder = student_source(student, teacher).described()
-    if other_modules(folder):
+    if is_static(student) or other_modules(folder):
         return MEAN
     listing = folder / "modules.json"
     if not listing.exists():
@@ -271,12 +284,14 @@ def student_pooling(student: str, teacher: EncoderSpec) -> str:
 
 
 def student_width(student: str, teacher: EncoderSpec) -> int:
-    """Width of the student's pooled states, that of its transformer.
+    """Width of the student's pooled states, that of its transformer; the widest that a static one can be: the teacher's.
 
     Raises:
         InputError: the encoder is not there.
     """
     source = student_source(student, teacher)
+    if is_static(student):
+        return source.width()
     folder = source.folder()
     config = transformer_config(folder) if folder else {}
     return int(config["hidden_size"] if "hidden_size" in config else source.load()[0].get_embedding_dimension())
@@ -286,6 +301,8 @@ def describe_student(student: str, teacher: EncoderSpec) -> str:
     """How tables name the start."""
     rule = layer_rule(student)
     title = student_source(student, teacher).title
+    if is_static(student):
+        return f"{title} tokens (static)"
     return title if rule is None else f"{title} {rule.rule}"
 
 
@@ -296,7 +313,13 @@ def check_student(student: str, teacher: EncoderSpec) -> None:
         InputError: a layer or a number of layers that the encoder does not have, an encoder whose layers cannot be told apart
             or that is not there.
     """
-    if is_layers(student):
+    if is_static(student):
+        folder = teacher.folder()
+        if folder is not None and other_modules(folder):
+            raise InputError(
+                f"--student {student}: teacher {teacher.name!r} is no transformer that reads single tokens"
+            )
+    elif is_layers(student):
         student_layers(student, teacher)
     else:
         EncoderSpec(student).folder()

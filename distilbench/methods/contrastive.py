@@ -44,6 +44,7 @@ class Contrastive(Whitened):
 
     params_type = ContrastiveParams
     title: ClassVar[str] = "Contrastive"
+    takes_static: ClassVar[bool] = True
     learns: ClassVar[str] = "a student encoder, with or without a projection"
     reads: ClassVar[str] = "triplets, similar pairs, or judged queries and passages"
     paper: ClassVar[str] = "SimCSE, Gao et al., EMNLP 2021; a baseline of HPD and IBKD"

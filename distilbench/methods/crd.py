@@ -129,9 +129,13 @@ class CRD(EncoderMethod):
         return unlabelled_needs(possible) | (judged_needs(possible) if True in possible("judged") else Needs())
 
     @classmethod
+    def check_student(cls, possible: Possible, student: str, native: int) -> None:
+        """Only the student's own width."""
+        cls.check_native(possible, native)
+
+    @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         """Only the student's own width; enough sentences for one batch."""
-        cls.check_native(possible, native)
         check_unlabelled(possible, corpus)
         if True in possible("judged"):
             judged = len(corpus.judged_P2)

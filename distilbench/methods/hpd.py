@@ -16,12 +16,14 @@ from torch import Tensor, nn
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.losses import Distance, target_distance
 from distilbench.methods.parts.neighbour_loss import NeighbourTermParams, with_neighbours
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths, widths_of
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
+from distilbench.methods.parts.similarity_loss import SimilarityTermParams, with_similarities
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
@@ -39,7 +41,15 @@ from distilbench.training.phases import Phase
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 
 
-class HPDParams(UnlabelledParams, WhitenedParams, FineTuningParams, ProjectedParams, NestedParams, NeighbourTermParams):
+class HPDParams(
+    UnlabelledParams,
+    WhitenedParams,
+    FineTuningParams,
+    ProjectedParams,
+    NestedParams,
+    NeighbourTermParams,
+    SimilarityTermParams,
+):
     """Hyper-parameters; the defaults are the paper's."""
 
     activation: Literal["identity", "tanh"] = "identity"
@@ -55,6 +65,7 @@ class HPD(Nested, Whitened):
 
     params_type = HPDParams
     title: ClassVar[str] = "HPD"
+    takes_static: ClassVar[bool] = True
     learns: ClassVar[str] = "a student encoder with a projection, to the PCA of the teacher"
     reads: ClassVar[str] = "unlabelled sentences; triplets where it is fine-tuned"
     paper: ClassVar[str] = "Zhao et al., ACL Findings 2022"
@@ -64,8 +75,9 @@ class HPD(Nested, Whitened):
         super().__init__(params, prepared, device)
         self.rows = unlabelled_rows(params, prepared)
         self.targets_Nd = self._targets(self.rows)
-        self.projection = self.linear(self.trained_dim, ACTIVATIONS[params.activation]())
-        start_projection(self, linear_of(self.projection), params, self.rows, self._targets)
+        if self.static is None:
+            self.projection = self.linear(self.trained_dim, ACTIVATIONS[params.activation]())
+            start_projection(self, linear_of(self.projection), params, self.rows, self._targets)
         self._loss_widths = widths_of(params.model_dump()) if params.nested else (self.trained_dim,)
         self.fine_tuning = FineTuning(params, prepared, self.outputs) if params.ft_epochs else None
         self.to(device)
@@ -96,6 +108,12 @@ class HPD(Nested, Whitened):
             FineTuning.check_corpus(possible, corpus)
 
     @classmethod
+    def check_student(cls, possible: Possible, student: str, native: int) -> None:
+        """No tanh where the student is static: its projection is in the table."""
+        if is_static(student) and "tanh" in possible("activation"):
+            raise InputError("--student static: activation: tanh; expected identity, since no layer follows the table")
+
+    @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
         """Fine-tuned, augmented, whitened."""
         parts = ["fine-tuned"] * bool(params.get("ft_epochs")) + ["augmented"] * bool(params.get("augmentation"))
@@ -120,4 +138,5 @@ class HPD(Nested, Whitened):
         h_s = self.outputs(self.rows[index_B]).float()
         h_t = torch.from_numpy(self.targets_Nd[index_B]).to(self.device)
         loss = target_distance(self.params.loss, h_s, h_t, self._loss_widths)
+        loss = with_similarities(self.params, loss, h_s, h_t, self._loss_widths)
         return with_neighbours(self.params, loss, h_s, lambda: self.teacher_vectors(self.rows[index_B]))

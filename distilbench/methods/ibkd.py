@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
+from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import TRAINING_TOKENS, EncoderMethod
@@ -108,6 +109,7 @@ class IBKD(EncoderMethod):
 
     params_type = IBKDParams
     title: ClassVar[str] = "IBKD"
+    takes_static: ClassVar[bool] = True
     learns: ClassVar[str] = "a student encoder, with a projection where d is smaller"
     reads: ClassVar[str] = "unlabelled sentences; triplets, pairs, or judged queries and passages for its second stage"
     paper: ClassVar[str] = "Zhang et al., EMNLP Findings 2023"
@@ -132,6 +134,8 @@ class IBKD(EncoderMethod):
         self.to(device)
 
     def _check_layer(self) -> None:
+        if self.static is not None:
+            return
         layer, layers = self.params.input_layer, self.student[0].model.config.num_hidden_layers
         if layer >= layers:
             raise InputError(f"input_layer is {layer}; expected below the student's {layers} layers")
@@ -154,6 +158,24 @@ class IBKD(EncoderMethod):
                 + (" or below" if p.ft_epochs else ", or ft_epochs above 0, where stage 2 trains a projection")
             )
 
+    def token_start(self, vectors_VD: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Not centred, as the teacher's vectors are not."""
+        return self.token_axes(vectors_VD)
+
+    @classmethod
+    def check_student(cls, possible: Possible, student: str, native: int) -> None:
+        """A projection only where stage 2 trains it. A static student has no hidden states for HSIC, and no W after it."""
+        if not is_static(student):
+            cls._check_projection(possible, native)
+            return
+        for name in ("beta1", "beta2"):
+            if name == "beta2" and not max(possible("ft_epochs")):
+                continue
+            if max(possible(name)):
+                raise InputError(f"--student static: {name}: HSIC needs an encoder's hidden states; expected {name}: 0")
+        if True in possible("export_map"):
+            raise InputError("--student static: export_map: true; expected false, since no layer follows the table")
+
     @classmethod
     def needs(cls, possible: Possible) -> Needs:
         """Augmented sentences for stage 1, labelled examples for stage 2."""
@@ -161,14 +183,17 @@ class IBKD(EncoderMethod):
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Enough sentences and labelled examples for one batch; a projection only where stage 2 trains it."""
+        """Enough sentences and labelled examples for one batch."""
         mapped = all(possible("export_map"))  # then the widest is the teacher's width: `_check_widths`
         if not mapped:
             super().check_corpus(possible, corpus, native)
         check_unlabelled(possible, corpus)
         if max(possible("ft_epochs")):
             FineTuning.check_corpus(possible, corpus)
-        if not mapped and min(possible("ft_epochs")) == 0 and min(possible("output_dim")) < native:
+
+    @classmethod
+    def _check_projection(cls, possible: Possible, native: int) -> None:
+        if not all(possible("export_map")) and min(possible("ft_epochs")) == 0 and min(possible("output_dim")) < native:
             raise InputError(
                 f"output_dim: {min(possible('output_dim'))}: below the student's width of {native} a projection is trained "
                 f"in stage 2, but ft_epochs can be 0; expected output_dim {native} (`native`) or ft_epochs above 0"

@@ -5,6 +5,7 @@ Mode `distil` is the method `mcr2_distil`. Axes: B batch, D teacher width, d out
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -134,11 +135,16 @@ class CompressionHead(nn.Module):
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Vectors of unit norm, as an export gives them, of corpus rows from the teacher's cached embeddings."""
+        starts = range(0, len(rows), head_method.ROWS)
+        return self.applied(self.vectors.take(rows[i : i + head_method.ROWS]) for i in starts)
+
+    def applied(self, parts: Iterable[NDArray[np.float32]]) -> NDArray[np.float32]:
+        """The same of the teacher's vectors, which come in parts."""
         out = [np.empty((0, self.params.output_dim), dtype=np.float32)]
         centre = moved(self.mean()).to(self.device) if self.params.centre else None
         with torch.inference_mode():
-            for i in range(0, len(rows), head_method.ROWS):
-                x_BD = torch.from_numpy(self.vectors.take(rows[i : i + head_method.ROWS])).to(self.device)
+            for vectors_BD in parts:
+                x_BD = torch.from_numpy(np.array(vectors_BD, dtype=np.float32)).to(self.device)
                 z_Bd = functional.normalize(self.features(self.trunk(x_BD)), dim=-1)
                 if centre is not None:
                     z_Bd = functional.normalize(centre(z_Bd), dim=-1)

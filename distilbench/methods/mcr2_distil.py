@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.student import is_static
+from distilbench.errors import InputError
 from distilbench.methods import mcr2
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
@@ -23,6 +25,7 @@ from distilbench.methods.parts.losses import Distance, target_distance
 from distilbench.methods.parts.neighbour_loss import NeighbourTermParams, with_neighbours
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
+from distilbench.methods.parts.similarity_loss import SimilarityTermParams, with_similarities
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.length import Examples, PhaseSteps, epoch_steps
 from distilbench.training.phases import Phase
@@ -30,7 +33,9 @@ from distilbench.training.phases import Phase
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 
 
-class MCR2DistilParams(mcr2.MCR2Params, DistilledParams, ProjectedParams, NestedParams, NeighbourTermParams):
+class MCR2DistilParams(
+    mcr2.MCR2Params, DistilledParams, ProjectedParams, NestedParams, NeighbourTermParams, SimilarityTermParams
+):
     """Those of the compression head (`lr`, `batch_size`, `steps`, ...), and the distillation's."""
 
     distil_epochs: float = Field(default=100, gt=0)
@@ -48,6 +53,7 @@ class MCR2Distil(Nested, EncoderMethod):
 
     params_type = MCR2DistilParams
     title: ClassVar[str] = "MCR2 distilled"
+    takes_static: ClassVar[bool] = True
     learns: ClassVar[str] = "a head on the frozen teacher, then a student encoder to its output"
     reads: ClassVar[str] = "unlabelled sentences; similar pairs where they are used"
     paper: ClassVar[str] = "MCR2, CIT 2024, mode distil"
@@ -56,7 +62,11 @@ class MCR2Distil(Nested, EncoderMethod):
     def __init__(self, params: MCR2DistilParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.compression = mcr2.CompressionHead(params, prepared, device)
-        self.down = self.linear(params.output_dim, ACTIVATIONS[params.activation]())
+        self.down: nn.Module | None = None
+        if self.static is None:
+            self.down = self.linear(params.output_dim, ACTIVATIONS[params.activation]())
+        self.distilling = False
+        """Whether the head is finished, so that the student is trained."""
         self.targets_Nd = np.empty((0, params.output_dim), dtype=np.float32)
         self.to(device)
 
@@ -72,6 +82,12 @@ class MCR2Distil(Nested, EncoderMethod):
         cls.check_batches(possible, corpus, "distil_batch_size")
         check_widths(possible)
         mcr2.CompressionHead.check_corpus(possible, corpus)
+
+    @classmethod
+    def check_student(cls, possible: Possible, student: str, native: int) -> None:
+        """No tanh where the student is static: no layer follows the table."""
+        if is_static(student) and "tanh" in possible("activation"):
+            raise InputError("--student static: activation: tanh; expected identity, since no layer follows the table")
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
@@ -91,7 +107,7 @@ class MCR2Distil(Nested, EncoderMethod):
             self.loss,
             begin=self._begin,
             start=self._start,
-            trained=[self.student, self.down],
+            trained=[self.student] if self.down is None else [self.student, self.down],
         )
         return [self.compression.phase(), distil]
 
@@ -104,11 +120,14 @@ class MCR2Distil(Nested, EncoderMethod):
 
     def _begin(self) -> None:
         """The head is finished: its features of all training sentences are the targets."""
-        self.projection = self.down
+        self.projection, self.distilling = self.down, True
         self.targets_Nd = self._features(self.prepared.train)
 
     def _start(self) -> None:
-        start_projection(self, linear_of(self.down), self.params, self.prepared.train, self._features)
+        if self.down is not None:
+            start_projection(self, linear_of(self.down), self.params, self.prepared.train, self._features)
+        elif self.static is not None and self.prepared.static is not None:
+            self.static.start(self.compression.applied([self.prepared.static.vectors_VD]))
 
     def _features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The head's output for the teacher's cached embeddings of corpus rows, N x d."""
@@ -116,7 +135,7 @@ class MCR2Distil(Nested, EncoderMethod):
 
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The student's vectors of corpus rows; while the head is trained, what the student is to learn."""
-        return self._features(rows) if self.projection is None else super().embed(rows)
+        return super().embed(rows) if self.distilling else self._features(rows)
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Mean over the batch of ||student - target||^2, or of 1 - cos(student, target).
@@ -126,5 +145,6 @@ class MCR2Distil(Nested, EncoderMethod):
         vectors_Bd = self.outputs(self.prepared.train[index_B]).float()
         target_Bd = torch.from_numpy(self.targets_Nd[index_B]).to(self.device)
         loss = target_distance(self.params.loss, vectors_Bd, target_Bd, self.compression.widths)
+        loss = with_similarities(self.params, loss, vectors_Bd, target_Bd, self.compression.widths)
         rows = self.prepared.train[index_B]
         return with_neighbours(self.params, loss, vectors_Bd, lambda: self.teacher_vectors(rows))

@@ -45,6 +45,8 @@ class Method(Learner):
     paper: ClassVar[str] = ""
     trains_encoder: ClassVar[bool]
     """Whether the student is an encoder of its own, which needs token arrays; otherwise a head on the frozen teacher."""
+    takes_static: ClassVar[bool] = False
+    """Whether that encoder may be static (`--student static`): a vector for each token, without hidden states."""
 
     def __init__(self, params: Any, prepared: Prepared, device: str) -> None:
         super().__init__()
@@ -77,6 +79,16 @@ class Method(Learner):
         widest = max(possible("output_dim"))
         if widest > native:
             raise InputError(f"output_dim: {widest} is above the {native} dimensions of teacher or student")
+
+    @classmethod
+    def check_student(cls, possible: Possible, student: str, native: int) -> None:
+        """Check that the method can train this kind of student with every possible setting; a head on the teacher has none.
+
+        `native` is what `native_dim` said.
+
+        Raises:
+            InputError: it cannot; the message names the parameter.
+        """
 
     @classmethod
     def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps] | None:

@@ -15,10 +15,13 @@ from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
+from distilbench.encoders.student import is_static
+from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.losses import squared_distance
 from distilbench.methods.parts.neighbour_loss import NeighbourTermParams, with_neighbours
+from distilbench.methods.parts.similarity_loss import SimilarityTermParams, with_similarities
 from distilbench.methods.parts.starts import regression, spread
 from distilbench.methods.parts.unlabelled import (
     UnlabelledParams,
@@ -37,7 +40,7 @@ START_SENTENCES = 4000
 """Training sentences that a map or a scale is fitted on at most."""
 
 
-class MSEParams(UnlabelledParams, NeighbourTermParams):
+class MSEParams(UnlabelledParams, NeighbourTermParams, SimilarityTermParams):
     """Hyper-parameters of distillation from unlabelled sentences."""
 
     norm: Literal["raw", "unit", "scale"] = sweep_field("raw", sweep="unit")
@@ -52,6 +55,7 @@ class MSE(EncoderMethod):
 
     params_type = MSEParams
     title: ClassVar[str] = "MSE"
+    takes_static: ClassVar[bool] = True
     learns: ClassVar[str] = "a student encoder, to the teacher's own vectors"
     reads: ClassVar[str] = "unlabelled sentences"
     paper: ClassVar[str] = "a baseline of IBKD"
@@ -71,15 +75,28 @@ class MSE(EncoderMethod):
             s_BT, t_BT = self.map(torch.from_numpy(self.start_states(sample)).to(device)), self.teacher_vectors(sample)
             self.scale = float((s_BT * t_BT).sum() / s_BT.square().sum())
 
+    def token_start(self, vectors_VD: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Not centred, as the targets are not."""
+        return self.token_axes(vectors_VD)
+
     @classmethod
     def needs(cls, possible: Possible) -> Needs:
         """Augmented sentences."""
         return unlabelled_needs(possible)
 
     @classmethod
+    def check_student(cls, possible: Possible, student: str, native: int) -> None:
+        """Only the student's own width; a static student is as wide as it is asked for."""
+        if not is_static(student):
+            cls.check_native(possible, native)
+        elif max(possible("output_dim")) > native:
+            raise InputError(
+                f"output_dim: {max(possible('output_dim'))} is above the {native} dimensions of the teacher"
+            )
+
+    @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Only the student's own width; enough sentences for one batch."""
-        cls.check_native(possible, native)
+        """Enough sentences for one batch."""
         check_unlabelled(possible, corpus)
 
     def phases(self) -> list[Phase]:
@@ -100,4 +117,5 @@ class MSE(EncoderMethod):
             s_BT, t_BT = functional.normalize(s_BT, dim=-1), functional.normalize(t_BT, dim=-1)
         elif self.params.norm == "scale":
             s_BT = s_BT * self.scale
-        return with_neighbours(self.params, squared_distance(s_BT, t_BT), s_BT, lambda: t_BT)
+        loss = with_similarities(self.params, squared_distance(s_BT, t_BT), s_BT, t_BT, [t_BT.shape[1]])
+        return with_neighbours(self.params, loss, s_BT, lambda: t_BT)

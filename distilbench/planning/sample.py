@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from distilbench.data.corpus import Corpus, PairSplit, PairTask, RetrievalSet, Rows
-from distilbench.encoders.student import resolved_student
+from distilbench.encoders.student import is_static, resolved_student, student_source
 from distilbench.evaluation.retrieval import unit
 from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.prepared import LOGITS, save_prepared
 from distilbench.prepare.selection import DOCUMENTS, QUERIES, few_pairs, labelled_set, make_judged
 from distilbench.prepare.stage import Wanted
+from distilbench.prepare.static_start import static_start_artifact
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.selection import STS
 from distilbench.settings.sweep import SweepSettings
@@ -123,10 +124,13 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, needs:
     vectors = ShardedArray(folder / "vectors", len(vectors_ND), width, len(vectors_ND))
     save_array(folder / "pca" / "mean.npy", vectors_ND.mean(axis=0))
     save_array(folder / "pca" / "axes.npy", np.eye(width, dtype=np.float32))
-    ids = None
+    ids, static = None, None
     if needs.tokens:
         store, key, source = ArtifactStore(folder / "store"), corpus.sentences_fingerprint, settings.student_encoder
-        ids = tokens_artifact(corpus.sentences, key, source, store, settings.pool, corpus.roles_N)
+        if is_static(settings.student):
+            teacher = student_source(settings.student, settings.teacher_encoder)
+            static = static_start_artifact(teacher, store, settings.pool)
+        ids = tokens_artifact(corpus.sentences, key, source, store, settings.pool, corpus.roles_N, static)
     task = corpus.pair_tasks[0] if corpus.pair_tasks else None
     if task is not None and needs.logits:
         outputs = 3 if task.kind == "three-class" else 1
@@ -149,5 +153,6 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, needs:
         logits_folder,
         negatives=negatives,
         judged=judged,
+        static=static,
     )
     return ready

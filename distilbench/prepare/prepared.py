@@ -19,6 +19,7 @@ from distilbench.evaluation.selection import DevSet, SelectionSets, of_sts
 from distilbench.prepare.negatives import Candidates, load_candidates
 from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.selection_files import load_sets, save_sets
+from distilbench.prepare.static_start import StaticStart, load_static_start
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.records import selection_groups
 from distilbench.storage.arrays import ShardedArray, save_array
@@ -59,6 +60,8 @@ class Prepared:
     """What students are selected by; None is the STS sets of `dev`."""
     tested: SelectionSets | None = None
     """What is reported of held-out sentences, where there are any."""
+    static: StaticStart | None = None
+    """What a static student starts from."""
 
     @property
     def selection(self) -> SelectionSets:
@@ -88,12 +91,13 @@ def save_prepared(
     negatives: Path | None = None,
     judged: SelectionSets | None = None,
     tested: SelectionSets | None = None,
+    static: Path | None = None,
 ) -> None:
     """Write the row numbers of the training and dev sets, and where the artifacts are, into `folder`.
 
     `logits` is the artifact folder with the cross-encoder's logits for the training pairs of `pair_task`, `negatives` that
     with the candidates for hard negatives of the judged queries; `judged` is what students are selected by, where it is not
-    the STS dev sets, `tested` what is reported of held-out sentences.
+    the STS dev sets, `tested` what is reported of held-out sentences. `static` is that of what a static student starts from.
     """
     dev = selection_sets(corpus)
     save_array(folder / "train.npy", corpus.train)
@@ -131,6 +135,7 @@ def save_prepared(
             **({"negatives": str(negatives)} if negatives else {}),
             **({"judged": save_sets(folder, judged, "judged")} if judged else {}),
             **({"tested": save_sets(folder, tested, "tested")} if tested else {}),
+            **({} if static is None else {"static": str(static)}),
         },
     )
 
@@ -168,6 +173,7 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         student_prompts=Prompts(**saved["student_prompts"]) if "student_prompts" in saved else None,
         judged=load_sets(folder, saved["judged"]) if saved.get("judged") else None,
         tested=load_sets(folder, saved["tested"]) if saved.get("tested") else None,
+        static=load_static_start(Path(saved["static"])) if "static" in saved else None,
         logits_PC=None if saved["logits"] is None else np.load(Path(saved["logits"]) / LOGITS, allow_pickle=False),
     )
 

@@ -10,7 +10,14 @@ from rich.console import Console
 
 from distilbench.data.corpus import Corpus, PairTask
 from distilbench.encoders.prompts import Prompts
-from distilbench.encoders.student import MEAN, layer_rule, resolved_student, student_pooling
+from distilbench.encoders.student import (
+    MEAN,
+    is_static,
+    layer_rule,
+    resolved_student,
+    student_pooling,
+    student_source,
+)
 from distilbench.errors import InputError
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
@@ -30,6 +37,7 @@ from distilbench.prepare.prepared import save_prepared, selection_sets
 from distilbench.prepare.ranked_layers import FILE as RANKING
 from distilbench.prepare.ranked_layers import read_ranking
 from distilbench.prepare.selection import Judged, judged_artifact
+from distilbench.prepare.static_start import static_start_artifact
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.records import Score
 from distilbench.settings.run import PreparationSettings
@@ -68,6 +76,8 @@ class Made:
     negatives: Path | None = None
     judged: Judged | None = None
     """What students are selected by, where it is not the STS dev sets."""
+    static: Path | None = None
+    """What a static student starts from."""
 
     def save(self, folder: Path, settings: PreparationSettings) -> None:
         """Write what a trial needs to find all of it."""
@@ -86,6 +96,7 @@ class Made:
             self.negatives,
             self.judged.dev if self.judged else None,
             self.judged.test if self.judged else None,
+            self.static,
         )
         ranking = read_ranking(self.ranking) if self.ranking else None
         if ranking is None:
@@ -104,6 +115,7 @@ class Made:
             "logits": [self.logits] if self.logits else [],
             "negatives": [self.negatives] if self.negatives else [],
             "layers": [self.ranking] if self.ranking else [],
+            "static": [self.static] if self.static else [],
         }
         return {
             "corpus": corpus.name,
@@ -170,8 +182,12 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Wanted,
     if needs.negatives:
         prepared = replace(prepared, negatives=negatives_artifact(corpus, vectors, needs.negatives, store))
     if needs.tokens:
-        tokens = tokens_artifact(corpus.sentences, key, settings.student_encoder, store, size, corpus.roles_N)
-        prepared = replace(prepared, tokens=tokens)
+        static = None
+        if is_static(settings.student):
+            static = static_start_artifact(student_source(settings.student, settings.teacher_encoder), store, size)
+        reads = settings.student_encoder
+        tokens = tokens_artifact(corpus.sentences, key, reads, store, size, corpus.roles_N, static)
+        prepared = replace(prepared, tokens=tokens, static=static)
         prepared = _with_student(settings, prepared, store, console)
     return _with_logits(settings, prepared, store, console) if needs.logits and prepared.task else prepared
 

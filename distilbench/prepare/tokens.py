@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from distilbench.data.sentences import SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, token_ids
 from distilbench.prepare.pool import ShardTask, run_pool
+from distilbench.prepare.static_start import TOKENIZER, static_ids
 from distilbench.settings.pool import AS_FIT, PoolSize
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
 from distilbench.storage.files import atomic_path, remove_folder
@@ -36,6 +37,13 @@ class Tokens:
         """Tokens of the sentences `rows`, special tokens included."""
         return np.asarray(self.offsets[rows + 1] - self.offsets[rows])
 
+    def flat(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ids of the sentences `rows`, one sentence after the other, and where each begins."""
+        lengths = self.lengths_of(rows)
+        starts = np.cumsum(lengths) - lengths
+        places = np.repeat(np.asarray(self.offsets[rows]) - starts, lengths) + np.arange(int(lengths.sum()))
+        return np.asarray(self.ids[places], dtype=np.int64), starts
+
     def __getitem__(self, row: int) -> NDArray[np.int32]:
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
@@ -47,27 +55,37 @@ def load_tokens(folder: Path) -> Tokens:
 
 @dataclass(frozen=True)
 class Tokenising(ShardTask):
-    """Turns rows of sentences into shards of ids, each with the lengths of its sentences."""
+    """Turns rows of sentences into shards of ids, each with the lengths of its sentences.
+
+    They are those of the encoder, or of a static student's tokenizer where its file is given.
+    """
 
     spec: EncoderSpec
     sentences: SentenceFile
     folder: Path
     roles_N: NDArray[np.int8] | None = None
+    static: Path | None = None
 
     def load(self) -> Callable[[int, int, int], None]:
-        """The encoder, whose tokenizer and limit are its module's."""
-        model = self.spec.load()
+        """The encoder, whose tokenizer and limit are its module's; or the static student's tokenizer alone."""
+        read = self._reader()
 
         def make(shard: int, start: int, stop: int) -> None:
             before = self.spec.prompts_before(self.roles_N, start, stop)
             exact = [p or "" for p in before] if isinstance(before, list) else before or ""
-            rows = token_ids(model, self.sentences[start:stop], exact)
+            rows = read(self.sentences[start:stop], exact)
             lengths = np.array([len(row) for row in rows], dtype=np.int64)
             save_array(_lengths(self.folder, shard), lengths)
             ids = np.fromiter((i for row in rows for i in row), dtype=IDS, count=int(lengths.sum()))
             save_array(self.folder / shard_name(shard), ids)  # last: it says that the shard is done
 
         return make
+
+    def _reader(self) -> Callable[[Sequence[str], str | list[str]], list[list[int]]]:
+        if self.static is not None:
+            return static_ids(self.static)
+        model = self.spec.load()
+        return lambda sentences, prompts: token_ids(model, sentences, prompts)
 
     def files(self, shard: int) -> tuple[str, ...]:
         """Lengths, then ids."""
@@ -81,8 +99,10 @@ def tokens_artifact(
     store: ArtifactStore,
     size: PoolSize = AS_FIT,
     roles_N: NDArray[np.int8] | None = None,
+    static: Path | None = None,
 ) -> Path:
-    """The folder with the tokens of `sentences` by the tokenizer of `spec`, cut at its limit, made if not there.
+    """The folder with the tokens of `sentences` by the tokenizer of `spec`, cut at its limit, made if not there; by that of a
+    static student where the artifact that it starts from is given.
 
     `roles_N` are the roles of the sentences, of which `sentences_fingerprint` is too. Without a prompt of `spec` nothing is
     put before a sentence: a student has no default prompt.
@@ -91,6 +111,7 @@ def tokens_artifact(
     """
     parts = {
         "encoder": spec.identity(),
+        **({} if static is None else {"static": static.name}),
         "sentences": sentences_fingerprint,
         "step_version": STEP_VERSION,
     }
@@ -101,7 +122,7 @@ def tokens_artifact(
         shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(sentences), SHARD_ROWS))]
         missing_shards = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
         readable = sentences_artifact(sentences, sentences_fingerprint, store)
-        task = Tokenising(spec.absolute(), readable, work, roles_N)
+        task = Tokenising(spec.absolute(), readable, work, roles_N, None if static is None else static / TOKENIZER)
         if len(missing_shards) > 1:
             run_pool(task, missing_shards, "Tokens", "sentences", size=size, store=store)
         else:  # a worker takes longer to start than this takes

@@ -9,6 +9,8 @@ from distilbench.choices import BUDGETS, SpaceBudget
 from distilbench.errors import InputError
 
 FOLDER = Path("search_spaces")
+STATIC = "static"
+"""The folder of spaces for static students, whose learning rates and steps are ten times those of transformers."""
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -25,12 +27,15 @@ def shipped_folder() -> Path:
     return top if (top / BUDGETS[0]).is_dir() else _PACKAGE / FOLDER
 
 
-def space_file(method: str, path: Path | None, budget: SpaceBudget | None, *, data: bool) -> SpaceFile:
+def space_file(
+    method: str, path: Path | None, budget: SpaceBudget | None, *, data: bool, static: bool = False
+) -> SpaceFile:
     """The search space of a method.
 
     `path` (`--space`) is a file, or a folder with METHOD.yaml in it, and wins. Without it `search_spaces/METHOD.yaml` of the
     working folder is the user's own; it comes after the package's where `budget` (`--budget`) asks for one of those. The
-    package's is that of `budget`; None is small for the built-in corpus and real where there are `data`.
+    package's is that of `budget`; None is small for the built-in corpus and real where there are `data`. For a static student
+    it is the one in `static`, whatever the budget, if the method has one there.
 
     Raises:
         InputError: there is none.
@@ -43,6 +48,8 @@ def space_file(method: str, path: Path | None, budget: SpaceBudget | None, *, da
         return SpaceFile(path, shipped=False)
     local_file = SpaceFile(FOLDER / f"{method}.yaml", shipped=False)
     came = SpaceFile(shipped_folder() / (budget or ("real" if data else "small")) / f"{method}.yaml", shipped=True)
+    own_kind = SpaceFile(shipped_folder() / STATIC / f"{method}.yaml", shipped=True)
+    came = own_kind if static and own_kind.path.exists() else came
     places = [local_file, came] if budget is None else [came, local_file]
     for place in places:
         if place.path.exists():

@@ -62,7 +62,8 @@ class EncoderSettings(ReadingSettings):
     teacher: str = option("The teacher: an encoder's folder, hub id, or packaged name.", DEFAULT_TEACHER)
     student: str = option(
         "Where an encoder student starts: auto:N (the best N of the teacher's layers, ranked; auto: half of them), half, "
-        "layers:0,2,4, a folder or hub id; auto:N@FOLDER and the like: layers of another encoder.",
+        "layers:0,2,4, a folder or hub id; auto:N@FOLDER and the like: layers of another encoder; static: no layers, a "
+        "vector for each token.",
         DEFAULT_STUDENT,
     )
     pooling: Pooling | None = option(

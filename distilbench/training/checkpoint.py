@@ -1,4 +1,4 @@
-"""Checkpoints: trained parameters and AdamW's state in one safetensors file per rung; the last two are kept."""
+"""Checkpoints: trained parameters and the optimisers' state in one safetensors file per rung; the last two are kept."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ class Checkpoint:
     rung: int
     state: dict[str, Any]
     optimizer_state: dict[int, dict[str, torch.Tensor]]
-    """`id` of a parameter of the method -> AdamW's state of it."""
+    """`id` of a parameter of the method -> the state that its optimiser has of it."""
 
     def restore_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Give an optimiser over (some of) the method's parameters the state that it had."""
@@ -48,7 +49,7 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    folder: Path, rung: int, method: Learner, optimizer: torch.optim.Optimizer | None, state: dict[str, Any]
+    folder: Path, rung: int, method: Learner, optimizers: Sequence[torch.optim.Optimizer], state: dict[str, Any]
 ) -> None:
     """Write `rung-N.safetensors` whole, then delete all but the newest two. `state` is JSON-able.
 
@@ -58,8 +59,9 @@ def save_checkpoint(
     tensors: dict[str, torch.Tensor] = {}
     for name, parameter in _trained(method).items():
         tensors[f"parameter/{name}"] = parameter.detach().cpu().contiguous()
-        for key, value in (optimizer.state.get(parameter, {}) if optimizer else {}).items():
-            tensors[f"optimizer/{key}/{name}"] = value.detach().cpu().contiguous()
+        for optimizer in optimizers:
+            for key, value in optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer/{key}/{name}"] = value.detach().cpu().contiguous()
     _write(folder / f"rung-{rung}.safetensors", tensors, {"state": json.dumps(state)})
     for _, old in _rungs(folder)[KEPT:]:
         old.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from distilbench.training.checkpoint import load_checkpoint, save_checkpoint
 from distilbench.training.params import TrainedParams
 from distilbench.training.phases import Learner, within_budget
+from distilbench.training.row_adam import RowAdam, clip_gradients
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 SMALLEST_SCALE = 1.0
@@ -80,9 +81,20 @@ class Trainer:
             phase.start()
         modules = [self.method] if phase.trained is None else phase.trained
         self.parameters = [q for module in modules for q in module.parameters() if q.requires_grad]
-        self.optimizer = torch.optim.AdamW(decay_groups(self.parameters, p), lr=phase.lr, betas=p.betas, fused=True)
+        rows = {id(q) for q in self.method.row_parameters()}
+        self.optimizers: list[torch.optim.Optimizer] = []
+        if dense := [q for q in self.parameters if id(q) not in rows]:
+            adamw = torch.optim.AdamW(decay_groups(dense, p), lr=phase.lr, betas=p.betas, fused=True)
+            self.optimizers.append(adamw)
+        if sparse := [q for q in self.parameters if id(q) in rows]:
+            self.optimizers.append(RowAdam(sparse, phase.lr, p.betas))
         self.precision = {"cuda": "bf16"}.get(self.device, "fp32") if p.precision == "auto" else p.precision
         self.scaler = torch.amp.GradScaler(self.device, enabled=self.precision == "fp16")
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The first of the phase's optimisers: AdamW, or that of rows where nothing else is trained."""
+        return self.optimizers[0]
 
     @property
     def _params(self) -> TrainedParams:
@@ -172,31 +184,34 @@ class Trainer:
         if self.phase != self._phase_of(self.step):
             self._enter(self._phase_of(self.step), first=True)
         torch.manual_seed(np.random.SeedSequence([self.seed, self.step]).generate_state(1)[0].item())
-        for group in self.optimizer.param_groups:
+        for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
             group["lr"] = self.learning_rate(self.step)
         autocast = AUTOCAST.get(self.precision)
         with torch.autocast(self.device, dtype=autocast, enabled=autocast is not None):
             loss = self.phases[self.phase].loss(self._batch(self.step))
-        self.optimizer.zero_grad(set_to_none=True)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        self.scaler.unscale_(self.optimizer)
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self._params.clip or math.inf).item()
+        for optimizer in self.optimizers:
+            self.scaler.unscale_(optimizer)
+        norm = clip_gradients(self.parameters, self._params.clip or math.inf).item()
         value = loss.item()
         # In fp16 an overflowing gradient is usual: the scaler skips the step and lowers the scale.
         overflow = self.scaler.is_enabled() and self.scaler.get_scale() > SMALLEST_SCALE
         if not (math.isfinite(value) and (math.isfinite(norm) or overflow)):
             raise Diverged(f"loss {value:.6g}, gradient norm {norm:.6g} at step {self.step}")
-        self.scaler.step(self.optimizer)
+        for optimizer in self.optimizers:
+            self.scaler.step(optimizer)
         self.scaler.update()
         self.step += 1
         return value
 
     def save(self, folder: Path, rung: int) -> None:
         """Write a checkpoint, keeping the one before it until the new one is whole."""
-        optimizer = self.optimizer if self.phases else None
+        optimizers = self.optimizers if self.phases else []
         scaler = self.scaler.state_dict() if self.phases else {}
         state = {"step": self.step, "phase": self.phase, "scaler": scaler, "losses": self._losses}
-        save_checkpoint(folder, rung, self.method, optimizer, state)
+        save_checkpoint(folder, rung, self.method, optimizers, state)
 
     def resume(self, folder: Path) -> int:
         """Continue from the newest whole checkpoint in `folder`; its rung, or 0 when there is none."""
@@ -207,7 +222,8 @@ class Trainer:
         self._losses = tuple(checkpoint.state.get("losses", (0.0, 0)))
         if self.phases:  # its own phase, also at that phase's end: the next one begins when it is trained
             self._enter(checkpoint.state["phase"], first=False)
-            checkpoint.restore_optimizer(self.optimizer)
+            for optimizer in self.optimizers:
+                checkpoint.restore_optimizer(optimizer)
             self.scaler.load_state_dict(checkpoint.state["scaler"])
         self.method.eval()
         return checkpoint.rung

@@ -52,6 +52,10 @@ class Learner(nn.Module, ABC):
     def phases(self) -> list[Phase]:
         """The phases of a whole training, in order; none for a learner without training."""
 
+    def row_parameters(self) -> Sequence[nn.Parameter]:
+        """Those whose gradients are sparse, since a batch touches few of their rows: `RowAdam` trains them."""
+        return ()
+
     def halve_micro_batches(self) -> bool:
         """Read a batch in parts half as large, whose gradients are accumulated; whether this learner can.
 

@@ -13,6 +13,9 @@ import torch
 
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.prepare.static_start import load_static_start, static_start_artifact
+from distilbench.prepare.tokens import load_tokens, tokens_artifact
+from distilbench.storage.store import ArtifactStore
 from distilbench.trials.rung_training import build_method
 
 TRAINED = {"lr": 0.003, "batch_size": 16}
@@ -58,6 +61,15 @@ def sentences(prepared_folder: Path) -> list[str]:
 def narrow(prepared: Prepared, narrow_encoder_folder: Path) -> Prepared:
     """The same with a student of its own, 16 wide beside the teacher's 32."""
     return replace(prepared, student=str(narrow_encoder_folder))
+
+
+@pytest.fixture(scope="session")
+def static(prepared: Prepared, sentences: list[str], tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """The same with a static student."""
+    store = ArtifactStore(tmp_path_factory.mktemp("static"))
+    start = static_start_artifact(prepared.teacher, store, here=True)
+    tokens = load_tokens(tokens_artifact(sentences, "the small corpus", prepared.teacher, store, static=start))
+    return replace(prepared, student="static", static=load_static_start(start), tokens=tokens)
 
 
 @pytest.fixture(scope="session")

@@ -200,8 +200,9 @@ def test_only_the_students_own_width() -> None:
     builder.train_on([f"sentence {i}" for i in range(20)])
     given = {"output_dim": [8, 32], "batch_size": [8], "augmentation": [False]}
     with pytest.raises(InputError, match="output_dim: 8: CRD has no projection; expected 32"):
-        CRD.check_corpus(given.__getitem__, builder.build(), 32)
+        CRD.check_student(given.__getitem__, "auto", 32)
     given["output_dim"] = [32]
+    CRD.check_student(given.__getitem__, "auto", 32)
     CRD.check_corpus(given.__getitem__, builder.build(), 32)
     given["batch_size"] = [32]
     with pytest.raises(InputError, match="batch_size is 32, but the corpus has only 20 training sentences"):

@@ -267,7 +267,12 @@ def check(corpus: Corpus, **params: Any) -> None:
     """The corpus check of single values."""
     defaults = {name: f.default for name, f in IBKD.params_type.model_fields.items()}
     given = {**defaults, "output_dim": 32, "batch_size": 8, "ft_batch_size": 8, **params}
-    IBKD.check_corpus(lambda name: given[name] if isinstance(given[name], list) else [given[name]], corpus, 32)
+
+    def possible(name: str) -> list[Any]:
+        return given[name] if isinstance(given[name], list) else [given[name]]
+
+    IBKD.check_corpus(possible, corpus, 32)
+    IBKD.check_student(possible, "auto", 32)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.methods.mse import MSE
 from distilbench.prepare.prepared import Prepared
@@ -44,10 +43,8 @@ def test_training_lowers_the_loss(build: Callable[..., MSE]) -> None:
 
 
 def test_only_the_students_own_width() -> None:
-    builder = CorpusBuilder("test")
-    builder.train_on([f"sentence {i}" for i in range(20)])
-    given = {"output_dim": [8, 32], "batch_size": [8], "augmentation": [False]}
+    given = {"output_dim": [8, 32]}
     with pytest.raises(InputError, match="output_dim: 8: MSE has no projection; expected 32"):
-        MSE.check_corpus(given.__getitem__, builder.build(), 32)
+        MSE.check_student(given.__getitem__, "auto", 32)
     given["output_dim"] = [32]
-    MSE.check_corpus(given.__getitem__, builder.build(), 32)
+    MSE.check_student(given.__getitem__, "auto", 32)

@@ -133,6 +133,18 @@ def demonstration() -> Corpus:
     return builtin_corpus(2000, needs=Needs(triplets=True, pair_tasks=("DEMO-DUP",)))
 
 
+@pytest.mark.parametrize("method", [name for name in method_names() if get_method(name).takes_static])
+def test_every_space_of_static_students_fits(method: str) -> None:
+    kind = get_method(method)
+    space = load_space(shipped_folder() / "static" / f"{method}.yaml", method, kind.params_type, 384)
+
+    def check(possible: Possible) -> None:
+        kind.check_student(possible, "static", 384)
+        kind.check_corpus(possible, demonstration(), 384)
+
+    check(fitted(within(space, 384), check).possible)
+
+
 @pytest.mark.parametrize("native", [384, 1024, 48])
 @pytest.mark.parametrize("method", method_names())
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -143,6 +155,7 @@ def test_every_shipped_space_fits_the_demonstration(budget: str, method: str, na
         space = space.model_copy(update={"fixed": {**space.fixed, "task": "DEMO-DUP"}})
 
     def check(possible: Possible) -> None:
+        kind.check_student(possible, "auto", native)
         kind.check_corpus(possible, demonstration(), native)
 
     space = fitted(within(space, native), check)

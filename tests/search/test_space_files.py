@@ -32,6 +32,13 @@ def test_the_budget_chooses_and_the_data_where_it_is_not_given(
     assert path == shipped_folder() / folder / "hpd.yaml" and path.exists() and shipped
 
 
+@pytest.mark.parametrize("budget", [None, "small"])
+def test_a_static_student_has_its_own_spaces(working_folder: Path, budget: SpaceBudget | None) -> None:
+    static = {"data": True, "static": True}
+    assert space_file("hpd", None, budget, **static) == (shipped_folder() / "static" / "hpd.yaml", True)
+    assert space_file("mcr2", None, "small", **static) == (shipped_folder() / "small" / "mcr2.yaml", True)
+
+
 def test_ones_own_file_in_the_working_folder_is_found(working_folder: Path) -> None:
     (working_folder / "search_spaces").mkdir()
     for method in ("hpd", "relational"):

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.dense import Dense
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, padded, token_budget_batches
-from distilbench.encoders.student import load_student, student_width
+from distilbench.encoders.static import StaticStudent, save_static
+from distilbench.encoders.student import is_static, load_student, student_width
 from distilbench.errors import InputError
 from distilbench.methods.method import Method, Possible
 from distilbench.methods.parts.packed import PACKED_TOKENS, can_pack, filled_parts, packed, packed_means
@@ -31,6 +33,8 @@ from distilbench.training.params import check_enough
 TRAINING_TOKENS = {"cpu": 512, "cuda": 65536}
 """Padded tokens of one forward pass in training. A batch is drawn at random and cut into parts of similar length.
 Where `can_pack` says so it is read without padding instead."""
+STATIC_ROWS = 4096
+"""Sentences that a static student embeds at a time."""
 
 
 def freeze_embeddings(student: SentenceTransformer) -> None:
@@ -70,18 +74,55 @@ class EncoderMethod(Method):
         if prepared.tokens is None:
             raise ValueError(f"{self.title} needs the student's token arrays in `prepared`")
         self.tokens = prepared.tokens
-        self.student = load_student(prepared.student, prepared.teacher, device, prepared.pooling)
-        if getattr(params, "freeze_embeddings", False):
-            freeze_embeddings(self.student)
-        self.pad = self.student.tokenizer.pad_token_id or 0
-        self.width = int(self.student[0].get_embedding_dimension())
+        self.static: StaticStudent | None = None
+        self.student: Any
+        """What is trained: a SentenceTransformer, or a static student, whose own width is the one asked for."""
+        if is_static(prepared.student):
+            self.student = self.static = self._static_student(prepared)
+            self.width = self.static.width
+        else:
+            self.student = load_student(prepared.student, prepared.teacher, device, prepared.pooling)
+            if getattr(params, "freeze_embeddings", False):
+                freeze_embeddings(self.student)
+            self.pad = self.student.tokenizer.pad_token_id or 0
+            self.width = int(self.student[0].get_embedding_dimension())
         self.projection: Dense | None = None
         self.micro_batches = 1
         """In how many parts at least a batch is read in training. From 2 on a part's states are not kept: the backward pass
         reads it again and adds its gradient to that of the others, so that the memory is that of one part."""
 
+    def _static_student(self, prepared: Prepared) -> StaticStudent:
+        if prepared.static is None:
+            raise ValueError(f"{self.title} needs the vectors of single tokens in `prepared`")
+        p, start = self.params, prepared.static
+        weight_V = None
+        if p.sif:
+            count_V = np.bincount(self.tokens.flat(prepared.train)[0], minlength=len(start.vectors_VD))
+            weight_V = p.sif / (p.sif + count_V / max(1, count_V.sum()))
+        int8 = p.table == "int8"
+        return StaticStudent(self.token_start(start.vectors_VD), start.tokenizer, weight_V, int8=int8)
+
+    @property
+    def trained_dim(self) -> int:
+        """The width that a static student has: the one that is learned."""
+        return int(self.params.output_dim)
+
+    def token_start(self, vectors_VD: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What a static student's tokens start from, V x d, of the teacher's vectors of single tokens: their PCA."""
+        return self.prepared.pca.project(vectors_VD, self.trained_dim)
+
+    def token_axes(self, vectors_VD: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The same for targets that are not centred: the PCA's axes alone."""
+        return np.asarray(vectors_VD @ self.prepared.pca.axes_DD[:, : self.trained_dim], dtype=np.float32)
+
+    def row_parameters(self) -> Sequence[nn.Parameter]:
+        """The table of a static student."""
+        return [] if self.static is None else list(self.static.parameters())
+
     def halve_micro_batches(self) -> bool:
-        """Twice as many parts: the same loss and gradients, for one more forward pass."""
+        """Twice as many parts: the same loss and gradients, for one more forward pass. A static student has no such parts."""
+        if self.static is not None:
+            return False
         self.micro_batches *= 2
         return True
 
@@ -158,6 +199,8 @@ class EncoderMethod(Method):
 
     def pooled(self, rows: NDArray[np.int64]) -> Tensor:
         """Mean-pooled student states with gradients, B x D, in float32."""
+        if self.static is not None:
+            return self.static(*self.tokens.flat(rows)).float()
         if can_pack(self.student):
             return self.over_parts(rows, PACKED_TOKENS, partial(packed_means, self.student), pack=True).float()
         budget = TRAINING_TOKENS[torch.device(self.device).type]
@@ -182,6 +225,8 @@ class EncoderMethod(Method):
 
     def encode(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Vectors of corpus rows as the method is now, N x d, dropout off."""
+        if self.static is not None:
+            return self._encode_static(self.static, rows)
         training, device = self.training, torch.device(self.device).type
         self.eval()
         try:
@@ -193,16 +238,36 @@ class EncoderMethod(Method):
         finally:
             self.train(training)
 
+    def _encode_static(self, static: StaticStudent, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The same of a static student, `STATIC_ROWS` at a time."""
+        parts = []
+        with torch.inference_mode():
+            for start in range(0, len(rows), STATIC_ROWS):
+                mean_Bd = static(*self.tokens.flat(rows[start : start + STATIC_ROWS]))
+                parts.append(self.project(mean_Bd).float().cpu().numpy())
+        return np.concatenate(parts) if parts else np.empty((0, self.width), dtype=np.float32)
+
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Student vectors of corpus rows."""
-        return self.encode(rows)
+        """Student vectors of corpus rows, of a static student at unit norm as it is exported."""
+        return self.unit(self.encode(rows))
+
+    def unit(self, vectors_Nd: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Vectors at unit norm where the student is static, else as they are."""
+        if self.static is None:
+            return vectors_Nd
+        return functional.normalize(torch.from_numpy(vectors_Nd), dim=-1).numpy()
 
     def layers_after_pooling(self) -> Sequence[nn.Module]:
         """The modules that follow the pooling in the exported model."""
         return [] if self.projection is None else [self.projection]
 
     def export(self, folder: Path) -> None:
-        """Encoder, pooling, and the layers after it, with the student's prompts."""
+        """Encoder, pooling, and the layers after it, with the student's prompts; of a static student its table, these layers,
+        and unit norm."""
+        if self.static is not None:
+            layers = [layer.cpu() for layer in self.layers_after_pooling()]
+            save_static(self.static, layers, folder, self.prepared.student_prompts)
+            return
         modules = [*self.student.cpu(), *(layer.cpu() for layer in self.layers_after_pooling())]
         model = SentenceTransformer(modules=modules, device="cpu")
         model.max_seq_length = self.student.max_seq_length

@@ -70,9 +70,9 @@ class Whitened(EncoderMethod):
         """Student vectors of corpus rows, whitened on a sample of the training sentences where that is asked for."""
         vectors = torch.from_numpy(self.encode(rows))
         if not self.params.whiten_from:
-            return vectors.numpy()
+            return self.unit(vectors.numpy())
         with torch.inference_mode():
-            return self._whitening()(vectors).numpy()
+            return self.unit(self._whitening()(vectors).numpy())
 
     def layers_after_pooling(self) -> Sequence[nn.Module]:
         """The projection where there is one, and the whitening."""

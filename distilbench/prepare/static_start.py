@@ -1,0 +1,122 @@
+"""What static students start from: the teacher's vector of every single token, and a tokenizer without special tokens.
+
+Axes: V tokens, D teacher width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.encoders.encoder import EncoderSpec, encode_ids, reads_tokens, token_ids
+from distilbench.errors import InputError
+from distilbench.prepare.here import run_here
+from distilbench.prepare.pool import ShardTask, run_pool
+from distilbench.settings.pool import AS_FIT, PoolSize
+from distilbench.storage.arrays import save_array, shard_name, shard_ranges
+from distilbench.storage.files import atomic_path, remove_folder
+from distilbench.storage.store import ArtifactStore
+
+STEP_VERSION = 1
+VECTORS, TOKENIZER = "vectors.npy", "tokenizer.json"
+SHARD_TOKENS = 2048
+TOKENS_AT_ONCE = 1536
+"""Padded tokens of one forward pass: 512 sentences of a token between two special ones."""
+
+
+@dataclass(frozen=True)
+class StaticStart:
+    """`vectors_VD` by token id, float32; the tokenizer's file, as `tokenizers` reads it."""
+
+    vectors_VD: NDArray[np.float32]
+    tokenizer: Path
+
+
+def load_static_start(folder: Path) -> StaticStart:
+    """The start kept in an artifact folder, memory-mapped."""
+    return StaticStart(np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False), folder / TOKENIZER)
+
+
+@dataclass(frozen=True)
+class TokenEncoding(ShardTask):
+    """Turns ranges of token ids into shards of the teacher's vectors, each id between the special tokens of a sentence."""
+
+    spec: EncoderSpec
+    folder: Path
+
+    def load(self) -> Callable[[int, int, int], None]:
+        """The encoder; a prompt is part of a sentence and is left out."""
+        model = self.spec.load()
+        none, one = token_ids(model, ["", "a"])
+        before = next((i for i, (left, right) in enumerate(zip(none, one, strict=False)) if left != right), len(none))
+
+        def make(shard: int, start: int, stop: int) -> None:
+            ids = [[*none[:before], token, *none[before:]] for token in range(start, stop)]
+            vectors_VD = encode_ids(model, ids, TOKENS_AT_ONCE)
+            save_array(self.folder / shard_name(shard), vectors_VD)
+
+        return make
+
+
+def static_start_artifact(
+    teacher: EncoderSpec, store: ArtifactStore, size: PoolSize = AS_FIT, *, here: bool = False
+) -> Path:
+    """The folder with the start, made if it is not there: on Ray, or in this process where `here` is true.
+
+    Raises:
+        InputError: the teacher is no transformer, or its tokenizer is not one of `tokenizers`.
+    """
+    parts = {"encoder": teacher.identity(), "step_version": STEP_VERSION}
+
+    def make(folder: Path, missing: list[str]) -> None:
+        count = _save_tokenizer(teacher, folder / TOKENIZER)
+        work = folder / "shards"
+        work.mkdir(exist_ok=True)
+        shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(count, SHARD_TOKENS))]
+        missing_shards = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
+        task = TokenEncoding(teacher.absolute(), work)
+        if here or len(missing_shards) == 1:
+            run_here(task, missing_shards, "Single tokens", "tokens", gpu=False)
+        else:
+            run_pool(task, missing_shards, "Single tokens", "tokens", size=size, store=store)
+        vectors = [np.load(work / shard_name(shard), allow_pickle=False) for shard, _, _ in shards]
+        save_array(folder / VECTORS, np.concatenate(vectors).astype(np.float32))
+        remove_folder(work)
+
+    return store.build("static", parts, [VECTORS, TOKENIZER], make)
+
+
+def _save_tokenizer(teacher: EncoderSpec, path: Path) -> int:
+    """Write the tokenizer as a static student reads: without padding, cut at the teacher's limit; how many ids it has."""
+    model = teacher.load()
+    if not reads_tokens(model):
+        raise InputError(f"--student static: teacher {teacher.name!r} is no transformer that reads single tokens")
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise InputError(
+            f"--student static: the tokenizer of teacher {teacher.name!r} is not a fast one; expected tokenizer.json"
+        )
+    backend.no_padding()
+    backend.enable_truncation(int(model.max_seq_length))
+    with atomic_path(path) as temporary:
+        backend.save(str(temporary))
+    ids = model[0].model.get_input_embeddings().weight.shape[0]
+    return max(int(ids), backend.get_vocab_size())
+
+
+def static_ids(tokenizer: Path) -> Callable[[Sequence[str], str | list[str]], list[list[int]]]:
+    """A function from sentences, and what is put before all or each, to their token ids, as the saved student reads."""
+    from tokenizers import Tokenizer
+
+    reader = Tokenizer.from_file(str(tokenizer))
+
+    def read(sentences: Sequence[str], prompts: str | list[str] = "") -> list[list[int]]:
+        before = [prompts] * len(sentences) if isinstance(prompts, str) else prompts
+        texts = [prompt + sentence for prompt, sentence in zip(before, sentences, strict=True)]
+        return [encoding.ids for encoding in reader.encode_batch_fast(texts, add_special_tokens=False)]
+
+    return read

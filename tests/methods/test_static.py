@@ -1,0 +1,157 @@
+"""Static students: their start, their training by every method that takes one, their export; and what refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from sentence_transformers import SentenceTransformer
+
+from distilbench.encoders.encoder import encode, token_ids
+from distilbench.encoders.static import int8_table
+from distilbench.errors import InputError
+from distilbench.methods import get_method, method_names
+from distilbench.prepare.prepared import Prepared
+from distilbench.training.loop import Trainer
+
+TAKES: dict[str, dict[str, Any]] = {
+    "contrastive": {},
+    "hpd": {},
+    "ibkd": {"beta1": 0.0, "beta2": 0.0},
+    "matryoshka": {},
+    "mcr2_distil": {"activation": "identity"},
+    "mse": {"output_dim": 8},
+}
+
+
+def trained(method: Any, steps: int = 6) -> Any:
+    Trainer(method, seed=0, budget=steps).train_until(steps)
+    return method.eval()
+
+
+def test_methods_that_take_it() -> None:
+    assert {name for name in method_names() if get_method(name).takes_static} == set(TAKES)
+
+
+@pytest.mark.parametrize("name", sorted(TAKES))
+def test_trains_and_its_export_gives_what_it_embeds(
+    name: str, static: Prepared, build: Callable[..., Any], sentences: list[str], tmp_path: Path
+) -> None:
+    method = build(name, on=static, **TAKES[name])
+    start_Vd = method.static.table().copy()
+    trained(method)
+    assert not np.allclose(method.static.table(), start_Vd)
+    rows = np.arange(40)
+    embedded_Nd = method.embed(rows)
+    assert embedded_Nd.shape == (40, 8)
+    np.testing.assert_allclose(np.linalg.norm(embedded_Nd, axis=1), 1, rtol=1e-5)
+    method.export(tmp_path / "student")
+    model = SentenceTransformer(str(tmp_path / "student"))
+    np.testing.assert_allclose(encode(model, sentences[:40]), embedded_Nd, atol=1e-5)
+
+
+def test_starts_as_the_pca_of_the_teacher_on_single_tokens(
+    static: Prepared, prepared: Prepared, build: Callable[..., Any]
+) -> None:
+    teacher = prepared.teacher.load()
+    token = int(static.tokens[0][0])
+    ids = torch.tensor([[teacher.tokenizer.cls_token_id, token, teacher.tokenizer.sep_token_id]])
+    with torch.inference_mode():
+        alone = teacher({"input_ids": ids, "attention_mask": torch.ones_like(ids)})["sentence_embedding"].numpy()
+    method = build("hpd", on=static, sif=0.0)
+    np.testing.assert_allclose(method.static.table()[token], prepared.pca.project(alone, 8)[0], atol=1e-5)
+
+
+def test_frequent_tokens_start_with_less_weight(static: Prepared, build: Callable[..., Any]) -> None:
+    count_V = np.bincount(static.tokens.flat(static.train)[0], minlength=len(static.static.vectors_VD))
+    weight_V = build("hpd", on=static, sif=0.01).static.weights.detach().numpy()[:, 0]
+    assert weight_V[count_V == 0].min() == 1
+    order = np.argsort(count_V, kind="stable")
+    assert (np.diff(weight_V[order]) <= 0).all() and weight_V[order[-1]] < 0.5
+
+
+def test_reads_the_tokens_of_the_teacher_without_special_ones(
+    static: Prepared, prepared: Prepared, sentences: list[str]
+) -> None:
+    teacher = prepared.teacher.load()
+    for row, ids in enumerate(token_ids(teacher, sentences[:30])):
+        assert static.tokens[row].tolist() == ids[1:-1]
+
+
+def test_only_tokens_of_the_batches_change(static: Prepared, build: Callable[..., Any]) -> None:
+    method = build("hpd", on=static, batch_size=4)
+    before_Vd = method.static.vectors.detach().clone()
+    trainer = Trainer(method, seed=0, budget=1)
+    batch: list[Any] = []
+    loss = trainer.phases[0].loss
+    trainer.phases[0] = replace(trainer.phases[0], loss=lambda index: (batch.append(index), loss(index))[1])
+    trainer.train_until(1)
+    changed = (method.static.vectors.detach() != before_Vd).any(dim=1).nonzero()[:, 0].numpy()
+    assert set(changed) == set(static.tokens.flat(method.rows[batch[0]])[0])
+
+
+def test_training_goes_on_from_a_checkpoint(static: Prepared, build: Callable[..., Any], tmp_path: Path) -> None:
+    whole = build("mse", on=static, output_dim=8)  # a map beside the table: both optimisers
+    Trainer(whole, seed=3, budget=8).train_until(8)
+    first = Trainer(build("mse", on=static, output_dim=8), seed=3, budget=8)
+    first.train_until(4)
+    first.save(tmp_path, 1)
+    second = build("mse", on=static, output_dim=8)
+    trainer = Trainer(second, seed=3, budget=8)
+    assert trainer.resume(tmp_path) == 1 and len(trainer.optimizers) == 2
+    trainer.train_until(8)
+    assert torch.equal(second.static.vectors, whole.static.vectors)
+    assert torch.equal(second.map.weight, whole.map.weight)
+
+
+def test_table_in_int8(static: Prepared, build: Callable[..., Any], sentences: list[str], tmp_path: Path) -> None:
+    methods = {table: trained(build("hpd", on=static, table=table)) for table in ("float32", "int8")}
+    for table, method in methods.items():
+        method.export(tmp_path / table)
+    weights = [next((tmp_path / table).rglob("model.safetensors")) for table in methods]
+    assert weights[1].stat().st_size < 0.5 * weights[0].stat().st_size
+    tensors = load_file(weights[1])
+    assert tensors["embeddings"].dtype == np.int8 and tensors["weights"].shape == (len(tensors["embeddings"]),)
+    vectors_Nd = encode(SentenceTransformer(str(tmp_path / "int8")), sentences[:40])
+    np.testing.assert_allclose(vectors_Nd, methods["int8"].embed(np.arange(40)), atol=1e-6)
+    assert (vectors_Nd * methods["float32"].embed(np.arange(40))).sum(axis=1).min() > 0.999
+
+
+def test_codes_of_a_table() -> None:
+    table_Vd = np.array([[0.0, 0.0], [1.0, -2.54], [-1e-6, 6e-7]], dtype=np.float32)
+    codes_Vd, scale_V = int8_table(table_Vd)
+    assert codes_Vd.tolist() == [[0, 0], [50, -127], [-127, 76]]
+    np.testing.assert_allclose(codes_Vd * scale_V[:, None], table_Vd, atol=0.011)
+
+
+def test_sentences_without_tokens_are_zero(static: Prepared, build: Callable[..., Any]) -> None:
+    student = build("hpd", on=static).static
+    vectors_Bd = student(np.array([5, 6, 5]), np.array([0, 2, 2])).detach().numpy()
+    np.testing.assert_allclose(vectors_Bd[0], student.table()[[5, 6]].mean(axis=0), atol=1e-6)
+    assert not vectors_Bd[1].any() and vectors_Bd[2].any()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("hpd", {"activation": ["tanh"]}, "activation: tanh"),
+        ("mcr2_distil", {"activation": ["identity", "tanh"]}, "activation: tanh"),
+        ("ibkd", {"beta1": [0.0, 1.0], "beta2": [0.0], "ft_epochs": [0], "export_map": [False]}, "beta1"),
+        ("ibkd", {"beta1": [0.0], "beta2": [0.5], "ft_epochs": [1], "export_map": [False]}, "beta2"),
+        ("ibkd", {"beta1": [0.0], "beta2": [0.5], "ft_epochs": [0], "export_map": [True]}, "export_map"),
+        ("mse", {"output_dim": [64]}, "64 is above the 32"),
+    ],
+)
+def test_settings_that_it_cannot_have(name: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        get_method(name).check_student(given.__getitem__, "static", 32)
+
+
+def test_mse_of_any_width() -> None:
+    get_method("mse").check_student({"output_dim": [8, 32]}.__getitem__, "static", 32)
