@@ -58,7 +58,7 @@ OLD: dict[str, Any] = {
     "judged": False,
 }
 """What be7c367 did where a later version has a parameter: name to value."""
-OLD_OF = {"hpd": {"start_sentences": 2000}}
+OLD_OF = {"hpd": {"start_sentences": 2000}, "crd": {"hard_negatives": 1}}
 """The same of one method."""
 NO_EFFECT = {"widths", "start_sentences", "sif", "table"}
 """Later parameters that do nothing in the other methods while those above have their old values."""

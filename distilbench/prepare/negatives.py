@@ -112,7 +112,8 @@ def best_by_words(queries: Sequence[str], texts: Sequence[str], passages: Rows, 
     quiet = {"show_progress": False}
     index = bm25s.BM25(backend="numpy")
     try:
-        index.index(bm25s.tokenize(list(texts), stopwords=None, **quiet), **quiet)
+        with np.errstate(invalid="ignore"):  # the mean length of passages without a word
+            index.index(bm25s.tokenize(list(texts), stopwords=None, **quiet), **quiet)
     except ValueError:  # no word in any passage
         return np.full((len(queries), 1), -1, dtype=np.int64)
     asked = bm25s.tokenize(list(queries), stopwords=None, **quiet)

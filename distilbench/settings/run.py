@@ -16,6 +16,7 @@ from distilbench.records import Quantisation
 from distilbench.selection import Selection
 from distilbench.settings.augment import AugmentationSettings
 from distilbench.settings.data import Tasks, TrainingDataSettings, tasks_option
+from distilbench.settings.encoders import PANEL as ENCODERS
 from distilbench.settings.encoders import EncoderSettings
 from distilbench.settings.option import COMMAS, Settings, option
 from distilbench.settings.place import GrowingClusterSettings, RunPlaceSettings, TrialSettings
@@ -67,6 +68,7 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
         "Instead of a teacher: vectors of texts, as NAME.parquet (columns text and vector) or NAME.npy beside NAME.txt; "
         "encoder students start from a --student folder.",
         None,
+        panel=ENCODERS,
     )
     seed: int = option("Fixes everything random.", 0, ge=0)
     tasks: Tasks = tasks_option(SWEPT_TASKS, RESULTS)

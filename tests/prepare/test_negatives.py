@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
+from samples import write_tsv
 
+from distilbench.commands.corpus import load_corpus
 from distilbench.data.corpus import Corpus, CorpusBuilder
-from distilbench.encoders.encoder import EncoderSpec
+from distilbench.data.needs import Needs
+from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.methods.parts.supervised import HardNegativeParams, LabelledExamples, LabelledParams, judged_negatives
 from distilbench.prepare import negatives as module
 from distilbench.prepare.negatives import Candidates, best_by_words, load_candidates, nearest, negatives_artifact
 from distilbench.prepare.pca import Pca
-from distilbench.prepare.prepared import Prepared
+from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.settings.run import RunSettings
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.storage.store import ArtifactStore
 
@@ -146,3 +155,39 @@ def test_labelled_examples_of_judgements(toy: Prepared) -> None:
     examples = LabelledExamples(LabelledParams(labelled="retrieval", hard_negatives=2), toy)
     assert len(examples) == 3
     assert examples.rows(np.array([2, 0])).tolist() == [1, 0, 11, 9, 3, 2, 2, 3]
+
+
+def test_from_the_data_folder_to_what_a_trial_reads(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, narrow_encoder_folder: Path
+) -> None:
+    """With given vectors, for which no Ray is needed; every text of the folder has one."""
+    pytest.importorskip("bm25s")
+    data = Path(shutil.copytree(data_folder, tmp_path / "data"))
+    documents = [line.split("\t") for line in (data / "quora" / "corpus.tsv").read_text().splitlines()[1:]]
+    asked = [f"what is {text}" for _, text, _ in documents[30:50]]
+    inner = data / "quora" / "retrieval"
+    write_tsv(inner / "queries.train.tsv", ["query_id", "text"], [[f"t{i}", text] for i, text in enumerate(asked)])
+    judged: list[list[object]] = [[f"t{i}", documents[30 + i][0], 1] for i in range(20)]
+    write_tsv(inner / "qrels.train.tsv", ["query_id", "doc_id", "score"], judged)
+    quiet, needs = Console(quiet=True), Needs(negatives=("both",))
+    known = {"data": str(data), "store": tmp_path / "store", "student": str(narrow_encoder_folder), "float32": True}
+    whole = load_corpus(RunSettings(**known, teacher=str(encoder_folder)), needs, quiet)
+    texts = list(whole.sentences)
+    vectors = encode(EncoderSpec(str(encoder_folder)).load(), texts)
+    table = pa.table({"text": texts, "vector": pa.array(vectors.tolist(), pa.list_(pa.float32()))})
+    pq.write_table(table, tmp_path / "v.parquet")
+    own = RunSettings(**known, teacher_vectors=tmp_path / "v.parquet")
+    corpus = load_corpus(own, needs, quiet)
+    assert len(corpus.judged_P2) == 20 and len(corpus.passages) == 60
+    wanted = Wanted(augmentation=False, tokens=True, logits=False, negatives=("both",))
+    inputs = prepare_corpus(own, corpus, wanted, quiet)
+    (tmp_path / "prepared").mkdir()
+    inputs.save(tmp_path / "prepared", own)
+    prepared = load_prepared(tmp_path / "prepared")
+    np.testing.assert_array_equal(prepared.judged_P2, corpus.judged_P2)
+    taken = judged_negatives(HardNegativeParams(hard_negatives=4, negatives_by="both"), prepared)
+    assert taken.shape == (20, 4) and set(taken.ravel().tolist()) <= set(corpus.passages.tolist())
+    for (query, answer), negatives in zip(corpus.judged_P2.tolist(), taken.tolist(), strict=True):
+        assert answer not in negatives and len(set(negatives)) == 4
+        words = set(corpus.sentences[query].split())
+        assert words & set(corpus.sentences[negatives[0]].split())  # BM25's first
