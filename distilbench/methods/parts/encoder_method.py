@@ -108,8 +108,9 @@ class EncoderMethod(Method):
         return int(self.params.output_dim)
 
     def token_start(self, vectors_VD: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What a static student's tokens start from, V x d, of the teacher's vectors of single tokens: their PCA."""
-        return self.prepared.pca.project(vectors_VD, self.trained_dim)
+        """What a static student's tokens start from, V x d, of the teacher's vectors of single tokens: the axes of the
+        sentences' PCA, and the tokens' own mean taken away, which is far from that of the sentences."""
+        return self.token_axes(vectors_VD - vectors_VD.mean(axis=0))
 
     def token_axes(self, vectors_VD: NDArray[np.float32]) -> NDArray[np.float32]:
         """The same for targets that are not centred: the PCA's axes alone."""
