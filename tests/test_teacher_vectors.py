@@ -177,10 +177,12 @@ def test_missing_texts_are_named(tmp_path: Path, data_folder: Path, vectors: Pat
     asked = next(s for s in corpus.sts if s.split == "dev")
     text = corpus.sentences[int(asked.right_P[7])]
     pq.write_table(table.filter(pa.array([t != text for t in table["text"].to_pylist()])), tmp_path / "less.parquet")
-    with pytest.raises(
-        InputError, match=r"STSB \(dev\): 1 of its .* texts have no vector .*; expected the vectors of all"
-    ):
-        load_corpus(settings(tmp_path, data_folder, tmp_path / "less.parquet"), NO_NEEDS, QUIET)
+    less = settings(tmp_path, data_folder, tmp_path / "less.parquet")
+    with pytest.raises(InputError, match="--select sts: the data of small has no sts set to select by"):
+        load_corpus(less.but(select="sts"), NO_NEEDS, QUIET)
+    left = load_corpus(less, NO_NEEDS, QUIET)
+    assert any(line.startswith("STSB (dev): 1 of its") for line in left.missing)
+    assert left.selection.kinds == ("fidelity",), "what is left to select by"
 
 
 def test_a_run_is_bound_to_the_file(

@@ -266,6 +266,8 @@ def student_pooling(student: str, teacher: EncoderSpec) -> str:
     Raises:
         InputError: the encoder is not there.
     """
+    if named_encoder(student) is None and teacher.vectors is not None:
+        return MEAN  # no encoder, and so none to make a student of
     folder = student_source(student, teacher).described()
     if is_static(student) or other_modules(folder):
         return MEAN
