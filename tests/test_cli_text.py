@@ -69,7 +69,7 @@ def test_text_beside_a_data_folder(command: str, common: list[str], data_folder:
 
 @pytest.mark.parametrize("command", ["sweep", "compare"])
 def test_several_sources_with_all_options_and_no_data(command: str, common: list[str]) -> None:
-    options = ["--text", "own.jsonl", "--text", "own.jsonl", "--text-column", "s", "--skip-bad-rows"]
+    options = ["--demonstration", "--text", "own.jsonl", "--text", "own.jsonl", "--text-column", "s", "--skip-bad-rows"]
     lengths = ["--min-chars", "13", "--max-chars", "13"]
     (Path.cwd() / "own.jsonl").write_text(
         "".join(json.dumps({"s": s}) + "\n" for s in ["short", *(f"sentence {i:4}" for i in range(30)), "much " * 9])
@@ -84,9 +84,9 @@ def test_several_sources_with_all_options_and_no_data(command: str, common: list
 
 
 def test_other_text_is_another_run(common: list[str]) -> None:
-    assert isinstance(invoke("sweep", *common, "--text", "own.txt").exception, Reached)
-    assert isinstance(invoke("sweep", *common, "--text", "own.txt").exception, Reached)
-    result = invoke("sweep", *common, "--text", "own.txt", "--max-sentences", "30")
+    assert isinstance(invoke("sweep", *common, "--demonstration", "--text", "own.txt").exception, Reached)
+    assert isinstance(invoke("sweep", *common, "--demonstration", "--text", "own.txt").exception, Reached)
+    result = invoke("sweep", *common, "--demonstration", "--text", "own.txt", "--max-sentences", "30")
     assert result.exit_code == 2 and "corpus_fingerprint" in result.stderr
 
 
@@ -113,7 +113,7 @@ def test_bad_text_is_refused_and_nothing_is_written(common: list[str], options: 
 def test_a_method_that_needs_pairs_says_that_text_has_none(common: list[str]) -> None:
     space = {**SPACE, "method": "mcr2", "fixed": {"batch_size": 8, "lr": 0.001, "clusters": 4, "lambda": 1}}
     Path("space.yaml").write_text(yaml.safe_dump(space))
-    result = invoke("sweep", "--method", "mcr2", *common, "--text", "own.txt")
+    result = invoke("sweep", "--method", "mcr2", *common, "--demonstration", "--text", "own.txt")
     refused(result, "the corpus has only 0 similar pairs")
 
 
