@@ -149,6 +149,7 @@ def test_an_encoder_student_starts_from_its_folder(
     [
         ("hpd", {}, r"--student auto would be made of its layers; expected a folder or hub id"),
         ("hpd", {"student": "layers:0"}, "--student layers:0 would be made of its layers"),
+        ("hpd", {"student": "static"}, "--student static starts from a teacher.s tokens"),
         ("pca", {"augment": "swap"}, "--augment makes sentences that have no vector in it"),
         ("pca", {"query_prompt": "a "}, "--query-prompt: expected none with --teacher-vectors"),
         ("pca", {"teacher": "another"}, "--teacher: expected none with --teacher-vectors"),
@@ -178,11 +179,11 @@ def test_missing_texts_are_named(tmp_path: Path, data_folder: Path, vectors: Pat
     text = corpus.sentences[int(asked.right_P[7])]
     pq.write_table(table.filter(pa.array([t != text for t in table["text"].to_pylist()])), tmp_path / "less.parquet")
     less = settings(tmp_path, data_folder, tmp_path / "less.parquet")
-    with pytest.raises(InputError, match="--select sts: the data of small has no sts set to select by"):
+    taught = load_corpus(less, NO_NEEDS, QUIET)  # no dev set is whole
+    assert str(taught.selection).startswith("fidelity")
+    assert any(line.startswith("STSB (dev): 1 of its ") and repr(text)[:40] in line for line in taught.missing)
+    with pytest.raises(InputError, match=r"--select sts: .* has no"):
         load_corpus(less.but(select="sts"), NO_NEEDS, QUIET)
-    left = load_corpus(less, NO_NEEDS, QUIET)
-    assert any(line.startswith("STSB (dev): 1 of its") for line in left.missing)
-    assert left.selection.kinds == ("fidelity",), "what is left to select by"
 
 
 def test_a_run_is_bound_to_the_file(
@@ -217,3 +218,13 @@ def test_a_sweep_of_heads(tmp_path: Path, data_folder: Path, vectors: Path, clus
     )
     with pytest.raises(InputError, match="reads no text"):
         evaluate(reads.but(runs=tmp_path / "runs", reports=tmp_path / "reports", name="e"), QUIET)
+
+
+def test_alone_it_is_the_text_too(tmp_path: Path, vectors: Path, data_folder: Path) -> None:
+    """Without a data folder the file's texts are all there is: students are selected by fidelity; nothing is generated."""
+    own = settings(tmp_path, data_folder, vectors).model_dump(exclude_unset=True)
+    corpus = load_corpus(RunSettings(**{**own, "data": None}), NO_NEEDS, QUIET)
+    assert str(corpus.selection).startswith("fidelity") and not corpus.demonstration
+    texts = set(pq.read_table(vectors)["text"].to_pylist())
+    assert set(corpus.sentences) <= texts and len(corpus.train) and corpus.held_out and not corpus.sts
+    assert not {int(i) for held in corpus.held_out for i in held.rows} & set(corpus.train.tolist())

@@ -32,10 +32,10 @@ def load_corpus(settings: PreparationSettings, needs: Needs, console: Console) -
     """
     if settings.data_folder:
         corpus = folder_corpus(settings.data_folder, settings.limits, needs, settings.texts, settings.selection)
-    elif settings.text and not settings.demonstration:
+    elif settings.texts.sources and not settings.demonstration:
         corpus = _of_text(settings, needs)
     else:
-        corpus = builtin_corpus(settings.corpus_size, needs=needs, own_text=bool(settings.text))
+        corpus = builtin_corpus(settings.corpus_size, needs=needs, own_text=bool(settings.texts.sources))
     asked = settings.selection
     tasks = settings.scored_tasks(asked or STS)
     corpus = with_scored_tasks(corpus, settings.data_folder, tasks, settings.limits.labelled)
@@ -82,7 +82,7 @@ def _of_text(settings: PreparationSettings, needs: Needs) -> Corpus:
             raise InputError(
                 f"--text alone has no {what}; expected --data with it, or --demonstration for generated ones"
             )
-    return CorpusBuilder(text_name(settings.text[0])).build()
+    return CorpusBuilder(text_name(settings.texts.sources[0])).build()
 
 
 def print_sets(corpus: Corpus, console: Console) -> None:

@@ -61,6 +61,10 @@ def check_encoders(settings: PreparationSettings, *, trains_encoder: bool) -> No
 def _check_given(settings: PreparationSettings, *, trains_encoder: bool) -> None:
     """What vectors without an encoder cannot serve."""
     given = f"--teacher-vectors {settings.teacher_vectors}"
+    if trains_encoder and is_static(settings.student):
+        raise InputError(
+            f"{given}: --student static starts from a teacher's tokens, and vectors have none; expected a folder"
+        )
     if trains_encoder and named_encoder(settings.student) is None:
         raise InputError(
             f"{given}: --student {settings.student} would be made of its layers; expected a folder or hub id"

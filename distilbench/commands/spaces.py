@@ -79,7 +79,7 @@ def fitted_to_options(settings: PreparationSettings, space: SearchSpace) -> Sear
             return
         if data is not None and triplets_file(data) is None:
             raise InputError(f"{data} has no triplets")
-        if data is None and settings.text and not settings.demonstration:
+        if data is None and settings.texts.sources and not settings.demonstration:
             raise InputError("--text alone has no triplets")
 
     return fitted(fitted(space, copies), triplets)

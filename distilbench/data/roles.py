@@ -81,6 +81,7 @@ def _plain_columns(corpus: Corpus, judged: NDArray[np.bool_]) -> Iterable[Rows]:
             yield from (split.left_P, split.right_P)
     for labelled in corpus.classification:
         yield from labelled.texts
+    yield from (held.rows for held in corpus.held_out)
 
 
 def _followed(corpus: Corpus, repeated: Rows, store: ArtifactStore) -> tuple[str, ...] | SentenceFile:
