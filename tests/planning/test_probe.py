@@ -18,6 +18,7 @@ from distilbench.planning.probe import _driver_seconds, _pca, _spread
 from distilbench.planning.probe_worker import ProbeJob, _training, per_second
 from distilbench.planning.sample import TRAIN, prepare_sample, sample_of
 from distilbench.prepare.prepared import load_prepared
+from distilbench.prepare.stage import Wanted
 from distilbench.settings.sweep import SweepSettings
 from distilbench.training.phases import within_budget
 from distilbench.trials.budget import Budget
@@ -45,7 +46,7 @@ def test_each_method_is_measured(
     settings = SweepSettings(
         method=(method,), teacher=str(encoder_folder), student="layers:0,2", store=tmp_path / "store"
     )
-    prepared = prepare_sample(settings, own, tmp_path, tokens=True, logits=True)
+    prepared = prepare_sample(settings, own, tmp_path, Wanted(augmentation=False, tokens=True, logits=True))
     params = {**(COMMON if method != "pca" else {}), **EVERY[method]}
     job = ProbeJob(0, 1, 0.0, tmp_path, prepared, own.sentences, settings.teacher_encoder, None, (), (), 1)
     budget = Budget(trials=1, steps=30)
