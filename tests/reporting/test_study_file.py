@@ -45,7 +45,9 @@ def report(*arguments: object) -> Result:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    """What every file below `folder` says; of a compressed one what it holds, however well it was compressed."""
+    said = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {name: gzip.decompress(of) if name.endswith(".gz") else of for name, of in said.items()}
 
 
 def letters(folder: Path) -> dict[str, str]:

@@ -155,8 +155,8 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
 
 
 SLOW = {
-    "long": {"method": "mcr2", "params": {**MCR2, "lambda": 1, "steps": 900}},
-    "longer": {"method": "mcr2", "params": {**MCR2, "lambda": 1, "steps": 1200}},
+    "long": {"method": "mcr2", "params": {**MCR2, "lambda": 1, "steps": 3600}},
+    "longer": {"method": "mcr2", "params": {**MCR2, "lambda": 1, "steps": 4800}},
 }
 
 
@@ -165,7 +165,7 @@ def assert_slow_ones_whole(compare: Command) -> None:
     assert rows_of(compare) == wanted({"long": [8], "longer": [8]}, 2)
     trials = compare.trials()
     told = Counter((r.params["steps"], r.seed, r.state) for r in trials)
-    assert told == Counter((steps, seed, "COMPLETE") for steps in (900, 1200) for seed in (0, 1))
+    assert told == Counter((steps, seed, "COMPLETE") for steps in (3600, 4800) for seed in (0, 1))
     for record in trials:
         total = record.params["steps"]
         assert [r.step for r in record.rungs] == [total // 9, total // 3, total]
