@@ -138,5 +138,6 @@ def _weight(text: str, value: str) -> float:
 EXPECTED = (
     f"one of {', '.join((*KINDS, *RETRIEVAL_METRICS))}, or several with their weights, such as retrieval=0.7,sts=0.3"
 )
+BY_RETRIEVAL = Selection((Part("retrieval", METRICS["retrieval"]),))
 STS = Selection((Part("sts", METRICS["sts"]),))
 """What runs without another one were selected by."""

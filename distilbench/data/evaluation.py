@@ -2,7 +2,7 @@
 
 sts/, sts_senteval_tok/          STS, raw and as SentEval feeds it (tokenised, lower-cased)
 sc/, sts/SICK.*                  sentence classification (`classification`)
-quora/, NAME/corpus.*            retrieval (`retrieval_sets`)
+quora/, NAME/corpus.*            retrieval (`retrieval_sets`); without judgements made of pairs (`searches`)
 glue/, nli/, ...                 labelled pair tasks (`pair_tasks`)
 quora/, cqadupstack/, unlabeled/ training text, which quantisers are calibrated on, as in a sweep
 
@@ -29,11 +29,13 @@ from distilbench.data.needs import Needs
 from distilbench.data.pair_tasks import FORMATS, SPLITS, LabelledPairs, TaskFormat, add_pair_tasks, read_pair_task
 from distilbench.data.retrieval_sets import LargeRetrievalSet, of_corpus, read_retrieval_sets
 from distilbench.data.roles import QUERY
+from distilbench.data.searches import MADE_OF
 from distilbench.data.senteval import is_senteval, read_senteval_sts, read_senteval_task, senteval_tasks
 from distilbench.data.senteval_classification import FOLDERS, read_senteval_classification
 from distilbench.data.tables import either
 from distilbench.data.tsv import read_tsv
 from distilbench.errors import InputError
+from distilbench.selection import BY_RETRIEVAL
 from distilbench.storage.files import fingerprint
 from distilbench.storage.store import ArtifactStore
 
@@ -144,6 +146,7 @@ def evaluation_data(
     labelled = read_labelled_sets(root, kinds, builder)
     if "retrieval" in kinds:
         searches = read_retrieval_sets(root, store, limits.documents, builder.found, builder.missing)
+        searches = searches or _made_of_pairs(root, kinds, limits, store, builder)
     test_texts = set(builder.sentences)
     add_pair_tasks(labelled, limits.labelled, test_texts, builder)
     queries = tuple(builder.rows(s.queries) for s in searches)
@@ -158,6 +161,15 @@ def evaluation_data(
         expected = "what SentEval's get_transfer_data.bash makes" if is_senteval(root) else example
         raise InputError(f"--data {root}: no set of {' or '.join(kinds)} in it; expected {expected}")
     return data
+
+
+def _made_of_pairs(
+    root: Path, kinds: Sequence[TaskKind], limits: Limits, store: ArtifactStore, builder: CorpusBuilder
+) -> list[LargeRetrievalSet]:
+    """The sets that a sweep that selects by retrieval makes of the folder's pairs, where there are no judgements."""
+    own = read_folder(root, limits, kinds=kinds, select=BY_RETRIEVAL)
+    builder.found += [told for told in own.found if MADE_OF in told]
+    return [of_corpus(s, own.sentences, store) for s in own.retrieval]
 
 
 def read_labelled_sets(root: Path, kinds: Sequence[str], builder: CorpusBuilder) -> list[LabelledPairs]:
@@ -204,7 +216,7 @@ def _calibration(
     without their sentences `evaluate` would calibrate on others than a sweep. Where the folder has no training text, they
     are those of the built-in corpus.
     """
-    own, told = read_folder(root, limits, kinds=kinds), "the folder's training text"
+    own, told = read_folder(root, limits, kinds=kinds, select=None), "the folder's training text"
     drawn = [text for row in calibration_rows(own.train) if (text := own.sentences[row]) not in coded]
     if not drawn:
         own, told = builtin_corpus(), "the built-in corpus"

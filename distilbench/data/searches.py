@@ -24,6 +24,8 @@ from distilbench.data.tables import columns_of, fixed_sample
 from distilbench.data.tsv import flag, read_tsv, sentence
 
 Pair = tuple[str, str]
+MADE_OF = "made of"
+"""Is in the lines that tell of such a set."""
 PAIRS, DUPLICATES, CLICKS = "pairs.tsv", "*.dup_pairs.tsv", "clicks.tsv"
 SHARE = 4
 """One in so many groups of duplicates is held out for each of dev and test."""
@@ -193,7 +195,7 @@ def make_searches(files: Sequence[PairFile], limit: int | None, builder: CorpusB
             )
             kind = "queries find what was chosen for them" if file.directed else "questions find their duplicates"
             builder.found.append(
-                f"{file.name} retrieval, {split}, made of {file.path.name}: {len(members)} {kind} among {len(sampled)} texts"
+                f"{file.name} retrieval, {split}, {MADE_OF} {file.path.name}: {len(members)} {kind} among {len(sampled)} texts"
             )
         asked |= queries
     return asked

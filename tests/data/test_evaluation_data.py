@@ -395,3 +395,30 @@ def test_the_digest_of_an_sts_set_is_the_same_wherever_it_is(folder: Path, tmp_p
         changed = read(other, ["sts"]).corpus.sts_digests["STS12/test"]
         assert changed not in (first["STS12/test"], second["STS12/test"])
         second["STS12/test"] = changed
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["pairs", "pairs of splits"])
+def test_searches_are_made_of_pairs_as_a_sweep_makes_them(tmp_path: Path, split: bool) -> None:
+    """A folder with pairs alone is searched: every held-out question finds its duplicates."""
+    root = tmp_path / "shop"
+    rows: list[list[object]] = [[f"why is {i} so", f"{i} is so why", int(i % 5 > 0)] for i in range(60)]
+    columns, name = ["question1", "question2", "is_duplicate"], "support"
+    if split:
+        columns, rows = [*columns, "split"], [[*row, "dev" if i % 3 else "train"] for i, row in enumerate(rows)]
+    write_tsv(root / name / "pairs.tsv", columns, rows)
+    swept = folder_corpus(root, ALL, select=None)
+    data = read(root, ["retrieval"])
+    assert [(s.name, s.split) for s in data.searches] == [(name, "dev"), (name, "test")]
+    for own, of_sweep in zip(data.searches, swept.retrieval, strict=True):
+        assert list(own.queries) == [swept.sentences[row] for row in of_sweep.queries]
+        assert list(own.documents) == [swept.sentences[row] for row in of_sweep.documents]
+        assert [list(rows) for rows in own.relevant] == [list(rows) for rows in of_sweep.relevant]
+    assert sum("made of pairs.tsv" in told for told in data.corpus.found) == 2
+    asked = {query for s in data.searches for query in s.queries}
+    calibrated = {data.corpus.sentences[row] for row in data.corpus.train}
+    assert calibrated and not calibrated & asked
+
+
+def test_judgements_are_taken_before_pairs(folder: Path) -> None:
+    """Pairs beside judgements, or of Quora's own splits, make no further set."""
+    assert not any("made of" in told for told in read(folder).corpus.found)

@@ -1,0 +1,247 @@
+"""What is lost by selecting students without labels, or by another task than the one that they are used for.
+
+    python benchmarks/selection.py data DIR STUDY          the study's data folder
+    python benchmarks/selection.py rows ROWS.yaml          settings drawn at random from the search spaces
+    distilbench compare ROWS.yaml --data STUDY --select sts=1,retrieval=1,fidelity=1 --seeds 1 --steps 900
+    python benchmarks/selection.py regret RECORDS          what each criterion chooses, and what that costs
+    python benchmarks/selection.py chosen RECORDS ROWS.yaml OUT.yaml   those rows, to be trained again with other seeds
+
+STUDY has links to DIR's STS sets, sentences and pairs. Half of Quora's dev queries (drawn with a fixed seed) are its dev
+queries, the others its test queries, which no criterion sees. TrecQA is there in BEIR's layout: a question finds its
+answers among the sentences of all questions.
+
+Each row is a training whose students are measured by all three criteria and on all test sets, in every code. A criterion
+chooses the row that is best by it among those of at most `--bytes` bytes a vector: of each method, and of all together. The
+regret on a test measure is what the criterion that belongs to this measure gains over another one; its 95 % interval is of
+2,000 resamples of the drawn settings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import optuna
+import yaml
+
+from distilbench.methods import get_method
+from distilbench.records import ScoreRecord, read_records
+from distilbench.search.fit import within
+from distilbench.search.space import load_space
+from distilbench.search.space_files import shipped_folder
+
+SPACES = {
+    "neighbours": "real",
+    "mcr2": "real",
+    "hpd": "static",
+    "mse": "static",
+    "contrastive": "static",
+}
+"""The methods and their spaces; those of `static` train static students."""
+NATIVE = 384
+CRITERIA = ("sts", "retrieval", "fidelity")
+TESTS = ("STS", "Quora nDCG@10", "Quora MRR@10", "TrecQA nDCG@10")
+OWN = {"STS": "sts", "Quora nDCG@10": "retrieval", "Quora MRR@10": "retrieval", "TrecQA nDCG@10": "retrieval"}
+"""The criterion that belongs to each test measure."""
+RESAMPLES = 2_000
+
+
+def make_data(source: Path, out: Path) -> None:
+    """Write the study's folder."""
+    for name in ("sts", "unlabeled"):
+        for file in sorted((source / name).iterdir()):
+            _link(file, out / name / file.name)
+    for name in ("corpus.tsv.gz", "pairs.tsv.gz"):
+        _link(source / "quora" / name, out / "quora" / name)
+    _part_queries(source / "quora" / "retrieval", out / "quora" / "retrieval")
+    _trecqa(source / "retrieval_extra", out / "trecqa")
+
+
+def _link(file: Path, link: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(file.resolve())
+
+
+def _part_queries(source: Path, out: Path) -> None:
+    queries, judgements = _table(source / "queries.dev.tsv"), _table(source / "qrels.dev.tsv")
+    order = np.random.default_rng(0).permutation(len(queries))
+    halves = {"dev": order[: len(order) // 2], "test": order[len(order) // 2 :]}
+    out.mkdir(parents=True, exist_ok=True)
+    for split, rows in halves.items():
+        ids = {queries[row]["query_id"] for row in rows}
+        _write(out / f"queries.{split}.tsv", [query for query in queries if query["query_id"] in ids])
+        _write(out / f"qrels.{split}.tsv", [judged for judged in judgements if judged["query_id"] in ids])
+
+
+def _trecqa(source: Path, out: Path) -> None:
+    """BEIR's layout; a question without an answer among its sentences is left out."""
+    documents: dict[str, str] = {}
+    questions: dict[str, str] = {}
+    (out / "qrels").mkdir(parents=True, exist_ok=True)
+    for split in ("train", "dev", "test"):
+        answers: dict[tuple[str, str], int] = {}
+        for row in _table(source / f"trecqa.{split}.tsv"):
+            document = documents.setdefault(row["sentence"], f"d{len(documents)}")
+            if row["label"] == "1":
+                answers[questions.setdefault(row["question"], f"q{len(questions)}"), document] = 1
+        judged = [{"query-id": q, "corpus-id": d, "score": "1"} for q, d in answers]
+        if split != "train":
+            _write(out / "qrels" / f"{split}.tsv", judged)
+    for name, texts in (("corpus", documents), ("queries", questions)):
+        lines = (json.dumps({"_id": number, "text": text}) for text, number in texts.items())
+        (out / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def _table(path: Path) -> list[dict[str, str]]:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def _write(path: Path, rows: list[dict[str, str]]) -> None:
+    lines = ["\t".join(rows[0]), *("\t".join(row.values()) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def make_rows(out: Path, draws: int) -> None:
+    """Draw `draws` settings of every method."""
+    rows = []
+    for method, folder in SPACES.items():
+        path = shipped_folder() / folder / f"{method}.yaml"
+        space = within(load_space(path, method, get_method(method).params_type, NATIVE), NATIVE)
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+        for number in range(draws):
+            params = space.suggest(study.ask())
+            params |= {"labelled": "pairs"} if "labelled" in params else {}  # the study's folder has no triplets
+            student = {"student": "static"} if folder == "static" else {}
+            rows.append({"name": f"{method} {number}", "method": method, **student, "params": params})
+    out.write_text(yaml.safe_dump({"rows": rows}, sort_keys=False))
+
+
+class Candidate(NamedTuple):
+    """A row in one code: what it was drawn as, and its figures by criterion and by test measure."""
+
+    method: str
+    configuration: str
+    label: str
+    size: int
+    criterion: dict[str, float]
+    test: dict[str, float]
+
+
+def candidates(paths: list[Path], most: int) -> list[Candidate]:
+    """The students of at most `most` bytes a vector."""
+    records = [r for path in paths for r in read_records(path) if isinstance(r, ScoreRecord)]
+    students = [r for r in records if r.role == "student" and r.bytes_per_vector <= most]
+    return [
+        Candidate(r.method, r.configuration, r.label, r.bytes_per_vector, _criteria(r), _tests(r)) for r in students
+    ]
+
+
+def _criteria(record: ScoreRecord) -> dict[str, float]:
+    return {s.set: s.value for s in record.scores if s.task == "selection" and s.set in CRITERIA}
+
+
+def _tests(record: ScoreRecord) -> dict[str, float]:
+    sts = [
+        s.value for s in record.scores if (s.task, s.split, s.metric, s.variant) == ("sts", "test", "spearman", "all")
+    ]
+    found = {"STS": float(np.mean(sts))}
+    for title, name, metric in (
+        ("Quora nDCG@10", "quora", "ndcg@10"),
+        ("Quora MRR@10", "quora", "mrr@10"),
+        ("TrecQA nDCG@10", "trecqa", "ndcg@10"),
+    ):
+        found[title] = next(
+            s.value for s in record.scores if (s.task, s.set, s.split, s.metric) == ("retrieval", name, "test", metric)
+        )
+    return found
+
+
+def regrets(found: list[Candidate], rng: np.random.Generator) -> dict[tuple[str, str], np.ndarray]:
+    """By test measure and criterion: the regret of all rows, then of each resample of the drawn settings."""
+    own: dict[str, list[int]] = defaultdict(list)
+    for i, candidate in enumerate(found):
+        own[candidate.configuration].append(i)
+    settings = list(own.values())
+    by = {c: np.array([candidate.criterion[c] for candidate in found]) for c in CRITERIA}
+    test = {t: np.array([candidate.test[t] for candidate in found]) for t in TESTS}
+    samples = [np.arange(len(settings)), *rng.integers(len(settings), size=(RESAMPLES, len(settings)))]
+    out: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for sample in samples:
+        rows = np.concatenate([settings[i] for i in sample])
+        chosen = {c: rows[np.argmax(by[c][rows])] for c in CRITERIA}
+        for t in TESTS:
+            for c in CRITERIA:
+                out[t, c].append(test[t][chosen[OWN[t]]] - test[t][chosen[c]])
+    return {key: np.array(values) for key, values in out.items()}
+
+
+def print_regret(paths: list[Path], most: int) -> None:
+    """Print the tables, in Markdown."""
+    found = candidates(paths, most)
+    groups = {method: [c for c in found if c.method == method] for method in SPACES}
+    groups = {method: of for method, of in groups.items() if of} | {"all": found}
+    print(f"Students of at most {most} bytes a vector.\n")
+    print("| of | settings | rows | chosen by | row |" + "".join(f" {t} | regret |" for t in TESTS))
+    print("|---" * (5 + 2 * len(TESTS)) + "|")
+    for name, of in groups.items():
+        lost = regrets(of, np.random.default_rng(0))
+        for c in CRITERIA:
+            best = max(of, key=lambda candidate, c=c: candidate.criterion[c])
+            cells = [name, str(len({x.configuration for x in of})), str(len(of)), c, best.label]
+            for t in TESTS:
+                values = lost[t, c]
+                low, high = np.percentile(values[1:], [2.5, 97.5])
+                cells += [f"{best.test[t]:.2f}", "" if OWN[t] == c else f"{values[0]:+.2f} ({low:+.2f} to {high:+.2f})"]
+            print("| " + " | ".join(cells) + " |")
+
+
+def write_chosen(paths: list[Path], rows: Path, out: Path, most: int) -> None:
+    """Write the rows that a criterion chose, of each method and of all."""
+    found = candidates(paths, most)
+    chosen = {
+        max((x for x in found if x.method == method), key=lambda x, c=c: x.criterion[c]).configuration
+        for method in {x.method for x in found}
+        for c in CRITERIA
+    }
+    drawn = yaml.safe_load(rows.read_text())["rows"]
+    out.write_text(yaml.safe_dump({"rows": [row for row in drawn if row["name"] in chosen]}, sort_keys=False))
+
+
+def main() -> None:
+    """Do one step of the study."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    steps = parser.add_subparsers(dest="step", required=True)
+    data = steps.add_parser("data")
+    data.add_argument("source", type=Path)
+    data.add_argument("out", type=Path)
+    drawn = steps.add_parser("rows")
+    drawn.add_argument("out", type=Path)
+    drawn.add_argument("--draws", type=int, default=16)
+    regret = steps.add_parser("regret")
+    chosen = steps.add_parser("chosen")
+    for step in (regret, chosen):
+        step.add_argument("records", type=Path, nargs="+" if step is regret else None)
+        step.add_argument("--bytes", type=int, default=64, dest="most")
+    chosen.add_argument("rows", type=Path)
+    chosen.add_argument("out", type=Path)
+    asked = parser.parse_args()
+    if asked.step == "data":
+        make_data(asked.source, asked.out)
+    elif asked.step == "rows":
+        make_rows(asked.out, asked.draws)
+    elif asked.step == "regret":
+        print_regret(asked.records, asked.most)
+    else:
+        write_chosen([asked.records], asked.rows, asked.out, asked.most)
+
+
+if __name__ == "__main__":
+    main()
