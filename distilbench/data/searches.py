@@ -194,9 +194,8 @@ def make_searches(files: Sequence[PairFile], limit: int | None, builder: CorpusB
                 [[position[text] for text in answers] for _, answers in members],
             )
             kind = "queries find what was chosen for them" if file.directed else "questions find their duplicates"
-            builder.found.append(
-                f"{file.name} retrieval, {split}, {MADE_OF} {file.path.name}: {len(members)} {kind} among {len(sampled)} texts"
-            )
+            counted = f"{len(members)} {kind} among {len(sampled)} texts"
+            builder.found.append(f"{file.name} retrieval, {split}, {MADE_OF} {file.path.name}: {counted}")
         asked |= queries
     return asked
 
