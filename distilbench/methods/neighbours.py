@@ -22,6 +22,7 @@ from distilbench.evaluation.quantisation import Quantiser
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.head_method import HeadMethod
 from distilbench.methods.parts.heads import Layer, elu_layer, pca_head
+from distilbench.methods.parts.nearest import nearest_others
 from distilbench.methods.parts.neighbour_loss import neighbour_loss
 from distilbench.methods.parts.product_start import product_start
 from distilbench.methods.parts.starts import spread
@@ -29,7 +30,7 @@ from distilbench.methods.parts.straight_through import Codebooks, coded
 from distilbench.prepare.prepared import Prepared
 from distilbench.stored import code_of
 from distilbench.training.length import Examples, PhaseSteps
-from distilbench.training.params import CodedParams, TrainedParams, check_enough
+from distilbench.training.params import CodedParams, TrainedParams, check_enough, sweep_field
 from distilbench.training.phases import Phase
 
 START_SENTENCES = 20_000
@@ -43,6 +44,9 @@ class NeighboursParams(CodedParams, TrainedParams):
     """Of the student's softmax over cosines."""
     teacher_temperature: float = Field(default=0.05, gt=0)
     """Of the teacher's."""
+    group: int = sweep_field(1, sweep=32, ge=1, le=256)
+    """A batch is made of groups of this many sentences: one drawn at random with its nearest by the teacher. 1: all are drawn
+    at random, and hardly any two of them are near."""
     queue: int = Field(default=0, ge=0)
     """More training sentences that each of the batch is compared with, drawn anew for every step; they get no gradient."""
     head: Literal["linear", "residual"] = "linear"
@@ -87,6 +91,8 @@ class Neighbours(HeadMethod):
             self.codebooks = Codebooks(torch.zeros(params.codebooks, CENTROIDS, d // params.codebooks))
         self.coding = False
         """Whether the codebooks are there, so that vectors are stored by them."""
+        self.near_NK: NDArray[np.int64] | None = None
+        """The nearest others of each training sentence, found when training begins."""
         self.to(device)
         self.vectors_ND = self.vectors_ND.to(device)
 
@@ -100,6 +106,8 @@ class Neighbours(HeadMethod):
         super().check_corpus(possible, corpus, native)
         for parameter in ("batch_size", "queue"):
             check_enough(parameter, max(possible(parameter)), len(corpus.train), "training sentences")
+        if (group := max(possible("group"))) > (batch := min(possible("batch_size"))):
+            raise InputError(f"group: {group} sentences in a batch of {batch}; expected at most batch_size")
         parts = [m for m in possible("codebooks") if m]
         for m in parts:
             check_enough("codebooks", CENTROIDS, len(corpus.train), f"training sentences for {CENTROIDS} centroids")
@@ -116,7 +124,8 @@ class Neighbours(HeadMethod):
     def phases(self) -> list[Phase]:
         """The head over the training sentences, then head and codebooks where these are trained."""
         p, examples = self.params, len(self.vectors_ND)
-        head = Phase("neighbours", examples, p.steps, p.batch_size, p.lr, self.loss, trained=[self.head])
+        trained = [self.head]
+        head = Phase("neighbours", examples, p.steps, p.batch_size, p.lr, self.loss, self._group, trained=trained)
         if self.codebooks is None:
             return [head]
         both = Phase(
@@ -132,7 +141,13 @@ class Neighbours(HeadMethod):
             steps["codebooks"] = int(params["codebook_steps"])
         return [PhaseSteps(name, count, int(params["batch_size"])) for name, count in steps.items()]
 
+    def _group(self) -> None:
+        """Find who is near whom, where batches are made of groups."""
+        if self.params.group > 1 and self.near_NK is None:
+            self.near_NK = nearest_others(self.vectors_ND.cpu().numpy(), self.params.group - 1)
+
     def _code(self) -> None:
+        self._group()
         self.coding = True
 
     def _fit(self) -> None:
@@ -153,8 +168,14 @@ class Neighbours(HeadMethod):
         return coded(z_Bd, None if self.params.codebooks else self.params.bits)
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """The mean of `neighbour_loss` over the batch; both sides of a cosine are as they are stored."""
+        """The mean of `neighbour_loss` over the batch; both sides of a cosine are as they are stored.
+
+        Of groups, the first sentences of the batch bring their nearest with them; each sentence is there once.
+        """
         p = self.params
+        if self.near_NK is not None:
+            first_G = index_B[: max(1, len(index_B) // p.group)]
+            index_B = np.unique(np.concatenate([first_G, self.near_NK[first_G].ravel()]))
         teacher_CD = self.vectors_ND[torch.from_numpy(index_B)]
         student_Bd = self._seen(teacher_CD)
         candidates_Cd = student_Bd

@@ -17,6 +17,7 @@ from distilbench.evaluation.codes.binary import Binary
 from distilbench.evaluation.codes.steps import Int4
 from distilbench.evaluation.quantisation import load_quantiser
 from distilbench.methods.neighbours import Neighbours
+from distilbench.methods.parts import nearest
 from distilbench.methods.parts.neighbour_loss import neighbour_loss
 from distilbench.methods.parts.product_start import product_start
 from distilbench.methods.parts.straight_through import Codebooks, coded
@@ -131,7 +132,9 @@ def test_the_head_starts_as_the_pca_also_turned_and_residual(build: Callable[...
     assert np.abs(turned - pca).max() > 0.1
 
 
-@pytest.mark.parametrize("params", [{}, {"bits": 4, "rotate": True}, {"bits": 1, "rotate": True}, {"queue": 32}])
+@pytest.mark.parametrize(
+    "params", [{}, {"bits": 4, "rotate": True}, {"bits": 1, "rotate": True}, {"queue": 32}, {"group": 4}]
+)
 def test_training_lowers_the_loss(build: Callable[..., Any], params: dict[str, Any]) -> None:
     trainer = Trainer(build("neighbours", steps=80, **params), 0, 80)
     first = trainer.train_until(8)
@@ -154,6 +157,45 @@ def test_the_queue_adds_candidates_without_a_gradient(
     assert torch.equal(candidates[:6], student)
 
 
+def test_a_group_is_a_sentence_and_its_nearest(build: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sentence is compared once, though two groups may share it."""
+    seen: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        "distilbench.methods.neighbours.neighbour_loss",
+        lambda *a: seen.append(a) or torch.zeros((), requires_grad=True),
+    )
+    method = build("neighbours", group=4)
+    (phase,) = method.phases()
+    phase.begin()
+    index = np.arange(10, 22)
+    phase.loss(index)
+    vectors = unit(method.vectors_ND.numpy())
+    cosines = vectors[index[:3]] @ vectors.T
+    wanted = {int(row) for of_one in np.argsort(-cosines, axis=1, kind="stable")[:, :4] for row in of_one}
+    _, _, teacher, *_ = seen[0]
+    assert torch.equal(teacher, method.vectors_ND[sorted(wanted)])
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_nearest_others_are_found(monkeypatch: pytest.MonkeyPatch, exact: bool) -> None:
+    """All of them among few sentences; among many nearly all."""
+    if not exact:
+        monkeypatch.setattr(nearest, "EXACT", 100)
+    rng = np.random.default_rng(0)
+    vectors = (rng.normal(size=(40, 1, 16)) + 0.4 * rng.normal(size=(40, 50, 16))).reshape(-1, 16).astype(np.float32)
+    vectors[1] = vectors[0]
+    found = nearest.nearest_others(3 * vectors, 7)
+    cosines = unit(vectors) @ unit(vectors).T
+    np.fill_diagonal(cosines, -np.inf)
+    best = np.sort(cosines, axis=1)[:, ::-1][:, :7]
+    given = np.take_along_axis(cosines, found, axis=1)
+    assert found.shape == (2000, 7) and found[0, 0] == 1 and found[1, 0] == 0
+    assert (np.abs(given - best) < 1e-5).mean() > (0.999 if exact else 0.9)
+    for count in (0, 2000):
+        with pytest.raises(ValueError, match="expected 1 to 1999"):
+            nearest.nearest_others(vectors, count)
+
+
 def test_settings_that_the_corpus_cannot_serve() -> None:
     builder = CorpusBuilder("small")
     for i in range(40):
@@ -161,12 +203,15 @@ def test_settings_that_the_corpus_cannot_serve() -> None:
     corpus = builder.build()
 
     def check(**values: Any) -> None:
-        settings = {"output_dim": 8, "batch_size": 16, "queue": 0, "codebooks": 0, "bits": None, **values}
+        settings = {"output_dim": 8, "batch_size": 16, "group": 1, "queue": 0, "codebooks": 0, "bits": None, **values}
         Neighbours.check_corpus(lambda name: [settings[name]], corpus, 32)
 
     check()
     with pytest.raises(InputError, match="batch_size is 64, but the corpus has only 40"):
         check(batch_size=64)
+    check(group=16)
+    with pytest.raises(InputError, match="group: 17 sentences in a batch of 16; expected at most batch_size"):
+        check(group=17)
     with pytest.raises(InputError, match="queue is 100"):
         check(queue=100)
     with pytest.raises(InputError, match="codebooks is 256, but the corpus has only 40 training sentences"):

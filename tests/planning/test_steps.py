@@ -17,7 +17,7 @@ from distilbench.trials.rung_training import build_method
 COMMON: dict[str, Any] = {"batch_size": 8, "lr": 1e-3}
 UNTRAINED = ("pca", "whitening", "random_projection")
 PARAMS: dict[str, dict[str, Any]] = {
-    "neighbours": {"output_dim": 8, "codebooks": 4, "steps": 50, "codebook_steps": 30},
+    "neighbours": {"output_dim": 8, "group": 4, "codebooks": 4, "steps": 50, "codebook_steps": 30},
     "mcr2": {"output_dim": 4, "lambda": 1.0, "clusters": 2, "steps": 70},
     "mcr2_distil": {
         "output_dim": 4,

@@ -1,0 +1,48 @@
+"""The nearest other sentences of each by the teacher: what makes a batch hard (of groups that are near each other).
+
+Axes: N sentences, D dimensions, K neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+EXACT = 20_000
+"""Up to so many sentences each is compared with every other."""
+PROBED = 8
+"""Of the inverted file's lists beyond that: in 50,000 sentences 93 % of the first 31 neighbours are found, in seconds."""
+FITTED = 64
+"""Sentences for each list that its centroid is fitted on."""
+
+
+def nearest_others(vectors_ND: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """The rows of the `count` others of the highest cosine to each, N x K, the nearest first.
+
+    Among more than `EXACT` sentences they are looked for in an inverted file, and some are missed; a row that lacks
+    neighbours there repeats itself.
+
+    Raises:
+        ValueError: there are no `count` others.
+    """
+    n, width = vectors_ND.shape
+    if not 0 < count < n:
+        raise ValueError(f"{count} neighbours of {n} sentences, expected 1 to {n - 1}")
+    unit_ND = np.ascontiguousarray(vectors_ND, dtype=np.float32)
+    unit_ND = unit_ND / np.maximum(np.linalg.norm(unit_ND, axis=1, keepdims=True), 1e-12)
+    index: faiss.Index = faiss.IndexFlatIP(width)
+    if n > EXACT:
+        lists = math.isqrt(n)
+        index = faiss.IndexIVFFlat(index, width, lists, faiss.METRIC_INNER_PRODUCT)
+        index.nprobe = PROBED
+        index.train(unit_ND[np.random.default_rng(0).permutation(n)[: FITTED * lists]])
+    index.add(unit_ND)
+    _, found_NK = index.search(unit_ND, count + 1)
+    itself_N = np.arange(n)[:, None]
+    # A duplicate may come before the sentence itself, which is put last and left out.
+    order_NK = np.argsort(found_NK == itself_N, axis=1, kind="stable")
+    others_NK = np.take_along_axis(found_NK, order_NK, axis=1)[:, :count]
+    return np.where(others_NK < 0, itself_N, others_NK)
