@@ -37,7 +37,8 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # Ray Data's own actors log an ERROR that is none
     import ray
 
-    if ray.is_initialized():
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a page of traceback for every worker that is continued
+    if ray.is_initialized():  # by a notebook, for one
         yield
         return
     cluster = address or (os.environ.get("RAY_ADDRESS") if cpus is None else None)
@@ -51,14 +52,22 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
             raise
         named = f"--address {address}" if address else f"RAY_ADDRESS={cluster}"
         raise InputError(f"{named}: no Ray cluster answers there ({str(error).splitlines()[0]:.200})") from None
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a page of traceback for every worker that is continued
     if context.dashboard_url:
         print(f"Ray dashboard: http://{context.dashboard_url} (it asks for what `ray get-auth-token` prints)")  # noqa: T201
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def quiet_data_log() -> None:
+    """Keep what Ray Data says of its plans and progress bars off the console; its own log file has it.
+
+    Its logger is set up anew when `ray.data` is imported, so this comes after that.
+    """
+    for handler in logging.getLogger("ray.data").handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setLevel(logging.ERROR)
 
 
 def _knock(address: str) -> None:
