@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     local = {} if cluster else {"num_cpus": cpus, "include_dashboard": dashboard}
     try:
         _knock(cluster or "")
-        context = ray.init(address=target, log_to_driver=False, logging_level=logging.ERROR, **local)
+        with _level_line_left_out():
+            context = ray.init(address=target, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (OSError, ValueError) as error:  # also a ConnectionError of Ray's
         if not cluster:
             raise
@@ -58,6 +60,23 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _level_line_left_out() -> Iterator[None]:
+    """Leaves out the line in which Ray's core says that it has read RAY_BACKEND_LOG_LEVEL; what else is said comes after."""
+    with tempfile.TemporaryFile() as held:
+        stderr = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            held.seek(0)
+            for line in held:
+                if b"Set ray log level" not in line:
+                    os.write(2, line)
 
 
 def quiet_data_log() -> None:

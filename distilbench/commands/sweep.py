@@ -138,8 +138,8 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
             raise InputError(f"{option} {file}: it is of one method; expected one --method with it")
     if settings.trials is not None and settings.trials < len(names):
         raise InputError(
-            f"--trials {settings.trials}: {len(names)} methods share them, and each needs one; expected --trials {len(names)} "
-            f"or more, or --method with {settings.trials} of {', '.join(names)}"
+            f"--trials {settings.trials}: {len(names)} methods share them, and each needs one; expected --trials "
+            f"{len(names)} or more, or --method with {settings.trials} of {', '.join(names)}"
         )
     several = all_methods or len(names) > 1
     spaces_and_corpora: list[tuple[SearchSpace, Corpus]] = []

@@ -9,9 +9,9 @@ from pathlib import Path
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.formats import short
 from distilbench.reporting.highlights import highlights
-from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
+from distilbench.reporting.retrieval import mean_mrr10, retrieval_sets
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.table import AVERAGE, DEV, Cell, Leaderboard, Row, leaderboard, teacher_row, told
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, leaderboard, teacher_row, told
 from distilbench.selection import STS
 from distilbench.stored import by_bytes, code_of, rival_group
 
@@ -32,8 +32,7 @@ def student_table(board: Leaderboard) -> list[str]:
     rows = [*_teachers(board), *best_students(board)]
     if not rows:
         return ["No student was scored."]
-    searched, costs = {row.anchor: retrieval_sets(row) for row in rows}, serving_costs(board)
-    names = dict.fromkeys((found.set, found.split) for sets in searched.values() for found in sets)
+    names, costs = dict.fromkeys((f.set, f.split) for row in rows for f in retrieval_sets(row)), serving_costs(board)
     test = "STS test" if board.selection == STS else f"test {board.selection.title}"
     head = ["", "dev", test, "kept", _searched_in(list(names)), "bytes", "ms/1,000 queries"]
     lines = [head]
@@ -43,10 +42,10 @@ def student_table(board: Leaderboard) -> list[str]:
         lines.append(
             [
                 told(row),
-                _two(board.cell(row, DEV)),
-                _two(average) + ("" if average.interval is None else f" ± {average.interval:.2f}"),
+                _two(board.cell(row, DEV).value),
+                _two(average.value) + ("" if average.interval is None else f" ± {average.interval:.2f}"),
                 kept,
-                _mrr(searched[row.anchor], len(names)),
+                _two(mean_mrr10(row, {name for name, _ in names})),
                 f"{row.record.bytes_per_vector:,}",
                 NONE if ms is None else short(ms),
             ]
@@ -88,7 +87,7 @@ def what_to_take(board: Leaderboard, run: Path) -> list[str]:
         kept = "" if cell.retention is None else f", {cell.retention:.1f} % of the teacher's"
         smaller = teacher.record.bytes_per_vector / size if teacher is not None and size else 0.0
         times = f", {smaller:.3g} times smaller" if smaller > 1 else ""
-        text = f"{card.title}: {told(card.row)}, {size:,} bytes a vector{times}; test {_two(cell)}{spread}{kept}"
+        text = f"{card.title}: {told(card.row)}, {size:,} bytes a vector{times}; test {_two(cell.value)}{spread}{kept}"
         lines.append(f"{text}.")
         lines.append(f"    {export_command(run, card.row)}")
     return lines
@@ -114,14 +113,8 @@ def _searched_in(names: Sequence[tuple[str, str]]) -> str:
     return "MRR@10" + "".join(f" {name}{'' if split == 'test' else f', {split}'}" for name, split in names)
 
 
-def _mrr(sets: Sequence[SetRetrieval], wanted: int) -> str:
-    """The mean over all sets that any row has; none where this row lacks one."""
-    values = [found.mrr10.value for found in sets if found.mrr10.value is not None]
-    return f"{sum(values) / wanted:.2f}" if values and len(values) == wanted else NONE
-
-
-def _two(cell: Cell) -> str:
-    return NONE if cell.value is None else f"{cell.value:.2f}"
+def _two(value: float | None) -> str:
+    return NONE if value is None else f"{value:.2f}"
 
 
 def _aligned(columns: Sequence[Sequence[str]]) -> list[str]:
