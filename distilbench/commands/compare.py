@@ -24,7 +24,7 @@ from distilbench.methods.parts.wanted import wanted_by
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.progress.live import CountedLines
-from distilbench.records import TrialRecord, read_records
+from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.closing import closing_lines
 from distilbench.settings.commands import CompareSettings
 from distilbench.settings.encoders import DEFAULT_STUDENT, DEFAULT_TEACHER
@@ -139,7 +139,7 @@ def _compare(
         )
     trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
     published = [line for row in rows for line in published_lines(row)]
-    records = [*scores, *students, *trials]
+    records: list[ScoreRecord | TrialRecord] = [*scores, *students, *trials]
     page = publish(settings, inputs.corpus, run, records, published)
     for line in closing_lines(records, run):
         console.print(line, markup=False, highlight=False)
