@@ -65,13 +65,13 @@ def _go_offline(offline: bool) -> None:
 
 def _ask(address: str) -> str:
     """Why `address` does not answer; "" where it does, whatever it says."""
-    outcome = [f"{address} does not answer within {ANSWER_S:.0f} s"]
+    from huggingface_hub import get_session
+
+    session, outcome = get_session(), [f"{address} does not answer within {ANSWER_S:g} s"]
 
     def head() -> None:
-        from huggingface_hub import get_session
-
         try:
-            get_session().head(address, timeout=ANSWER_S)
+            session.head(address, timeout=ANSWER_S)
             outcome[0] = ""
         except Exception as error:  # of the network, in many classes
             outcome[0] = f"{address}: {' '.join(str(error).split()) or type(error).__name__:.200}"
