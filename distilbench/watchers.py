@@ -48,5 +48,8 @@ class Watcher:
     def stage(self, name: str) -> None:
         """The driver is now at "search", "confirm", "score" or "done"; or leaves, at `INTERRUPTED`."""
 
+    def counted(self, done: int, total: int) -> None:
+        """Of the present stage so much is done: trainings at "confirm", students at "score"."""
+
     def close(self) -> None:
         """The driver leaves, finished or not; nothing more will be told."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # Ray Data's own actors log an ERROR that is none
     import ray
 
-    if ray.is_initialized():
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a page of traceback for every worker that is continued
+    if ray.is_initialized():  # by a notebook, for one
         yield
         return
     cluster = address or (os.environ.get("RAY_ADDRESS") if cpus is None else None)
@@ -45,20 +47,46 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     local = {} if cluster else {"num_cpus": cpus, "include_dashboard": dashboard}
     try:
         _knock(cluster or "")
-        context = ray.init(address=target, log_to_driver=False, logging_level=logging.ERROR, **local)
+        with _level_line_left_out():
+            context = ray.init(address=target, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (OSError, ValueError) as error:  # also a ConnectionError of Ray's
         if not cluster:
             raise
         named = f"--address {address}" if address else f"RAY_ADDRESS={cluster}"
         raise InputError(f"{named}: no Ray cluster answers there ({str(error).splitlines()[0]:.200})") from None
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a page of traceback for every worker that is continued
     if context.dashboard_url:
         print(f"Ray dashboard: http://{context.dashboard_url} (it asks for what `ray get-auth-token` prints)")  # noqa: T201
     try:
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _level_line_left_out() -> Iterator[None]:
+    """Leaves out the line in which Ray's core says that it has read RAY_BACKEND_LOG_LEVEL; what else is said comes after."""
+    with tempfile.TemporaryFile() as held:
+        stderr = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            held.seek(0)
+            for line in held:
+                if b"Set ray log level" not in line:
+                    os.write(2, line)
+
+
+def quiet_data_log() -> None:
+    """Keep what Ray Data says of its plans and progress bars off the console; its own log file has it.
+
+    Its logger is set up anew when `ray.data` is imported, so this comes after that.
+    """
+    for handler in logging.getLogger("ray.data").handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setLevel(logging.ERROR)
 
 
 def _knock(address: str) -> None:

@@ -23,7 +23,9 @@ from distilbench.methods import get_method
 from distilbench.methods.parts.wanted import wanted_by
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
-from distilbench.records import TrialRecord, read_records
+from distilbench.progress.live import CountedLines
+from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.closing import closing_lines
 from distilbench.settings.commands import CompareSettings
 from distilbench.settings.encoders import DEFAULT_STUDENT, DEFAULT_TEACHER
 from distilbench.storage.files import claim_folder, fingerprint
@@ -120,7 +122,13 @@ def _compare(
         tasks = settings.scored_tasks(inputs.corpus.selection)
         board = RowScorer(run, run.name, ready, inputs.corpus, settings.quantisations, console, place, tasks)
         teacher = board.teacher(settings.seed)  # before hours of training: it is refused where it cannot be scored
-        students, failures, _ = board.students(jobs, prepared.resolve(), resources)
+        counts = CountedLines(console)
+        counts.begin("trained")
+        students, failures, _ = board.students(
+            *(jobs, prepared.resolve(), resources),
+            on_scoring=lambda: counts.begin("scored"),
+            on_counted=counts.counted,
+        )
         dimensions = sorted({record.dim for record in students})
         scores = [*teacher, *board.baselines(dimensions, settings.seed, inputs.scores)]
         scores += board.peers(settings.peers or (), settings.seed)
@@ -131,7 +139,11 @@ def _compare(
         )
     trials = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
     published = [line for row in rows for line in published_lines(row)]
-    return publish(settings, inputs.corpus, run, [*scores, *students, *trials], published)
+    records: list[ScoreRecord | TrialRecord] = [*scores, *students, *trials]
+    page = publish(settings, inputs.corpus, run, records, published)
+    for line in closing_lines(records, run):
+        console.print(line, markup=False, highlight=False)
+    return page
 
 
 def comparison_budget(steps: int | None) -> Budget:

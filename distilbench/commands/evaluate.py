@@ -39,6 +39,7 @@ from distilbench.evaluation.quantisation import Quantiser, calibrated, load_quan
 from distilbench.evaluation.sets import sets_of_data
 from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.twins import distinct_readings
+from distilbench.progress.tables import scores_told
 from distilbench.records import (
     AS_IT_CAME,
     ON_DEMONSTRATION,
@@ -364,7 +365,7 @@ def _line(record: ScoreRecord) -> str:
     scores = [s for s in record.scores if (s.task, s.metric) in shown and s.variant == "all" and _reported(s, record)]
     kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
     where = [f"({ON_DEMONSTRATION})"] if scores and record.demonstration else []
-    return "  ".join([f"{record.label + kind:<32}", *(f"{s.set} {s.value:.2f}" for s in scores), *where])
+    return "  ".join([f"{record.label + kind:<32}", *scores_told(scores), *where])
 
 
 def _reported(score: Score, record: ScoreRecord) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +148,9 @@ def _student_config(settings: RunSettings) -> dict[str, Any]:
     }
 
 
-def one_writer(run: Path) -> FileLock:
-    """A lock that only one driver of a run can hold.
+@contextlib.contextmanager
+def one_writer(run: Path) -> Iterator[None]:
+    """A lock that only one driver of a run can hold, while it does.
 
     Raises:
         InputError: another process is running this sweep.
@@ -162,7 +163,10 @@ def one_writer(run: Path) -> FileLock:
         raise InputError(
             f"{run}: another process is running this sweep; wait for it, or choose another --name"
         ) from None
-    return lock
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def publish(

@@ -17,7 +17,15 @@ from rich.text import Text
 from distilbench.data.builtin import is_builtin
 from distilbench.errors import InputError
 from distilbench.progress.progress_file import PROGRESS
-from distilbench.progress.tables import best_table, counts_line, duration, finished_line, running_table, time_line
+from distilbench.progress.tables import (
+    best_table,
+    counts_line,
+    duration,
+    finished_line,
+    running_table,
+    stage_line,
+    time_line,
+)
 from distilbench.progress.tally import Progress, best_of, count_states, dev_of
 from distilbench.records import ON_DEMONSTRATION, TrialRecord, dev_name, read_records
 from distilbench.reporting.runs import latest_scores
@@ -198,10 +206,10 @@ def _driver(status: RunStatus, now: float) -> str:
         return f"interrupted {duration(now - progress.updated)} ago; the same command goes on"
     heard = f"last heard of {duration(now - progress.updated)} ago"
     if status.at_work is None:
-        return f"stage {progress.stage}; its driver is on {progress.host} (process {progress.pid}), {heard}"
+        return f"stage {stage_line(progress)}; its driver is on {progress.host} (process {progress.pid}), {heard}"
     if status.at_work:
-        return f"stage {progress.stage}; its driver is at work (process {progress.pid}), {heard}"
-    return f"stopped in stage {progress.stage}: its driver (process {progress.pid}) is gone, {heard}"
+        return f"stage {stage_line(progress)}; its driver is at work (process {progress.pid}), {heard}"
+    return f"stopped in stage {stage_line(progress)}: its driver (process {progress.pid}) is gone, {heard}"
 
 
 def print_status(statuses: Iterable[RunStatus], console: Console) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +24,11 @@ from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.methods.parts.wanted import wanted_by
 from distilbench.prepare.prepared import load_prepared
+from distilbench.prepare.progress import progress
 from distilbench.prepare.stage import Made, prepare_corpus
 from distilbench.progress.clock import Clock
 from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.closing import closing_lines, group_of
 from distilbench.reporting.live_page import LivePage
 from distilbench.reporting.runs import read_runs
 from distilbench.search import earlier
@@ -70,6 +72,8 @@ class Member:
     enqueued: list[dict[str, Any]] = field(default_factory=list)
     """The user's settings that are tried first."""
     notes: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """What the run has not, and why: said at the end, and on the page."""
     scores: list[ScoreRecord] = field(default_factory=list)
 
 
@@ -111,10 +115,15 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
                 except NoStudent as error:
                     if not several:
                         raise
-                    member.notes.append(str(error))
-                    console.print(str(error), markup=False)
+                    member.missing.append(str(error))
         with timed_stage(run, "report"):
-            return _publish(settings, members, inputs.corpus, run)
+            records = read_runs([member.run for member in members])
+            page = _publish(settings, members, inputs.corpus, run, records)
+        for line in closing_lines(records, run):
+            console.print(line, markup=False, highlight=False)
+        for line in dict.fromkeys(line for member in members for line in member.missing):
+            console.print(line, markup=False, highlight=False)
+        return page
 
 
 def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Member], Path]:
@@ -127,6 +136,11 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
     for option, file in (("--space", None if is_folder else settings.space), ("--enqueue", settings.enqueue)):
         if file is not None and (all_methods or len(names) > 1):
             raise InputError(f"{option} {file}: it is of one method; expected one --method with it")
+    if settings.trials is not None and settings.trials < len(names):
+        raise InputError(
+            f"--trials {settings.trials}: {len(names)} methods share them, and each needs one; expected --trials "
+            f"{len(names)} or more, or --method with {settings.trials} of {', '.join(names)}"
+        )
     several = all_methods or len(names) > 1
     spaces_and_corpora: list[tuple[SearchSpace, Corpus]] = []
     needs, corpora = Needs(), dict[Needs, Corpus]()
@@ -188,8 +202,6 @@ def _shares(settings: SweepSettings, spaces: Sequence[SearchSpace]) -> list[int]
     """Trials of each method: its space's number, or an equal share of --trials, the first ones taking what is left over."""
     if settings.trials is None:
         return [space.budget.trials for space in spaces]
-    if settings.trials < len(spaces):
-        raise InputError(f"--trials {settings.trials}: expected at least one for each of {len(spaces)} methods")
     each, over = divmod(settings.trials, len(spaces))
     return [each + (number < over) for number in range(len(spaces))]
 
@@ -331,9 +343,15 @@ class _Sweep:
         )
         peers = settings.peers or space.bytes_competed
         references = 1 + 2 * len(self.widths) + len(peers)
-        with self.clock.scoring(rows=references), timed_stage(run, "references", references):
-            member.scores += board.references(self.widths, settings.seed, inputs.scores)
+        encoders = 1 + 2 * len(self.widths) + bool(peers)
+        with (
+            self.clock.scoring(rows=references),
+            timed_stage(run, "references", references),
+            progress("Teacher and baselines", encoders, "encoders") as advance,
+        ):
+            member.scores += board.references(self.widths, settings.seed, inputs.scores, advance)
             member.scores += board.peers(peers, settings.seed)
+            advance(bool(peers))
         teacher_ms = None
         if "latency" in settings.objectives and settings.given is None:
             from distilbench.trials.latency import teacher_latency
@@ -412,6 +430,7 @@ class _Sweep:
         from distilbench.progress.live import on_console
         from distilbench.progress.progress_file import ProgressFile
         from distilbench.progress.ray_metrics import RayMetrics
+        from distilbench.progress.run_log import LoggedSearch
         from distilbench.progress.tally import Tally
 
         end = self.clock.search_end(0)
@@ -428,6 +447,7 @@ class _Sweep:
         copying: list[Watcher] = [self.copy] if self.copy else []
         tally = Tally(plan)
         shown: list[Watcher] = [on_console(tally, self.console), ProgressFile(tally), RayMetrics(tally)]
+        shown.append(LoggedSearch(tally))
         return [tally, *shown, self.page, times, *copying]
 
     def _search(
@@ -477,15 +497,16 @@ class _Sweep:
         space, member, trials = self.space, self.member, self.study.get_trials(deepcopy=False)
         ended = len(finished_trials(self.study))
         if ended < search.wanted:
-            member.notes.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
+            member.missing.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
         chosen = chosen_trials(trials, self.groups, space.budget.confirm.top)
         if not chosen:
             reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})
             why = "; ".join(reasons[:3]) or "time was over"
             if ended == search.wanted:
                 raise NoStudent(f"{self.run}: none of {len(trials)} trials was completed: {why}")
-            member.notes.append(f"{search.name}: no student, since none of {len(trials)} trials got far enough: {why}.")
-            self._print_notes()
+            member.missing.append(
+                f"{search.name}: no student, since none of {len(trials)} trials got far enough: {why}."
+            )
             self._stage(watchers, "done")
             return
         self._stage(watchers, "confirm")
@@ -496,6 +517,10 @@ class _Sweep:
             for watcher in watchers:
                 watcher.finished(record)
 
+        def on_counted(done: int, total: int) -> None:
+            for watcher in watchers:
+                watcher.counted(done, total)
+
         confirmed = board.students(
             jobs,
             prepared.resolve(),
@@ -504,22 +529,19 @@ class _Sweep:
             score_until=self.clock.scoring_end,
             on_record=on_record,
             on_scoring=lambda: self._stage(watchers, "score"),
+            on_counted=on_counted,
         )
         member.scores += confirmed.records
         for outcome in confirmed.failed:
             candidate = outcome.job.candidate
-            member.notes.append(
+            member.missing.append(
                 f"{search.name}: trial {candidate.trial} failed with seed {candidate.seed}: {outcome.failed}."
             )
         if confirmed.unfinished:
-            member.notes.append(
+            member.missing.append(
                 f"{search.name}: time was over for {len(confirmed.unfinished)} of {len(jobs)} confirmations."
             )
-        missing = [group for group in self.groups if group not in chosen]
-        if missing:
-            what = "bytes per vector" if space.bytes_competed else "output dimension"
-            member.notes.append(f"{search.name}: no trial of {what} {', '.join(map(str, missing))} was completed.")
-        self._print_notes()
+        member.missing += self._without_student(search.name, chosen, confirmed.records)
         write_confirmed(self.run, search, chosen)
         keep = {t.number for dim_trials in chosen.values() for t in dim_trials} | set(open_trials(trials))
         discard_checkpoints(self.run, keep)
@@ -527,9 +549,16 @@ class _Sweep:
             self.copy.keep_trainings(self.run, {trial_folder(self.run, number).name for number in keep})
         self._stage(watchers, "done")
 
-    def _print_notes(self) -> None:
-        for note in self.member.notes:
-            self.console.print(note, markup=False)
+    def _without_student(self, name: str, chosen: Collection[int], records: Sequence[ScoreRecord]) -> Iterator[str]:
+        """Why a dimension, or a number of bytes, has no student on the leaderboard."""
+        what = "bytes per vector" if self.space.bytes_competed else "output dimension"
+        scored = {group_of(record) for record in records}
+        untrained = [str(group) for group in self.groups if group not in chosen]
+        unscored = [str(group) for group in self.groups if group in chosen and group not in scored]
+        if untrained:
+            yield f"{name}: no student of {what} {', '.join(untrained)}: none of its trials was completed."
+        if unscored:
+            yield f"{name}: no student of {what} {', '.join(unscored)}: its best trial was not scored."
 
     def _stage(self, watchers: Sequence[Watcher], name: str) -> None:
         for watcher in watchers:
@@ -541,7 +570,13 @@ def open_trials(trials: Sequence[FrozenTrial]) -> list[int]:
     return [t.number for t in trials if not t.state.is_finished()]
 
 
-def _publish(settings: SweepSettings, members: Sequence[Member], corpus: Corpus, run: Path) -> Path:
+def _publish(
+    settings: SweepSettings,
+    members: Sequence[Member],
+    corpus: Corpus,
+    run: Path,
+    records: Sequence[ScoreRecord | TrialRecord],
+) -> Path:
     folders = [member.run for member in members]
-    notes = list(dict.fromkeys(note for member in members for note in member.notes))
-    return publish(settings, corpus, run, read_runs(folders), notes, folders=folders)
+    notes = list(dict.fromkeys(note for member in members for note in (*member.notes, *member.missing)))
+    return publish(settings, corpus, run, records, notes, folders=folders)

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 from distilbench.data.columns import Rows, usable
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256
+from distilbench.storage.hub import hub_silence
 
 PREFIX = "hf:"
 _OPTIONS = ("config", "split", "column", "revision")
@@ -124,6 +125,8 @@ def _commit(source: str, name: HubName) -> str:
     import huggingface_hub
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 
+    if silence := hub_silence():
+        raise InputError(f"{source}: the hub cannot be reached: {silence}; expected a folder's name offline")
     try:
         commit = huggingface_hub.HfApi().dataset_info(name.name, revision=name.revision).sha
     except RepositoryNotFoundError:

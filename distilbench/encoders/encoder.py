@@ -21,6 +21,7 @@ from distilbench.data.sentences import TEXT
 from distilbench.data.vector_file import VectorFile, vector_file
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256
+from distilbench.storage.hub import hub_silence, tell_cached
 
 if TYPE_CHECKING:
     import torch
@@ -170,11 +171,15 @@ class EncoderSpec:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+        silence = hub_silence()
         try:
-            return Path(snapshot_download(self.name, revision=self.revision, allow_patterns=[pattern]))
+            files = Path(snapshot_download(self.name, revision=self.revision, allow_patterns=[pattern]))
+            tell_cached(f"encoder {self.name}")
+            return files
         except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+            why = f"it cannot be reached, {silence}" if silence else type(error).__name__
             raise InputError(
-                f"encoder {self.name!r}: no such folder, and not to be had from the hub ({type(error).__name__}); "
+                f"encoder {self.name!r}: no such folder, and not to be had from the hub ({why}); "
                 f"expected a sentence-transformers folder, a hub id, or a packaged encoder ({', '.join(PACKAGED)})"
             ) from None
 
@@ -225,13 +230,17 @@ class EncoderSpec:
 
         disable_progress_bar()  # a bar for each of many small loads hides the sweep's own lines
         folder = self.folder()
+        silence = "" if folder else hub_silence()
         try:
             model = SentenceTransformer(
                 str(folder or self.name), revision=self.revision, device=device, trust_remote_code=False
             )
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = f"the hub cannot be reached, {silence}, and its cache does not have it" if silence else reason
             raise InputError(f"encoder {self.name!r}: cannot be loaded: {reason}") from error
+        if folder is None:
+            tell_cached(f"encoder {self.name}")
         if not isinstance(model[0], InputModule):
             raise InputError(
                 f"encoder {self.name!r}: it begins with {type(model[0]).__name__}, and reads no text: a student of given "

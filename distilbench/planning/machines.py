@@ -36,6 +36,8 @@ class Cluster:
 
     name: str
     nodes: tuple[Nodes, ...]
+    option: str = ""
+    """How the user named it, such as `--nodes 8x16:1`."""
 
     @property
     def cpus(self) -> int:
@@ -67,8 +69,8 @@ class Cluster:
         fits = self.workers(share.cpus or 1, gpus)
         if not fits:
             raise InputError(
-                f"{self.name}: a trial of {share.cpus or 1} CPUs and {gpus:g} GPUs fits on none of its nodes; expected "
-                "larger nodes, or --cpus-per-trial and --gpus-per-trial that fit"
+                f"{self.option or self.name}: a trial of {share.cpus or 1} CPUs and {gpus:g} GPUs fits on none of its nodes; "
+                "expected larger nodes, or --cpus-per-trial and --gpus-per-trial that fit"
             )
         return min(fits, share.at_once or fits)
 
@@ -88,7 +90,7 @@ def parse_nodes(text: str) -> Cluster:
             )
         count, cpus, gpus, dollars = match.groups()
         kinds.append(Nodes(int(count), int(cpus), int(gpus or 0), None if dollars is None else float(dollars)))
-    return Cluster(text.strip(), tuple(kinds))
+    return Cluster(text.strip(), tuple(kinds), f"--nodes {text.strip()}")
 
 
 def parse_gpus(text: str, cpus_per_gpu: int = CPUS_PER_GPU) -> list[Cluster]:
@@ -103,7 +105,7 @@ def parse_gpus(text: str, cpus_per_gpu: int = CPUS_PER_GPU) -> list[Cluster]:
         raise InputError(f"--gpus {text}: expected numbers of GPUs such as 1,8,64, or with a node's price, 1,8,64@2.50")
     dollars = None if match[2] is None else float(match[2])
     return [
-        Cluster(f"{count} GPU" + "s" * (count > 1), (Nodes(count, cpus_per_gpu, 1, dollars),))
+        Cluster(f"{count} GPU" + "s" * (count > 1), (Nodes(count, cpus_per_gpu, 1, dollars),), f"--gpus {text.strip()}")
         for count in dict.fromkeys(map(int, counts))
     ]
 

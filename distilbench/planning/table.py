@@ -28,7 +28,10 @@ def dollars(value: float | None) -> str:
 
 
 def print_plans(plans: Sequence[Plan], work: SweepWork, rates: Sequence[Rates], console: Console) -> None:
-    """A column for each cluster."""
+    """A column for each cluster; those whose kind of machine was measured come first, and what the others are is said."""
+    plans = sorted(plans, key=lambda plan: bool(plan.notes))
+    for note in dict.fromkeys(note for plan in plans for note in plan.notes):
+        console.print(f"Note: {note}.", markup=False)
     for machine_rates in rates:
         console.print(_described(machine_rates), markup=False)
     console.print(
@@ -39,7 +42,8 @@ def print_plans(plans: Sequence[Plan], work: SweepWork, rates: Sequence[Rates], 
     table = Table()
     table.add_column("")
     for plan in plans:
-        table.add_column(plan.cluster.name, justify="right")
+        rates_of = {"cpu": "\nat a CPU's rates", "cuda": "\nat a GPU's rates"}[plan.device] if plan.notes else ""
+        table.add_column(f"{plan.cluster.name}{rates_of}", justify="right")
     for number, stage in enumerate(plans[0].stages):
         table.add_row(stage.name, *(shown(plan.stages[number].seconds) for plan in plans))
     table.add_section()
@@ -52,13 +56,10 @@ def print_plans(plans: Sequence[Plan], work: SweepWork, rates: Sequence[Rates], 
     console.print(table)
     for plan in plans:
         console.print(bottleneck(plan), markup=False)
-    notes = dict.fromkeys(note for plan in plans for note in plan.notes)
     if plans[0].unknown:
-        notes[f"no rate was measured for {', '.join(plans[0].unknown)}: not in the totals"] = None
+        console.print(f"Note: no rate was measured for {', '.join(plans[0].unknown)}: not in the totals.", markup=False)
     if any(plan.dollars is not None for plan in plans):
-        notes["dollars are for all nodes, from the start to the leaderboard"] = None
-    for note in notes:
-        console.print(f"Note: {note}.", markup=False)
+        console.print("Note: dollars are for all nodes, from the start to the leaderboard.", markup=False)
 
 
 def bottleneck(plan: Plan) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.cluster.nodes import places_on, possible_nodes, waiting_told
+from distilbench.cluster.resources import quiet_data_log
 from distilbench.errors import InputError
 from distilbench.prepare.progress import progress
 from distilbench.settings.pool import AS_FIT, PoolSize
@@ -118,6 +119,7 @@ def run_pool(
     """
     import ray.data
 
+    quiet_data_log()
     place = None
     if store is not None and store.remote is not None:
         from distilbench.cluster.place import make_place

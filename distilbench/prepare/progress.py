@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import rich
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -30,7 +31,9 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=rich.get_console()) as bar:
+    console = rich.get_console()
+    drawn = not console.is_jupyter or find_spec("ipywidgets") is not None  # what a notebook draws a bar with
+    with Progress(*columns, console=console, disable=not drawn) as bar:
         task = bar.add_task(label, total=total, rate="")
 
         def advance(count: int) -> None:
@@ -42,7 +45,8 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
                 began, before = now, done
             bar.update(task, advance=count, rate=f"{rate:,.0f} {unit}/s")
             gauges.set(done, rate)
-            if not bar.console.is_terminal and now - last_line_at > LINE_EVERY_S:
+            in_place = drawn and (console.is_terminal or console.is_jupyter)
+            if not in_place and now - last_line_at > LINE_EVERY_S:
                 last_line_at = now
                 left = (total - done) / rate
                 bar.console.print(
@@ -50,6 +54,8 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
                 )
 
         yield advance
+    if not drawn:
+        console.print(f"{label}: {done:,} of {total:,} {unit}", markup=False)
 
 
 GAUGES = {

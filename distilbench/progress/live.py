@@ -10,7 +10,15 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from distilbench.progress.tables import best_table, counts_line, finished_line, running_table, time_line
+from distilbench.progress.tables import (
+    best_table,
+    counts_line,
+    duration,
+    finished_line,
+    running_table,
+    stage_line,
+    time_line,
+)
 from distilbench.progress.tally import Progress, Tally
 from distilbench.records import TrialRecord
 from distilbench.watchers import Watcher
@@ -19,6 +27,8 @@ LAST = 3
 """Finished trials that stay below the table."""
 EVERY_S = 0.25
 """Between two drawings, where no trial ends in between."""
+COUNT_EVERY_S = 30.0
+"""Between two lines that say how far a stage is, where no table does."""
 LEAST = 3
 """Running trials shown however small the terminal."""
 
@@ -29,22 +39,52 @@ def on_console(tally: Tally, console: Console) -> Watcher:
     return LiveTable(tally, console) if live else FinishedLines(tally, console)
 
 
+class CountedLines:
+    """Prints how far one of several stages is, with the time left, now and then and when it is over."""
+
+    def __init__(self, console: Console, every_s: float = COUNT_EVERY_S) -> None:
+        self.console, self.every_s = console, every_s
+        self.begin("")
+
+    def begin(self, name: str) -> None:
+        """The stage of this name begins: "trained"."""
+        self.name, self.began, self.told_at = name, time.monotonic(), time.monotonic()
+
+    def counted(self, done: int, total: int) -> None:
+        """So much of it is done."""
+        now = time.monotonic()
+        if done and (done == total or now - self.told_at >= self.every_s):
+            self.told_at = now
+            left = (total - done) * (now - self.began) / done
+            line = f"{self.name} {done} of {total}" + (f", about {duration(left)} left" if done < total else "")
+            self.console.print(line, markup=False)
+
+
 class FinishedLines(Watcher):
-    """Prints a line for each finished trial."""
+    """Prints a line for each finished trial, and now and then how far the stage after the search is."""
 
     def __init__(self, tally: Tally, console: Console) -> None:
         self.tally, self.console = tally, console
+        self.counts = CountedLines(console)
 
     def finished(self, record: TrialRecord) -> None:
         """Print its line."""
         line = finished_line(record, len(self.tally.records), self.tally.plan.trials)
         self.console.print(line, markup=False)
 
+    def stage(self, name: str) -> None:
+        """Count from here on what it does."""
+        self.counts.begin({"confirm": "trained", "score": "scored"}.get(name, name))
+
+    def counted(self, done: int, total: int) -> None:
+        """Say it, unless it was said just before."""
+        self.counts.counted(done, total)
+
 
 class LiveTable(Watcher):
     """Running trials, counts, the best of each dimension or number of bytes, and the time left, redrawn in place.
 
-    A failed trial also leaves a line above. From stage "score" on the table stands still, since others print then.
+    A failed trial also leaves a line above.
     """
 
     def __init__(self, tally: Tally, console: Console) -> None:
@@ -73,8 +113,12 @@ class LiveTable(Watcher):
 
     def stage(self, name: str) -> None:
         """Say where the sweep is."""
-        if name in ("score", "done"):
+        if name == "done":
             self.close()
+        self._draw()
+
+    def counted(self, done: int, total: int) -> None:
+        """Show it."""
         self._draw()
 
     def close(self) -> None:
@@ -94,7 +138,7 @@ class LiveTable(Watcher):
     def _picture(self, progress: Progress) -> RenderableType:
         best = best_table(self.tally.records.values())
         head = [
-            f"{progress.run}: {progress.method}, {progress.stage}; {progress.resources}",
+            f"{progress.run}: {progress.method}, {stage_line(progress)}; {progress.resources}",
             counts_line(progress.counts, progress.wanted, len(progress.running)),
             time_line(progress, progress.updated),
         ]

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from distilbench.progress.tally import STATES, Progress, Running, best_of, dev_of
-from distilbench.records import TrialRecord, dev_of_metrics, dev_pca_of_metrics
+from distilbench.records import Score, TrialRecord, dev_of_metrics, dev_pca_of_metrics
 from distilbench.stored import by_bytes, code_of
 
 
@@ -31,6 +31,11 @@ def counts_line(counts: dict[str, int], wanted: int | None, running: int) -> str
     of = "" if wanted is None else f" of {wanted}"
     states = ", ".join(f"{counts.get(state, 0)} {state}" for state in STATES)
     return f"{sum(counts.values())}{of} trials finished ({states}), {running} running"
+
+
+def stage_line(progress: Progress) -> str:
+    """The stage, and how far it is where that is counted: "confirm 3 of 12"."""
+    return progress.stage + (f" {progress.stage_done} of {progress.stage_total}" if progress.stage_total else "")
 
 
 def time_line(progress: Progress, now: float) -> str:
@@ -100,6 +105,26 @@ def _table(*names: str) -> Table:
 
 def _bytes(size: int) -> str:
     return f"{size:,} {'byte' if size == 1 else 'bytes'}"
+
+
+METRICS = {
+    "spearman": "Spearman",
+    "pearson": "Pearson",
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "mrr@10": "MRR@10",
+    "ndcg@10": "nDCG@10",
+    "map@100": "MAP@100",
+}
+"""How metrics are written; others by their own names."""
+
+
+def scores_told(scores: Iterable[Score]) -> list[str]:
+    """Scores with the sets and metrics that they are of: "Spearman STS12 70.10, STSB 80.25", "nDCG@10 quora 84.61"."""
+    by_metric: dict[str, list[str]] = {}
+    for score in scores:
+        by_metric.setdefault(score.metric, []).append(f"{score.set} {score.value:.2f}")
+    return [f"{METRICS.get(metric, metric)} {', '.join(values)}" for metric, values in by_metric.items()]
 
 
 def finished_line(record: TrialRecord, done: int, total: int) -> str:

@@ -72,7 +72,10 @@ class Progress(BaseModel):
     steps_per_second: float | None
     """The steps a second of all running trials together, as each last reported it."""
     seconds_left: float | None
-    """To the end of the search; None where nothing tells."""
+    """To the end of the search, or of the stage after it; None where nothing tells."""
+    stage_done: int = 0
+    """Of `stage_total` trainings to confirm, or students to score, those that are done; 0 of 0 at other stages."""
+    stage_total: int = 0
 
     @property
     def ended(self) -> int:
@@ -90,7 +93,8 @@ class Tally(Watcher):
         self.plan, self.clock = plan, clock
         self.began = clock()
         self.process = process_mark(os.getpid()) or ""
-        self.at = STAGES[0]
+        self.at, self.at_since = STAGES[0], self.began
+        self.done, self.total = 0, 0
         self.running: dict[int, Running] = {}
         self.records = {r.number: r for r in plan.earlier if not r.confirms}
         self.confirmed = 0
@@ -143,9 +147,13 @@ class Tally(Watcher):
 
     def stage(self, name: str) -> None:
         """Note the stage; from "score" on, no trial runs."""
-        self.at = name
+        self.at, self.at_since, self.done, self.total = name, self.clock(), 0, 0
         if name in ("score", "done"):
             self.running.clear()
+
+    def counted(self, done: int, total: int) -> None:
+        """Note how far the stage is."""
+        self.done, self.total = done, total
 
     def progress(self) -> Progress:
         """The state now."""
@@ -168,13 +176,18 @@ class Tally(Watcher):
             running=sorted(self.running.values(), key=lambda r: r.number),
             steps_per_second=sum(speeds) if speeds else None,
             seconds_left=self.seconds_left(now),
+            stage_done=self.done,
+            stage_total=self.total,
         )
 
     def seconds_left(self, now: float) -> float | None:
         """To the end of the search: the steps still expected at the rate so far, or the deadline where that is sooner.
 
         A trial is expected to go as far as those before it that went farther than it is; early stopping is thereby in.
+        A stage after the search takes as long for each of what is left as for those that are done.
         """
+        if self.done:
+            return (self.total - self.done) * (now - self.at_since) / self.done
         if self.at not in ("starting", "search"):
             return None
         until = [] if self.plan.deadline is None else [max(0.0, self.plan.deadline - now)]

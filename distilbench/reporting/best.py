@@ -35,6 +35,10 @@ class Best:
     teacher: Row | None
     folders: tuple[Path | None, ...]
 
+    def __repr__(self) -> str:
+        """What a notebook shows."""
+        return self.text()
+
     def to_json(self) -> dict[str, Any]:
         """Everything that `text` says."""
         record, model = self.row.record, self._model()

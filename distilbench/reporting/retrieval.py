@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from distilbench.reporting.table import MISSING, Cell, Row, mean_cell
@@ -58,6 +59,14 @@ def retrieval_sets(row: Row, teacher: Row | None = None) -> tuple[SetRetrieval, 
         ]
         sets_found.append(SetRetrieval(name, split, *cells))
     return tuple(sets_found)
+
+
+def mean_mrr10(row: Row, sets: Collection[str] = ()) -> float | None:
+    """The mean MRR@10 over the row's retrieval sets; None where it lacks one of `sets`, or has none at all."""
+    found = {one.set: one.mrr10.value for one in retrieval_sets(row) if one.mrr10.value is not None}
+    if not found or set(sets) - found.keys():
+        return None
+    return sum(found.values()) / len(found)
 
 
 def _values(row: Row) -> dict[tuple[str, str, str], list[float | None]]:

@@ -81,6 +81,10 @@ class _Live:
     """Whether its training is over; what is left is a verdict on its rungs."""
     left: bool = False
     """Whether it was left RUNNING, for another time."""
+    since: float = 0.0
+    """When it was handed out."""
+    waits: bool = False
+    """Whether it was taken from its worker, so that a dimension without a trial begins."""
     begun: bool = False
     """Whether its worker is at work."""
     node: str = ""
@@ -105,7 +109,10 @@ class _Live:
 class StudySearcher(Searcher):  # type: ignore[misc]
     """Serves interrupted trials first, then new ones, at most `concurrency` at a time, until there are `wanted`.
 
-    After `deadline()` (seconds since the epoch), and when a trial says that storage is gone, no trial is begun and the
+    While an output dimension has no trial and `deadline()` (seconds since the epoch) is finite, a trial that has had its
+    dimension's share of the time waits at its next rung until every dimension has begun.
+
+    After `deadline()`, and when a trial says that storage is gone, no trial is begun and the
     running ones are left as they are: RUNNING in the study, their checkpoints kept.
     """
 
@@ -130,6 +137,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.live: dict[str, _Live] = {}
         self.unsettled: dict[int, _Live] = {}
         self.interrupted: list[_Live] = []
+        self.began = time.time()
         self.halted = ""
         """Why no trial is begun any more, where storage is gone."""
         self.died: list[int] = []
@@ -196,12 +204,15 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return Searcher.FINISHED
         if not self.remaining or len(self.live) >= self.concurrency:  # one that is live may be handed out again
             return None
-        if self.interrupted:
-            live_trial = self.interrupted.pop(0)
-        else:
-            params = self.suggestions.ask(self.finished.get)
-            if params is None:
+        params = None
+        if not self.interrupted or (self._waiting_dimensions() and all(trial.waits for trial in self.interrupted)):
+            params = self.suggestions.ask(self.finished.get) if self.count < self.wanted else None
+            if params is None and not self.interrupted:
                 return None
+        if params is None:
+            live_trial = self.interrupted.pop(0)
+            live_trial.waits = False
+        else:
             suggestion = self.suggestions.asked[-1]
             trial = self._stored(
                 lambda: begin_trial(self.study, self.count, params, suggestion.params, suggestion.distributions)
@@ -212,7 +223,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             self.count += 1
             self.verdicts.enter(live_trial.number, live_trial.group)
             self.unsettled[live_trial.number] = live_trial
-        live_trial.node, live_trial.lost_before = "", self.lost_nodes()
+        live_trial.node, live_trial.lost_before, live_trial.since = "", self.lost_nodes(), time.time()
         self.live[trial_id] = live_trial
         self.events.started(live_trial.number, live_trial.params)
         return {"number": live_trial.number, "params": live_trial.params}
@@ -234,6 +245,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     def report(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Take a running trial's report; whether it goes on."""
         live_trial = self.live[trial_id]
+        rungs_before = len(live_trial.rungs)
         self._take(live_trial, result)
         if not live_trial.left and self.verdicts.stopped(live_trial.number) is not None:
             return False
@@ -241,7 +253,25 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             live_trial.left = True
             return False
         self.events.progressed(live_trial.number, result)
+        trained_on = len(live_trial.rungs) > rungs_before and max(live_trial.rungs) > 0
+        if trained_on and not result["done"] and self._had_its_share(live_trial):
+            live_trial.waits = True  # its checkpoint is of this rung: nothing is trained twice
+            return False
         return True
+
+    def _waiting_dimensions(self) -> int:
+        """Output dimensions that no trial of the study has had yet, where the time may not be enough for them."""
+        if math.isinf(self.deadline()) or self.count >= self.wanted:
+            return 0
+        begun = {trial_params(t).get("output_dim") for t in self.finished.values()}
+        begun |= {live_trial.params.get("output_dim") for live_trial in self.unsettled.values()}
+        return len(set(self.space.dimensions) - begun)
+
+    def _had_its_share(self, live_trial: _Live) -> bool:
+        if not self._waiting_dimensions():
+            return False
+        share = (self.deadline() - self.began) * self.concurrency / len(self.space.dimensions)
+        return time.time() - live_trial.since >= share
 
     def _take(self, live_trial: _Live, result: dict[str, Any]) -> None:
         """Note the rungs that are new, and settle whatever they settle.
@@ -343,6 +373,10 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         """A trial's training has ended, or was stopped: tell the study as soon as its verdicts are all there."""
         live_trial = self.live.pop(trial_id, None)
         if live_trial is None or live_trial.left:
+            return
+        if live_trial.waits and not error:
+            live_trial.begun = False
+            self.interrupted = sorted([*self.interrupted, live_trial], key=lambda o: o.number)
             return
         if error or result is None or "rungs" not in result:
             live_trial.lost[live_trial.begun and not self._lost_its_node(live_trial)] += 1

@@ -49,7 +49,12 @@ class DataSettings(Settings):
 class EvaluationDataSettings(DataSettings):
     """How much evaluation reads."""
 
-    max_documents: int = option("Documents of a retrieval set at most; 0: all.", MOST, panel=PANEL, ge=0)
+    max_documents: int = option(
+        "Documents of a retrieval set at most; those that are relevant to a query come on top. 0: all.",
+        MOST,
+        panel=PANEL,
+        ge=0,
+    )
     max_labelled: int = option("Labelled pairs of a task to train on at most; 0: all.", MOST, panel=PANEL, ge=0)
 
     @property

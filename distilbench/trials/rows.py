@@ -21,6 +21,8 @@ from distilbench.evaluation.predictions import predictions_path
 from distilbench.evaluation.quantisation import not_possible
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared
+from distilbench.progress.run_log import RunLog
+from distilbench.progress.tables import scores_told
 from distilbench.records import (
     ON_DEMONSTRATION,
     Quantisation,
@@ -88,21 +90,28 @@ class RowScorer:
         self.scored_corpus = corpus.of_tasks(tasks)
         """What encoders embed for their rows; a record's identity is of the whole `corpus`."""
         self.run, self.name, self.prepared, self.corpus, self.console = run, name, prepared, corpus, console
+        self.log = RunLog(run)
         self.quantisations = quantisations
         self.file = run / "scores.jsonl"
         self.known = {r.record_id: r for r in read_records(self.file) if isinstance(r, ScoreRecord)}
 
     def references(
-        self, dimensions: Iterable[int], seed: int, cross_encoder: Sequence[Score] = ()
+        self,
+        dimensions: Iterable[int],
+        seed: int,
+        cross_encoder: Sequence[Score] = (),
+        advance: Callable[[int], None] = lambda count: None,
     ) -> list[ScoreRecord]:
         """Teacher, then PCA and random projection at each output dimension that the teacher has, and the cross-encoder.
 
-        A baseline that cannot be scored is told on the console and left out.
+        A baseline that cannot be scored is told on the console and left out. `advance` is told of each encoder that is done.
 
         Raises:
             InputError: the teacher cannot be scored: every other row is seen relative to it.
         """
-        return [*self.teacher(seed), *self.baselines(dimensions, seed, cross_encoder)]
+        teacher = self.teacher(seed)
+        advance(1)
+        return [*teacher, *self.baselines(dimensions, seed, cross_encoder, advance)]
 
     def teacher(self, seed: int) -> list[ScoreRecord]:
         """The teacher's rows.
@@ -114,7 +123,13 @@ class RowScorer:
         teacher = Candidate(self.name, "teacher", TEACHER, prepared.vectors.width, {}, seed)
         return self.rows(teacher, [teacher.dim], lambda: encode_teacher(prepared, corpus))
 
-    def baselines(self, dimensions: Iterable[int], seed: int, cross_encoder: Sequence[Score] = ()) -> list[ScoreRecord]:
+    def baselines(
+        self,
+        dimensions: Iterable[int],
+        seed: int,
+        cross_encoder: Sequence[Score] = (),
+        advance: Callable[[int], None] = lambda count: None,
+    ) -> list[ScoreRecord]:
         """The rows of `references` below the teacher's."""
         prepared, corpus = self.prepared, self.scored_corpus
         records: list[ScoreRecord] = []
@@ -124,7 +139,8 @@ class RowScorer:
                 try:
                     records += self.rows(candidate, [d], functools.partial(_fixed, candidate, prepared, corpus))
                 except InputError as error:
-                    self.console.print(f"not scored: {error}", markup=False)
+                    self._say(f"not scored: {error}")
+                advance(1)
         if cross_encoder:
             records.append(self._cross_encoder(cross_encoder, seed))
         return records
@@ -145,8 +161,12 @@ class RowScorer:
         try:
             return self.rows(candidate, [width], encoded, kinds)
         except InputError as error:
-            self.console.print(f"not scored: {error}", markup=False)
+            self._say(f"not scored: {error}")
             return []
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, markup=False)
+        self.log.line(text)
 
     def _cross_encoder(self, scores: Sequence[Score], seed: int) -> ScoreRecord:
         """The row of a cross-encoder: it scores pairs and has no embedding."""
@@ -165,9 +185,8 @@ class RowScorer:
             )
             append_records(self.file, [record])
             self.known[record.record_id] = record
-        record = self.known[identity["record_id"]]
-        self.console.print(_line(record), markup=False)
-        return record
+            self.log.line(_line(record))
+        return self.known[identity["record_id"]]
 
     def students(
         self,
@@ -179,13 +198,15 @@ class RowScorer:
         score_until: float = math.inf,
         on_record: Callable[[TrialRecord], None] = lambda record: None,
         on_scoring: Callable[[], None] = lambda: None,
+        on_counted: Callable[[int, int], None] = lambda done, total: None,
     ) -> Students:
         """Finish the jobs whose rows are not there (side by side), then score them one after the other: searches are timed.
 
         A training that has a record is over: it gets no second one, and where it failed it is not tried again. What is not
         trained or scored by the two times (seconds since the epoch) is left for another call. A student whose vectors cannot
         be scored has failed; it is scored again by the next call. `on_record` gets the records of
-        trainings, `on_scoring` is called when these are over.
+        trainings, `on_scoring` is called when these are over, `on_counted` is told how many of them are done, then how many
+        students are scored.
         """
         widths = {job.folder: self._widths(job) for job in jobs}
         recorded: dict[tuple[str, str], TrialRecord] = {}
@@ -201,7 +222,11 @@ class RowScorer:
             elif not self.scored(job.candidate, widths[job.folder]):
                 wanted.append(job)
 
+        done = 0
+
         def on_outcome(outcome: Outcome) -> None:
+            nonlocal done
+            done += 1
             if outcome.failed:
                 failed.append(outcome)
             job = outcome.job
@@ -215,24 +240,29 @@ class RowScorer:
             dev = "" if value is None else f": dev {value:.2f}"
             name = job.candidate.configuration or job.model
             dev += f" ({ON_DEMONSTRATION})" if dev and self.corpus.demonstration else ""
-            self.console.print(f"trained {name}, seed {job.candidate.seed}{dev} {outcome.failed}", markup=False)
+            self.log.line(f"trained {name}, seed {job.candidate.seed}{dev} {outcome.failed}")
+            on_counted(done, len(wanted))
 
+        on_counted(0, len(wanted))
         unfinished = finish_jobs(wanted, prepared, self.scored_corpus, resources, on_outcome, train_until, self.place)
         on_scoring()
         records: list[ScoreRecord] = []
         gone = {outcome.job.folder for outcome in failed} | {job.folder for job in unfinished}
-        for job in (job for job in jobs if job.folder not in gone):
+        trained = [job for job in jobs if job.folder not in gone]
+        for number, job in enumerate(trained):
+            on_counted(number, len(trained))
             if time.time() >= score_until and not self.scored(job.candidate, widths[job.folder]):
                 unfinished.append(job)
                 continue
             try:
                 records += self.rows(job.candidate, widths[job.folder], functools.partial(_load, job.folder))
             except InputError as error:
-                self.console.print(f"not scored: {error}", markup=False)
+                self._say(f"not scored: {error}")
                 failed.append(Outcome(job, f"not scored: {error}", tuple(known_rungs(job.folder))))
             remove_encoded(job.folder)
             if self.place is not None:
                 remove_encoded_there(self.place.remote_of(job.folder))
+        on_counted(len(trained), len(trained))
         return Students(records, failed, unfinished)
 
     def _widths(self, job: Job) -> Sequence[int]:
@@ -269,7 +299,7 @@ class RowScorer:
         encoded: Callable[[], Encoded],
         kinds: Sequence[Quantisation] = (),
     ) -> list[ScoreRecord]:
-        """The candidate's records, scored now unless all of them are there; a line for each on the console.
+        """The candidate's records, scored now unless all of them are there; a line for each in the run's log.
 
         `kinds` are the codes of its vectors; () stands for those in which the run scores such a candidate.
         """
@@ -296,10 +326,9 @@ class RowScorer:
                     fresh[record.record_id] = record
             append_records(self.file, fresh.values())
             self.known |= fresh
-        records = [self.known[i] for i in self._ids(candidate, widths, kinds)]
-        for record in records:
-            self.console.print(_line(record), markup=False)
-        return records
+            for record in fresh.values():
+                self.log.line(_line(record))
+        return [self.known[i] for i in self._ids(candidate, widths, kinds)]
 
     def _kinds(self, candidate: Candidate) -> tuple[Quantisation, ...]:
         """The codes of a candidate's vectors: the one that it was trained for, or those of the run."""
@@ -336,7 +365,7 @@ def _line(record: ScoreRecord) -> str:
     shown = {(part.kind, part.metric) for part in parts} | {("sts", "spearman")}
     tests = [s for s in record.scores if s.split == "test" and s.variant == "all"]
     tests = [s for s in tests if s.task == "pairs" or (s.task, s.metric) in shown]
-    scores = [f"{s.set} {s.value:.2f}" for s in tests]
+    scores = scores_told(tests)
     if record.select != "sts":
         scores = [
             f"dev {s.value:.2f}" for s in record.scores if (s.task, s.set) == ("selection", record.select)

@@ -42,6 +42,9 @@ def test_a_plan_of_the_built_in_corpus(tmp_path: Path, rates_file: Path) -> None
         "do not predict a GPU",
     ):
         assert text in done.output, text
+    assert done.output.index("do not predict a GPU") < done.output.index("┏"), "what is measured leads"
+    assert [done.output.count(f"at a {kind}'s rates") for kind in ("CPU", "GPU")] == [3, 0]
+    assert done.output.index("4x8") < done.output.index("1 GPU")
     found = json.loads((tmp_path / "plan.json").read_text())
     assert [c["cluster"] for c in found["clusters"]] == ["1 GPU", "8 GPUs", "64 GPUs", "4x8"]
     assert [c["trials_at_once"] for c in found["clusters"]] == [4, 32, 256, 32]
@@ -62,12 +65,12 @@ def test_a_plan_of_the_built_in_corpus(tmp_path: Path, rates_file: Path) -> None
         (["--rates", "RATES", "--nodes", "8x"], "error: --nodes 8x: '8x' is not COUNTxCPUS"),
         (
             ["--rates", "RATES", "--nodes", "1x2", "--cpus-per-trial", "4"],
-            "error: 1x2: a trial of 4 CPUs and 0 GPUs fits on none",
+            "error: --nodes 1x2: a trial of 4 CPUs and 0 GPUs fits on none",
         ),
         (["--rates", "RATES", "--stopping", "never"], "error: --stopping never: expected one of"),
         (
             ["--rates", "RATES", "--trials", "1", "--method", "mcr2,hpd"],
-            "error: --trials 1: expected at least one for each",
+            "error: --trials 1: 2 methods share them, and each needs one; expected --trials 2 or more",
         ),
     ],
 )

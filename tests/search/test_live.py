@@ -7,13 +7,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 from watched import Told, failed, record, report, tally_of
 
-from distilbench.progress.live import FinishedLines, LiveTable, on_console
+from distilbench.progress.live import CountedLines, FinishedLines, LiveTable, on_console
 from distilbench.progress.ray_metrics import sweep_values
-from distilbench.progress.tables import duration, finished_line
-from distilbench.records import TrialRecord
+from distilbench.progress.run_log import LOG, LoggedSearch, RunLog
+from distilbench.progress.tables import duration, finished_line, scores_told
+from distilbench.records import Score, TrialRecord
 
 
 def terminal(height: int = 30) -> Console:
@@ -81,17 +83,65 @@ def test_a_terminal_gets_a_table_that_is_redrawn(tmp_path: Path) -> None:
     assert text(console).count("FAIL     loss is nan [bold]after[/bold] 7 steps") >= 2
 
 
-def test_from_scoring_on_the_console_is_others(tmp_path: Path) -> None:
+def test_the_stages_after_the_search_are_counted(tmp_path: Path) -> None:
     console = terminal()
     watcher = Told(LiveTable(tally_of(tmp_path / "my-run"), console))
     tell(watcher)
     watcher.stage("confirm")
     assert last_frame(console, "my-run").startswith("mcr2, confirm;")
+    watcher.counted(2, 6)
+    assert last_frame(console, "my-run").startswith("mcr2, confirm 2 of 6;")
     watcher.stage("score")
-    console.print("a row is scored")
+    watcher.counted(1, 3)
+    console.print("not scored: a row")
+    assert "not scored: a row" in text(console)
+    assert last_frame(console, "my-run").startswith("mcr2, score 1 of 3;")
     watcher.stage("done")
+    drawn = text(console)
     watcher.close()
-    assert text(console).rstrip("\n").endswith("a row is scored")
+    assert text(console) == drawn, "what comes after the last stage is others'"
+
+
+def test_lines_say_how_far_a_stage_is_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), soft_wrap=True)
+    now = 100.0
+    monkeypatch.setattr("distilbench.progress.live.time.monotonic", lambda: now)
+    counts = CountedLines(console)
+    counts.begin("trained")
+    for done in range(4):  # 20 s each
+        counts.counted(done, 6)
+        now += 20
+    counts.begin("scored")
+    counts.counted(1, 1)
+    assert text(console).splitlines() == ["trained 2 of 6, about 1:20 min left", "scored 1 of 1"]
+
+
+def test_scores_are_told_with_their_sets_and_metrics() -> None:
+    def score(task: str, name: str, metric: str, value: float) -> Score:
+        return Score.model_validate(
+            {"task": task, "set": name, "split": "test", "metric": metric, "variant": "all", "value": value, "n": 9}
+        )
+
+    scores = [score("sts", "STS12", "spearman", 70.125), score("retrieval", "quora", "ndcg@10", 47.15)]
+    scores += [score("sts", "STSB", "spearman", 80.0), score("classification", "MR", "accuracy", 75.0)]
+    assert scores_told(scores) == ["Spearman STS12 70.12, STSB 80.00", "nDCG@10 quora 47.15", "accuracy MR 75.00"]
+
+
+def test_the_log_of_a_run_has_a_line_for_each_trial_and_stage(tmp_path: Path) -> None:
+    tally = tally_of(tmp_path)
+    watcher = LoggedSearch(tally)
+    for each in (tally, watcher):
+        tell(each)
+    RunLog(tmp_path).line("scored a row\n")
+    lines = (tmp_path / LOG).read_text().splitlines()
+    assert [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", "", line)[:24] for line in lines] == [
+        "stage search",
+        "[  3/24] trial 1   d=32 ",
+        "[  3/24] trial 2   d=32 ",
+        "[  3/24] trial 3   d=32 ",
+        "scored a row",
+    ]
+    RunLog(tmp_path / "nowhere").line("a run's folder that is gone does not end it")
 
 
 def test_the_picture_fits_the_terminal(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import optuna
 import pytest
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState
-from simulated import Events, Killed, Simulation, Tune, content, in_memory, in_sqlite, space_of, suggested
+from simulated import YAML, Events, Killed, Simulation, Tune, content, in_memory, in_sqlite, space_of, suggested
 from sqlalchemy import event
 
 from distilbench.cluster.provenance import machine
@@ -88,6 +88,30 @@ def test_a_stopped_trial_keeps_no_rung_after_its_stop(tmp_path: Path) -> None:
     for trial in pruned:
         assert trial.user_attrs["reason"] == f"not among the best 1/2 at rung {max(trial_rungs(trial))}"
         assert list(trial.intermediate_values) == list(trial_rungs(trial))
+
+
+def test_with_little_time_every_dimension_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module.time, "time", lambda: now)
+
+    class Timed(Simulation):
+        def result(self, number: int, params: dict[str, Any]) -> dict[str, Any]:
+            nonlocal now
+            now += 1
+            return super().result(number, params)
+
+    space = space_of(tmp_path, YAML.replace("[4, 8]", "[4, 8, 16, 32]"), stopping="none")
+    for speeds in range(5):
+        began = now
+        one = Timed(in_memory(), space, wanted=12, lag=8, outcome=whole)
+        one.sit(1, speeds, deadline=lambda began=began: began + 20)
+        begun = [t.user_attrs[PARAMS]["output_dim"] for t in one.study.trials]
+        assert sorted(begun)[:4] == [4, 8, 16, 32], "a trial has some 6 units, and there are 20"
+        assert sum(bool(trial_rungs(t)) for t in one.study.trials) >= 3
+        one.sit(2, speeds)  # and with all the time, it is the search that it would have been
+        whole_search = Simulation(in_memory(), space, wanted=12, lag=8, outcome=whole)
+        whole_search.sit(1)
+        assert content(one.study) == content(whole_search.study)
 
 
 # Killed and continued

@@ -174,7 +174,7 @@ def test_two_methods_have_a_study_each_and_one_leaderboard(
     assert counts["teacher", "teacher"] == 1
     assert counts["student", "random_projection"] == 2 and counts["student", "pca"] == 1
     assert counts["baseline", "pca"] == counts["baseline", "random_projection"] == 2
-    assert "r/pca: no trial of output dimension 8 was completed." in sweep.page()
+    assert "r/pca: no student of output dimension 8: none of its trials was completed." in sweep.page()
     assert [t.stage for t in read_timings(sweep.run) if not t.first_s] == ["start", "prepare", "report"]
     assert [t.stage for t in read_timings(sweep.run / "pca")] == ["references", "search", "confirm", "score"]
     rates = read_rates(sweep.run)

@@ -130,3 +130,18 @@ def test_a_process_is_told_from_one_that_ended() -> None:
     child.wait()
     child.stdin and child.stdin.close()
     assert process_mark(child.pid) is None
+
+
+def test_a_stage_after_the_search_is_counted_and_takes_as_long_for_what_is_left(tmp_path: Path, clock: Clock) -> None:
+    tally = Tally(plan(tmp_path), clock)
+    tally.stage("confirm")
+    assert tally.progress().seconds_left is None
+    clock.now += 30
+    tally.counted(2, 6)
+    found = tally.progress()
+    assert (found.stage_done, found.stage_total, found.seconds_left) == (2, 6, 60.0)
+    assert Progress.model_validate_json(found.model_dump_json()) == found
+    tally.stage("score")
+    assert (tally.progress().stage_total, tally.progress().seconds_left) == (0, None)
+    old = found.model_dump(exclude={"stage_done", "stage_total"})
+    assert Progress.model_validate(old).stage_total == 0, "of an earlier version"

