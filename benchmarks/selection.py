@@ -2,7 +2,7 @@
 
     python benchmarks/selection.py data DIR STUDY          the study's data folder
     python benchmarks/selection.py rows ROWS.yaml          settings drawn at random from the search spaces
-    distilbench compare ROWS.yaml --data STUDY --select sts=1,retrieval=1,fidelity=1 --seeds 1 --steps 900
+    distilbench compare ROWS.yaml --data STUDY --select sts=1,retrieval=1,fidelity=1 --seeds 1 --steps 300
     python benchmarks/selection.py regret RECORDS          what each criterion chooses, and what that costs
     python benchmarks/selection.py chosen RECORDS ROWS.yaml OUT.yaml   those rows, to be trained again with other seeds
 
@@ -224,7 +224,7 @@ def main() -> None:
     data.add_argument("out", type=Path)
     drawn = steps.add_parser("rows")
     drawn.add_argument("out", type=Path)
-    drawn.add_argument("--draws", type=int, default=16)
+    drawn.add_argument("--draws", type=int, default=10)
     regret = steps.add_parser("regret")
     chosen = steps.add_parser("chosen")
     for step in (regret, chosen):

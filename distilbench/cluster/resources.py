@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import rich
 
@@ -21,6 +22,11 @@ GPU_SHARE = 0.25
 IDLE_TIMEOUT_S = 60
 
 
+STARTS = 3
+TOO_SLOW = "timed out during startup"
+"""What Ray says when its own processes have not come up within its 30 s, which cannot be set."""
+
+
 @contextmanager
 def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Iterator[None]:
     """Connect to `address`, or start Ray here with `cpus` CPUs; left running only where it was before.
@@ -29,7 +35,8 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     used, and where there is none, Ray is started here with all CPUs.
 
     Raises:
-        InputError: no cluster answers at `address`, or at `RAY_ADDRESS` where that is asked.
+        InputError: no cluster answers at `address`, or at `RAY_ADDRESS` where that is asked; or Ray does not start here in
+            `STARTS` times.
     """
     # Tune's own files per trial cost more than a small trial, and ours hold the same.
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
@@ -48,7 +55,7 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     try:
         _knock(cluster or "")
         with _level_line_left_out():
-            context = ray.init(address=target, log_to_driver=False, logging_level=logging.ERROR, **local)
+            context = _started(address=target, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (OSError, ValueError) as error:  # also a ConnectionError of Ray's
         if not cluster:
             raise
@@ -60,6 +67,22 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
         yield
     finally:
         ray.shutdown()
+
+
+def _started(**settings: Any) -> Any:
+    """`ray.init`, tried again where a busy machine takes longer than Ray waits for its own processes."""
+    import ray
+
+    for _ in range(STARTS):
+        try:
+            return ray.init(**settings)
+        except Exception as error:  # of no class of its own
+            if TOO_SLOW not in str(error):
+                raise
+            ray.shutdown()
+    raise InputError(
+        f"Ray did not start on this machine, {STARTS} times 30 s. Is it busy? The same command tries again"
+    )
 
 
 @contextmanager

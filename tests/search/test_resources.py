@@ -267,3 +267,41 @@ def test_a_cluster_that_does_not_answer_is_bad_input(
         monkeypatch.setenv("RAY_ADDRESS", environment)
     with pytest.raises(InputError, match=message), module.ray_cluster(address, None, dashboard=False):
         pass
+
+
+@pytest.mark.parametrize("slow", [1, 3])
+def test_ray_is_started_again_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch, slow: int) -> None:
+    """Ray gives its own processes 30 s; only when they are late again and again is that the user's to know."""
+    starts: list[dict[str, Any]] = []
+    ended: list[None] = []
+
+    class Context:
+        dashboard_url = ""
+
+    def init(**settings: Any) -> Context:
+        starts.append(settings)
+        if len(starts) <= slow:
+            raise Exception("The current node timed out during startup. This could happen because ...")
+        return Context()
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: ended.append(None))
+    if slow == module.STARTS:
+        with pytest.raises(InputError, match="Ray did not start on this machine"), module.ray_cluster(None, 2, False):
+            pass
+    else:
+        with module.ray_cluster(None, 2, False):
+            assert len(starts) == slow + 1 and len(ended) == slow
+    assert all(start == starts[0] for start in starts)
+
+
+def test_what_else_goes_wrong_at_the_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**settings: Any) -> None:
+        raise RuntimeError("no disk")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(RuntimeError, match="no disk"), module.ray_cluster(None, 2, False):
+        pass
