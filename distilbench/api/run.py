@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from distilbench.evaluation.quantisation import Quantiser
 
-FIGURES = {"quality-bytes": "bytes", "quality-dim": "dim", "quality-latency": "latency"}
-"""Longer names of figures of the leaderboard."""
+FIGURES = {"bytes": "quality-bytes", "dim": "quality-dim", "latency": "quality-latency"}
+"""What figures of the leaderboard are called here; the others by their own names."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,8 @@ class Run:
     def figure(self, name: str = "quality-bytes") -> go.Figure:
         """A figure of the run's pages in Plotly, in light colours: `quality-bytes`, `learning`, `importance`, ...
 
+        Those of a search are of one method's run.
+
         Raises:
             InputError: the run has no such figure; the message names those that it has.
         """
@@ -143,12 +145,16 @@ class Run:
         from distilbench.reporting.plots import board_plots, search_plots
 
         records = self._records()
-        plots = board_plots(leaderboard(records))
-        if name not in plots and FIGURES.get(name) not in plots:
+        plots = {FIGURES.get(key, key): plot for key, plot in board_plots(leaderboard(records)).items()}
+        searches = {record.run for record in records if isinstance(record, TrialRecord)}
+        if name not in plots and len(searches) == 1:
             plots |= search_plots(records, importance=name == "importance")[0]
-        plot = plots.get(name) or plots.get(FIGURES.get(name, ""))
-        if plot is None:
-            raise InputError(f"figure {name!r}: the run has no such figure; expected one of {', '.join(plots)}")
+        if name not in plots:
+            several = f", or a run of one method, such as {self.place}/METHOD" if len(searches) > 1 else ""
+            raise InputError(
+                f"figure {name!r}: the run has no such figure; expected one of {', '.join(plots)}{several}"
+            )
+        plot = plots[name]
         figure = go.Figure(json.loads(plot.themes)["light"])
         figure.update_layout(title=plot.title, margin={"t": 72}, paper_bgcolor="white", plot_bgcolor="white")
         return figure
