@@ -20,6 +20,7 @@ import distilbench
 from distilbench.cli.options import SETTINGS
 from distilbench.commands import evaluate as evaluate_module
 from distilbench.commands import sweep as sweep_module
+from distilbench.commands.run import one_writer
 from distilbench.reporting.best import best_of_runs
 from distilbench.reporting.budget import ServingBudget
 from distilbench.reporting.runs import read_runs
@@ -116,6 +117,16 @@ def test_the_command_line_starts_without_it() -> None:
     with pytest.raises(AttributeError, match="no attribute 'sweeep'"):
         _ = distilbench.sweeep
     assert set(distilbench.__all__) <= set(dir(distilbench))
+
+
+def test_an_interrupted_call_gives_the_run_back(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt) as kept, one_writer(tmp_path / "run"):  # a notebook keeps the traceback
+        raise KeyboardInterrupt
+    with one_writer(tmp_path / "run"):
+        with pytest.raises(distilbench.InputError, match="another process is running this sweep"):
+            with one_writer(tmp_path / "run"):
+                pass
+    assert kept.tb is not None
 
 
 # A run

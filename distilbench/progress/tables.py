@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from rich.table import Table
@@ -19,6 +20,12 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours}:{minutes % 60:02}:{whole % 60:02} h"
     return f"{minutes}:{whole % 60:02} min" if minutes else f"{whole} s"
+
+
+def clock(at: float) -> str:
+    """The time of day, seconds since the epoch given; with the date where it is another day than today."""
+    then, today = time.localtime(at), time.localtime()
+    return time.strftime("%H:%M" if then[:3] == today[:3] else "%Y-%m-%d %H:%M", then)
 
 
 def number_cell(value: float | None, form: str) -> str:
@@ -42,7 +49,8 @@ def time_line(progress: Progress, now: float) -> str:
     """Time spent, time left, steps per second of all trials."""
     parts = [f"{duration(now - progress.started)} spent"]
     if progress.seconds_left is not None:
-        parts.append(f"about {duration(progress.seconds_left - (now - progress.updated))} left")
+        end = progress.updated + progress.seconds_left
+        parts.append(f"about {duration(end - now)} left, until {clock(end)}")
     if progress.deadline is not None:
         late = now - progress.deadline
         parts.append(f"deadline in {duration(-late)}" if late < 0 else f"deadline {duration(late)} ago")

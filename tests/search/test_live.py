@@ -78,7 +78,8 @@ def test_a_terminal_gets_a_table_that_is_redrawn(tmp_path: Path) -> None:
     assert "3 of 24 trials finished (1 COMPLETE, 1 PRUNED, 1 FAIL), 1 running" in frame
     assert re.search(r"^ +0 +32 +1 +50/450 +10\.0 +0\.25 +78\.75 +-1\.25$", frame.replace("  \n", "\n"), re.MULTILINE)
     assert re.search(r"^32 +1 +450 +81\.50 +\+1\.50", frame, re.MULTILINE)
-    assert " spent, about " in frame and "10.0 steps/s in all" in frame
+    assert re.search(r" spent, about [\d:]+ (s|min|h) left, until (\d{4}-\d\d-\d\d )?\d\d:\d\d", frame)
+    assert "10.0 steps/s in all" in frame
     # the failure once above the table, where it stays, and once among the last of each later frame
     assert text(console).count("FAIL     loss is nan [bold]after[/bold] 7 steps") >= 2
 
