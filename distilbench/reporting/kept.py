@@ -21,13 +21,12 @@ from distilbench.reporting.figures import (
     quality_told,
 )
 from distilbench.reporting.lines import Lines
+from distilbench.reporting.loading import FITTED
 from distilbench.reporting.table import DEV, Leaderboard, Row, teacher_row
 from distilbench.stored import FAISS_PEER
 
 COLOURED = 4
-"""Methods whose marks are in colour from the start, beside PCA and FAISS: six colours at most."""
-FLOOR, CEILING = 60.0, 80.0
-"""Where something keeps more than `CEILING` %, the axis starts at `FLOOR` %."""
+"""Methods whose marks are in colour from the start, trained ones first, beside PCA and FAISS: six colours at most."""
 
 
 class Mark(NamedTuple):
@@ -90,7 +89,8 @@ def compute_kept(board: Leaderboard, lines: Lines) -> Kept:
         if not _is_whole_teacher(row):
             methods.setdefault((row.record.method, row.record.role), []).append(mark)
     ours = [mark for row, mark in marks if row.record.role in ("student", "encoder")]
-    ranked = sorted((key for key in methods if key[1] in ("student", "encoder")), key=lambda key: -_best(methods[key]))
+    ours_first = [key for key in methods if key[1] in ("student", "encoder")]
+    ranked = sorted(ours_first, key=lambda key: (key[0] in FITTED, -_best(methods[key])))
     drawn = [
         MethodMarks(
             method,
@@ -101,8 +101,9 @@ def compute_kept(board: Leaderboard, lines: Lines) -> Kept:
         )
         for (method, role), found in sorted(methods.items())
     ]
-    heights = [mark.y for _, mark in marks]
-    low, high = _span(heights, share=share)
+    heights = sorted(mark.y for _, mark in marks)
+    lined = [y for method in drawn if _has_line(method.method, method.role) for _, y in method.line]
+    low, high = _span(heights, [*lined, *(y for _, y in _front(ours))])
     return Kept(
         tuple(drawn),
         _front(ours),
@@ -122,9 +123,8 @@ def kept_caption(data: Kept) -> str:
     """What the figure of `compute_kept` shows."""
     told = quality_told(data.sets, data.measure)
     parts = [
-        f"{told}{', in percent of the teacher’s' if data.share else ''}. Every row is a mark; a click leads to its row. The "
-        "strong line joins the students of which no smaller one has a higher dev score; other lines pass through a method's "
-        "best on dev at each number of bytes."
+        f"{told}{', in percent of the teacher’s' if data.share else ''}. A click on a mark leads to its row. The strong line "
+        "joins the students that no smaller one beats on dev; other lines pass through a method's best on dev at each size."
     ]
     if any(mark.spread for method in data.methods for mark in method.marks):
         parts.append("Bars are 95 % intervals over seeds.")
@@ -222,13 +222,13 @@ def _front(marks: Sequence[Mark]) -> tuple[tuple[int, float], ...]:
     return tuple(front)
 
 
-def _span(heights: Sequence[float], *, share: bool) -> tuple[float, float]:
-    """The ends of the y axis, with room around what is drawn."""
-    low, high = min(heights, default=0.0), max(heights, default=1.0)
-    if share and high > CEILING:
-        low = max(low, FLOOR)
-    room = 0.06 * ((high - low) or 1.0)
-    return low - room, high + room
+def _span(heights: Sequence[float], lined: Sequence[float]) -> tuple[float, float]:
+    """The ends of the y axis: all lines and nine of ten marks, whose `heights` rise, with room around them."""
+    if not heights:
+        return 0.0, 1.0
+    low = min([heights[len(heights) // 10], *lined])
+    room = 0.06 * ((heights[-1] - low) or 1.0)
+    return low - room, heights[-1] + room
 
 
 def _add_line(

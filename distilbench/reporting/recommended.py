@@ -9,7 +9,7 @@ from distilbench.records import AS_IT_CAME
 from distilbench.reporting.apart import DevGroups
 from distilbench.reporting.budget import NOTHING_KEPT, ServingBudget, best_under, candidates
 from distilbench.reporting.formats import short
-from distilbench.reporting.loading import export_command
+from distilbench.reporting.loading import FITTED, export_command
 from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
 from distilbench.reporting.serving import ServingCosts, serving_costs
 from distilbench.reporting.table import AVERAGE, DEV, Cell, Leaderboard, Row, percent, teacher_row, told
@@ -64,6 +64,8 @@ class _Needs(NamedTuple):
     small: Row | None
     smallest: Row | None
     fastest: Row | None
+    student: Row | None
+    """The best that was trained."""
     timed: bool
 
 
@@ -92,6 +94,7 @@ def _choose(board: Leaderboard, dev: DevGroups, serving: ServingCosts) -> _Needs
     def merit(row: Row) -> tuple[float, float, bool, str]:
         return -(board.cell(row, DEV).value or 0.0), row.record.bytes_per_vector, not row.record.model, row.name
 
+    trained = board._replace(rows=tuple(row for row in board.rows if _is_trained(row)))
     timed = [(speed, row) for row in keeping if (speed := faster(board, row, serving)) is not None]
     quick = [(speed, row) for speed, row in timed if speed >= FASTER]
     top = max((speed for speed, _ in quick), default=0.0)
@@ -99,6 +102,7 @@ def _choose(board: Leaderboard, dev: DevGroups, serving: ServingCosts) -> _Needs
         best=best_under(board, ServingBudget(), dev),
         small=best_under(board, ServingBudget(bytes_per_vector=FEW_BYTES), dev),
         smallest=min(keeping, key=lambda row: (row.record.bytes_per_vector, *merit(row)), default=None),
+        student=best_under(trained, ServingBudget(), dev),
         fastest=min((row for speed, row in quick if speed * 1.02 >= top), key=merit, default=None),
         timed=bool(timed),
     )
@@ -143,11 +147,16 @@ class _Teller:
         }
         also = [title.strip(": ")[0].lower() + title.strip(": ")[1:] for title, row in titles.items() if row is first]
         taken = [self._take(first, also)]
+        if not _is_trained(first):
+            titles["Best trained student: "] = needs.student
         told_rows = [first]
         for title, row in titles.items():
-            if row is not None and row is not first:
-                taken.append(self._other(title, row))
-                told_rows.append(row)
+            if row is None or row in told_rows or (row is needs.small and self._beats(first, row)):
+                continue
+            if title.startswith("Best trained") and any(map(_is_trained, told_rows)):
+                continue
+            taken.append(self._other(title, row))
+            told_rows.append(row)
         absent = []
         if needs.smallest is None and self.board.cell(first, DEV).retention is not None:
             absent.append(f"No row keeps {KEPT_PERCENT} % of the teacher's dev score.")
@@ -175,6 +184,11 @@ class _Teller:
 
     def _keeps(self, row: Row) -> bool:
         return (self.board.cell(row, DEV).retention or 0.0) >= KEPT_PERCENT
+
+    def _beats(self, one: Row, other: Row) -> bool:
+        """Whether `one` is in few bytes too, and better on dev: `other` is smaller, and cannot be told from the best."""
+        dev = [self.board.cell(row, DEV).value or 0.0 for row in (one, other)]
+        return one.record.bytes_per_vector <= FEW_BYTES and dev[0] >= dev[1]
 
     def _test(self, row: Row) -> Cell:
         return self.board.cell(row, AVERAGE)
@@ -248,6 +262,10 @@ class _Teller:
 
 def _is_teacher(row: Row) -> bool:
     return (row.record.role, row.record.quantisation) == ("teacher", "float32")
+
+
+def _is_trained(row: Row) -> bool:
+    return row.record.role == "student" and row.record.method not in FITTED
 
 
 def _largest_corpus(board: Leaderboard) -> list[Row]:
