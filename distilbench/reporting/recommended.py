@@ -73,7 +73,7 @@ def answer(board: Leaderboard, dev: DevGroups = NOTHING_KEPT, serving: ServingCo
     """Choose on dev among the rows of the largest corpus: students, baselines and the teacher's own codes alike.
 
     The first choice is the best in 64 bytes, if it keeps 95 % of the teacher's dev score; else the smallest row that does;
-    else the smallest that cannot be told from the best of all. Of encoders that were evaluated as they came nothing is
+    else the smallest that cannot be told from the best but the teacher. Of encoders that were evaluated as they came nothing is
     chosen: the highest test score and the fastest are named.
     """
     serving = serving or serving_costs(board)
@@ -94,12 +94,13 @@ def _choose(board: Leaderboard, dev: DevGroups, serving: ServingCosts) -> _Needs
     def merit(row: Row) -> tuple[float, float, bool, str]:
         return -(board.cell(row, DEV).value or 0.0), row.record.bytes_per_vector, not row.record.model, row.name
 
+    others = board._replace(rows=tuple(row for row in board.rows if not _is_teacher(row)))
     trained = board._replace(rows=tuple(row for row in board.rows if _is_trained(row)))
     timed = [(speed, row) for row in keeping if (speed := faster(board, row, serving)) is not None]
     quick = [(speed, row) for speed, row in timed if speed >= FASTER]
     top = max((speed for speed, _ in quick), default=0.0)
     return _Needs(
-        best=best_under(board, ServingBudget(), dev),
+        best=best_under(others, ServingBudget(), dev) or best_under(board, ServingBudget(), dev),
         small=best_under(board, ServingBudget(bytes_per_vector=FEW_BYTES), dev),
         smallest=min(keeping, key=lambda row: (row.record.bytes_per_vector, *merit(row)), default=None),
         student=best_under(trained, ServingBudget(), dev),
