@@ -42,6 +42,7 @@ _LOOKS: Mapping[str, tuple[int, str]] = {
     "hpd": (0, "circle"),
     "mse": (0, "square"),
     "dse": (0, "diamond"),
+    "encoder": (0, "pentagon"),
     "mcr2": (1, "circle"),
     "mcr2_distil": (1, "square"),
     "neighbours": (2, "circle"),

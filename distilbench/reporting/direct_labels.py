@@ -13,6 +13,8 @@ from distilbench.reporting.colours import Palette
 
 GAP = 0.055
 """The least distance of two names, as a share of the axis."""
+WIDE = 3.5
+"""Times the x of a name's point, as far as a name may reach."""
 LETTER = 7.0
 """Pixels of a letter, about."""
 
@@ -32,7 +34,13 @@ def add_labels(figure: go.Figure, labels: Sequence[EndLabel], span: tuple[float,
     `span` are the ends of the y axis; the x axis is logarithmic.
     """
     low, high = span
-    heights = spread([label.y for label in labels], GAP * (high - low))
+    gap = GAP * (high - low)
+    heights = [label.y for label in labels]
+    for group in _neighbours(labels):
+        moved = spread([heights[i] for i in group], gap)
+        outside = max(0.0, max(moved) - (high - gap / 2)) or min(0.0, min(moved) - (low + gap / 2))
+        for i, height in zip(group, moved, strict=True):
+            heights[i] = height - outside
     figure.update_layout(
         annotations=[
             {
@@ -54,6 +62,17 @@ def add_labels(figure: go.Figure, labels: Sequence[EndLabel], span: tuple[float,
     )
     longest = max((len(label.text) for label in labels), default=0)
     figure.update_layout(margin={"r": 12 + min(190, round(LETTER * longest + 14))})
+
+
+def _neighbours(labels: Sequence[EndLabel]) -> list[list[int]]:
+    """The places of labels that may touch: each is less than `WIDE` times right of the one before."""
+    groups: list[list[int]] = []
+    for i in sorted(range(len(labels)), key=lambda i: labels[i].x):
+        if groups and labels[i].x < WIDE * labels[groups[-1][-1]].x:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:

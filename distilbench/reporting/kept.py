@@ -67,6 +67,9 @@ class Kept(NamedTuple):
     measure: str
     others: int
     """Rows of another corpus."""
+    ours: bool
+    """Whether the front is of students, and not of encoders as they came."""
+    on_dev: bool
 
 
 def compute_kept(board: Leaderboard, lines: Lines) -> Kept:
@@ -116,15 +119,18 @@ def compute_kept(board: Leaderboard, lines: Lines) -> Kept:
         board.sts_sets,
         own_measure(board),
         len(board.rows) - sum(row.record.compared_on == largest for row in board.rows),
+        any(mark.point.role == "student" for mark in ours),
+        any(mark.dev is not None for mark in ours),
     )
 
 
 def kept_caption(data: Kept) -> str:
     """What the figure of `compute_kept` shows."""
-    told = quality_told(data.sets, data.measure)
+    told, on_dev = quality_told(data.sets, data.measure), " on dev" if data.on_dev else ""
     parts = [
         f"{told}{', in percent of the teacher’s' if data.share else ''}. A click on a mark leads to its row. The strong line "
-        "joins the students that no smaller one beats on dev; other lines pass through a method's best on dev at each size."
+        f"joins the {'students' if data.ours else 'encoders'} that no smaller one beats{on_dev}; other lines pass through a "
+        f"method's best{on_dev} at each size."
     ]
     if any(mark.spread for method in data.methods for mark in method.marks):
         parts.append("Bars are 95 % intervals over seeds.")
@@ -170,7 +176,9 @@ def draw_kept(data: Kept, palette: Palette = LIGHT) -> go.Figure:
     if len(data.front) > 1:
         _add_line(figure, data.front, palette.ink, "solid", 2.6)
     if data.front:
-        labels.append(EndLabel(data.front[-1][0], data.front[-1][1], "our front", palette.ink))
+        labels.append(
+            EndLabel(data.front[-1][0], data.front[-1][1], "our front" if data.ours else "front", palette.ink)
+        )
     how = ", % of the teacher's" if data.share else ""
     what = data.measure or "STS average"
     frame(figure, palette, "Bytes per vector (log scale)", f"Test {what}{how}")

@@ -148,7 +148,7 @@ def render_page(
         notes=notes,
         board=board,
         answer=chosen,
-        taken=chosen.rows,
+        taken=chosen.rows if chosen.chosen else (),
         lines=lines.lines,
         others=len(lines.of("other")),
         twins={twin: anchor for anchor, twin in lines.same.items()},

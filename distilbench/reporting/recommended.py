@@ -45,6 +45,8 @@ class Answer(NamedTuple):
     absent: tuple[str, ...]
     measure: str
     """What is kept, in words: "STS average"."""
+    chosen: bool = True
+    """Whether it was chosen on dev; else encoders as they came are named by their test scores."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -73,8 +75,8 @@ def answer(board: Leaderboard, dev: DevGroups = NOTHING_KEPT, serving: ServingCo
     """Choose on dev among the rows of the largest corpus: students, baselines and the teacher's own codes alike.
 
     The first choice is the best in 64 bytes, if it keeps 95 % of the teacher's dev score; else the smallest row that does;
-    else the smallest that cannot be told from the best but the teacher. Of encoders that were evaluated as they came nothing is
-    chosen: the highest test score and the fastest are named.
+    else the smallest that cannot be told from the best but the teacher. Of encoders that were evaluated as they came nothing
+    is chosen: the highest test score and the fastest are named.
     """
     serving = serving or serving_costs(board)
     measure = "STS average" if board.selection == STS else board.selection.title
@@ -82,7 +84,7 @@ def answer(board: Leaderboard, dev: DevGroups = NOTHING_KEPT, serving: ServingCo
     board_of_corpus = board._replace(rows=tuple(rows))
     teller = _Teller(board_of_corpus, serving, measure)
     if not candidates(board_of_corpus):
-        return Answer(tuple(teller.of_encoders(rows)), (), measure)
+        return Answer(tuple(teller.of_encoders(rows)), (), measure, chosen=False)
     needs = _choose(board_of_corpus, dev, serving)
     return Answer(*teller.of_needs(needs), measure)
 
@@ -224,8 +226,7 @@ class _Teller:
         return self._taken(title, row, f": {', '.join(parts)}.")
 
     def _scored(self, title: str, row: Row) -> Taken:
-        cell = self._test(row)
-        parts = [f"{cell.value:.2f}", _bytes(row)]
+        parts = [_bytes(row)]
         if speed := self.serving.rows[row.anchor].sentences_per_s.value:
             parts.append(f"{short(speed)} sentences per second")
         return self._taken(title, row, f": {', '.join(parts)}.")
@@ -246,7 +247,8 @@ class _Teller:
         if cell.interval is not None:
             return f"{score} ± {cell.interval:.2f} over {cell.seeds} seeds"
         if cell.low is not None and cell.high is not None:
-            return f"{score}, {cell.low:.1f} to {cell.high:.1f} over its test items; one seed"
+            one_seed = "; one seed" if row.record.start != AS_IT_CAME else ""
+            return f"{score}, {cell.low:.1f} to {cell.high:.1f} over its test items{one_seed}"
         return f"{score}; one seed, no interval"
 
     def _kept(self, row: Row) -> str:

@@ -119,7 +119,9 @@ def test_encoders_as_they_came_are_named_by_their_test_scores(make_score):
 
     board = leaderboard([encoder("good", 80.0, 3072, 9.0), encoder("small", 70.0, 512, 1.0)])
     found = answer(board)
-    assert found.sentences()[0].startswith("Highest STS average: good: 78.50, 3,072 bytes, 111 sentences per second.")
+    assert found.sentences()[0].startswith(
+        "Highest STS average: good: 3,072 bytes, 111 sentences per second. (STS average 78.50"
+    )
     assert found.sentences()[1].startswith("Fastest: small") and all(one.command == "" for one in found.taken)
 
 

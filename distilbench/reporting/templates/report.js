@@ -111,7 +111,7 @@ const published = byId("published");
 if (board) {
   const dim = headers.findIndex((header) => header.dataset.key === "dim");
   for (const row of [...board.tBodies[0].rows, ...board.tBodies[1].rows]) {
-    const cells = Array.from(row.querySelectorAll("a.label, .badge, .mark.code, td.text"), (cell) => cell.textContent);
+    const cells = Array.from(row.querySelectorAll("a.label, .badge, .mark.kind, td.text"), (cell) => cell.textContent);
     cells.push(row.cells[dim].textContent);
     texts.set(row, cells.join(" ").toLowerCase());
     if (row.dataset.kind === "code") lines.at(-1).codes.push(row);
@@ -478,7 +478,7 @@ function offer(place, chips) {
       return chip.button;
     }),
   );
-  if (chips.length) place.after(bar);
+  if (chips.length > 1) place.after(bar);
 }
 
 function drawCurrent() {
