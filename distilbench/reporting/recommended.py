@@ -207,8 +207,8 @@ class _Teller:
         tells += f", in {_bytes(row)} a vector"
         if teacher is not None and (smaller := self._smaller(row)):
             tells += f" instead of {teacher.record.bytes_per_vector:,} ({short(smaller)} times smaller)"
-        if speed := faster(self.board, row, self.serving):
-            tells += f", at {short(speed)} times the sentences per second"
+        if speed := self._speed(row):
+            tells += f", {speed}"
         tells += "."
         if also:
             tells += f" It is also the {' and the '.join(also)}."
@@ -221,8 +221,8 @@ class _Teller:
             parts.append(f"keeps {self._kept(row)}")
         if found := self._found(row, teacher_row(self.board, row)):
             parts.append(f"{found:.1f} % of the MRR@10")
-        if speed := faster(self.board, row, self.serving):
-            parts.append(f"{short(speed)} times the sentences per second")
+        if speed := self._speed(row):
+            parts.append(speed)
         return self._taken(title, row, f": {', '.join(parts)}.")
 
     def _scored(self, title: str, row: Row) -> Taken:
@@ -232,7 +232,8 @@ class _Teller:
         return self._taken(title, row, f": {', '.join(parts)}.")
 
     def _taken(self, title: str, row: Row, tells: str) -> Taken:
-        named = told(row) + {"baseline": ", a baseline", "teacher": ", the teacher's own code"}.get(row.record.role, "")
+        named = row.name if row.name.endswith(row.record.quantisation) else told(row)
+        named += {"baseline": ", a baseline", "teacher": ", the teacher's own code"}.get(row.record.role, "")
         if _is_teacher(row):
             named = f"{row.name}, the teacher itself"
         smaller, speed = self._smaller(row), faster(self.board, row, self.serving)
@@ -250,6 +251,14 @@ class _Teller:
             one_seed = "; one seed" if row.record.start != AS_IT_CAME else ""
             return f"{score}, {cell.low:.1f} to {cell.high:.1f} over its test items{one_seed}"
         return f"{score}; one seed, no interval"
+
+    def _speed(self, row: Row) -> str:
+        """ "at 3.1 times the sentences per second", or "as fast as the teacher"; "" where it is not known."""
+        times = faster(self.board, row, self.serving)
+        if times is None:
+            return ""
+        same = 1 / FASTER < times < FASTER
+        return "as fast as the teacher" if same else f"at {short(times)} times the teacher's sentences per second"
 
     def _kept(self, row: Row) -> str:
         return _pm(self._test(row).retention, kept_spread(self.board, row), 1, " %")

@@ -413,8 +413,7 @@ def competes(record: ScoreRecord) -> bool:
 def told(row: Row) -> str:
     """The row's name and its code, to tell it from the other forms of the encoder; the names of FAISS's rows have theirs."""
     r = row.record
-    named = r.quantisation == "float32" or r.method == FAISS_PEER or row.name.endswith(r.quantisation)
-    return row.name if named else f"{row.name}, {r.quantisation}"
+    return row.name if r.quantisation == "float32" or r.method == FAISS_PEER else f"{row.name}, {r.quantisation}"
 
 
 def rivals(r: ScoreRecord) -> tuple[object, ...]:

@@ -42,11 +42,12 @@ def test_each_need_has_a_sentence_and_its_command(make_score):
     first, small, fast = found.sentences()
     assert first == (
         "Take good, int8: it keeps 98.7 % of the teacher's STS average and 98.4 % of its MRR@10, in 64 bytes a vector "
-        "instead of 1,536 (24 times smaller), at 2 times the sentences per second. It is also the best in 64 bytes. "
+        "instead of 1,536 (24 times smaller), at 2 times the teacher's sentences per second. It is also the best in 64 "
+        "bytes. "
         "(STS average 78.50; one seed, no interval)"
     )
     assert small.startswith("Smallest that keeps 95 %: small, int4: 16 bytes (96 times smaller), keeps 97.5 %")
-    assert "20 times the sentences per second" in fast and found.absent == ()
+    assert "at 20 times the teacher's sentences per second" in fast and found.absent == ()
     assert found.taken[0].command == f"distilbench export runs/synthetic --student {found.rows[0].anchor} --to DIR"
 
 
