@@ -138,7 +138,9 @@ def write_parquet(board: table.Leaderboard, path: Path, ties: Ties = NO_TIES) ->
         names.append(column.name)
         values = [column.value(row) for row in board.rows]
         arrays.append(pa.array(values, type=pa.list_(kind) if column.per_seed else kind))
-    pq.write_table(pa.Table.from_arrays(arrays, names=names), path)
+    whole = pa.Table.from_arrays(arrays, names=names)
+    # Many columns of few rows: what describes a column takes more than the column.
+    pq.write_table(whole, path, compression="zstd", use_dictionary=False, write_statistics=False)
 
 
 def _score_columns(board: table.Leaderboard) -> list[FlatColumn]:
