@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from distilbench.evaluation.quantisation import Quantiser
 
-FIGURES = {"quality-bytes": "bytes", "quality-dim": "dim", "quality-latency": "latency"}
+FIGURES = {"quality-bytes": "kept", "quality-dim": "dim", "quality-latency": "latency"}
 """Longer names of figures of the leaderboard."""
 
 

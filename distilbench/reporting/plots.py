@@ -19,7 +19,7 @@ from distilbench.reporting.importance import LEAST_TRIALS, compute_importance, d
 from distilbench.reporting.index_time import compute_index_time, draw_index_time, index_time_caption
 from distilbench.reporting.kept import compute_kept, draw_kept, kept_caption
 from distilbench.reporting.latency import compute_quality_latency, draw_quality_latency, latency_caption
-from distilbench.reporting.lines import Lines
+from distilbench.reporting.lines import Lines, encoder_lines
 from distilbench.reporting.sensitivity import compute_sensitivity, draw_sensitivity, sensitivity_caption
 from distilbench.reporting.space_map import compute_space_map, draw_space_map, space_caption
 from distilbench.reporting.table import Leaderboard, index_rows
@@ -43,10 +43,10 @@ class Plot(NamedTuple):
     """Whether it takes the whole width of the page."""
 
 
-def board_plots(board: Leaderboard, lines: Lines) -> dict[str, Plot]:
-    """The figures of the leaderboard that have something to show, by name."""
+def board_plots(board: Leaderboard, lines: Lines | None = None) -> dict[str, Plot]:
+    """The figures of the leaderboard that have something to show, by name; `lines` are those of its table."""
     plots = []
-    share = compute_kept(board, lines)
+    share = compute_kept(board, lines or encoder_lines(board))
     if share.methods:
         title = "Quality kept against bytes per vector" if share.share else "Quality against bytes per vector"
         plots.append(_plot("kept", title, kept_caption(share), draw_kept, share, wide=True))
