@@ -17,7 +17,7 @@ TORCH ?= torch==2.13.0$(if $(filter Linux,$(shell uname -s)),+cpu)
 endif
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: sweep test test-all test-slow lint clean cluster-bundle
+.PHONY: sweep test test-all test-slow lint clean cluster-bundle axe
 
 sweep: .venv/installed
 	$(BIN)/python -m platform.sweep --method $(METHOD)
@@ -59,6 +59,12 @@ lint: .venv/installed-dev
 cluster-bundle:
 	mkdir -p build
 	git bundle create --quiet build/distilbench.bundle HEAD
+
+# What tests/reporting/test_browser.py checks the pages' accessibility with: axe-core of the npm registry.
+axe: build/axe/package/axe.min.js
+build/axe/package/axe.min.js:
+	mkdir -p build/axe
+	cd build/axe && npm pack --silent axe-core@4.14.1 && tar -xzf axe-core-4.14.1.tgz package/axe.min.js package/LICENSE
 
 clean:
 	rm -rf .venv build *.egg-info

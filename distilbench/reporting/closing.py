@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
+from distilbench.reporting.apart import dev_groups
 from distilbench.reporting.formats import short
-from distilbench.reporting.highlights import highlights
+from distilbench.reporting.recommended import answer
 from distilbench.reporting.retrieval import mean_mrr10, retrieval_sets
+from distilbench.reporting.runs import run_folders
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, leaderboard, teacher_row, told
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, leaderboard, told
 from distilbench.selection import STS
 from distilbench.stored import by_bytes, code_of, rival_group
 
@@ -76,21 +78,14 @@ def group_of(record: ScoreRecord) -> int:
 
 
 def what_to_take(board: Leaderboard, run: Path) -> list[str]:
-    """The rows that the page begins with, a sentence each, with the command that exports it."""
+    """The sentences that the page begins with, each with the command that exports its row."""
+    chosen = answer(board, dev_groups(board, run_folders([run])))
     lines = []
-    for card in highlights(board):
-        if card.row.record.role == "teacher" and card.row.record.quantisation == "float32":
-            continue
-        teacher = teacher_row(board, card.row)
-        size, cell = card.row.record.bytes_per_vector, card.cell
-        spread = "" if cell.interval is None else f" ± {cell.interval:.2f}"
-        kept = "" if cell.retention is None else f", {cell.retention:.1f} % of the teacher's"
-        smaller = teacher.record.bytes_per_vector / size if teacher is not None and size else 0.0
-        times = f", {smaller:.3g} times smaller" if smaller > 1 else ""
-        text = f"{card.title}: {told(card.row)}, {size:,} bytes a vector{times}; test {_two(cell.value)}{spread}{kept}"
-        lines.append(f"{text}.")
-        lines.append(f"    {export_command(run, card.row)}")
-    return lines
+    for one, sentence in zip(chosen.taken, chosen.sentences(), strict=False):
+        lines.append(sentence)
+        if one.command:
+            lines.append(f"    {export_command(run, one.row)}")
+    return [*lines, *chosen.absent]
 
 
 def export_command(run: Path, row: Row) -> str:

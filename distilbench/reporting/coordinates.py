@@ -13,7 +13,8 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.figures import LIGHT, Palette, frame, plain
+from distilbench.reporting.colours import LIGHT, Palette, kind_colour
+from distilbench.reporting.figures import frame, plain
 from distilbench.reporting.searched import GROUPED, Parameter, Searched, Within, axis_start, every_kth, searched_trials
 from distilbench.reporting.ticks import Tick, tick_label, ticks
 
@@ -127,7 +128,10 @@ def draw_coordinates(data: Coordinates, palette: Palette = LIGHT) -> go.Figure:
                 customdata=[n for line in lines for n in [line.number] * (count + 1)],
                 mode="lines",
                 name=name,
-                line={"color": palette.student if fifth > 2 else palette.muted, "width": 1.2 if fifth == 4 else 1},
+                line={
+                    "color": kind_colour(0, palette) if fifth > 2 else palette.muted,
+                    "width": 1.2 if fifth == 4 else 1,
+                },
                 opacity=_OPACITY[fifth],
                 hovertemplate="Trial %{customdata}<extra></extra>",
             )

@@ -8,7 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from distilbench.reporting.figures import LIGHT, Palette, frame, plain
+from distilbench.reporting.colours import LIGHT, Palette
+from distilbench.reporting.figures import frame, plain
 from distilbench.reporting.table import Leaderboard
 
 MOST = 6
@@ -51,7 +52,7 @@ def draw_covariances(data: Covariances, palette: Palette = LIGHT) -> go.Figure:
             z=matrix,
             zmin=-1,
             zmax=1,
-            colorscale=[[0, palette.methods[1]], [0.5, palette.surface], [1, palette.methods[2]]],
+            colorscale=[[0, palette.hues[1]], [0.5, palette.surface], [1, palette.hues[0]]],
             showscale=i == 0,
             hovertemplate="%{y}, %{x}: %{z:.2f}<extra></extra>",
             row=i // across + 1,

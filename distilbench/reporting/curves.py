@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.figures import LIGHT, Palette, frame, plain
+from distilbench.reporting.colours import LIGHT, Palette, kind_colour
+from distilbench.reporting.figures import frame, plain
 from distilbench.reporting.searched import Within, axis_start, every_kth, groups_within, search_trials, trial_groups
 from distilbench.reporting.ticks import log_axis, logarithmic
 
@@ -124,7 +125,7 @@ def draw_curves(data: Curves, palette: Palette = LIGHT) -> go.Figure:
         )
     several = len(data.groups) > 1
     for group, name in enumerate(data.groups):
-        colour = palette.methods[group % len(palette.methods)]
+        colour = kind_colour(group, palette)
         for best, width, opacity in ((False, 1.0, 0.4), (True, 2.6, 1.0)):
             group_curves = [c for c in data.curves if c.group == group and not c.pruned and c.best == best]
             if group_curves:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from distilbench.progress.tally import finite
 from distilbench.records import AS_IT_CAME
-from distilbench.reporting.loading import can_be_built, is_nested, load_code
+from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code
 from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.pages import render_html
 from distilbench.reporting.run_facts import run_file
@@ -73,6 +73,7 @@ def render_encoder(row: Row, board: Leaderboard, ties: Ties, trainings: Training
         again=commands(row, trainings),
         load=load_code(row.record, folder, folder, cut=is_nested(row.record)) if row.record.model else "",
         built=can_be_built(row.record) and not row.record.model,
+        export=export_command(row.record, row.anchor),
         lost=lost_neighbours(row),
         run_page=run_file(row.record.run),
     )

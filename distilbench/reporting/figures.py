@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import plotly.graph_objects as go
 
 from distilbench.progress.tally import finite
-from distilbench.records import Role, ScoreRecord, TrialRecord
+from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.reporting.colours import LIGHT, SYMBOLS, Look, Palette, kind_colour, method_look
+from distilbench.reporting.direct_labels import EndLabel, add_labels
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, Variant, unique_trials
 from distilbench.selection import STS
-from distilbench.stored import FAISS_PEER
 
 MAX_TRIAL_MARKERS = 2000
 """A browser draws this many SVG markers without a pause; beyond, every k-th trial is drawn."""
@@ -22,47 +23,6 @@ MOST_DOUBLINGS = 12
 """Powers of two that have room below an axis."""
 
 
-class Palette(NamedTuple):
-    """Colours of one theme; `methods` are told apart by hue and, for those who cannot see it, by marker and dash."""
-
-    ink: str
-    muted: str
-    grid: str
-    surface: str
-    teacher: str
-    baseline: str
-    student: str
-    methods: tuple[str, ...]
-
-
-LIGHT = Palette(
-    ink="#1d2126",
-    muted="#626973",
-    grid="#e7e5df",
-    surface="#ffffff",
-    teacher="#3f3d8f",
-    baseline="#a8691a",
-    student="#0d746c",
-    methods=("#0d746c", "#b4502a", "#4760c4", "#8c3f86", "#71741c", "#2b7cb0", "#a03349", "#5d6470"),
-)
-DARK = Palette(
-    ink="#e9e7e2",
-    muted="#a0a6af",
-    grid="#2d3239",
-    surface="#1b1f24",
-    teacher="#aaa7f5",
-    baseline="#e0ad58",
-    student="#52c4b9",
-    methods=("#52c4b9", "#ee9468", "#94a6f7", "#d794d2", "#c3c567", "#74bcec", "#ef8c9f", "#aab1bb"),
-)
-ROLES: tuple[Role, ...] = ("student", "encoder", "baseline", "teacher")
-"""In the order they are drawn."""
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "pentagon", "star")
-OWN_LOOKS = {
-    FAISS_PEER: ("FAISS", "baseline", "star"),
-    "teacher": ("Teacher", "teacher", "diamond"),
-}
-"""Methods with a name, a colour of the palette and a marker of their own."""
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
@@ -86,34 +46,12 @@ class QualityPoint(NamedTuple):
 
 
 class MethodLine(NamedTuple):
-    """The encoders of one method, and a line through the best on dev at each number of bytes, or of dimensions."""
+    """The encoders of one method, and a line through the best on dev at each dimension."""
 
     method: str
     role: str
     points: tuple[QualityPoint, ...]
     line: tuple[tuple[int, float], ...]
-
-
-class QualityBytes(NamedTuple):
-    """Quality against bytes per vector, per method; `teachers`: name and quality of float32 vectors, drawn as levels.
-
-    `fronts`: one line (bytes, quality) per corpus, by rising bytes. `sets` are the STS test sets that the quality is the mean
-    of; `omitted` counts rows without that mean.
-    """
-
-    methods: tuple[MethodLine, ...]
-    teachers: tuple[tuple[str, float], ...]
-    fronts: tuple[tuple[tuple[int, float], ...], ...]
-    sets: tuple[str, ...]
-    variant: Variant
-    omitted: int
-    measure: str = ""
-    """What the quality is instead, where students are selected by something else than STS: `nDCG@10`."""
-
-    @property
-    def points(self) -> tuple[QualityPoint, ...]:
-        """All encoders that are drawn, method by method."""
-        return tuple(point for method in self.methods for point in method.points)
 
 
 class QualityDim(NamedTuple):
@@ -124,9 +62,6 @@ class QualityDim(NamedTuple):
     sets: tuple[str, ...]
     variant: Variant
     measure: str = ""
-
-
-Size = Callable[[QualityPoint], int]
 
 
 class TrialPoint(NamedTuple):
@@ -160,28 +95,6 @@ class Learning(NamedTuple):
     runs: tuple[RunLearning, ...]
 
 
-def compute_quality_bytes(board: Leaderboard, variant: Variant = "all") -> QualityBytes:
-    """Every row that has a test average, by method in whatever codes, and the Pareto front of each corpus.
-
-    The teacher's own vectors and codes are a method like the others, and so are FAISS's codes of them, all together.
-    """
-    placed = [(row, point) for row in board.rows if (point := quality_point(board, row, variant))]
-    fronts: dict[str, set[tuple[int, float]]] = {}
-    for row, point in placed:
-        if point.pareto:
-            corpus = fronts.setdefault(row.record.compared_on, set())
-            corpus.add((point.bytes_per_vector, point.quality))
-    return QualityBytes(
-        methods=_method_lines(board, placed, _bytes),
-        teachers=_teacher_levels(placed),
-        fronts=tuple(tuple(sorted(front)) for front in fronts.values()),
-        sets=board.sts_sets,
-        variant=variant,
-        omitted=len(board.rows) - len(placed),
-        measure=own_measure(board),
-    )
-
-
 def own_measure(board: Leaderboard) -> str:
     """What the test score is of, where it is not the mean over STS sets; "" where it is."""
     return "" if board.selection == STS else board.selection.title
@@ -192,7 +105,7 @@ def compute_quality_dim(board: Leaderboard, variant: Variant = "all") -> Quality
     rows = [row for row in board.rows if row.record.quantisation == "float32"]
     placed = [(row, point) for row in rows if (point := quality_point(board, row, variant))]
     others = [(row, point) for row, point in placed if point.role != "teacher"]
-    lines, levels = _method_lines(board, others, _dim), _teacher_levels(placed)
+    lines, levels = _method_lines(board, others), _teacher_levels(placed)
     return QualityDim(lines, levels, board.sts_sets, variant, own_measure(board))
 
 
@@ -214,27 +127,88 @@ def compute_learning(records: Iterable[TrialRecord | ScoreRecord], limit: int = 
     return Learning(tuple(_run_learning(run, trials, limit) for run, trials in by_run.items()))
 
 
-def draw_quality_bytes(data: QualityBytes, palette: Palette = LIGHT) -> go.Figure:
-    """A line per method over the bytes (powers of two), baselines dashed, the front dotted; intervals as bars."""
-    figure = go.Figure()
-    add_fronts(figure, data.fronts, palette)
-    sizes = [point.bytes_per_vector for point in data.points]
-    _add_methods(figure, data.methods, _bytes, palette)
-    _add_levels(figure, data.teachers, sizes, palette, named=False)  # its float32 row is on its line
-    frame(figure, palette, "Bytes per vector (log scale)", quality_title(data.sets, data.variant, data.measure))
-    doubling_ticks(figure, sizes)
-    return figure
-
-
 def draw_quality_dim(data: QualityDim, palette: Palette = LIGHT) -> go.Figure:
-    """One line per method over the dimension (log scale), baselines dashed, teachers dotted levels; intervals as bars."""
+    """One line per method over the dimension (log scale), named at its end; those beyond six are grey. Bars are intervals."""
     figure = go.Figure()
     dims = [point.dim for method in data.methods for point in method.points]
-    _add_methods(figure, data.methods, _dim, palette)
-    _add_levels(figure, data.teachers, dims, palette, named=True)
+    heights = [p.quality for method in data.methods for p in method.points] + [y for _, y in data.teachers]
+    looks = looks_of([(method.method, method.role) for method in data.methods], palette)
+    labels = []
+    for method, look in zip(data.methods, looks, strict=True):
+        _add_method(figure, method, look)
+        if look.colour != palette.faint and method.line:
+            labels.append(EndLabel(*method.line[-1], plain(look.name, 24), look.colour))
+    for label, quality in data.teachers if dims else ():
+        figure.add_scatter(
+            x=[min(dims), max(dims)],
+            y=[quality, quality],
+            mode="lines",
+            line={"color": palette.ink, "width": 1.5, "dash": "dot"},
+            hovertext=f"{plain(label)}<br>{quality:.2f}",
+            hoverinfo="text",
+        )
+        labels.append(EndLabel(max(dims), quality, "Teacher", palette.ink))
     frame(figure, palette, "Dimension (log scale)", quality_title(data.sets, data.variant, data.measure))
+    figure.update_layout(showlegend=False)
     log_ticks(figure, dims)
+    if dims:
+        low, high = min(heights), max(heights)
+        room = 0.06 * ((high - low) or 1.0)
+        figure.update_yaxes(range=[low - room, high + room])
+        add_labels(figure, labels, (low - room, high + room), palette)
     return figure
+
+
+AT_ONCE = 6
+"""Colours of a figure; what is beyond stands back in grey."""
+
+
+def looks_of(methods: Sequence[tuple[str, str]], palette: Palette) -> list[Look]:
+    """Each (method, role)'s own look; those after the first six methods are grey."""
+    looks = [method_look(method, role, palette) for method, role in methods]
+    return [look if place < AT_ONCE else look._replace(colour=palette.faint) for place, look in enumerate(looks)]
+
+
+def _add_method(figure: go.Figure, method: MethodLine, look: Look) -> None:
+    """The line of a method, and its points: those on the line are stronger."""
+    figure.add_scatter(
+        x=[at for at, _ in method.line],
+        y=[quality for _, quality in method.line],
+        mode="lines",
+        line={"color": look.colour, "width": 2, "dash": look.dash},
+        hoverinfo="skip",
+    )
+    add_points(figure, [p.dim for p in method.points], method.points, look, set(method.line))
+
+
+def add_points(
+    figure: go.Figure,
+    sizes: Sequence[float],
+    points: Sequence[QualityPoint],
+    look: Look,
+    strong: set[tuple[int, float]] | None = None,
+    hovers: Sequence[str] | None = None,
+) -> None:
+    """The marks of one method's encoders at `sizes`, with their intervals; those that are not `strong` are paler."""
+    opacity: float | list[float] = 0.85
+    if strong is not None:
+        opacity = [1.0 if (s, p.quality) in strong else 0.45 for s, p in zip(sizes, points, strict=True)]
+    figure.add_scatter(
+        x=list(sizes),
+        y=[point.quality for point in points],
+        mode="markers",
+        name=plain(look.name),
+        marker={
+            "color": look.colour,
+            "symbol": look.symbol,
+            "size": 9,
+            "opacity": opacity,
+            "line": {"width": 1.5, "color": look.colour},
+        },
+        error_y=_error_bars(points, look.colour),
+        hovertext=list(hovers or map(point_hover, points)),
+        hoverinfo="text",
+    )
 
 
 def draw_learning(data: Learning, palette: Palette = LIGHT) -> go.Figure:
@@ -242,7 +216,7 @@ def draw_learning(data: Learning, palette: Palette = LIGHT) -> go.Figure:
     figure = go.Figure()
     several = len(data.runs) > 1
     for index, run in enumerate(data.runs):
-        colour = palette.methods[index % len(palette.methods)]
+        colour = kind_colour(index, palette)
         suffix = f", {plain(run.run)}" if several else ""
         states = (
             ("PRUNED", "Pruned (value at its last rung)", "x-thin", palette.muted),
@@ -300,101 +274,37 @@ def quality_point(board: Leaderboard, row: Row, variant: Variant) -> QualityPoin
     )
 
 
-def _bytes(point: QualityPoint) -> int:
-    return point.bytes_per_vector
-
-
-def _dim(point: QualityPoint) -> int:
-    return point.dim
-
-
 def _teacher_levels(placed: Iterable[tuple[Row, QualityPoint]]) -> tuple[tuple[str, float], ...]:
     levels = ((p.label, p.quality) for _, p in placed if (p.role, p.quantisation) == ("teacher", "float32"))
     return tuple(dict.fromkeys(levels))
 
 
-def _method_lines(board: Leaderboard, placed: Iterable[tuple[Row, QualityPoint]], size: Size) -> tuple[MethodLine, ...]:
-    """The points by method and role, each with its line.
-
-    Where there are several of one size the line passes through the one with the best dev score (the first where none has
-    one): choosing by the test score would flatter methods with more rows.
-    """
+def _method_lines(board: Leaderboard, placed: Iterable[tuple[Row, QualityPoint]]) -> tuple[MethodLine, ...]:
+    """The points by method and role, each with its line (`best_at_each`); the methods of the best dev scores first."""
     by_method: dict[tuple[str, str], list[tuple[float, QualityPoint]]] = {}
     for row, point in placed:
         dev = board.cell(row, DEV).value
         scored = by_method.setdefault((point.method, point.role), [])
         scored.append((dev if dev is not None else float("-inf"), point))
-    methods = []
-    for key, scored in sorted(by_method.items(), key=lambda group: group[0]):
-        chosen: dict[int, tuple[float, QualityPoint]] = {}
-        for dev, point in scored:
-            if size(point) not in chosen or dev > chosen[size(point)][0]:
-                chosen[size(point)] = (dev, point)
-        line = tuple((at, chosen[at][1].quality) for at in sorted(chosen))
-        methods.append(MethodLine(*key, tuple(point for _, point in scored), line))
-    return tuple(methods)
-
-
-def _add_methods(figure: go.Figure, methods: Sequence[MethodLine], size: Size, palette: Palette) -> None:
-    """The line of each method, and its points: those on the line are stronger."""
-    in_turn = [method for method in methods if _look(method) not in OWN_LOOKS]
-    for method in methods:
-        if method in in_turn:
-            lap, place = divmod(in_turn.index(method), len(palette.methods))
-            colour, symbol = palette.methods[place], SYMBOLS[(place + lap) % len(SYMBOLS)]  # no pair of them twice
-            name = plain(method.method)
-        else:  # the same in every report
-            name, shade, symbol = OWN_LOOKS[_look(method)]
-            colour = getattr(palette, shade)
-        baseline = method.role == "baseline"
-        figure.add_scatter(
-            x=[at for at, _ in method.line],
-            y=[quality for _, quality in method.line],
-            mode="lines",
-            line={"color": colour, "width": 2, "dash": "dash" if baseline else "solid"},
-            legendgroup=f"{name} {method.role}",
-            showlegend=False,
-            hoverinfo="skip",
+    ranked = sorted(by_method.items(), key=lambda group: (-max(dev for dev, _ in group[1]), group[0]))
+    return tuple(
+        MethodLine(
+            *key, tuple(point for _, point in scored), best_at_each((p.dim, dev, p.quality) for dev, p in scored)
         )
-        on_line = set(method.line)
-        figure.add_scatter(
-            x=[size(point) for point in method.points],
-            y=[point.quality for point in method.points],
-            mode="markers",
-            name=f"{name} (baseline)" if baseline else name,
-            legendgroup=f"{name} {method.role}",
-            marker={
-                "color": colour,
-                "symbol": f"{symbol}-open" if baseline else symbol,
-                "size": 8,
-                "opacity": [1.0 if (size(point), point.quality) in on_line else 0.45 for point in method.points],
-                "line": {"width": 1.5, "color": colour},
-            },
-            error_y=_error_bars(method.points, colour),
-            hovertext=[_hover(point) for point in method.points],
-            hoverinfo="text",
-        )
+        for key, scored in ranked
+    )
 
 
-def _look(method: MethodLine) -> str:
-    return "teacher" if method.role == "teacher" else method.method
+def best_at_each(scored: Iterable[tuple[int, float, float]]) -> tuple[tuple[int, float], ...]:
+    """A line (size, quality) of (size, merit, quality): of each size that of the highest merit, the first of equals.
 
-
-def _add_levels(
-    figure: go.Figure, teachers: Iterable[tuple[str, float]], sizes: Sequence[int], palette: Palette, *, named: bool
-) -> None:
-    """A dotted level for each teacher; `named` in the legend."""
-    for label, quality in teachers:
-        figure.add_scatter(
-            x=[min(sizes), max(sizes)] if sizes else [1, 2],
-            y=[quality, quality],
-            mode="lines",
-            name=f"Teacher: {plain(label)}",
-            showlegend=named,
-            line={"color": palette.teacher, "width": 1.5, "dash": "dot"},
-            hovertext=f"{plain(label)}<br>{quality:.2f}",
-            hoverinfo="text",
-        )
+    The merit is the dev score: choosing by the test score would flatter methods with more rows.
+    """
+    best: dict[int, tuple[float, float]] = {}
+    for size, merit, quality in scored:
+        if size not in best or merit > best[size][0]:
+            best[size] = merit, quality
+    return tuple((size, best[size][1]) for size in sorted(best))
 
 
 def _run_learning(run: str, trials: Sequence[TrialRecord], limit: int) -> RunLearning:
@@ -430,47 +340,6 @@ def add_fronts(figure: go.Figure, fronts: Sequence[Sequence[tuple[float, float]]
         )
 
 
-def role_look(role: str, palette: Palette) -> tuple[str, str, str]:
-    """A role's name in a legend, its colour and its marker."""
-    looks = {
-        "student": ("Students", palette.student, "circle"),
-        "encoder": ("Encoders as they came", palette.methods[2], "square"),
-        "baseline": ("Baselines", palette.baseline, "square-open"),
-        "teacher": ("Teacher", palette.teacher, "diamond"),
-    }
-    return looks[role]
-
-
-def add_role(
-    figure: go.Figure,
-    role: str,
-    costs: Sequence[float],
-    points: Sequence[QualityPoint],
-    hovers: Sequence[str],
-    palette: Palette,
-) -> None:
-    """The points of one role (none: nothing is added) at their costs; those on the front are larger."""
-    if not points:
-        return
-    name, colour, symbol = role_look(role, palette)
-    figure.add_scatter(
-        x=list(costs),
-        y=[point.quality for point in points],
-        mode="markers",
-        name=name,
-        marker={
-            "color": colour,
-            "symbol": symbol,
-            "size": [12 if point.pareto else 9 for point in points],
-            "opacity": [1.0 if point.pareto else 0.6 for point in points],
-            "line": {"width": 2 if "open" in symbol else 0, "color": colour},
-        },
-        error_y=_error_bars(points, colour),
-        hovertext=list(hovers),
-        hoverinfo="text",
-    )
-
-
 def steps_of(trial: TrialRecord) -> int:
     """The optimiser steps that a trial took."""
     return max((rung.step for rung in trial.rungs), default=0)
@@ -492,10 +361,6 @@ def _error_bars(points: Sequence[QualityPoint], colour: str) -> dict[str, object
         "thickness": 1.5,
         "width": 0,
     }
-
-
-def _hover(point: QualityPoint) -> str:
-    return point_hover(point) + ("<br>on the Pareto front" if point.pareto else "")
 
 
 def point_hover(point: QualityPoint) -> str:

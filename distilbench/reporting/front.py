@@ -14,7 +14,8 @@ import plotly.graph_objects as go
 from distilbench.choices import QUALITY
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.figures import LIGHT, MAX_TRIAL_MARKERS, SYMBOLS, Palette, frame, log_ticks, plain, steps_of
+from distilbench.reporting.colours import LIGHT, SYMBOLS, Palette, kind_colour
+from distilbench.reporting.figures import MAX_TRIAL_MARKERS, frame, log_ticks, plain, steps_of
 from distilbench.reporting.table import unique_trials
 from distilbench.search.objectives import OBJECTIVES, directions, hypervolume, pareto_front
 from distilbench.stored import code_of
@@ -151,7 +152,7 @@ def draw_front(data: SearchFront, palette: Palette = LIGHT) -> go.Figure:
     """A colour per run; the front in large filled markers, with a line where there are two objectives."""
     figure = go.Figure()
     for index, run in enumerate(data.runs):
-        colour, symbol = palette.methods[index % len(palette.methods)], SYMBOLS[index % len(SYMBOLS)]
+        colour, symbol = kind_colour(index, palette), SYMBOLS[index % len(SYMBOLS)]
         suffix = f", {plain(run.run)}" if len(data.runs) > 1 else ""
         for on_front, name in ((False, "Other trials"), (True, "Front")):
             points = sorted((p for p in run.points if p.front == on_front), key=lambda p: p.values[data.cost])
@@ -191,7 +192,7 @@ def draw_volume(data: SearchVolume, palette: Palette = LIGHT) -> go.Figure:
             mode="lines",
             name=plain(run.run),
             showlegend=len(data.runs) > 1,
-            line={"color": palette.methods[index % len(palette.methods)], "width": 2.2, "shape": "hv"},
+            line={"color": kind_colour(index, palette), "width": 2.2, "shape": "hv"},
             hovertext=[f"{plain(run.run)}<br>{volume:.2f} %<br>{steps:,} steps" for steps, volume in run.points],
             hoverinfo="text",
         )

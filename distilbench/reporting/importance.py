@@ -14,7 +14,8 @@ from optuna.importance import FanovaImportanceEvaluator
 from sklearn.ensemble import RandomForestRegressor
 
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.figures import LIGHT, Palette, frame, plain
+from distilbench.reporting.colours import LIGHT, Palette, kind_colour
+from distilbench.reporting.figures import frame, plain
 from distilbench.reporting.searched import Parameter, Searched, Within, searched_trials
 
 LEAST_TRIALS = 10
@@ -112,7 +113,7 @@ def draw_importance(data: Importance, palette: Palette = LIGHT) -> go.Figure:
     frame(figure, palette, "% of the variance of the dev objective", "")
     if not data.shares:
         return figure
-    bars = [(plain(name, 24), share, palette.student) for name, share in data.shares[:MOST_BARS]]
+    bars = [(plain(name, 24), share, kind_colour(0, palette)) for name, share in data.shares[:MOST_BARS]]
     bars.append(("interactions", data.together, palette.muted))
     bars.reverse()  # a bar chart starts at the bottom
     figure.add_bar(

@@ -13,13 +13,14 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from distilbench.records import IndexCost
-from distilbench.reporting.figures import LIGHT, SYMBOLS, Palette, frame, plain
+from distilbench.reporting.colours import LIGHT, SYMBOLS, Palette, kind_colour
+from distilbench.reporting.figures import frame, plain
 from distilbench.reporting.table import IndexRow
 from distilbench.reporting.ticks import log_axis
 from distilbench.stored import FAMILIES, family_of
 
 KINDS = ("flat", "ivf", "ivf-pq", "hnsw", "sq8", "int8", "binary", "int4", *FAMILIES)
-"""In the order of the legend; codes of FAISS by their family, whatever their bytes."""
+"""In the order of the legend, the first six in colour; codes of FAISS by their family, whatever their bytes."""
 MOST_POINTS = 600
 """Indexes drawn, of the encoders that lead the board."""
 
@@ -110,7 +111,7 @@ def index_time_caption(data: IndexTime) -> str:
 
 
 def draw_index_time(data: IndexTime, palette: Palette = LIGHT) -> go.Figure:
-    """A colour and a marker per kind of index, the same in every figure; time on a logarithmic axis."""
+    """A marker per kind of index, and a colour for the first six, the same in every figure; time on a logarithmic axis."""
     figure = go.Figure()
     for i, kind in enumerate(KINDS):
         points = [point for point in data.points if _family(point.kind) == kind]
@@ -121,7 +122,7 @@ def draw_index_time(data: IndexTime, palette: Palette = LIGHT) -> go.Figure:
                 mode="markers",
                 name=kind,
                 marker={
-                    "color": palette.methods[i % len(palette.methods)],
+                    "color": kind_colour(i, palette),
                     "symbol": SYMBOLS[i % len(SYMBOLS)] + ("-open" if i >= len(SYMBOLS) else ""),
                     "size": 8,
                     "opacity": 0.7,

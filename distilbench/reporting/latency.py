@@ -11,14 +11,13 @@ from typing import Literal, NamedTuple
 import plotly.graph_objects as go
 
 from distilbench.progress.tally import finite
+from distilbench.reporting.colours import LIGHT, Palette
 from distilbench.reporting.figures import (
-    LIGHT,
-    ROLES,
-    Palette,
     QualityPoint,
     add_fronts,
-    add_role,
+    add_points,
     frame,
+    looks_of,
     own_measure,
     point_hover,
     quality_point,
@@ -115,10 +114,12 @@ def draw_quality_latency(data: QualityLatency, palette: Palette = LIGHT) -> go.F
     """Milliseconds on a logarithmic axis; the rest as for bytes."""
     figure = go.Figure()
     add_fronts(figure, data.fronts, palette)
-    for role in ROLES:
-        points = [point for point in data.points if point.encoder.role == role]
+    methods: dict[tuple[str, str], list[LatencyPoint]] = {}
+    for point in sorted(data.points, key=lambda point: -point.encoder.quality):
+        methods.setdefault((point.encoder.method, point.encoder.role), []).append(point)
+    for points, look in zip(methods.values(), looks_of(list(methods), palette), strict=True):
         encoders = [point.encoder for point in points]
-        add_role(figure, role, [point.ms for point in points], encoders, [_hover(p) for p in points], palette)
+        add_points(figure, [point.ms for point in points], encoders, look, hovers=[_hover(p) for p in points])
     frame(figure, palette, _title(data.measure), quality_title(data.sets, data.variant, data.tested))
     log_axis(figure, [point.ms for point in data.points])
     return figure

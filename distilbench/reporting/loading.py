@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 from distilbench.records import AS_IT_CAME, ON_VECTORS, ScoreRecord
 from distilbench.stored import FAISS_PEER, family_of
@@ -26,6 +27,13 @@ def can_be_built(record: ScoreRecord) -> bool:
     """Whether `export` can make the row's model from what its run was prepared from: the teacher, or a fitted layer on it."""
     no_encoder = record.start == ON_VECTORS and record.method in ("teacher", FAISS_PEER)
     return record.start != AS_IT_CAME and not no_encoder and bool(record.dim) and record.method in ("teacher", *FITTED)
+
+
+def export_command(record: ScoreRecord, anchor: str) -> str:
+    """The `distilbench export` that writes this row, from the folder that holds `runs/`; "" where it cannot be exported."""
+    if not record.model and not can_be_built(record):
+        return ""
+    return shlex.join(["distilbench", "export", f"runs/{record.run}", "--student", anchor, "--to", "DIR"])
 
 
 def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from distilbench.reporting.comparisons import Comparisons, compare_rows, to_reco
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports.write import Export, write_exports
 from distilbench.reporting.formats import set_name
-from distilbench.reporting.highlights import highlights
+from distilbench.reporting.index_lines import HEADINGS, LEAST_OVERLAP, every_index, index_lines
+from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.pages import render_html, write_assets, write_page
-from distilbench.reporting.plots import board_plots
+from distilbench.reporting.plots import board_plots, script_json
 from distilbench.reporting.published import Published, board_rows, board_values
+from distilbench.reporting.recommended import answer, kept_spread, main_retrieval
 from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.run_facts import RunFacts
 from distilbench.reporting.run_page import render_run
@@ -68,7 +71,7 @@ def write_report(
     report_record = None if live else to_record(board, compared, title, notes)
     write_study(folder / RECORDS, records, run_facts.descriptions(runs), report_record)
     (folder / PLAIN).unlink(missing_ok=True)
-    exports = () if live else write_exports(board, compared.ties, folder, mteb=mteb)
+    exports = () if live else write_exports(board, compared.ties, folder, mteb=mteb, dev=compared.dev)
     index = render_page(
         *(records, board),
         title=title,
@@ -132,31 +135,50 @@ def render_page(
 ) -> str:
     """The HTML of the leaderboard. It names no other host and no other file than its neighbours in the folder."""
     indexes, clusters = table.index_rows(board), table.cluster_rows(board)
+    serving = serving_costs(board)
+    chosen = answer(board, compared.dev, serving)
+    lines = encoder_lines(board, chosen.rows, compared.dev)
+    found = {row.anchor: main_retrieval(row, table.teacher_row(board, row), serving) for row in board.rows}
+    first_found = next((own for own in found.values() if own is not None), None)
+    corpora = Counter(row.record.compared_on for row in board.rows)
     return render_html(
         "index.html.j2",
         "",
         title=title,
         notes=notes,
         board=board,
+        answer=chosen,
+        taken=chosen.rows if chosen.chosen else (),
+        lines=lines.lines,
+        others=len(lines.of("other")),
+        twins={twin: anchor for anchor, twin in lines.same.items()},
+        corpus=max(corpora, key=lambda corpus: corpora[corpus], default=""),
+        teachers=dict.fromkeys(
+            row.name for row in board.rows if (row.record.role, row.record.quantisation) == ("teacher", "float32")
+        ),
         variants=table.VARIANTS,
-        groups=_groups(board.columns),
+        detail_groups=_groups(board.columns[1:]),
         classes=[_classes(board.columns, place) for place in range(len(board.columns))],
-        serving=serving_costs(board),
+        serving=serving,
+        shares=any(board.cell(row, table.AVERAGE).retention is not None for row in board.rows),
+        spreads={row.anchor: kept_spread(board, row) for row in board.rows},
+        found_of=found,
+        searched_set="" if first_found is None else f"{first_found.set} ({first_found.split})",
         ties=compared.ties,
         within=WITHIN,
         paired=compared.paired,
         costs=[row for row in board.rows if row.record.cost],
         spaces=[row for row in board.rows if row.record.space],
-        highlights=highlights(board),
         notices=tuple(filter(None, (*table.notices(board), *tie_notices(compared.ties), neighbours.notice(board)))),
         lost={row.anchor: neighbours.lost_neighbours(row) for row in board.rows},
         kept={row.anchor: overlap.overlap for row in board.rows if (overlap := neighbours.kept_neighbours(row))},
         on_demonstration=ON_DEMONSTRATION,
         demonstrations=table.demonstration_rows(board),
         indexes=indexes,
-        index_sets=sorted({set_name(row.cost) for row in indexes}),
-        index_threads=sorted({row.cost.threads for row in indexes}),
-        index_batches=sorted({row.cost.batch for row in indexes}, key=str),
+        index_lines=index_lines(lines, indexes, serving.setting),
+        index_headings=HEADINGS,
+        least_overlap=LEAST_OVERLAP,
+        every_index=Markup(script_json(every_index(indexes))),
         budgets=budget.budget_rows(board, compared.dev),
         clusters=clusters,
         cluster_sets=sorted({set_name(row.cost) for row in clusters}),
@@ -166,7 +188,7 @@ def render_page(
         beside=run_facts.beside(board, runs),
         changes=run_facts.changed(runs),
         newest=max((record.provenance.created_at for record in records), default=""),
-        plots=board_plots(board),
+        plots=board_plots(board, lines),
         exports=exports,
         published=_published(board),
     )
@@ -185,7 +207,7 @@ def _published(board: table.Leaderboard) -> list[tuple[Published, list[tuple[flo
 def _classes(columns: Sequence[table.Column], place: int) -> Markup:
     """The class attribute of a column's cells; nothing where they need none."""
     column = columns[place]
-    first = place == 0 or columns[place - 1].group != column.group
+    first = place > 0 and columns[place - 1].group != column.group
     names = [name for name, applies in (("average", place == 0), ("edge", first), ("dev", column.dev)) if applies]
     return Markup(f' class="{" ".join(names)}"') if names else Markup("")
 

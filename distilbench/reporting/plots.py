@@ -10,14 +10,16 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting import figures, front
+from distilbench.reporting import colours, figures, front
+from distilbench.reporting.colours import Palette
 from distilbench.reporting.coordinates import compute_coordinates, coordinates_caption, draw_coordinates
 from distilbench.reporting.covariance import compute_covariances, draw_covariances
 from distilbench.reporting.curves import compute_curves, curves_caption, draw_curves
-from distilbench.reporting.figures import Palette
-from distilbench.reporting.importance import compute_importance, draw_importance, importance_caption
+from distilbench.reporting.importance import LEAST_TRIALS, compute_importance, draw_importance, importance_caption
 from distilbench.reporting.index_time import compute_index_time, draw_index_time, index_time_caption
+from distilbench.reporting.kept import compute_kept, draw_kept, kept_caption
 from distilbench.reporting.latency import compute_quality_latency, draw_quality_latency, latency_caption
+from distilbench.reporting.lines import Lines, encoder_lines
 from distilbench.reporting.sensitivity import compute_sensitivity, draw_sensitivity, sensitivity_caption
 from distilbench.reporting.space_map import compute_space_map, draw_space_map, space_caption
 from distilbench.reporting.table import Leaderboard, index_rows
@@ -41,20 +43,13 @@ class Plot(NamedTuple):
     """Whether it takes the whole width of the page."""
 
 
-def board_plots(board: Leaderboard) -> dict[str, Plot]:
-    """The figures of the leaderboard that have something to show, by name."""
+def board_plots(board: Leaderboard, lines: Lines | None = None) -> dict[str, Plot]:
+    """The figures of the leaderboard that have something to show, by name; `lines` are those of its table."""
     plots = []
-    size = figures.compute_quality_bytes(board)
-    if size.points:
-        omitted = f" Rows without that average, not drawn: {size.omitted}." if size.omitted else ""
-        bars = any(point.interval is not None for point in size.points)
-        spread = " Bars are 95 % intervals over seeds." if bars else ""
-        caption = (
-            f"{figures.quality_told(size.sets, size.measure)}, against bytes per vector. A method's line passes "
-            "through its encoder with the best dev score at each number of bytes, whatever dimension and code make them up. "
-            f"The grey dotted line joins the encoders that no other one beats in both.{spread}{omitted}"
-        )
-        plots.append(_plot("bytes", "Quality against bytes", caption, figures.draw_quality_bytes, size, wide=True))
+    share = compute_kept(board, lines or encoder_lines(board))
+    if share.methods:
+        title = "Quality kept against bytes per vector" if share.share else "Quality against bytes per vector"
+        plots.append(_plot("kept", title, kept_caption(share), draw_kept, share, wide=True))
     by_dim = figures.compute_quality_dim(board)
     if board.quantised and len({point.dim for method in by_dim.methods for point in method.points}) > 1:
         caption = (
@@ -107,15 +102,21 @@ def search_plots(records: Records, *, importance: bool = True) -> tuple[dict[str
     curves = compute_curves(records)
     if curves.curves:
         plots.append(_plot("curves", "Learning curves", curves_caption(curves), draw_curves, curves))
+    coordinates = compute_coordinates(records)
+    few = coordinates.complete < LEAST_TRIALS
+    if few and learning.runs:
+        absent.append(
+            f"The sensitivity, importance and parallel coordinates of hyper-parameters need {LEAST_TRIALS} completed trials; "
+            f"here {'is 1' if coordinates.complete == 1 else f'are {coordinates.complete}'}."
+        )
     sensitivity = compute_sensitivity(records)
-    if sensitivity.panels:
+    if sensitivity.panels and not few:
         title, caption = "What each hyper-parameter does", sensitivity_caption(sensitivity)
         plots.append(_plot("sensitivity", title, caption, draw_sensitivity, sensitivity, tall=True))
-    coordinates = compute_coordinates(records)
-    if coordinates.axes:
+    if coordinates.axes and not few:
         title, caption = "Hyper-parameters together", coordinates_caption(coordinates)
         plots.append(_plot("coordinates", title, caption, draw_coordinates, coordinates, tall=True))
-    if importance and learning.runs:
+    if importance and learning.runs and not few:
         weights = compute_importance(records)
         title, caption = "Which hyper-parameters matter", importance_caption(weights)
         if weights.reason:
@@ -136,12 +137,12 @@ def _plot(
     wide: bool = False,
 ) -> Plot:
     """Drawn in both themes."""
-    light, dark = (_rounded(json.loads(draw(data, palette).to_json())) for palette in (figures.LIGHT, figures.DARK))
+    light, dark = (_rounded(json.loads(draw(data, palette).to_json())) for palette in (colours.LIGHT, colours.DARK))
     themes = {"light": light, "dark": list(_changes(light, dark, ()))}
-    return Plot(name, title, caption, Markup(_script(themes)), tall, wide)
+    return Plot(name, title, caption, Markup(script_json(themes)), tall, wide)
 
 
-def _script(value: Any) -> str:
+def script_json(value: Any) -> str:
     """JSON with <, > and / as escapes, so no text can close the script element that it is in."""
     text = json.dumps(value, separators=(",", ":"))
     for character in "<>/":

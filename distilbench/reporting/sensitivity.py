@@ -13,7 +13,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.figures import LIGHT, SYMBOLS, Palette, frame, plain
+from distilbench.reporting.colours import LIGHT, SYMBOLS, Palette, kind_colour
+from distilbench.reporting.figures import frame, plain
 from distilbench.reporting.searched import Parameter, Searched, Within, axis_start, every_kth, searched_trials
 from distilbench.reporting.ticks import log_axis
 
@@ -125,7 +126,7 @@ def draw_sensitivity(data: Sensitivity, palette: Palette = LIGHT) -> go.Figure:
     for i, panel in enumerate(data.panels):
         place = {"row": i // across + 1, "col": i % across + 1}
         for effect in panel.effects:
-            colour = palette.methods[effect.group % len(palette.methods)]
+            colour = kind_colour(effect.group, palette)
             group = {"legendgroup": str(effect.group), "name": plain(data.groups[effect.group])}
             figure.add_scatter(
                 x=[point.value for point in effect.points],

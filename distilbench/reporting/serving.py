@@ -26,16 +26,20 @@ class Serving(NamedTuple):
 
 
 class ServingCosts(NamedTuple):
-    """The costs of every row, by its anchor. `searched` and `speed` say what the columns show, "" where nothing."""
+    """The costs of every row, by its anchor. `searched` and `speed` say what the columns show, "" where nothing.
+
+    `setting`: what the searches were measured in; its first two are the set and its split.
+    """
 
     searched: str
     speed: str
     rows: Mapping[str, Serving]
+    setting: Setting | None = None
 
 
 def serving_costs(board: Leaderboard) -> ServingCosts:
     """The exact index in the setting that most rows were measured in, and sentences per second in batches on one thread."""
-    counted = Counter(setting for row in board.rows for setting in {_setting(cost) for cost in _exact(row)})
+    counted = Counter(setting for row in board.rows for setting in {setting_of(cost) for cost in _exact(row)})
     setting = max(counted, key=lambda s: counted[s], default=None)
     rows = {row.anchor: _serving(row, setting) for row in board.rows}
     speed = any(costs.sentences_per_s.value is not None for costs in rows.values())
@@ -43,12 +47,13 @@ def serving_costs(board: Leaderboard) -> ServingCosts:
         searched="" if setting is None else _setting_text(setting),
         speed="Sentences per second in batches on one thread: compare rows of one run" if speed else "",
         rows=rows,
+        setting=setting,
     )
 
 
 def _serving(row: Row, setting: Setting | None) -> Serving:
     records = [seed.record for seed in row.seeds]
-    costs = [next((c for c in _exact_of(r) if _setting(c) == setting), None) for r in records]
+    costs = [next((c for c in _exact_of(r) if setting_of(c) == setting), None) for r in records]
     return Serving(
         mean_cell([float(c.bytes) if c else None for c in costs]),
         mean_cell([finite(c.ms_per_1000_queries) if c else None for c in costs]),
@@ -70,11 +75,16 @@ def _exact(row: Row) -> Iterator[IndexCost]:
 
 def _exact_of(record: ScoreRecord) -> Iterator[IndexCost]:
     """Exhaustive indexes of the row's own vectors or codes."""
-    exact_kind = "flat" if record.quantisation == "float32" else record.quantisation
-    return (cost for cost in record.indexes if cost.kind == exact_kind)
+    return (cost for cost in record.indexes if cost.kind == exact_kind(record))
 
 
-def _setting(cost: IndexCost) -> Setting:
+def exact_kind(record: ScoreRecord) -> str:
+    """The kind of index that searches all of a row's own vectors or codes."""
+    return "flat" if record.quantisation == "float32" else record.quantisation
+
+
+def setting_of(cost: IndexCost) -> Setting:
+    """What the times of two indexes must have in common to compare."""
     return cost.set, cost.split, cost.documents, cost.threads, cost.batch, cost.device
 
 

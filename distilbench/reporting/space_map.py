@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord
-from distilbench.reporting.figures import LIGHT, ROLES, Palette, frame, plain, role_look
+from distilbench.reporting.colours import LIGHT, Palette
+from distilbench.reporting.figures import frame, looks_of, plain
 from distilbench.reporting.table import Leaderboard, mean_cell
 
 
@@ -18,6 +19,7 @@ class SpacePoint(NamedTuple):
 
     name: str
     role: str
+    method: str
     dim: int
     alignment: float
     uniformity: float
@@ -47,7 +49,13 @@ def compute_space_map(board: Leaderboard) -> SpaceMap:
         uniformity = mean_cell(finite(space.uniformity) for space in spaces)
         if alignment.value is not None and uniformity.value is not None:
             point = SpacePoint(
-                row.name, row.record.role, row.record.dim, alignment.value, uniformity.value, alignment.seeds
+                row.name,
+                row.record.role,
+                row.record.method,
+                row.record.dim,
+                alignment.value,
+                uniformity.value,
+                alignment.seeds,
             )
             points.append(point)
     return SpaceMap(tuple(points), common[1], common[2], texts.total() - len(points))
@@ -63,27 +71,27 @@ def space_caption(data: SpaceMap) -> str:
 
 
 def draw_space_map(data: SpaceMap, palette: Palette = LIGHT) -> go.Figure:
-    """A point per encoder, by role."""
+    """A point per encoder, by method."""
     figure = go.Figure()
-    for role in ROLES:
-        points = [point for point in data.points if point.role == role]
-        if points:
-            name, colour, symbol = role_look(role, palette)
-            figure.add_scatter(
-                x=[point.uniformity for point in points],
-                y=[point.alignment for point in points],
-                mode="markers",
-                name=name,
-                marker={
-                    "color": colour,
-                    "symbol": symbol,
-                    "size": 9,
-                    "opacity": 0.8,
-                    "line": {"width": 2 if "open" in symbol else 0, "color": colour},
-                },
-                hovertext=[_hover(point) for point in points],
-                hoverinfo="text",
-            )
+    methods: dict[tuple[str, str], list[SpacePoint]] = {}
+    for point in data.points:
+        methods.setdefault((point.method, point.role), []).append(point)
+    for points, look in zip(methods.values(), looks_of(list(methods), palette), strict=True):
+        figure.add_scatter(
+            x=[point.uniformity for point in points],
+            y=[point.alignment for point in points],
+            mode="markers",
+            name=plain(look.name),
+            marker={
+                "color": look.colour,
+                "symbol": look.symbol,
+                "size": 9,
+                "opacity": 0.8,
+                "line": {"width": 1.5, "color": look.colour},
+            },
+            hovertext=[_hover(point) for point in points],
+            hoverinfo="text",
+        )
     frame(figure, palette, "Uniformity", "Alignment")
     return figure
 

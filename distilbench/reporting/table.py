@@ -575,7 +575,7 @@ def _scores_in_order(
     keys: Sequence[Key],
     selection: Selection,
 ) -> list[tuple[float | None, Bounds]]:
-    """The record's scores and their intervals in the order of `_columns`; an average has no interval here."""
+    """The record's scores and their intervals in the order of `_columns`."""
     scores: dict[tuple[str, ...], Score] = {(s.task, s.set, s.split, s.metric, s.variant): s for s in record.scores}
     flat: dict[tuple[str, ...], IndexCost] = {(c.set, c.split): c for c in record.indexes if c.kind == "flat"}
 
@@ -591,16 +591,16 @@ def _scores_in_order(
         if key[1] != EVERY:
             return score(*key, "all")
         set_keys = [other for other in keys if (other[0], *other[2:]) == (key[0], *key[2:]) and other[1] != EVERY]
-        return _mean([score(*other, "all")[0] for other in set_keys]), (None, None)
+        return _mean_of([score(*other, "all") for other in set_keys])
 
     # A set that has no weighted mean in any record has a single subset: its "all" is its weighted mean.
     sts = [score("sts", name, "test", "spearman", variant if name in wmean_sets else "all") for name in sts_sets]
-    cells = [(_mean([value for value, _ in sts]), (None, None)), *sts]
+    cells = [_mean_of(sts), *sts]
     if selection != STS:
         name, metric = str(selection), selection.parts[0].metric if len(selection.parts) == 1 else "mix"
         cells = [test_score(record, selection), score("selection", name, "dev", metric, "all"), *(cells if sts else [])]
     if dev_sets:
-        cells.append((_mean([score("sts", name, "dev", "spearman", "all")[0] for name in dev_sets]), (None, None)))
+        cells.append(_mean_of([score("sts", name, "dev", "spearman", "all") for name in dev_sets]))
     return [*cells, *map(of_key, keys)]
 
 
@@ -731,6 +731,17 @@ def _anchor(record: ScoreRecord) -> str:
 def _mean(values: Sequence[float | None]) -> float | None:
     present = [value for value in values if value is not None]
     return math.fsum(present) / len(present) if present and len(present) == len(values) else None
+
+
+def _mean_of(scores: Sequence[tuple[float | None, Bounds]]) -> tuple[float | None, Bounds]:
+    """The mean over sets, and its interval: those of the sets as of independent items, so their squares add up."""
+    mean = _mean([value for value, _ in scores])
+    ends = [(value, low, high) for value, (low, high) in scores if None not in (value, low, high)]
+    if mean is None or len(ends) < len(scores):
+        return mean, (None, None)
+    down = math.sqrt(math.fsum((v - low) ** 2 for v, low, _ in ends if v is not None and low is not None))
+    up = math.sqrt(math.fsum((high - v) ** 2 for v, _, high in ends if v is not None and high is not None))
+    return mean, (mean - down / len(ends), mean + up / len(ends))
 
 
 def percent(value: float | None, teacher: float | None) -> float | None:

@@ -51,33 +51,36 @@ function valueOf(cell, kind) {
 
 const words = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
-function sorted(rows, header) {
+// Rows, or whatever `rowOf` gives the row of.
+function sorted(items, header, rowOf = (item) => item) {
   const column = header.cellIndex;
   const kind = header.dataset.kind;
   const sign = header.getAttribute("aria-sort") === "ascending" ? 1 : -1;
-  const keyed = Array.from(rows, (row) => [valueOf(row.cells[column], kind), row]);
+  const keyed = Array.from(items, (item) => [valueOf(rowOf(item).cells[column], kind), item]);
   keyed.sort(([a], [b]) => {
     if (a === null || b === null) return (a === null) - (b === null);
     return sign * (kind === "number" ? a - b : words.compare(a, b));
   });
-  return keyed.map(([, row]) => row);
+  return keyed.map(([, item]) => item);
 }
 
 function sortBy(header, direction) {
   const table = header.closest("table");
   for (const other of table.querySelectorAll("th[aria-sort]")) other.setAttribute("aria-sort", "none");
   header.setAttribute("aria-sort", direction);
-  if (table === board) showRows(true);
+  if (table === board) showRows();
   else for (const body of table.tBodies) body.append(...sorted(body.rows, header));
 }
 
 for (const header of document.querySelectorAll("th[aria-sort]")) {
   header.querySelector("button").addEventListener("click", () => {
     const before = header.getAttribute("aria-sort");
-    const first = header.dataset.kind === "number" && header.closest("table") === board ? "descending" : "ascending";
+    const ofBoard = header.closest("table") === board;
+    const first = header.dataset.kind === "number" && ofBoard ? "descending" : "ascending";
     const second = first === "descending" ? "ascending" : "descending";
-    sortBy(header, before === first ? second : first);
-    if (board && header.closest("table") === board) remember();
+    // The leaderboard's third click gives back the order of the dev scores.
+    sortBy(header, before === first ? second : before === second && ofBoard ? "none" : first);
+    if (ofBoard) remember();
   });
 }
 
@@ -86,33 +89,36 @@ for (const header of document.querySelectorAll("th[aria-sort]")) {
 const filter = byId("filter");
 const count = byId("count");
 const pin = byId("pin");
-const choices = [
-  ["method", byId("choice-method"), 1],
-  ["dim", byId("choice-dim"), 2],
-  ["bytes", byId("choice-bytes"), 3],
-  ["type", byId("choice-type"), 4],
-].filter(([, select]) => select);
+const baselines = byId("baselines");
+const allCodes = byId("all-codes");
 const onlyPareto = byId("only-pareto");
 const headers = board ? Array.from(board.querySelectorAll("thead tr.titles th")) : [];
 const groups = board ? Array.from(board.querySelectorAll("thead tr.groups [data-g]")) : [];
-const open = new Set();
+const unfolds = Array.from(document.querySelectorAll("#unfolds .unfold"));
+const choices = ["method", "dim", "bytes", "type"]
+  .map((name) => [name, byId(`choice-${name}`), headers.findIndex((header) => header.dataset.key === name)])
+  .filter(([, select]) => select);
+const open = new Set(); // groups of columns
+const unfolded = new Set(); // encoders, by their lines
 const hidden = new Set();
 const sheet = new CSSStyleSheet();
 
 // Hidden marks of the other variant are no part of what the reader sees, so they are no part of the text either.
 const texts = new Map();
-const references = new Set(board ? board.tBodies[0].rows : []); // teacher and baselines in float32
-// All measured rows, sorted; those that are shown are in the table.
-let order = board ? [...board.tBodies[0].rows, ...board.tBodies[1].rows] : [];
+const lines = []; // an encoder: the row that stands for it, its other forms, what it is for
 const publishedRows = byId("published-rows");
 const published = byId("published");
 if (board) {
-  for (const row of order) {
-    const cells = Array.from(row.querySelectorAll("a.label, .badge, td.text"), (cell) => cell.textContent);
-    cells.push(row.cells[2].textContent);
+  const dim = headers.findIndex((header) => header.dataset.key === "dim");
+  for (const row of [...board.tBodies[0].rows, ...board.tBodies[1].rows]) {
+    const cells = Array.from(row.querySelectorAll("a.label, .badge, .mark.kind, td.text"), (cell) => cell.textContent);
+    cells.push(row.cells[dim].textContent);
     texts.set(row, cells.join(" ").toLowerCase());
+    if (row.dataset.kind === "code") lines.at(-1).codes.push(row);
+    else lines.push({ row, codes: [], kind: row.dataset.kind });
   }
 }
+const lineOf = new Map(lines.flatMap((line) => [line.row, ...line.codes].map((row) => [row, line])));
 
 // Laying out 500 rows anew takes a browser longer than a reader wants to wait for: so many are shown in the chosen order,
 // and all when asked for. Searching and sorting are always of all.
@@ -120,11 +126,15 @@ const AT_ONCE = 100;
 const more = byId("more");
 let everyRow = false;
 
-function showRows(sortFirst) {
-  if (sortFirst) {
-    order = sorted(order, sortedHeader());
-    if (publishedRows) publishedRows.append(...sorted(publishedRows.rows, sortedHeader()));
-  }
+// Whether single rows are asked for, and not encoders.
+function searching() {
+  return filter.value.trim() !== "" || onlyPareto.checked || choices.some(([, select]) => select.value !== "");
+}
+
+function showRows() {
+  const header = sortedHeader();
+  const inOrder = (items, rowOf) => (header ? sorted(items, header, rowOf) : items);
+  if (publishedRows && header) publishedRows.append(...sorted(publishedRows.rows, header));
   const parts = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
   const wanted = choices.filter(([, select]) => select.value !== "");
   const front = `pareto-${board.dataset.variant}`;
@@ -132,22 +142,35 @@ function showRows(sortFirst) {
     parts.every((part) => texts.get(row).includes(part)) &&
     wanted.every(([, select, cell]) => (row.cells[cell].dataset.v || row.cells[cell].textContent) === select.value) &&
     (!onlyPareto.checked || row.classList.contains(front));
-  const isPinned = (row) => pin.checked && references.has(row);
-  const always = (row) => isPinned(row) && row.classList.contains("teacher");
-  const pinned = order.filter((row) => isPinned(row) && (always(row) || fits(row)));
-  const rest = order.filter((row) => !isPinned(row) && fits(row));
+  const flat = searching();
+  const onTop = (line) => pin.checked && line.kind === "reference";
+  let pinned, rest;
+  if (flat) {
+    const teachers = lines.filter((line) => onTop(line) && line.row.classList.contains("teacher")).map(({ row }) => row);
+    pinned = teachers;
+    rest = inOrder([...lineOf.keys()].filter((row) => !teachers.includes(row) && fits(row)));
+  } else {
+    const shown = lines.filter((line) => line.kind !== "other" || !baselines || baselines.checked);
+    const rows = (line) => (unfolded.has(line) || allCodes.checked ? [line.row, ...line.codes] : [line.row]);
+    pinned = inOrder(shown.filter(onTop), (line) => line.row).flatMap(rows);
+    rest = inOrder(shown.filter((line) => !onTop(line)), (line) => line.row).flatMap(rows);
+  }
   const shown = everyRow ? rest : rest.slice(0, AT_ONCE);
   board.tBodies[0].replaceChildren(...pinned);
   board.tBodies[1].replaceChildren(...shown);
+  board.classList.toggle("flat", flat);
+  for (const line of lines) {
+    const button = line.row.querySelector(".codes");
+    if (button) button.setAttribute("aria-expanded", unfolded.has(line) || allCodes.checked);
+  }
   for (const row of publishedRows ? publishedRows.rows : []) {
     const text = row.textContent.toLowerCase();
     row.hidden = !parts.every((part) => text.includes(part));
   }
-  const teachers = order.filter(always).length;
-  const total = order.length - teachers;
-  const found = pinned.length - teachers + shown.length;
-  count.textContent = found < total ? `${found} of ${total} rows` : "";
-  more.hidden = shown.length === rest.length;
+  const found = flat ? rest.length : 0;
+  const cut = shown.length < rest.length ? `${shown.length} of ${rest.length} rows` : "";
+  count.textContent = cut || (flat ? `${found} of ${lineOf.size - pinned.length} rows` : "");
+  more.hidden = !cut;
   more.textContent = `Show all ${rest.length} rows`;
 }
 
@@ -161,20 +184,16 @@ function applyColumns() {
   headers.forEach((header, place) => {
     const { g, key } = header.dataset;
     const folded = !open.has(g) && header.dataset.lead === undefined;
-    const tooWide = narrow.matches && header.classList.contains("wide"); // of a phone
-    if (folded || hidden.has(key) || tooWide) gone.push(`#board tr:not(.groups) > :nth-child(${place + 1})`);
+    if (folded || hidden.has(key)) gone.push(`#board tr:not(.groups) > :nth-child(${place + 1})`);
     else left.set(g, (left.get(g) || 0) + 1);
   });
   sheet.replaceSync(gone.length ? `${gone.join(",")} { display: none }` : "");
   for (const group of groups) {
     const columns = left.get(group.dataset.g) || 0;
-    if (group.dataset.g !== "Encoder") {
-      group.colSpan = Math.max(columns, 1);
-      group.hidden = columns === 0;
-    }
-    const button = group.querySelector(".unfold");
-    if (button) button.setAttribute("aria-expanded", open.has(group.dataset.g));
+    group.colSpan = Math.max(columns, 1);
+    group.hidden = columns === 0;
   }
+  for (const button of unfolds) button.setAttribute("aria-expanded", open.has(button.dataset.g));
 }
 
 function remember() {
@@ -184,26 +203,34 @@ function remember() {
   for (const [name, select] of choices) if (select.value) state.set(name, select.value);
   if (onlyPareto.checked) state.set("pareto", "1");
   if (!pin.checked) state.set("pin", "0");
+  if (baselines && baselines.checked) state.set("baselines", "1");
+  if (allCodes.checked) state.set("codes", "all");
+  else for (const line of unfolded) state.append("codes", line.row.id);
   if (everyRow) state.set("rows", "all");
   if (published && published.checked) state.set("published", "1");
   if (board.dataset.variant !== "all") state.set("variant", board.dataset.variant);
-  if (header !== sortedAtFirst || header.getAttribute("aria-sort") !== "descending")
-    state.set("sort", `${header.getAttribute("aria-sort")} ${header.dataset.key}`);
+  if (header) state.set("sort", `${header.getAttribute("aria-sort")} ${header.dataset.key}`);
   for (const name of open) state.append("open", name);
   for (const key of hidden) state.append("hide", key);
   history.replaceState(null, "", state.size ? `#${state}` : location.pathname);
 }
 
-const sortedAtFirst = sortedHeader();
-
 function recall() {
   const text = location.hash.slice(1);
-  if (!text.includes("=")) return; // a place in the page, or nothing
+  if (!text.includes("=")) {
+    if (text.startsWith("r-")) reveal(text);
+    return; // a place in the page, or nothing
+  }
   const state = new URLSearchParams(text);
   filter.value = state.get("q") || "";
   for (const [name, select] of choices) select.value = state.get(name) || "";
   onlyPareto.checked = state.get("pareto") === "1";
   pin.checked = state.get("pin") !== "0";
+  if (baselines) baselines.checked = state.get("baselines") === "1";
+  const codes = state.getAll("codes");
+  allCodes.checked = codes[0] === "all";
+  unfolded.clear();
+  for (const line of lines) if (codes.includes(line.row.id)) unfolded.add(line);
   everyRow = state.get("rows") === "all";
   if (published) published.checked = state.get("published") === "1";
   open.clear();
@@ -217,41 +244,69 @@ function recall() {
     radio.checked = true;
     board.dataset.variant = radio.value;
   }
+  for (const header of headers) header.setAttribute("aria-sort", "none");
   const [, direction, key] = /^(ascending|descending) (.*)$/s.exec(state.get("sort") || "") || [];
-  const header = headers.find((item) => item.dataset.key === key) || sortedAtFirst;
-  sortBy(header, direction || "descending");
+  const header = headers.find((item) => item.dataset.key === key);
+  if (header) header.setAttribute("aria-sort", direction);
   for (const box of byId("column-list").querySelectorAll("input")) box.checked = !hidden.has(box.value);
   applyColumns();
+  showRows();
+}
+
+// Show a row, whatever is folded or left out, and go there.
+function reveal(id) {
+  const row = [...lineOf.keys()].find((item) => item.id === id);
+  if (!row) return;
+  const line = lineOf.get(row);
+  filter.value = "";
+  onlyPareto.checked = false;
+  for (const [, select] of choices) select.value = "";
+  if (line.kind === "other" && baselines) baselines.checked = true;
+  if (row !== line.row) unfolded.add(line);
+  showRows();
+  if (!row.isConnected) {
+    everyRow = true;
+    showRows();
+  }
+  for (const other of board.querySelectorAll(".found")) other.classList.remove("found");
+  row.classList.add("found");
+  row.scrollIntoView({ block: "center" });
+  row.querySelector("a").focus({ preventScroll: true });
+  remember();
 }
 
 if (board) {
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
   const changed = () => {
-    showRows(false);
+    showRows();
     remember();
   };
   filter.addEventListener("input", changed);
   for (const [, select] of choices) select.addEventListener("change", changed);
-  onlyPareto.addEventListener("change", changed);
-  pin.addEventListener("change", changed);
+  for (const box of [onlyPareto, pin, baselines, allCodes]) if (box) box.addEventListener("change", changed);
   if (published) published.addEventListener("change", remember);
   for (const radio of document.querySelectorAll("input[name=variant]")) {
     radio.addEventListener("change", () => {
       board.dataset.variant = radio.value;
-      showRows(true);
-      remember();
+      changed();
     });
   }
-  for (const group of groups) {
-    const name = group.dataset.g;
-    const button = group.querySelector(".unfold");
-    if (!button) continue;
+  for (const button of unfolds) {
+    const name = button.dataset.g;
     button.addEventListener("click", () => {
       if (!open.delete(name)) open.add(name);
       applyColumns();
       remember();
     });
   }
+  board.addEventListener("click", (event) => {
+    const button = event.target.closest(".codes");
+    if (!button) return;
+    const line = lineOf.get(button.closest("tr"));
+    if (!unfolded.delete(line)) unfolded.add(line);
+    changed();
+    button.focus();
+  });
   for (const header of headers.slice(1)) {
     const { g, key } = header.dataset;
     const box = document.createElement("input");
@@ -266,7 +321,7 @@ if (board) {
       remember();
     });
     const label = document.createElement("label");
-    label.append(box, ` ${g === "Encoder" || g === "Size" ? "" : `${g}: `}${header.textContent.trim()}`);
+    label.append(box, ` ${header.dataset.lead === undefined ? `${g}: ` : ""}${header.textContent.trim()}`);
     byId("column-list").append(label);
   }
   const menu = byId("columns");
@@ -283,11 +338,69 @@ if (board) {
     everyRow = true;
     changed();
   });
+  // What is recommended is to be seen, also where another form of its encoder stands for it.
+  for (const line of lines) if (line.codes.some((row) => row.querySelector(".badge.taken"))) unfolded.add(line);
   applyColumns();
-  showRows(false);
+  showRows();
   recall();
   addEventListener("hashchange", recall);
-  narrow.addEventListener("change", applyColumns);
+}
+
+// ---- commands to copy
+
+for (const button of document.querySelectorAll("button.copy")) {
+  button.hidden = false;
+  const name = button.textContent;
+  button.addEventListener("click", async () => {
+    const code = button.parentElement.querySelector("code");
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+    } catch {
+      getSelection().selectAllChildren(code); // a browser that gives no page from disk the clipboard
+      document.execCommand("copy");
+    }
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = name), 1500);
+  });
+}
+
+// ---- the table of all indexes is made when it is asked for: in a large report it has thousands of rows
+
+const everyIndex = byId("every-index");
+if (everyIndex) {
+  const short = (number) =>
+    number.toLocaleString("en", Math.abs(number) >= 100 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3 });
+  const fixed = (number, digits) => number.toFixed(digits);
+  const size = (bytes) => {
+    const units = ["B", "kB", "MB", "GB"];
+    let place = 0;
+    for (; bytes >= 1000 && place < 3; bytes /= 1000) place += 1;
+    return `${short(bytes)} ${units[place]}`;
+  };
+  const written = [null, null, null, (n) => n.toLocaleString("en"), size, short, short]; // from "Set" on
+  written.push((n) => fixed(n, 1), (n) => fixed(n, 2), (n) => fixed(n, 2), String);
+  everyIndex.addEventListener("toggle", () => {
+    const body = byId("index-table").tBodies[0];
+    if (body.rows.length) return;
+    for (const [anchor, name, ...values] of JSON.parse(byId("every-index-data").textContent)) {
+      const row = body.insertRow();
+      const head = document.createElement("th");
+      head.scope = "row";
+      head.dataset.v = name;
+      const link = document.createElement("a");
+      link.className = "label";
+      link.href = `encoders/${anchor}.html`;
+      link.textContent = name;
+      head.append(link);
+      row.append(head);
+      values.forEach((value, place) => {
+        const cell = row.insertCell();
+        if (!written[place]) cell.className = "text";
+        else cell.dataset.v = value === null ? "" : value;
+        cell.textContent = value === null || value === "" ? "—" : written[place] ? written[place](value) : value;
+      });
+    }
+  });
 }
 
 // ---- figures, in the colours of the theme; on paper always in the light ones
@@ -314,8 +427,58 @@ function drawAll(theme) {
     }
     const note = place.querySelector(".absent");
     if (note) note.remove();
+    if (narrow.matches && figure.layout.annotations) {
+      for (const label of figure.layout.annotations) label.font.size = 10;
+      figure.layout.margin.r = Math.round(figure.layout.margin.r * 0.8);
+    }
     window.Plotly.react(place, figure.data, figure.layout, { responsive: true, displayModeBar: false });
+    if (figure.layout.meta && figure.layout.meta.chips) offer(place, figure.layout.meta.chips);
+    if (!place.dataset.heard) {
+      place.dataset.heard = "yes";
+      place.on("plotly_click", (event) => {
+        const id = event.points[0].customdata;
+        if (board && typeof id === "string") reveal(id);
+      });
+    }
   }
+}
+
+// Names of methods below a figure: each shows its line and colour, six at once.
+const MOST_COLOURS = 6;
+function offer(place, chips) {
+  const bar = place.parentElement.querySelector(".chips") || document.createElement("p");
+  bar.className = "chips";
+  const asked = [];
+  const paint = (chip, on) => {
+    const colour = on ? chip.colour : chip.rest;
+    window.Plotly.restyle(place, { visible: on }, [chip.line]);
+    const look = { "marker.color": colour, "marker.line.color": colour, "error_y.color": colour };
+    window.Plotly.restyle(place, look, [chip.marks]);
+    chip.button.setAttribute("aria-pressed", on);
+    chip.button.firstChild.style.color = colour;
+  };
+  bar.replaceChildren(
+    ...chips.map((chip) => {
+      chip.button = document.createElement("button");
+      chip.button.type = "button";
+      chip.button.setAttribute("aria-pressed", "false");
+      const dot = document.createElement("span");
+      dot.textContent = "\u25cf ";
+      dot.setAttribute("aria-hidden", "true");
+      dot.style.color = chip.rest;
+      chip.button.append(dot, chip.name);
+      chip.button.title = `Show the line of ${chip.name}`;
+      chip.button.addEventListener("click", () => {
+        const at = asked.indexOf(chip);
+        if (at >= 0) asked.splice(at, 1);
+        else asked.push(chip);
+        paint(chip, at < 0);
+        while (asked.length > MOST_COLOURS) paint(asked.shift(), false);
+      });
+      return chip.button;
+    }),
+  );
+  if (chips.length > 1) place.after(bar);
 }
 
 function drawCurrent() {
@@ -326,5 +489,9 @@ function drawCurrent() {
 addEventListener("DOMContentLoaded", drawCurrent);
 dark.addEventListener("change", drawCurrent);
 narrow.addEventListener("change", drawCurrent);
-addEventListener("beforeprint", () => drawAll("light"));
+addEventListener("beforeprint", () => {
+  const how = byId("how");
+  if (how) how.open = true;
+  drawAll("light");
+});
 addEventListener("afterprint", drawCurrent);

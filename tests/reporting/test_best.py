@@ -22,8 +22,8 @@ from distilbench.records import AS_IT_CAME, append_records, read_records
 from distilbench.reporting import page
 from distilbench.reporting.apart import dev_groups
 from distilbench.reporting.budget import ServingBudget, best_under, budget_rows
-from distilbench.reporting.highlights import highlights
 from distilbench.reporting.neighbours import lost_neighbours
+from distilbench.reporting.recommended import answer
 from distilbench.reporting.table import leaderboard
 
 
@@ -337,7 +337,7 @@ def test_codes_that_lost_their_neighbours_are_marked_and_never_recommended(make_
     reason = "of the first 10 documents that its own float32 vectors find they find 49.9 % (other), less than 50 %"
     assert reason in text and "1 row is marked" in text and "neighbours lost: 50&nbsp;% of 10 kept" in text
     assert [row.row.name for row in budget_rows(board)] == ["sound"]
-    assert [h.row.name for h in highlights(board)] == ["sound"]
+    assert [row.name for row in answer(board).rows] == ["sound"]
     # Where nothing else is left, the error says why.
     append_records(tmp_path / "alone" / "scores.jsonl", crowded)
     refused = best(tmp_path / "alone")
@@ -354,7 +354,7 @@ def test_the_demonstration_corpus_is_named(make_score, tmp_path):
     text = page.render_page(
         [make_score("s", demonstration=True)], leaderboard([make_score("s", demonstration=True)]), title=""
     )
-    assert text.count("on the demonstration corpus, no benchmark") >= 2  # the card and the table
+    assert text.count("on the demonstration corpus, no benchmark") >= 2  # the answer and the table
 
 
 def test_the_committed_leaderboards_recommend_no_coarse_code_and_mark_no_sound_one():

@@ -61,7 +61,7 @@ def test_what_to_take_says_what_it_keeps_and_how_to_export_it(make_score) -> Non
     board, lines = leaderboard(records), closing_lines(records, Path("runs/my run"))
     best = next(row for row in board.rows if row.name == "MCR2 d=32 codes")
     assert lines[0] == "" and not any("demonstration" in line for line in lines)
-    sentence = "Highest test average: MCR2 d=32 codes, int8, 32 bytes a vector, 48 times smaller; test 88.50, 112.7 %"
+    sentence = "Take MCR2 d=32 codes, int8: it keeps 112.7 % of the teacher's STS average"
     assert any(line.startswith(sentence) for line in lines)
     command = f"distilbench export 'runs/my run' --student {best.anchor} --to DIR"
     assert export_command(Path("runs/my run"), best) == command

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from distilbench.reporting import coordinates, figures
+from distilbench.reporting import colours, coordinates
 
 
 def test_heights_and_ticks_by_hand(make_trial):
@@ -77,7 +77,7 @@ def test_only_traces_that_the_page_may_draw(make_trial):
     assert {trace.type for trace in figure.data} == {"scatter"}
 
 
-@pytest.mark.parametrize("palette", [figures.LIGHT, figures.DARK])
+@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_hostile_names_and_values(make_trial, palette):
     hostile = "</script><b>&%{x}"
     trials = [make_trial(n, params={hostile: n, "text": hostile if n else "b"}) for n in range(3)]

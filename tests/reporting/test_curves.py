@@ -8,7 +8,7 @@ import math
 import pytest
 
 from distilbench.records import Rung
-from distilbench.reporting import curves, figures
+from distilbench.reporting import colours, curves
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_curves_by_hand(trial):
 def test_pruned_trials_are_grey_and_end_in_a_cross(trial):
     data = curves.compute_curves([trial(0, [1.0, 2.0]), trial(1, [0.5, 0.75], state="PRUNED"), trial(2, [1.0, 1.5])])
     lines, crosses, others, best = json.loads(curves.draw_curves(data).to_json())["data"]
-    assert lines["line"]["color"] == figures.LIGHT.muted and lines["x"] == [100, 200, None]
+    assert lines["line"]["color"] == colours.LIGHT.muted and lines["x"] == [100, 200, None]
     assert (crosses["x"], crosses["y"], crosses["customdata"]) == ([200], [0.75], [1])
     assert crosses["marker"]["symbol"] == "x-thin" and crosses["name"] == "Pruned"
     assert (others["name"], others["customdata"]) == ("Complete", [2, 2, 2])
@@ -94,7 +94,7 @@ def test_nothing_to_draw(trial):
         assert data.curves == () and json.loads(curves.draw_curves(data).to_json())["data"] == []
 
 
-@pytest.mark.parametrize("palette", [figures.LIGHT, figures.DARK])
+@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_hostile_names(trial, palette):
     hostile = "</script><b>&%{x}"
     data = curves.compute_curves([trial(0, [1.0], method=hostile), trial(1, [2.0], method="b", state="PRUNED")])

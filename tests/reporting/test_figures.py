@@ -7,97 +7,29 @@ import math
 
 import pytest
 
-from distilbench.reporting import figures
+from distilbench.reporting import colours, figures
 from distilbench.reporting.table import leaderboard
-
-
-def test_quality_bytes_has_every_row_with_an_average_and_the_front(make_score):
-    board = leaderboard(
-        [
-            make_score("t", 80.0, role="teacher", dim=384),
-            make_score("small", 70.0, dim=32),
-            make_score("dominated", 69.0, dim=64),
-            make_score("no average", 90.0, skip=("STS12",)),
-        ]
-    )
-    data = figures.compute_quality_bytes(board)
-    assert sorted(p.label for p in data.points) == ["dominated", "small", "t"]
-    assert [(m.method, m.role, m.line) for m in data.methods] == [
-        ("hpd", "student", ((128, pytest.approx(68.5)), (256, pytest.approx(67.5)))),
-        ("hpd", "teacher", ((1536, pytest.approx(78.5)),)),
-    ]
-    assert data.omitted == 1 and data.sets == ("STS12", "STS13", "STS14", "STSB")
-    assert data.fronts == (((128, pytest.approx(68.5)), (1536, pytest.approx(78.5))),)
-
-
-def test_quality_bytes_draws_one_front_per_corpus(make_score):
-    board = leaderboard([make_score("a", 70.0), make_score("b", 60.0, corpus_fingerprint="e" * 64)])
-    assert sorted(figures.compute_quality_bytes(board).fronts) == [((256, 58.5),), ((256, 68.5),)]
 
 
 def test_lines_are_chosen_on_dev_not_on_test(make_score):
     lucky, sound = make_score("lucky on test", 76.0), make_score("sound", 75.0)
     dev = [s.model_copy(update={"value": 99.0}) if s.split == "dev" else s for s in sound.scores]
     board = leaderboard([lucky, sound.model_copy(update={"scores": dev})])
-    for data, size in ((figures.compute_quality_dim(board), 64), (figures.compute_quality_bytes(board), 256)):
-        (method,) = data.methods
-        assert len(method.points) == 2
-        assert method.line == ((size, pytest.approx(73.5)),)
-
-
-def test_one_line_for_the_best_of_a_method_at_each_number_of_bytes_and_one_for_faiss(make_score):
-    def coded(label, quality, dim, kind, size, **changes):
-        return make_score(label, quality, dim=dim, quantisation=kind, bytes_per_vector=size, **changes)
-
-    peer = {"role": "baseline", "method": "faiss"}
-    board = leaderboard(
-        [
-            coded("int8 of 16", 70.0, 16, "int8", 16),
-            coded("int4 of 32", 72.0, 32, "int4", 16),
-            coded("int4 of 16", 66.0, 16, "int4", 8),
-            *(coded(f"FAISS {kind}", q, 384, kind, 16, **peer) for kind, q in (("opq16", 71.0), ("lsh16", 60.0))),
-            coded("FAISS itq32", 73.0, 384, "itq32", 32, **peer),
-            make_score("t", 80.0, role="teacher", method="teacher", dim=384),
-        ]
-    )
-    data = figures.compute_quality_bytes(board)
-    lines = {m.method: [at for at, _ in m.line] for m in data.methods}
-    assert lines == {"faiss": [16, 32], "hpd": [8, 16], "teacher": [1536]}
-    assert [m.line for m in data.methods if m.method == "hpd"] == [((8, 64.5), (16, 70.5))]
-    figure = json.loads(figures.draw_quality_bytes(data).to_json())
-    assert figure["layout"]["xaxis"]["tickvals"] == [2**n for n in range(3, 12)]
-    traces = {trace["name"]: trace for trace in figure["data"] if "name" in trace}
-    faiss = traces["FAISS (baseline)"]
-    assert "16 bytes: 384 dimensions as opq16" in "".join(faiss["hovertext"])
-    assert faiss["marker"]["opacity"].count(1.0) == 2
-    assert traces["Teacher"]["x"] == [1536] and traces["Teacher: t"]["y"] == [78.5, 78.5]
-    # of the float32 vectors alone there is one student's dimension: nothing that bytes do not say
-    assert figures.compute_quality_dim(board).methods == ()
+    (method,) = figures.compute_quality_dim(board).methods
+    assert len(method.points) == 2
+    assert method.line == ((64, pytest.approx(73.5)),)
 
 
 def test_quality_dim_has_one_line_per_method_and_the_teacher_as_level(make_study):
     data = figures.compute_quality_dim(leaderboard(make_study()))
     assert [(m.method, m.role) for m in data.methods] == [
+        ("mcr2", "student"),  # by their best dev scores
         ("hpd", "student"),
-        ("mcr2", "student"),
         ("pca", "baseline"),
         ("random-projection", "baseline"),
     ]
     assert all([dim for dim, _ in m.line] == [32, 64, 128, 256] for m in data.methods)
     assert data.teachers == (("synthetic-teacher", pytest.approx(79.5)),)
-
-
-def test_quality_bytes_has_bars_where_there_is_an_interval(make_seeded):
-    data = figures.compute_quality_bytes(leaderboard(make_seeded()))
-    spread = {point.label: (point.interval, point.seeds) for point in data.points}
-    assert spread["MCR2-32-int8"] == (pytest.approx(4.302653 / math.sqrt(3), rel=1e-6), 3)
-    assert spread["teacher d=384"] == spread["PCA-32"] == (None, 1)
-    traces = {t["name"]: t for t in json.loads(figures.draw_quality_bytes(data).to_json())["data"] if "name" in t}
-    students = traces["mcr2"]["error_y"]
-    assert students["visible"] and len(students["array"]) == 6
-    assert students["array"] == [pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)] * 6
-    assert not traces["pca (baseline)"]["error_y"]["visible"]
-    assert any("± 2.48 (3 seeds)" in text for text in traces["mcr2"]["hovertext"])
 
 
 def test_quality_dim_is_of_float32_vectors_alone(make_seeded):
@@ -131,7 +63,7 @@ def test_learning_of_thousands_draws_some_but_keeps_the_best_exact(make_trial):
         figures.compute_learning(trials, limit=0)
 
 
-@pytest.mark.parametrize("palette", [figures.LIGHT, figures.DARK])
+@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_drawings_are_valid_and_escape_twice(make_score, make_trial, palette):
     # Once for JSON inside a script element, once for the small HTML that Plotly's own labels are.
     hostile = "</script><b>&%{x}"
@@ -139,7 +71,6 @@ def test_drawings_are_valid_and_escape_twice(make_score, make_trial, palette):
         [make_score(hostile, role="teacher", method=hostile), make_score(hostile, 70.0, record_id="s", method=hostile)]
     )
     drawn = [
-        figures.draw_quality_bytes(figures.compute_quality_bytes(board), palette),
         figures.draw_quality_dim(figures.compute_quality_dim(board), palette),
         figures.draw_learning(
             figures.compute_learning([make_trial(0, run=hostile), make_trial(0, run="b", method=hostile)]), palette
@@ -155,7 +86,6 @@ def test_drawings_are_valid_and_escape_twice(make_score, make_trial, palette):
 def test_empty_data_can_be_drawn():
     board = leaderboard([])
     for figure in (
-        figures.draw_quality_bytes(figures.compute_quality_bytes(board)),
         figures.draw_quality_dim(figures.compute_quality_dim(board)),
         figures.draw_learning(figures.compute_learning([])),
     ):
@@ -163,8 +93,8 @@ def test_empty_data_can_be_drawn():
 
 
 def test_a_long_label_is_cut(make_score):
-    data = figures.compute_quality_bytes(leaderboard([make_score("x" * 500)]))
-    assert "x" * 61 not in figures.draw_quality_bytes(data).to_json()
+    data = figures.compute_quality_dim(leaderboard([make_score("x" * 500)]))
+    assert "x" * 61 not in figures.draw_quality_dim(data).to_json()
 
 
 def test_trainings_that_confirm_are_no_steps_of_the_search(make_trial):
@@ -179,4 +109,4 @@ def test_quality_dim_has_bars_where_there_is_an_interval(make_seeded):
     traces = {t["name"]: t for t in json.loads(figures.draw_quality_dim(data).to_json())["data"] if "name" in t}
     half = pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
     assert traces["mcr2"]["error_y"]["array"] == [half, half] and traces["mcr2"]["error_y"]["visible"]
-    assert not traces["pca (baseline)"]["error_y"]["visible"]
+    assert not traces["PCA"]["error_y"]["visible"]

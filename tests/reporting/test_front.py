@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from distilbench.reporting import figures, front
+from distilbench.reporting import colours, front
 from distilbench.reporting.plots import search_plots
 from distilbench.reporting.run_facts import run_facts
 from distilbench.reporting.run_page import render_run
@@ -132,7 +132,7 @@ def test_the_front_is_drawn_large_and_joined_where_there_are_two_objectives(sear
     assert "latency 0.5 ms" in traces["Front, b"]["hovertext"][0]
 
 
-@pytest.mark.parametrize("palette", [figures.LIGHT, figures.DARK])
+@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_drawings_escape_twice(search, palette):
     hostile = "</script><b>&%{x}"
     records = [

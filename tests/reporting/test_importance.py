@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from distilbench.reporting import figures, importance
+from distilbench.reporting import colours, importance
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_noise_is_said_to_be_noise(search):
     assert data.fit < 0.1 and "too little to rank them by" in importance.importance_caption(data)
 
 
-@pytest.mark.parametrize("palette", [figures.LIGHT, figures.DARK])
+@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_hostile_names(make_trial, palette):
     hostile = "</script><b>&%{x}"
     data = importance.compute_importance(

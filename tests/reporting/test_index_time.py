@@ -8,7 +8,7 @@ import math
 import pytest
 
 from distilbench.records import IndexCost
-from distilbench.reporting import figures, index_time
+from distilbench.reporting import colours, index_time
 from distilbench.reporting.table import index_rows, leaderboard
 from distilbench.stored import FAMILIES
 
@@ -79,7 +79,9 @@ def test_a_kind_has_one_colour_whatever_else_is_there(make_score):
 
     kinds = [f"{kind}16" if kind in FAMILIES else kind for kind in index_time.KINDS]
     assert colour("hnsw")["hnsw"] == colour(*kinds)["hnsw"]
-    assert len(set(colour(*kinds).values())) == len(index_time.KINDS) == 13
+    looks = colour(*kinds).values()
+    assert len(set(looks)) == len(index_time.KINDS) == 13
+    assert len({shade for shade, _ in looks}) == 7  # six, and the grey of all others
     assert list(colour("opq8", "opq16", "int4")) == ["int4", "opq"]  # a family is one, whatever its bytes
 
 
@@ -90,7 +92,7 @@ def test_nothing_to_draw(make_score):
         assert json.loads(index_time.draw_index_time(data).to_json())["data"] == []
 
 
-@pytest.mark.parametrize("palette", [figures.LIGHT, figures.DARK])
+@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_hostile_labels(make_score, palette):
     hostile = "</script><b>&%{x}"
     data = compute(make_score(hostile, indexes=[index("hnsw", setting=hostile, set=hostile)]))

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from distilbench.records import EncoderCost
-from distilbench.reporting import figures, latency
+from distilbench.reporting import colours, latency
 from distilbench.reporting.table import leaderboard
 
 
@@ -84,7 +84,7 @@ def test_times_that_are_none_are_left_out(make_score):
         assert json.loads(latency.draw_quality_latency(empty).to_json())["data"] == []
 
 
-@pytest.mark.parametrize("palette", [figures.LIGHT, figures.DARK])
+@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_hostile_labels(make_score, palette):
     hostile = "</script><b>&%{x}"
     data = compute(make_score(hostile, method=hostile, cost=cost(1.0)))

@@ -14,7 +14,7 @@ from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.records import Score, ScoreRecord, append_records
 from distilbench.reporting.apart import dev_groups, told_apart
 from distilbench.reporting.budget import ServingBudget, best_under
-from distilbench.reporting.figures import compute_quality_bytes, quality_title, quality_told
+from distilbench.reporting.figures import compute_quality_dim, quality_title, quality_told
 from distilbench.reporting.page import write_report
 from distilbench.reporting.table import AVERAGE, DEV, leaderboard, notices
 from distilbench.reporting.ties import tie_groups
@@ -186,8 +186,8 @@ def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:
 
 
 def test_figures_say_what_their_quality_is(make_score: Any) -> None:
-    data = compute_quality_bytes(board_of(make_score))
+    data = compute_quality_dim(board_of(make_score))
     assert quality_title(data.sets, data.variant, data.measure) == "Test: nDCG@10"
     assert quality_told(data.sets, data.measure).startswith("nDCG@10 x 100")
-    sts = compute_quality_bytes(leaderboard([make_score("s")]))
+    sts = compute_quality_dim(leaderboard([make_score("s")]))
     assert quality_title(sts.sets, sts.variant, sts.measure).startswith("STS test") and sts.measure == ""

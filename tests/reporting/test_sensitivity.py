@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from distilbench.reporting import figures, sensitivity
+from distilbench.reporting import colours, sensitivity
 
 
 def test_panels_points_and_lines_by_hand(make_trial):
@@ -76,7 +76,7 @@ def test_nothing_to_draw(make_trial):
         assert data.panels == () and json.loads(sensitivity.draw_sensitivity(data).to_json())["data"] == []
 
 
-@pytest.mark.parametrize("palette", [figures.LIGHT, figures.DARK])
+@pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_hostile_names(make_trial, palette):
     hostile = "</script><b>&%{x}"
     trials = [make_trial(n, method=hostile if n else "b", params={hostile: n}) for n in range(6)]

@@ -9,7 +9,7 @@ from scipy import stats
 
 from distilbench.reporting import table
 from distilbench.reporting.exports.rows import representatives
-from distilbench.reporting.highlights import highlights
+from distilbench.reporting.recommended import answer
 
 TEACHER = {"role": "teacher", "dim": 384}
 
@@ -368,34 +368,9 @@ def test_rows_of_pair_tasks_alone_are_a_leaderboard_too(make_score, make_pairs):
     assert not any("average" in notice for notice in table.notices(board))
 
 
-def test_highlights(make_study):
-    board = table.leaderboard(make_study())
-    found = highlights(board)
-    assert [(h.title, h.row.record.label) for h in found] == [
-        ("Teacher", "synthetic-teacher"),
-        ("Highest test average", "mcr2-256"),
-        ("Fewest bytes that keep 95 % on dev", "hpd-32"),
-    ]
-    assert found[2].dev.value == pytest.approx(81.5)
-    assert found[2].retrieval[0].text() == "MRR@10 57.50, recall@100 87.50 (quora, test); teacher 61.00, 91.00"
-
-
-def test_highlights_count_the_teachers_codes_but_none_that_lost_its_neighbours(make_score, make_cost):
-    float32 = make_score("teacher", 81.0, role="teacher", method="teacher", dim=384, model="")
-    signs = {"role": "teacher", "method": "teacher", "dim": 384, "bytes_per_vector": 48, "quantisation": "binary"}
-    bits = make_score("teacher", 79.0, record_id="bits", **signs, indexes=[make_cost("binary", 76.0)])
-    lost = make_score("lost", 82.0, dim=8, bytes_per_vector=8, quantisation="int8", indexes=[make_cost("int8", 49.9)])
-    found = highlights(table.leaderboard([float32, bits, lost]))
-    assert [(h.row.record.label, h.row.record.quantisation) for h in found] == [
-        ("teacher", "float32"),
-        ("teacher", "binary"),
-        ("teacher", "binary"),
-    ]
-
-
 def test_nothing_at_all():
     board = table.leaderboard([])
-    assert board.rows == () and highlights(board) == () and table.index_rows(board) == ()
+    assert board.rows == () and answer(board).taken == () and table.index_rows(board) == ()
     assert "no score record" in table.notices(board)[0]
     assert table.trial_table([]).total == 0
 

@@ -12,6 +12,7 @@ from distilbench.records import ScoreRecord
 from distilbench.reporting import table
 from distilbench.reporting.exports.grid import csv_of
 from distilbench.reporting.neighbours import kept_neighbours, lost_neighbours
+from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.ties import NO_TIES, Ties
 
 Kind = Literal["text", "integer", "number", "flag"]
@@ -65,6 +66,7 @@ def flat_columns(board: table.Leaderboard, ties: Ties = NO_TIES) -> tuple[FlatCo
     columns += [each("seed", "integer", lambda r: r.seed)]
     columns += [FlatColumn("seeds", "integer", ("seed_count",), lambda row: len(row.seeds))]
     columns += _score_columns(board)
+    columns += _cost_columns(board)
     columns += [
         FlatColumn("pareto", "flag", ("pareto",), lambda row: row.pareto["all"]),
         FlatColumn("best_in_bytes", "flag", ("best_in_bytes",), lambda row: row.best_in_bytes["all"]),
@@ -136,7 +138,9 @@ def write_parquet(board: table.Leaderboard, path: Path, ties: Ties = NO_TIES) ->
         names.append(column.name)
         values = [column.value(row) for row in board.rows]
         arrays.append(pa.array(values, type=pa.list_(kind) if column.per_seed else kind))
-    pq.write_table(pa.Table.from_arrays(arrays, names=names), path)
+    whole = pa.Table.from_arrays(arrays, names=names)
+    # Many columns of few rows: what describes a column takes more than the column.
+    pq.write_table(whole, path, compression="zstd", use_dictionary=False, write_statistics=False)
 
 
 def _score_columns(board: table.Leaderboard) -> list[FlatColumn]:
@@ -157,6 +161,16 @@ def _score_columns(board: table.Leaderboard) -> list[FlatColumn]:
                 value = _cell_field(place, variant, field)
                 columns.append(FlatColumn(f"{name}:{what}" if what else name, kind, path, value))
     return columns
+
+
+def _cost_columns(board: table.Leaderboard) -> list[FlatColumn]:
+    """Size and time of the row's own exact index (`serving.serving_costs` says of which set), and its speed."""
+    rows = serving_costs(board).rows
+
+    def of(name: str) -> FlatColumn:
+        return FlatColumn(name, "number", ("cost", name), lambda row: getattr(rows[row.anchor], name).value)
+
+    return [of("index_bytes"), of("ms_per_1000_queries"), of("sentences_per_s")]
 
 
 def _neighbour_overlap(row: table.Row) -> float | None:

@@ -35,17 +35,19 @@ class Section(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A table as it is read: notes stand below it."""
+    """A table as it is read: notes stand below it, and `lead` above it where there are paragraphs."""
 
     title: str
     head: tuple[Head, ...]
     sections: tuple[Section, ...]
     notes: tuple[str, ...] = ()
+    lead: tuple[str, ...] = ()
 
 
 def to_markdown(grid: Grid) -> str:
     """A GitHub table. Published lines are in italics, their first cell has a dagger; a section's title is a line."""
     lines = [f"## {markdown_text(grid.title)}", ""]
+    lines += [text for paragraph in grid.lead for text in (markdown_text(paragraph), "")]
     lines.append(_piped(markdown_text(head.title) for head in grid.head))
     lines.append(_piped("---:" if head.number else "---" for head in grid.head))
     for section in grid.sections:
@@ -68,6 +70,7 @@ def to_latex(grid: Grid) -> str:
     columns = "".join("r" if head.number else "l" for head in grid.head)
     lines = [
         r"% Needs \usepackage{booktabs}.",
+        *(f"% {latex_text(paragraph)}" for paragraph in grid.lead),
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{latex_text(grid.title)}}}",

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from distilbench.reporting import table
+from distilbench.reporting.apart import DevGroups
+from distilbench.reporting.budget import NOTHING_KEPT
 from distilbench.reporting.exports import mteb_results
 from distilbench.reporting.exports.flat import leaderboard_csv, leaderboard_json, write_parquet
 from distilbench.reporting.exports.grid import Grid, to_csv, to_latex, to_markdown
@@ -43,12 +45,13 @@ def write_exports(
     *,
     published: Sequence[Published] | None = None,
     mteb: bool = False,
+    dev: DevGroups = NOTHING_KEPT,
 ) -> tuple[Export, ...]:
     """Write every export of `board` into `folder` (created if missing), each under a temporary name and then renamed.
 
     A paper's table that no measured row fits is not written, nor is mteb's folder where nothing has a counterpart, or where
     `mteb` does not ask for it (up to 50 models with a file for each task); what an earlier report wrote of them is removed.
-    `published` are the papers' rows, None all of them.
+    `published` are the papers' rows, None all of them; `dev` which rows dev cannot tell apart.
 
     Raises:
         OSError: `folder` cannot be created or written.
@@ -59,7 +62,7 @@ def write_exports(
     _write_text(folder / "leaderboard.json", leaderboard_json(board, ties))
     with atomic_path(folder / "leaderboard.parquet") as path:
         write_parquet(board, path, ties)
-    grid = leaderboard_grid(board, ties)
+    grid = leaderboard_grid(board, ties, dev)
     _write_text(folder / "leaderboard.md", to_markdown(grid))
     _write_text(folder / "leaderboard.tex", to_latex(grid))
     exports = [

@@ -1,0 +1,146 @@
+"""The lines of the leaderboard: one for each encoder, with its codes below it, in the order that dev gives them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from distilbench.reporting.apart import DevGroups
+from distilbench.reporting.budget import NOTHING_KEPT, ServingBudget, best_under
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row
+from distilbench.stored import FAISS_PEER, code_of
+
+SAME = 0.005
+"""Scores (x 100) that differ by less are one on the page."""
+
+
+class EncoderLine(NamedTuple):
+    """One encoder: method, student and dimension. `row` stands for it, `codes` are its other forms, the largest first.
+
+    The teacher's codes are one line, and so are PCA of all dimensions, and FAISS's codes. `kind` says what the line is for:
+    a "reference" stays on top, an "other" baseline is folded away until asked for.
+    """
+
+    row: Row
+    codes: tuple[Row, ...]
+    kind: str
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All forms, the one that stands for the encoder first."""
+        return (self.row, *self.codes)
+
+
+class Lines(NamedTuple):
+    """All lines, references first. `same`: by the anchor of a row without a line that of the equal baseline's."""
+
+    lines: tuple[EncoderLine, ...]
+    same: Mapping[str, str]
+
+    def of(self, kind: str) -> list[EncoderLine]:
+        """The lines of one kind."""
+        return [line for line in self.lines if line.kind == kind]
+
+    def place(self, row: Row) -> str:
+        """The anchor of the row that shows this one."""
+        return self.same.get(row.anchor, row.anchor)
+
+
+def encoder_lines(board: Leaderboard, taken: Iterable[Row] = (), dev: DevGroups = NOTHING_KEPT) -> Lines:
+    """Fold the rows of `board` into lines; `taken` are the rows that the page recommends, whose lines are always shown.
+
+    For an encoder stands its recommended row, else the smallest form that dev cannot tell from its best one; for the teacher
+    its float32 vectors. A student that is trained for a code is represented by that code. Lines are in the order of these
+    rows' dev scores (of test scores, where nothing was chosen on dev), those of the largest corpus first, since scores of two
+    corpora do not compare.
+    """
+    recommended = [row.anchor for row in taken]
+    same = _same(board)
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in board.rows:
+        if row.anchor not in same:
+            groups.setdefault(_encoder(row), []).append(row)
+    corpora = _corpora(board)
+    lines = []
+    for rows in groups.values():
+        head = _head(board, rows, recommended, dev)
+        codes = sorted((row for row in rows if row is not head), key=lambda row: -row.record.bytes_per_vector)
+        lines.append(EncoderLine(head, tuple(codes), _kind(rows, recommended)))
+    if not any(line.kind == "encoder" for line in lines):
+        lines = [line._replace(kind="encoder") if line.kind == "other" else line for line in lines]
+    lines.sort(key=lambda line: _order(board, line, corpora))
+    return Lines(tuple(lines), same)
+
+
+def _encoder(row: Row) -> tuple[str, ...]:
+    """What the forms of one encoder have in common."""
+    r = row.record
+    if r.role == "teacher":
+        return "teacher", r.teacher, r.compared_on
+    if r.role == "baseline" and r.method in ("pca", FAISS_PEER):
+        return r.method, r.teacher, r.compared_on
+    made = json.dumps(r.hyperparameters, sort_keys=True, default=str)
+    return r.run, r.role, r.method, r.label, r.teacher, r.start, r.compared_on, str(r.dim), str(r.trial), made
+
+
+def _kind(rows: Sequence[Row], recommended: Sequence[str]) -> str:
+    r = rows[0].record
+    if r.role == "teacher" or (r.role, r.method) == ("baseline", "pca"):
+        return "reference"
+    shown = r.role != "baseline" or any(row.anchor in recommended for row in rows)
+    return "encoder" if shown else "other"
+
+
+def _head(board: Leaderboard, rows: Sequence[Row], recommended: Sequence[str], dev: DevGroups) -> Row:
+    plain = next((row for row in rows if row.record.quantisation == "float32"), rows[0])
+    if rows[0].record.role == "teacher":
+        return plain
+    for anchor in recommended:
+        if found := next((row for row in rows if row.anchor == anchor), None):
+            return found
+    own = code_of(rows[0].record.hyperparameters)
+    if own != "float32" and (found := next((row for row in rows if row.record.quantisation == own), None)):
+        return found
+    return best_under(board._replace(rows=tuple(rows)), ServingBudget(), dev) or plain
+
+
+def _corpora(board: Leaderboard) -> dict[str, int]:
+    """The place of each corpus, that of most rows first."""
+    counted: dict[str, int] = {}
+    for row in board.rows:
+        counted[row.record.compared_on] = counted.get(row.record.compared_on, 0) + 1
+    return {corpus: place for place, corpus in enumerate(sorted(counted, key=lambda c: -counted[c]))}
+
+
+def _order(board: Leaderboard, line: EncoderLine, corpora: Mapping[str, int]) -> tuple[object, ...]:
+    r = line.row.record
+    dev, test = board.cell(line.row, DEV).value, board.cell(line.row, AVERAGE).value
+    kinds = ("reference", "encoder", "other")
+    merit = (dev is None, -(dev or 0.0), test is None, -(test or 0.0), line.row.name)
+    return kinds.index(line.kind), r.role != "teacher", corpora[r.compared_on], *merit
+
+
+def _same(board: Leaderboard) -> dict[str, str]:
+    """Rows of a fitted method that was also swept, by the anchor of the baseline's row with the same scores."""
+    baselines: dict[tuple[object, ...], Row] = {}
+    for row in board.rows:
+        if row.record.role == "baseline":
+            baselines.setdefault(_made(row), row)
+    found = {}
+    for row in board.rows:
+        twin = baselines.get(_made(row))
+        if twin is not None and row.record.role == "student" and _equal(row, twin):
+            found[row.anchor] = twin.anchor
+    return found
+
+
+def _made(row: Row) -> tuple[object, ...]:
+    r = row.record
+    return r.method, r.dim, r.quantisation, r.teacher, r.compared_on
+
+
+def _equal(one: Row, other: Row) -> bool:
+    pairs = [(a.value, b.value) for a, b in zip(one.values["all"], other.values["all"], strict=True)]
+    both = [(a, b) for a, b in pairs if a is not None and b is not None]
+    return bool(both) and all(abs(a - b) < SAME for a, b in both)

@@ -1,0 +1,101 @@
+"""The lines of the leaderboard: codes folded into their encoder, equal rows into one, in the order of dev."""
+
+from __future__ import annotations
+
+from distilbench.reporting.lines import encoder_lines
+from distilbench.reporting.table import leaderboard
+
+
+def forms(make_score, label, quality, codes=("float32", "int8"), **changes):
+    sizes = {"float32": 256, "int8": 64, "int4": 32, "binary": 8}
+    return [
+        make_score(
+            label,
+            quality,
+            record_id=f"{label} {code}",
+            quantisation=code,
+            bytes_per_vector=sizes[code],
+            indexes=[],
+            **changes,
+        )
+        for code in codes
+    ]
+
+
+def with_dev(record, value):
+    scores = [s.model_copy(update={"value": value}) if s.split == "dev" else s for s in record.scores]
+    return record.model_copy(update={"scores": scores})
+
+
+def told(lines):
+    return [(line.row.name, line.row.record.quantisation, len(line.codes), line.kind) for line in lines.lines]
+
+
+def test_codes_are_folded_and_references_stand_on_top(make_score):
+    baseline = {"role": "baseline", "trial": None, "model": ""}
+    records = [
+        *forms(make_score, "worse", 70.0),
+        *forms(make_score, "better", 75.0, trial=4),
+        *forms(make_score, "PCA d=64", 74.0, method="pca", **baseline),
+        *forms(make_score, "PCA d=32", 60.0, method="pca", **(baseline | {"dim": 32})),
+        *forms(make_score, "random", 79.0, method="random_projection", **baseline),
+        *forms(make_score, "teacher", 81.0, role="teacher", method="teacher", trial=None, model=""),
+    ]
+    lines = encoder_lines(leaderboard(records))
+    assert told(lines) == [
+        ("teacher", "float32", 1, "reference"),
+        ("PCA d=64", "int8", 3, "reference"),
+        ("better", "int8", 1, "encoder"),
+        ("worse", "int8", 1, "encoder"),
+        ("random", "int8", 1, "other"),
+    ]
+    assert sum(len(line.rows) for line in lines.lines) == len(records)
+
+
+def test_the_form_that_stands_for_an_encoder_is_chosen_on_dev(make_score):
+    float32, int8 = forms(make_score, "s", 75.0)
+    far = [
+        r.model_copy(update={"scores": [s.model_copy(update={"n": 10**6}) for s in r.scores]}) for r in (float32, int8)
+    ]
+    apart = leaderboard([with_dev(far[0], 80.0), with_dev(far[1], 70.0)])
+    assert told(encoder_lines(apart)) == [("s", "float32", 1, "encoder")]
+    # What is recommended stands for its encoder, whatever else there is.
+    taken = [row for row in apart.rows if row.record.quantisation == "int8"]
+    assert told(encoder_lines(apart, taken)) == [("s", "int8", 1, "encoder")]
+
+
+def test_a_student_that_is_trained_for_a_code_is_told_by_it(make_score):
+    own = {"hyperparameters": {"output_dim": 64, "bits": 4}}
+    records = forms(make_score, "s", 75.0, codes=("float32", "int4"), **own)
+    board = leaderboard([with_dev(records[0], 90.0), with_dev(records[1], 60.0)])
+    assert told(encoder_lines(board)) == [("s", "int4", 1, "encoder")]
+
+
+def test_a_baseline_that_was_also_swept_is_one_row(make_score):
+    baseline = {"role": "baseline", "method": "pca", "trial": None, "model": "", "start": "teacher (frozen)"}
+    records = [
+        *forms(make_score, "PCA d=64", 74.0, codes=("int8",), **baseline),
+        *forms(make_score, "PCA d=64, swept", 74.001, codes=("int8",), method="pca", run="swept"),
+        *forms(make_score, "another", 74.2, codes=("int8",), method="pca", run="other"),
+    ]
+    board = leaderboard(records)
+    lines = encoder_lines(board)
+    assert told(lines) == [("PCA d=64", "int8", 0, "reference"), ("another", "int8", 0, "encoder")]
+    twin = next(row for row in board.rows if row.name == "PCA d=64, swept")
+    assert lines.place(twin) == next(row.anchor for row in board.rows if row.name == "PCA d=64")
+
+
+def test_recommended_and_lonely_baselines_are_not_folded_away(make_score):
+    random = {"role": "baseline", "method": "random_projection", "trial": None, "model": ""}
+    board = leaderboard([*forms(make_score, "random", 79.0, **random), *forms(make_score, "s", 70.0)])
+    assert [line.kind for line in encoder_lines(board).lines] == ["encoder", "other"]
+    taken = [row for row in board.rows if row.name == "random"][:1]
+    assert [line.kind for line in encoder_lines(board, taken).lines] == ["encoder", "encoder"]
+    alone = leaderboard(forms(make_score, "random", 79.0, **random))
+    assert [line.kind for line in encoder_lines(alone).lines] == ["encoder"]
+
+
+def test_lines_of_another_corpus_come_last(make_score):
+    other = forms(make_score, "elsewhere", 90.0, codes=("float32",), corpus_fingerprint="e" * 64)
+    board = leaderboard([*forms(make_score, "here", 60.0), *other])
+    assert [line.row.name for line in encoder_lines(board).lines] == ["here", "elsewhere"]
