@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
@@ -36,6 +37,7 @@ def with_settings(settings: type[S]) -> Callable[[Callable[[S], Result]], Callab
         fields = settings.model_fields
 
         def call(*given: Any, **named: Any) -> Result:
+            warnings.filterwarnings("ignore", message="IProgress not found")  # tqdm's, of bars that are not drawn
             values = signature.bind(*given, **named).arguments.items()
             return function(settings(**{n: _value(fields[n], value) for n, value in values if value is not None}))
 

@@ -46,6 +46,7 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     import ray
 
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a page of traceback for every worker that is continued
+    logging.getLogger("ray.widgets.util").setLevel(logging.ERROR)  # in a notebook: that ipywidgets is not there
     if ray.is_initialized():  # by a notebook, for one
         yield
         return

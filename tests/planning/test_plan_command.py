@@ -44,7 +44,7 @@ def test_a_plan_of_the_built_in_corpus(tmp_path: Path, rates_file: Path) -> None
         assert text in done.output, text
     assert done.output.index("do not predict a GPU") < done.output.index("┏"), "what is measured leads"
     assert [done.output.count(f"at a {kind}'s rates") for kind in ("CPU", "GPU")] == [3, 0]
-    assert done.output.index("4x8") < done.output.index("1 GPU")
+    assert done.output.index("4x8: ") < done.output.index("1 GPU: "), "and stands first"
     found = json.loads((tmp_path / "plan.json").read_text())
     assert [c["cluster"] for c in found["clusters"]] == ["1 GPU", "8 GPUs", "64 GPUs", "4x8"]
     assert [c["trials_at_once"] for c in found["clusters"]] == [4, 32, 256, 32]
