@@ -148,7 +148,9 @@ class Run:
             plots |= search_plots(records, importance=name == "importance")[0]
         plot = plots.get(name) or plots.get(FIGURES.get(name, ""))
         if plot is None:
-            raise InputError(f"figure {name!r}: the run has no such figure; expected one of {', '.join(plots)}")
+            known = {own: given for given, own in FIGURES.items()}
+            there = ", ".join(known.get(own, own) for own in plots)
+            raise InputError(f"figure {name!r}: the run has no such figure; expected one of {there}")
         figure = go.Figure(json.loads(plot.themes)["light"])
         figure.update_layout(title=plot.title, margin={"t": 72}, paper_bgcolor="white", plot_bgcolor="white")
         return figure
