@@ -162,7 +162,7 @@ def test_sort_by_mouse_and_keyboard(opened, lines):
     assert labels(opened)[:2] == pinned and labels(opened)[2] == "mcr2-256" and labels(opened)[-1] == "lacks a set"
     button.send_keys(Keys.ENTER)
     assert average.get_attribute("aria-sort") == "ascending"
-    assert labels(opened)[2] == "long " + "name" * 40 and labels(opened)[-1] == "lacks a set"
+    assert labels(opened)[2] == "mcr2-32" and labels(opened)[-1] == "lacks a set"
     click(opened, opened.find_element(By.CSS_SELECTOR, "#columns summary"))
     click(opened, opened.find_element(By.ID, "pin"))
     assert labels(opened)[-2:] == ["synthetic-teacher", "lacks a set"]
@@ -538,7 +538,7 @@ def test_the_tables_work_without_plotly(browser, make_study, tmp_path):
     click(opened, opened.find_element(By.ID, "pin"))
     for _ in range(2):
         click(opened, header(opened, "Average").find_element(By.TAG_NAME, "button"))
-    assert labels(opened)[0] == "hpd-32"
+    assert labels(opened)[0] == "mcr2-32"
     assert "plotly.min.js" in opened.find_element(By.CSS_SELECTOR, ".canvas .absent").text
 
 
