@@ -24,6 +24,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setenv("HF_HUB_OFFLINE", "0")
         monkeypatch.setattr(hub, "ANSWER_S", 0.5)
+        monkeypatch.setattr(hub, "AGAIN_S", 1e9)  # imports may take a minute
         monkeypatch.setattr(hub, "_state", hub._State())
         yield server
 
