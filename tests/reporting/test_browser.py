@@ -319,6 +319,7 @@ def test_axe_finds_nothing_serious(drawn, theme):
     )
     media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
     drawn.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    drawn.set_script_timeout(120)  # a busy machine
     try:
         other = drawn.find_element(By.CSS_SELECTOR, "a.label").get_attribute("href")
         run = drawn.find_element(By.CSS_SELECTOR, "#runs a.label").get_attribute("href")

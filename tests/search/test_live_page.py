@@ -48,7 +48,7 @@ def test_it_is_written_now_and_then_and_when_a_stage_begins(
 
     def trials() -> str:
         index = (tmp_path / "report" / "index.html").read_text()
-        return index.split("<span>")[2].split("<")[0]
+        return index.split("<span>")[1].split("<")[0]
 
     assert trials() == "1 trial"
     append_records(run / "trials.jsonl", [record(1)])

@@ -122,7 +122,7 @@ def leaderboard_json(board: table.Leaderboard, ties: Ties = NO_TIES) -> str:
                 place = place.setdefault(key, {})
             place[column.path[-1]] = value
         rows.append({**fields, "hyperparameters": _finite(row.record.hyperparameters), SEEDS: seeds})
-    lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
+    lines = (json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) for row in rows)
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
