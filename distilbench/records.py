@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from distilbench.errors import InputError
 from distilbench.storage.files import FULL, disk_full, fingerprint
-from distilbench.stored import CODE_PATTERN, by_bytes, rival_group
+from distilbench.stored import CODE_PATTERN, Group, by_bytes, rival_group
 
 SCHEMA_VERSION = 1
 
@@ -112,9 +112,10 @@ class TrialRecord(_Record):
         return self.objective if self.result is None else self.result.objective_at(width)
 
     @property
-    def group(self) -> int:
-        """What the trial competes within: the bytes of its vector where its parameters name a code, else its dimensions."""
-        return rival_group(self.params, self.dim) if by_bytes(self.params) else self.dim
+    def group(self) -> Group:
+        """What the trial competes within (`stored.rival_group`)."""
+        alone = not by_bytes(self.params) and self.params.get("student") is None
+        return self.dim if alone else rival_group(self.params, self.dim)
 
     @property
     def is_candidate(self) -> bool:

@@ -200,8 +200,9 @@ def _check_artifacts(prepared: Path) -> None:
             f"{file}: not there, so what the trials were trained on is not known; repeat the run's command"
         )
     described = json.loads(file.read_text())
-    for what in ("vectors", *ARTIFACTS):
-        folder = described[what]["folder"] if what == "vectors" else described.get(what)
+    named = [(what, own[what]) for own in described.get("students", {}).values() for what in ARTIFACTS if what in own]
+    vectors = ("vectors", described["vectors"]["folder"])
+    for what, folder in (vectors, *((what, described.get(what)) for what in ARTIFACTS), *named):
         if folder is not None and not (Path(folder) / MANIFEST).exists():
             raise InputError(
                 f"{folder}: the prepared {what} that the trials were trained on are gone; repeat the run's command, which "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,21 @@ from distilbench.cluster.nodes import gpus_elsewhere, nodes_line, on_gpu_node
 from distilbench.cluster.resources import TrialResources, ray_cluster, trial_resources, wait_for_idle
 from distilbench.cluster.run_copy import RunCopy, run_copy
 from distilbench.commands.corpus import load_corpus
-from distilbench.commands.run import check_encoders, one_writer, publish, report_folder, run_config, run_name
+from distilbench.commands.run import (
+    check_encoders,
+    one_writer,
+    portable_student,
+    publish,
+    report_folder,
+    run_config,
+    run_name,
+)
 from distilbench.commands.spaces import fitted_to_corpus, space_and_corpus, space_notes, space_of
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
+from distilbench.methods.method import Method
 from distilbench.methods.parts.wanted import wanted_by
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.progress import progress
@@ -46,6 +55,7 @@ from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import StageTimes, Took, keep, timed_stage
 from distilbench.storage.files import bound_config, claim_folder, config_differences, write_json
 from distilbench.storage.scratch import local_folder
+from distilbench.stored import Group
 from distilbench.trials.scoring import remove_encoded
 from distilbench.trials.training_copy import remove_encoded_there
 from distilbench.watchers import INTERRUPTED, SweepPlan, Watcher
@@ -57,6 +67,8 @@ GROWS = frozenset({"trials", "confirm"})
 """Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
 ROW_S = "row seconds"
 """User attribute of the study: how long the scoring of one encoder took."""
+STUDENT = "student."
+"""Begins the keys of a run's configuration that are students of its search space."""
 NO_MODELS = r"(^|/)(students|trials|confirm|predictions|before-\d+)/"
 """What of an earlier run is not read from storage to learn from it."""
 
@@ -103,7 +115,10 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
             methods = [(get_method(member.space.method), member.space.possible) for member in members]
             keep(run, Took(stage="start", seconds=time.time() - clock.began))
             with timed_stage(run, "prepare", len(members[0].corpus.sentences)):
-                inputs = prepare_corpus(settings, members[0].corpus, wanted_by(methods), console)
+                wanted = wanted_by(methods)
+                if any(_trains_own(member.run, get_method(member.space.method)) for member in members):
+                    wanted = replace(wanted, students=tuple(dict.fromkeys([None, *wanted.students])))
+                inputs = prepare_corpus(settings, members[0].corpus, wanted, console)
             for number, member in enumerate(members):
                 if several:
                     console.print(f"\n{member.space.method} ({number + 1} of {len(members)})")
@@ -147,7 +162,7 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
     for name in names:
         try:
             method = get_method(name)
-            check_encoders(settings, trains_encoder=method.trains_encoder)
+            check_encoders(settings)
             if settings.given is not None and "latency" in settings.objectives and not method.trains_encoder:
                 raise InputError(
                     f"--objectives latency: a head of {name} needs the teacher's time, and --teacher-vectors has none"
@@ -239,6 +254,7 @@ def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
         "method": space.method,
         "searcher": space.searcher,
         "objectives": list(settings.objectives),
+        **_students_config(space),
         "parameters": {n: r.model_dump(mode="json", exclude_none=True) for n, r in space.parameters.items()},
         "fixed": space.fixed,
         "enqueue": [*space.enqueue, *member.enqueued],
@@ -250,6 +266,22 @@ def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
     }
 
 
+def _students_config(space: SearchSpace) -> dict[str, Any]:
+    """The students that the space names, each by its content."""
+    return {f"{STUDENT}{student}": portable_student(student) for student in space.students}
+
+
+def _of_students_added(differences: Mapping[str, Any], bound: Mapping[str, Any], config: Mapping[str, Any]) -> set[str]:
+    """Which keys that differ are students that one of the two does not name: trials of the others mean the same."""
+    return {k for k in differences if k.startswith(STUDENT) and (k not in bound or k not in config)}
+
+
+def _trains_own(run: Path, method: type[Method]) -> bool:
+    """Whether a run has trials that name no student, and so have trained that of its settings."""
+    trials = (r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord))
+    return method.trains_encoder and any(r.params.get("student") is None for r in trials)
+
+
 def _claim(settings: SweepSettings, member: Member, console: Console) -> bool:
     """Bind the run's folder to these settings; with --extend, also where it was bound to others.
 
@@ -259,9 +291,10 @@ def _claim(settings: SweepSettings, member: Member, console: Console) -> bool:
     bound = bound_config(run)
     if settings.extend and bound is not None:
         differing = {key for key, _ in config_differences(bound, config)} - GROWS - {"earlier"}
+        added = _of_students_added(dict.fromkeys(differing), bound, config)
         if not differing or not earlier.is_begun(run):
             config["earlier"] = bound.get("earlier")
-        elif differing <= earlier.SEARCH_KEYS - {"seed"}:
+        elif differing - added <= earlier.SEARCH_KEYS - {"seed"}:
             config["earlier"] = bound.get("earlier")
             earlier.carry_over(run, member.space, directions(settings.objectives))
             console.print(f"{run}: the search goes on with its trials, in the new space", markup=False)
@@ -460,7 +493,8 @@ class _Sweep:
             if self.copy:
                 remove_encoded_there(self.copy.remote_of(trial_folder(self.run, number)))
         rows = len(self.groups) * confirm.top * confirm.seeds
-        trainings = max(len(self.space.dimensions), len(self.space.bytes_competed)) * confirm.top * (confirm.seeds - 1)
+        sizes = max(len(self.space.dimensions), len(self.space.bytes_competed)) * max(1, len(self.space.students))
+        trainings = sizes * confirm.top * (confirm.seeds - 1)
 
         def deadline() -> float:
             if self.copy and self.copy.lost:
@@ -549,16 +583,21 @@ class _Sweep:
             self.copy.keep_trainings(self.run, {trial_folder(self.run, number).name for number in keep})
         self._stage(watchers, "done")
 
-    def _without_student(self, name: str, chosen: Collection[int], records: Sequence[ScoreRecord]) -> Iterator[str]:
+    def _without_student(
+        self, name: str, chosen: Collection[Group], records: Sequence[ScoreRecord]
+    ) -> Iterator[str]:
         """Why a dimension, or a number of bytes, has no student on the leaderboard."""
-        what = "bytes per vector" if self.space.bytes_competed else "output dimension"
+        what = ("student and " if self.space.students else "") + (
+            "bytes per vector" if self.space.bytes_competed else "output dimension"
+        )
         scored = {group_of(record) for record in records}
         untrained = [str(group) for group in self.groups if group not in chosen]
         unscored = [str(group) for group in self.groups if group in chosen and group not in scored]
+        between = "; " if self.space.students else ", "
         if untrained:
-            yield f"{name}: no student of {what} {', '.join(untrained)}: none of its trials was completed."
+            yield f"{name}: no student of {what} {between.join(untrained)}: none of its trials was completed."
         if unscored:
-            yield f"{name}: no student of {what} {', '.join(unscored)}: its best trial was not scored."
+            yield f"{name}: no student of {what} {between.join(unscored)}: its best trial was not scored."
 
     def _stage(self, watchers: Sequence[Watcher], name: str) -> None:
         for watcher in watchers:

@@ -37,7 +37,7 @@ from distilbench.search.study import (
 from distilbench.search.suggestions import Suggestions
 from distilbench.storage.files import write_json
 from distilbench.storage.patience import StorageGone, patiently
-from distilbench.stored import rival_group, stored_bytes
+from distilbench.stored import Group, rival_group, stored_bytes
 
 RETRIES, EXCUSED = 3, 60
 """Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with
@@ -97,7 +97,7 @@ class _Live:
     """Workers that died, at work and before they began."""
 
     @property
-    def group(self) -> int:
+    def group(self) -> Group:
         return rival_group(self.params)
 
     @property

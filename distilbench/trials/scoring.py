@@ -78,7 +78,7 @@ class Candidate:
             variant = method.variant(self.params)
             title = method.title + (f" ({variant})" if variant else "")
             if method.trains_encoder:
-                start = describe_student(prepared.student, teacher)
+                start = describe_student(prepared.of(self.params).student, teacher)
         identity = {
             "run": self.run,
             "label": label or f"{title} d={width}",
@@ -237,7 +237,7 @@ def score_candidate(
     def more(_: Sequence[NDArray[np.float32]]) -> Extra:
         return Extra(list(encoded.task_scores), list(encoded.clusters) if scored.retrieval else [], [])
 
-    prompts = prompts_of(prepared, candidate.method)
+    prompts = prompts_of(prepared.of(candidate.params), candidate.method)
     records = []
     judged = prepared.judged if corpus.selection != STS else None
     sets = replace(sets_of_corpus(scored), judged=judged, tested=prepared.tested)
