@@ -314,7 +314,7 @@ class ScoreRecord(_Record):
     select: str = "sts"
     """What students of the run are selected by (`selection.Selection`)."""
     latency_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """ms to embed one sentence on one thread, in batches, median (`trials.latency`); None where not measured."""
+    """ms to embed one sentence on one thread, in batches of 32, median (`evaluation.latency`); None where not measured."""
     model: str
     """Folder of the exported sentence-transformers model, relative to the run; "" when none is saved."""
     provenance: Provenance

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from optuna.trial import FrozenTrial
 from rich.console import Console
 
-from distilbench.cluster.nodes import gpus_elsewhere, nodes_line, on_gpu_node
+from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import TrialResources, ray_cluster, trial_resources, wait_for_idle
 from distilbench.cluster.run_copy import RunCopy, run_copy
 from distilbench.commands.corpus import load_corpus
@@ -32,7 +32,7 @@ from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.methods.method import Method
 from distilbench.methods.parts.wanted import wanted_by
-from distilbench.prepare.prepared import load_prepared
+from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.progress import progress
 from distilbench.prepare.stage import Made, prepare_corpus
 from distilbench.progress.clock import Clock
@@ -61,12 +61,15 @@ from distilbench.trials.training_copy import remove_encoded_there
 from distilbench.watchers import INTERRUPTED, SweepPlan, Watcher
 
 if TYPE_CHECKING:
+    from distilbench.trials.costs import StudentCost
     from distilbench.trials.rows import RowScorer
 
 GROWS = frozenset({"trials", "confirm"})
 """Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
 ROW_S = "row seconds"
 """User attribute of the study: how long the scoring of one encoder took."""
+LATENCY = "of text, in batches of 32, beside a reference"
+"""How the objective is measured; earlier versions read token ids, in batches of so many tokens, while trials ran."""
 STUDENT = "student."
 """Begins the keys of a run's configuration that are students of its search space."""
 NO_MODELS = r"(^|/)(students|trials|confirm|predictions|before-\d+)/"
@@ -163,9 +166,11 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
         try:
             method = get_method(name)
             check_encoders(settings)
-            if settings.given is not None and "latency" in settings.objectives and not method.trains_encoder:
+            of_model = [o for o in ("latency", "model_bytes") if o in settings.objectives]
+            if settings.given is not None and of_model and not method.trains_encoder:
                 raise InputError(
-                    f"--objectives latency: a head of {name} needs the teacher's time, and --teacher-vectors has none"
+                    f"--objectives {of_model[0]}: a head of {name} costs what the teacher costs, and --teacher-vectors has "
+                    "no teacher"
                 )
             fitted_space = space_and_corpus(settings, name, Console(quiet=True) if several else console, corpora)
             both = needs | method.needs(fitted_space[0].possible)
@@ -245,6 +250,11 @@ def _enqueued_settings(settings: SweepSettings, space: SearchSpace) -> list[dict
     return [left for setting in settings_read if (left := adapted(setting, space) if space.asked else setting)]
 
 
+def wants_costs(settings: SweepSettings, space: SearchSpace) -> bool:
+    """Whether what a student costs to embed with is asked for, or students of several kinds are compared."""
+    return bool({"latency", "model_bytes"} & set(settings.objectives)) or len(space.students) > 1
+
+
 def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
     """What the numbers of a sweep depend on."""
     space = member.space
@@ -254,6 +264,7 @@ def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
         "method": space.method,
         "searcher": space.searcher,
         "objectives": list(settings.objectives),
+        **({"latency": LATENCY} if "latency" in settings.objectives else {}),
         **_students_config(space),
         "parameters": {n: r.model_dump(mode="json", exclude_none=True) for n, r in space.parameters.items()},
         "fixed": space.fixed,
@@ -363,6 +374,7 @@ class _Sweep:
         inputs.save(prepared, settings)
         ready = load_prepared(prepared.resolve())
         resources = trial_resources(settings.share)
+        costs = self._costs(ready, prepared)
         self.place = self.copy.place(run.resolve(), prepared) if self.copy else None
         board = RowScorer(
             run,
@@ -373,6 +385,7 @@ class _Sweep:
             self.console,
             self.place,
             settings.scored_tasks(inputs.corpus.selection),
+            costs,
         )
         peers = settings.peers or space.bytes_competed
         references = 1 + 2 * len(self.widths) + len(peers)
@@ -385,22 +398,12 @@ class _Sweep:
             member.scores += board.references(self.widths, settings.seed, inputs.scores, advance)
             member.scores += board.peers(peers, settings.seed)
             advance(bool(peers))
-        teacher_ms = None
-        if "latency" in settings.objectives and settings.given is None:
-            from distilbench.trials.latency import teacher_latency
-
-            texts = inputs.corpus.sentences
-            if resources.gpus and gpus_elsewhere(settings.share.grow_to):  # where the trials are timed too
-                what = "The teacher's latency"
-                teacher_ms = on_gpu_node(teacher_latency, ready, texts, gpus=resources.gpus, what=what)
-            else:
-                teacher_ms = teacher_latency(ready, texts)
         search = self.search(resources)
         self._estimate()
         self.console.print(f"{search.wanted} trials by {space.searcher}; {resources.explanation}; {self._how(search)}")
         watchers = self._watchers(search, resources)
         try:
-            self._search(search, resources, watchers, teacher_ms)
+            self._search(search, resources, watchers, costs=bool(costs))
             self._confirm(search, resources, watchers, board, prepared)
         except KeyboardInterrupt:
             self._stage(watchers, INTERRUPTED)
@@ -408,6 +411,21 @@ class _Sweep:
         finally:
             for watcher in watchers:
                 watcher.close()
+
+    def _costs(self, ready: Prepared, prepared: Path) -> dict[str, StudentCost]:
+        """What every kind of student costs, where that is wanted: measured before trials make the machine busy."""
+        from distilbench.trials.cost_bench import kind_of, measure_costs
+        from distilbench.trials.rows import BASELINES
+
+        if not wants_costs(self.settings, self.space):
+            return {}
+        method = get_method(self.space.method)
+        kinds = [kind_of(method_name, {"output_dim": d}) for method_name in BASELINES for d in self.widths]
+        kinds = [kind for kind in kinds if kind.params["output_dim"] <= ready.vectors.width]
+        kinds += [kind_of(self.space.method, params) for params in self.space.examples(method.costly)]
+        texts, store = self.inputs.corpus.sentences, self.settings.artifacts
+        with timed_stage(self.run, "costs", len(kinds)):
+            return measure_costs(kinds, ready, texts, prepared, store, self.console)
 
     def _how(self, search: Search) -> str:
         stopping = {"asha": "ASHA", "median": "median stopping", "none": "no early stopping"}[
@@ -483,9 +501,7 @@ class _Sweep:
         shown.append(LoggedSearch(tally))
         return [tally, *shown, self.page, times, *copying]
 
-    def _search(
-        self, search: Search, resources: TrialResources, watchers: Sequence[Watcher], teacher_ms: float | None
-    ) -> None:
+    def _search(self, search: Search, resources: TrialResources, watchers: Sequence[Watcher], *, costs: bool) -> None:
         settings, confirm = self.settings, self.space.budget.confirm
         self._stage(watchers, "search")
         for number in open_trials(self.study.get_trials(deepcopy=False)):
@@ -514,7 +530,7 @@ class _Sweep:
             resources,
             [*watchers, self.clock],
             deadline=deadline,
-            teacher_ms=teacher_ms,
+            costs=costs,
             callbacks=callbacks,
             place=self.place,
             forget=self.copy.forget if self.copy else lambda folder: None,

@@ -177,7 +177,7 @@ class SearchSpace(BaseModel):
         """What parameter `name` can be where those of `setting` are drawn; also its default where that is not decided."""
         _, r = self.searched(name, setting)
         if all(condition in setting for condition in r.when or ()):
-            return list(r.choices or ()) if r.active(setting) else [self.defaults[name]]
+            return self._ends(name, r) if r.active(setting) else [self.defaults[name]]
         return self.possible(name)
 
     def judged_widths(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[int]:
@@ -195,6 +195,10 @@ class SearchSpace(BaseModel):
         values = list(dict.fromkeys(v for each in ranges for v in self._ends(name, each)))
         elsewhere = self.defaults.get(name)
         return values if elsewhere is None or elsewhere in values else [*values, elsewhere]
+
+    def examples(self, of: Sequence[str]) -> list[dict[str, Any]]:
+        """Hyper-parameters of a trial for every combination of what these can be; of the others their first value."""
+        return [self.suggest(_First(setting)) for setting in self._settings(*of)]
 
     def _ends(self, name: str, r: Range | StudentRange) -> list[Any]:
         if r.choices is not None:
@@ -275,6 +279,26 @@ class Suggester(Protocol):
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float:
         """A number from `low` to `high`."""
+
+
+class _First:
+    """Suggests what is given, and the first value of everything else."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = given
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """The given value where it is one of the choices, or the first of these."""
+        value = self.given.get(name.partition("@")[0])
+        return value if value in choices else choices[0]
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool) -> int:
+        """The lowest."""
+        return low
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float:
+        """The lowest."""
+        return low
 
 
 class _Loader(yaml.SafeLoader):

@@ -211,10 +211,11 @@ class RungTraining:
         began = time.monotonic()
         objective, found, reason = dev_report(self.method, self.spec.prepared, self.prepared)
         final = number == len(self.steps)
-        if final and self.spec.teacher_ms is not None:
-            from distilbench.trials.latency import encoding_latency
+        if final and self.spec.costs:
+            from distilbench.trials.costs import kind_key, read_costs
 
-            found = {**found, "latency_ms": encoding_latency(self.method, self.prepared, self.spec.teacher_ms)}
+            known = read_costs(self.spec.prepared).get(kind_key(self.spec.method, self.spec.params))
+            found = {**found, **(known.metrics() if known else {})}
         seconds = self._seconds + time.monotonic() - began
         metrics = {**found, "loss": self.trainer.take_loss(), "rung_seconds": seconds}
         if self._halved:
