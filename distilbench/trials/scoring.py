@@ -17,7 +17,7 @@ from distilbench.data.calibration import CALIBRATION, CODEBOOK_ROWS, calibration
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
-from distilbench.encoders.student import describe_student
+from distilbench.encoders.student import describe_student, with_encoder
 from distilbench.evaluation.clusters import cluster_costs
 from distilbench.evaluation.encoders import Extra, RetrievalOptions, Vectors, check_vectors, encoder_rows
 from distilbench.evaluation.indexes import IndexSpec
@@ -84,7 +84,9 @@ class Candidate:
             title, label, start = "Cross-encoder", "Cross-encoder", "both sentences at once, no embedding"
         else:
             method = get_method(self.method)
-            variant = method.variant(self.params)
+            named = self.params.get("student")
+            student = with_encoder(named, lambda name: EncoderSpec(name).title) if named else ""
+            variant = ", ".join(filter(None, [student, method.variant(self.params)]))
             title = method.title + (f" ({variant})" if variant else "")
             if method.trains_encoder:
                 start = describe_student(prepared.of(self.params).student, teacher)

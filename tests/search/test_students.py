@@ -11,7 +11,9 @@ import yaml
 from optuna.trial import TrialState
 from run_command import Command, make_sweep
 from simulated import Simulation, in_sqlite
+from typer.testing import CliRunner
 
+from distilbench.cli import app
 from distilbench.commands.reproduce import reproduce
 from distilbench.errors import InputError
 from distilbench.methods import get_method
@@ -115,7 +117,8 @@ def test_a_grid_has_each_students_own_values(tmp_path: Path) -> None:
     points = grid(load(tmp_path), 0)
     static = [p for p in points if p["student"] == "static"]
     assert len(static) == 2 * 3 * 2 and len(points) == len(static) + 2 * 2 * 3
-    assert {p["lr"] for p in static} == {0.01, pytest.approx(0.0316, abs=1e-4), 0.1} and all("sif" in p for p in static)
+    rates = sorted({p["lr"] for p in static})
+    assert rates == pytest.approx([0.01, 0.1**1.5, 0.1]) and all("sif" in p for p in static)
 
 
 @pytest.mark.parametrize("searcher", ["tpe", "gp", "nsga2"])
@@ -189,6 +192,30 @@ def test_what_students_share_is_prepared_once(swept: Command) -> None:
     students = described["students"]
     assert described["tokens"] is None, "the student of --student is not trained"
     assert students["auto:1"]["tokens"] == students["teacher"]["tokens"] != students["static"]["tokens"]
+
+
+def test_every_row_has_what_its_encoder_costs(swept: Command) -> None:
+    rows = swept.scores()
+    assert all(r.latency_ms and r.cost for r in rows)
+    cost = {
+        (r.method, r.hyperparameters.get("student"), r.dim): (r.latency_ms, r.cost.bytes_on_disk)
+        for r in rows
+        if r.cost
+    }
+    teacher = cost["teacher", None, 32]
+    for d in (4, 8):
+        assert cost["pca", None, d][0] == teacher[0] and cost["pca", None, d][1] > teacher[1]
+        assert cost["hpd", "static", d][1] < cost["hpd", "auto:1", d][1] < cost["hpd", "teacher", d][1]
+    for trial in swept.trials():
+        at_end = trial.rungs[-1].metrics
+        assert (at_end["latency_ms"], at_end["model_bytes"]) == cost["hpd", trial.params["student"], trial.dim]
+
+
+def test_the_best_within_a_latency_is_named(swept: Command) -> None:
+    fastest = min(r.latency_ms for r in swept.scores() if r.latency_ms)
+    text = CliRunner().invoke(app, ["best", str(swept.run), "--latency", f"{1.0001 * fastest:.9f}ms"]).output
+    [row] = {r.label for r in swept.scores() if r.latency_ms == fastest}
+    assert row in text and "ms per sentence" in text and "static" in row
 
 
 @pytest.mark.parametrize("student", ["static", "auto:1"])
