@@ -599,9 +599,7 @@ class _Sweep:
             self.copy.keep_trainings(self.run, {trial_folder(self.run, number).name for number in keep})
         self._stage(watchers, "done")
 
-    def _without_student(
-        self, name: str, chosen: Collection[Group], records: Sequence[ScoreRecord]
-    ) -> Iterator[str]:
+    def _without_student(self, name: str, chosen: Collection[Group], records: Sequence[ScoreRecord]) -> Iterator[str]:
         """Why a dimension, or a number of bytes, has no student on the leaderboard."""
         what = ("student and " if self.space.students else "") + (
             "bytes per vector" if self.space.bytes_competed else "output dimension"
