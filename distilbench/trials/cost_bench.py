@@ -76,14 +76,21 @@ def measure_costs(
         elif TEACHER in costs:
             costs[kind.key] = _with_head(costs[TEACHER], method)
     for key, cost in costs.items():
-        console.print(
-            f"cost of {key}: {cost.latency_ms:.3g} ms a sentence in batches, {cost.cost.p50_ms:.3g} ms alone, "
-            f"{cost.cost.bytes_on_disk / 1e6:,.1f} MB",
-            markup=False,
-            highlight=False,
-        )
+        if key == TEACHER or cost.latency_ms != costs.get(TEACHER, cost).latency_ms:  # a head's is the teacher's
+            console.print(_told(key, cost), markup=False, highlight=False)
     write_json(folder / FILE, COSTS.dump_python(costs, mode="json"))
     return costs
+
+
+def _told(key: str, cost: StudentCost) -> str:
+    name = key
+    if key != TEACHER:
+        method, costly = json.loads(key)
+        name = ", ".join([method, *(f"{what} {value}" for what, value in costly.items())])
+    return (
+        f"{name}: {cost.latency_ms:.3g} ms a sentence in batches, {cost.cost.p50_ms:.3g} ms on its own, "
+        f"{cost.cost.bytes_on_disk / 1e6:,.1f} MB"
+    )
 
 
 def _untrained(kind: Kind, prepared: Prepared) -> Method:
