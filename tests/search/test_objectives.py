@@ -35,7 +35,7 @@ def test_names_are_in_one_order(text: str, names: tuple[str, ...]) -> None:
         ("", "--objectives : expected quality alone"),
         (
             "bytes,latency",
-            "--objectives bytes,latency: expected quality alone, or with some of bytes, latency and model_bytes",
+            "--objectives bytes,latency: expected quality alone, or with some of bytes, latency",
         ),
     ],
 )
