@@ -23,7 +23,7 @@ TaskKind = Literal["sts", "classification", "retrieval", "pairs"]
 EVERY_TASK: tuple[TaskKind, ...] = get_args(TaskKind)
 SWEPT_TASKS: tuple[TaskKind, ...] = ("sts", "retrieval")
 """What the rows of a run are scored on where nothing else is asked for."""
-ObjectiveName = Literal["quality", "bytes", "latency"]
+ObjectiveName = Literal["quality", "bytes", "latency", "model_bytes"]
 """What a search can want more of, or less."""
 FaissKind = Literal["flat", "ivf", "ivf-pq", "hnsw", "sq8"]
 """An index that FAISS makes of the vectors themselves."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from distilbench.errors import InputError
 from distilbench.storage.files import FULL, disk_full, fingerprint
-from distilbench.stored import CODE_PATTERN, by_bytes, rival_group
+from distilbench.stored import CODE_PATTERN, Group, by_bytes, rival_group
 
 SCHEMA_VERSION = 1
 
@@ -112,9 +112,10 @@ class TrialRecord(_Record):
         return self.objective if self.result is None else self.result.objective_at(width)
 
     @property
-    def group(self) -> int:
-        """What the trial competes within: the bytes of its vector where its parameters name a code, else its dimensions."""
-        return rival_group(self.params, self.dim) if by_bytes(self.params) else self.dim
+    def group(self) -> Group:
+        """What the trial competes within (`stored.rival_group`)."""
+        alone = not by_bytes(self.params) and self.params.get("student") is None
+        return self.dim if alone else rival_group(self.params, self.dim)
 
     @property
     def is_candidate(self) -> bool:
@@ -313,7 +314,7 @@ class ScoreRecord(_Record):
     select: str = "sts"
     """What students of the run are selected by (`selection.Selection`)."""
     latency_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """ms to embed one sentence on one thread, in batches, median (`trials.latency`); None where not measured."""
+    """ms to embed one sentence on one thread, in batches of 32, median (`evaluation.latency`); None where not measured."""
     model: str
     """Folder of the exported sentence-transformers model, relative to the run; "" when none is saved."""
     provenance: Provenance

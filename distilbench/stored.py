@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Bits = Literal[32, 8, 4, 1]
 CODE_OF_BITS = {32: "float32", 8: "int8", 4: "int4", 1: "binary"}
@@ -50,10 +50,37 @@ def stored_bytes(params: Mapping[str, Any], width: int | None = None) -> int | N
     return None if bits is None else -(-(width or int(params["output_dim"])) * int(bits) // 8)
 
 
-def rival_group(params: Mapping[str, Any], width: int | None = None) -> int:
-    """What a student competes within: the bytes of its vector where its parameters name a code, else its dimensions."""
-    size = stored_bytes(params, width)
-    return (width or int(params["output_dim"])) if size is None else size
+class Rivals(NamedTuple):
+    """What students compete within where the student itself is searched: where they start, and the size of a vector."""
+
+    student: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.student}, {self.size}"
+
+
+Group = int | Rivals
+"""What students compete within: the size of a vector, alone or with the student."""
+
+
+def rival_group(params: Mapping[str, Any], width: int | None = None) -> Group:
+    """What a student competes within: the bytes of its vector where its parameters name a code, else its dimensions; and the
+    student where they name one."""
+    stored_size = stored_bytes(params, width)
+    size = (width or int(params["output_dim"])) if stored_size is None else stored_size
+    student = params.get("student")
+    return size if student is None else Rivals(str(student), size)
+
+
+def size_of(group: Group) -> int:
+    """The bytes or dimensions of a group."""
+    return group if isinstance(group, int) else group.size
+
+
+def group_order(group: Group) -> tuple[str, int]:
+    """A key to sort groups by: by student, then by rising size."""
+    return ("", group) if isinstance(group, int) else group
 
 
 def by_bytes(params: Mapping[str, Any]) -> bool:

@@ -33,6 +33,7 @@ TOLERANCE = 1e-3
 OLD: dict[str, Any] = {
     "bits": None,
     "group": 1,
+    "student": None,
     "neighbours": 0.0,
     "neighbour_temperature": 0.05,
     "similarities": 0.0,

@@ -15,7 +15,7 @@ from samples import make_data, make_encoder
 
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.evaluate import evaluate
-from distilbench.commands.run import check_encoders, run_config
+from distilbench.commands.run import check_encoders, check_student_encoder, run_config
 from distilbench.commands.sweep import sweep
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
@@ -214,7 +214,8 @@ def test_a_students_own_prompt_of_the_name_goes_before_the_teachers_text(
     assert Prompts.of(both.student_encoder) == Prompts("plain ", "can you ", SEARCHED)
     bare = settings(tmp_path, data, encoder, **BOTH, student_query_prompt="", student_document_prompt="")
     assert Prompts.of(bare.student_encoder) == Prompts("", "", "")
-    check_encoders(both, trains_encoder=True)
+    check_encoders(both)
+    check_student_encoder(both, both.student)
 
 
 def test_without_these_options_nothing_is_read_by_role(tmp_path: Path, data: Path, encoder: Path) -> None:

@@ -15,7 +15,7 @@ from samples import write_tsv
 
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.evaluate import evaluate
-from distilbench.commands.run import check_encoders, run_config
+from distilbench.commands.run import check_encoders, check_student_encoder, run_config
 from distilbench.commands.sweep import sweep
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
@@ -59,7 +59,8 @@ def made(
     """Prepared from the file, with a student's folder."""
     root = tmp_path_factory.mktemp("given-made")
     own = settings(root, data_folder, vectors, student=str(narrow_encoder_folder))
-    check_encoders(own, trains_encoder=True)
+    check_encoders(own)
+    check_student_encoder(own, own.student)
     inputs = prepare_corpus(
         own, load_corpus(own, NO_NEEDS, QUIET), Wanted(augmentation=False, tokens=True, logits=False), QUIET
     )

@@ -176,7 +176,8 @@ def make_place(store: ArtifactStore, *values: Any) -> Place | None:
 def of_run(place: Place, run: Path, remote_run: Remote, prepared: Path) -> Place:
     """The place for the trials of a run: its prepared inputs go to the storage."""
     described = json.loads((prepared / "prepared.json").read_text())
-    named = [described["teacher"]["name"], named_encoder(described["student"]) or ""]
+    students = [described["student"], *(own["student"] for own in described.get("students", {}).values())]
+    named = [described["teacher"]["name"], *(named_encoder(student) or "" for student in students)]
     encoders = make_place(ArtifactStore(place.store, place.remote_store), *(Path(n) for n in named))
     assert encoders is not None
     files = sorted(p.name for p in prepared.iterdir() if p.is_file() and not p.name.startswith("."))

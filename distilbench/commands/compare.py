@@ -13,7 +13,15 @@ from distilbench.cluster.resources import ray_cluster, trial_resources, wait_for
 from distilbench.cluster.run_copy import RunCopy, run_copy
 from distilbench.commands.configurations import Configuration, chosen_encoder, complete, read_configurations
 from distilbench.commands.corpus import load_corpus
-from distilbench.commands.run import check_encoders, one_writer, publish, report_folder, run_config, run_name
+from distilbench.commands.run import (
+    check_encoders,
+    check_student_encoder,
+    one_writer,
+    publish,
+    report_folder,
+    run_config,
+    run_name,
+)
 from distilbench.commands.spaces import check_static_method
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
@@ -55,7 +63,9 @@ def compare(settings: CompareSettings, console: Console) -> Path:
     )
     rows = [complete(path, row, settings.teacher_encoder, settings.student) for path, row in written]
     methods = list(dict.fromkeys(get_method(row.method) for row in rows))
-    check_encoders(settings, trains_encoder=any(method.trains_encoder for method in methods))
+    check_encoders(settings)
+    if any(method.trains_encoder for method in methods):
+        check_student_encoder(settings, settings.student)
     if is_static(settings.student):
         for method in methods:
             check_static_method(method)

@@ -123,6 +123,10 @@ def complete(path: Path, row: Configuration, teacher: EncoderSpec, student: str)
     filled = dict(row.params)
     for name in [name for name, value in filled.items() if value == NATIVE]:
         filled[name] = method.native_dim(teacher, student)
+    if "student" in filled:
+        raise InputError(
+            f"{where}: student is {filled['student']!r} among the params; expected it beside them, or --student"
+        )
     for name, value in filled.items():
         if name not in fields:
             raise InputError(f"{where}: {name}: {row.method} has no such parameter; it has {', '.join(sorted(fields))}")

@@ -9,7 +9,7 @@ from rich.console import Console
 from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import load_corpus
-from distilbench.commands.run import check_encoders
+from distilbench.commands.run import check_encoders, check_student_encoder
 from distilbench.commands.spaces import space_and_corpus, space_notes
 from distilbench.data.needs import Needs
 from distilbench.methods import get_method
@@ -26,7 +26,9 @@ def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
     """
     method = get_method(settings.method) if settings.method else None
     tokens = method is None or method.trains_encoder
-    check_encoders(settings, trains_encoder=tokens)
+    check_encoders(settings)
+    if method is None:
+        check_student_encoder(settings, settings.student)
     augmentation = bool(settings.augmentation.operations)
     if method is None:
         corpus = load_corpus(settings, Needs(augmentation=augmentation), console)

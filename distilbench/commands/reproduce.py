@@ -28,8 +28,8 @@ from distilbench.storage.arrays import MANIFEST
 from distilbench.storage.files import bound_config
 from distilbench.trials.budget import Budget
 
-NOT_COMPARED = frozenset({"rung_seconds", "latency_ms", "micro_batches"})
-"""What depends on the machine at that moment: times, and whether its memory sufficed."""
+NOT_COMPARED = frozenset({"rung_seconds", "latency_ms", "single_ms", "model_bytes", "micro_batches"})
+"""What depends on the machine at that moment: times, and whether its memory sufficed; and what was measured beforehand."""
 
 
 class MetricDifference(NamedTuple):
@@ -200,8 +200,9 @@ def _check_artifacts(prepared: Path) -> None:
             f"{file}: not there, so what the trials were trained on is not known; repeat the run's command"
         )
     described = json.loads(file.read_text())
-    for what in ("vectors", *ARTIFACTS):
-        folder = described[what]["folder"] if what == "vectors" else described.get(what)
+    named = [(what, own[what]) for own in described.get("students", {}).values() for what in ARTIFACTS if what in own]
+    vectors = ("vectors", described["vectors"]["folder"])
+    for what, folder in (vectors, *((what, described.get(what)) for what in ARTIFACTS), *named):
         if folder is not None and not (Path(folder) / MANIFEST).exists():
             raise InputError(
                 f"{folder}: the prepared {what} that the trials were trained on are gone; repeat the run's command, which "

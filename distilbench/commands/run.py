@@ -33,44 +33,51 @@ from distilbench.settings.run import PreparationSettings, RunSettings
 from distilbench.storage.files import fingerprint
 
 
-def check_encoders(settings: PreparationSettings, *, trains_encoder: bool) -> None:
-    """What can be known of teacher and student before anything is read.
+def check_encoders(settings: PreparationSettings) -> None:
+    """What can be known of the teacher, and of a cross-encoder, before anything is read.
 
     Raises:
         InputError: one is not there, its tokenizer cannot be loaded, or the teacher reads fewer tokens than asked for.
     """
-    if settings.teacher_encoder.vectors is not None:
-        _check_given(settings, trains_encoder=trains_encoder)
-    else:
+    if settings.teacher_encoder.vectors is None:
         _check_teacher(settings)
+    elif settings.augmentation.operations:
+        raise InputError(f"{_given(settings)}: --augment makes sentences that have no vector in it; expected none")
     if settings.cross_encoder and not Path(settings.cross_encoder).is_dir():
         raise InputError(
             f"--cross-encoder {settings.cross_encoder}: no such folder; expected a fine-tuned cross-encoder"
         )
-    if trains_encoder:
-        check_student(settings.student, settings.teacher_encoder)
-        if is_static(settings.student) and settings.pooling not in (None, MEAN):
-            raise InputError(
-                f"--pooling {settings.pooling}: --student static averages its tokens; expected mean, or none"
-            )
-        if named := named_encoder(settings.student):
-            EncoderSpec(named).check_tokenizer("student")
-        _ = settings.student_encoder  # its prompts
 
 
-def _check_given(settings: PreparationSettings, *, trains_encoder: bool) -> None:
+def check_student_encoder(settings: PreparationSettings, student: str) -> None:
+    """The same of a student that is trained, whether the command names it or a search space.
+
+    Raises:
+        InputError: its encoder is not there, has no such layers, or cannot be read as the settings say.
+    """
+    if settings.teacher_encoder.vectors is not None:
+        _check_given(settings, student)
+    check_student(student, settings.teacher_encoder)
+    if is_static(student) and settings.pooling not in (None, MEAN):
+        raise InputError(f"--pooling {settings.pooling}: --student static averages its tokens; expected mean, or none")
+    if named := named_encoder(student):
+        EncoderSpec(named).check_tokenizer("student")
+    _ = settings.student_reading(student)  # its prompts
+
+
+def _given(settings: PreparationSettings) -> str:
+    return f"--teacher-vectors {settings.teacher_vectors}"
+
+
+def _check_given(settings: PreparationSettings, student: str) -> None:
     """What vectors without an encoder cannot serve."""
-    given = f"--teacher-vectors {settings.teacher_vectors}"
-    if trains_encoder and is_static(settings.student):
+    given = _given(settings)
+    if is_static(student):
         raise InputError(
             f"{given}: --student static starts from a teacher's tokens, and vectors have none; expected a folder"
         )
-    if trains_encoder and named_encoder(settings.student) is None:
-        raise InputError(
-            f"{given}: --student {settings.student} would be made of its layers; expected a folder or hub id"
-        )
-    if settings.augmentation.operations:
-        raise InputError(f"{given}: --augment makes sentences that have no vector in it; expected none")
+    if named_encoder(student) is None:
+        raise InputError(f"{given}: --student {student} would be made of its layers; expected a folder or hub id")
 
 
 def _check_teacher(settings: PreparationSettings) -> None:
@@ -139,13 +146,17 @@ def _student_config(settings: RunSettings) -> dict[str, Any]:
     if rule is not None and rule.rule == HALF:
         with contextlib.suppress(InputError):  # of a teacher without layers, which a run of heads alone may have
             student = resolved_student(student, teacher)
-    portable = with_encoder(student, lambda name: fingerprint(EncoderSpec(name).identity()))
     pooling = settings.pooling or student_pooling(student, teacher)
     return {
-        "student": portable,
+        "student": portable_student(student),
         **({"pooling": pooling} if pooling != MEAN else {}),
         **({"student_prompts": vars(Prompts.of(settings.student_encoder))} if settings.by_role else {}),
     }
+
+
+def portable_student(student: str) -> str:
+    """The student with its own encoder by that one's content."""
+    return with_encoder(student, lambda name: fingerprint(EncoderSpec(name).identity()))
 
 
 @contextlib.contextmanager

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 
 from distilbench.commands.corpus import load_corpus
+from distilbench.commands.run import check_student_encoder
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.data.triplets import triplets_file
@@ -15,6 +18,8 @@ from distilbench.methods.method import Method, Possible
 from distilbench.search.fit import fitted, within
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.space_files import SpaceFile, space_file
+from distilbench.search.students import for_each_student, of_student
+from distilbench.settings.encoders import DEFAULT_STUDENT
 from distilbench.settings.run import PreparationSettings, SpaceSettings
 
 
@@ -34,7 +39,20 @@ def space_and_corpus(
     method, (path, shipped) = get_method(name), space_of(settings, name)
     if is_static(settings.student):
         check_static_method(method)
-    space = load_space(path, name, method.params_type, method.native_dim(settings.teacher_encoder, settings.student))
+
+    def native(students: Sequence[str]) -> int:
+        return _one_width(method, settings, students or [settings.student])
+
+    space = load_space(path, name, method.params_type, native)
+    if method.trains_encoder:
+        space = _of_asked_student(settings, space)
+        try:
+            for student in space.students:
+                check_trained_student(settings, method, student)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        if not space.students:
+            check_student_encoder(settings, settings.student)
     space = fitted_to_options(settings, space)
     corpora, needs = {} if corpora is None else corpora, method.needs(space.possible)
     if needs not in corpora:
@@ -43,6 +61,37 @@ def space_and_corpus(
         return fitted_to_corpus(settings, space, corpora[needs], shipped=shipped), corpora[needs]
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def _of_asked_student(settings: PreparationSettings, space: SearchSpace) -> SearchSpace:
+    """The space of the one student that `--student` names, where the space has several; of one that the space fixes."""
+    if "student" in space.parameters:
+        return space if settings.student == DEFAULT_STUDENT else of_student(space, settings.student)
+    return of_student(space, space.students[0]) if space.students else space
+
+
+def _one_width(method: type[Method], settings: PreparationSettings, students: Sequence[str]) -> int:
+    """What `native` stands for as an output dimension.
+
+    Raises:
+        InputError: the students have several widths.
+    """
+    widths = {student: method.native_dim(settings.teacher_encoder, student) for student in students}
+    if len(set(widths.values())) > 1:
+        told = ", ".join(f"{student} {width}" for student, width in widths.items())
+        raise InputError(f"output_dim: native: the students have several widths ({told}); expected numbers")
+    return next(iter(widths.values()))
+
+
+def check_trained_student(settings: PreparationSettings, method: type[Method], student: str) -> None:
+    """Check that a method can train a student that its search space names, whatever its hyper-parameters.
+
+    Raises:
+        InputError: the student cannot be had, or the method needs what it does not have.
+    """
+    if is_static(student):
+        check_static_method(method)
+    check_student_encoder(settings, student)
 
 
 def check_static_method(method: type[Method]) -> None:
@@ -95,16 +144,23 @@ def fitted_to_corpus(
         InputError: what is left cannot be had with this corpus.
     """
     method = get_method(space.method)
-    native = method.native_dim(settings.teacher_encoder, settings.student)
+    teacher, several = settings.teacher_encoder, bool(space.students)
+    native = min(method.native_dim(teacher, student) for student in space.students or [settings.student])
 
     def check(possible: Possible) -> None:
-        method.check_student(possible, settings.student, native)
+        if not several:
+            method.check_student(possible, settings.student, native)
         method.check_corpus(possible, corpus, native)
+
+    def check_one(of_one: SearchSpace, student: str) -> None:
+        width = method.native_dim(teacher, student)
+        method.check_student(of_one.possible, student, width)
+        method.check_corpus(of_one.possible, corpus, width)
 
     if shipped:
         space = within(space, native)
-    space = fitted(space, check, keep=() if shipped else ("output_dim",))
-    check(space.possible)
+    space = fitted(space, check, keep=("student",) if shipped else ("student", "output_dim"))
+    for_each_student(space, settings.student, check_one)
     return space
 
 

@@ -30,7 +30,7 @@ from distilbench.progress.tally import Progress, best_of, count_states, dev_of
 from distilbench.records import ON_DEMONSTRATION, TrialRecord, dev_name, read_records
 from distilbench.reporting.runs import latest_scores
 from distilbench.storage.process import process_mark
-from distilbench.stored import by_bytes
+from distilbench.stored import by_bytes, size_of
 from distilbench.watchers import INTERRUPTED
 
 LAST = 5
@@ -94,7 +94,7 @@ class RunStatus:
                 {
                     "trial": r.number,
                     "dim": r.dim,
-                    "bytes": r.group if by_bytes(r.params) else None,
+                    "bytes": size_of(r.group) if by_bytes(r.params) else None,
                     "state": r.state,
                     "reason": r.reason,
                     "objective": r.objective,

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optuna.trial import FrozenTrial
 from rich.console import Console
 
-from distilbench.cluster.nodes import gpus_elsewhere, nodes_line, on_gpu_node
+from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import TrialResources, ray_cluster, trial_resources, wait_for_idle
 from distilbench.cluster.run_copy import RunCopy, run_copy
 from distilbench.commands.corpus import load_corpus
-from distilbench.commands.run import check_encoders, one_writer, publish, report_folder, run_config, run_name
+from distilbench.commands.run import (
+    check_encoders,
+    one_writer,
+    portable_student,
+    publish,
+    report_folder,
+    run_config,
+    run_name,
+)
 from distilbench.commands.spaces import fitted_to_corpus, space_and_corpus, space_notes, space_of
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
+from distilbench.methods.method import Method
 from distilbench.methods.parts.wanted import wanted_by
-from distilbench.prepare.prepared import load_prepared
+from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.progress import progress
 from distilbench.prepare.stage import Made, prepare_corpus
 from distilbench.progress.clock import Clock
@@ -46,17 +55,23 @@ from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import StageTimes, Took, keep, timed_stage
 from distilbench.storage.files import bound_config, claim_folder, config_differences, write_json
 from distilbench.storage.scratch import local_folder
+from distilbench.stored import Group
 from distilbench.trials.scoring import remove_encoded
 from distilbench.trials.training_copy import remove_encoded_there
 from distilbench.watchers import INTERRUPTED, SweepPlan, Watcher
 
 if TYPE_CHECKING:
+    from distilbench.trials.costs import StudentCost
     from distilbench.trials.rows import RowScorer
 
 GROWS = frozenset({"trials", "confirm"})
 """Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
 ROW_S = "row seconds"
 """User attribute of the study: how long the scoring of one encoder took."""
+LATENCY = "of text, in batches of 32, beside a reference"
+"""How the objective is measured; earlier versions read token ids, in batches of so many tokens, while trials ran."""
+STUDENT = "student."
+"""Begins the keys of a run's configuration that are students of its search space."""
 NO_MODELS = r"(^|/)(students|trials|confirm|predictions|before-\d+)/"
 """What of an earlier run is not read from storage to learn from it."""
 
@@ -103,7 +118,10 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
             methods = [(get_method(member.space.method), member.space.possible) for member in members]
             keep(run, Took(stage="start", seconds=time.time() - clock.began))
             with timed_stage(run, "prepare", len(members[0].corpus.sentences)):
-                inputs = prepare_corpus(settings, members[0].corpus, wanted_by(methods), console)
+                wanted = wanted_by(methods)
+                if any(_trains_own(member.run, get_method(member.space.method)) for member in members):
+                    wanted = replace(wanted, students=tuple(dict.fromkeys([None, *wanted.students])))
+                inputs = prepare_corpus(settings, members[0].corpus, wanted, console)
             for number, member in enumerate(members):
                 if several:
                     console.print(f"\n{member.space.method} ({number + 1} of {len(members)})")
@@ -147,10 +165,12 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
     for name in names:
         try:
             method = get_method(name)
-            check_encoders(settings, trains_encoder=method.trains_encoder)
-            if settings.given is not None and "latency" in settings.objectives and not method.trains_encoder:
+            check_encoders(settings)
+            of_model = [o for o in ("latency", "model_bytes") if o in settings.objectives]
+            if settings.given is not None and of_model and not method.trains_encoder:
                 raise InputError(
-                    f"--objectives latency: a head of {name} needs the teacher's time, and --teacher-vectors has none"
+                    f"--objectives {of_model[0]}: a head of {name} costs what the teacher costs, and --teacher-vectors has "
+                    "no teacher"
                 )
             fitted_space = space_and_corpus(settings, name, Console(quiet=True) if several else console, corpora)
             both = needs | method.needs(fitted_space[0].possible)
@@ -230,6 +250,11 @@ def _enqueued_settings(settings: SweepSettings, space: SearchSpace) -> list[dict
     return [left for setting in settings_read if (left := adapted(setting, space) if space.asked else setting)]
 
 
+def wants_costs(settings: SweepSettings, space: SearchSpace) -> bool:
+    """Whether what a student costs to embed with is asked for, or students of several kinds are compared."""
+    return bool({"latency", "model_bytes"} & set(settings.objectives)) or len(space.students) > 1
+
+
 def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
     """What the numbers of a sweep depend on."""
     space = member.space
@@ -239,6 +264,8 @@ def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
         "method": space.method,
         "searcher": space.searcher,
         "objectives": list(settings.objectives),
+        **({"latency": LATENCY} if "latency" in settings.objectives else {}),
+        **_students_config(space),
         "parameters": {n: r.model_dump(mode="json", exclude_none=True) for n, r in space.parameters.items()},
         "fixed": space.fixed,
         "enqueue": [*space.enqueue, *member.enqueued],
@@ -250,6 +277,22 @@ def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
     }
 
 
+def _students_config(space: SearchSpace) -> dict[str, Any]:
+    """The students that the space names, each by its content."""
+    return {f"{STUDENT}{student}": portable_student(student) for student in space.students}
+
+
+def _of_students_added(differences: Mapping[str, Any], bound: Mapping[str, Any], config: Mapping[str, Any]) -> set[str]:
+    """Which keys that differ are students that one of the two does not name: trials of the others mean the same."""
+    return {k for k in differences if k.startswith(STUDENT) and (k not in bound or k not in config)}
+
+
+def _trains_own(run: Path, method: type[Method]) -> bool:
+    """Whether a run has trials that name no student, and so have trained that of its settings."""
+    trials = (r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord))
+    return method.trains_encoder and any(r.params.get("student") is None for r in trials)
+
+
 def _claim(settings: SweepSettings, member: Member, console: Console) -> bool:
     """Bind the run's folder to these settings; with --extend, also where it was bound to others.
 
@@ -259,9 +302,10 @@ def _claim(settings: SweepSettings, member: Member, console: Console) -> bool:
     bound = bound_config(run)
     if settings.extend and bound is not None:
         differing = {key for key, _ in config_differences(bound, config)} - GROWS - {"earlier"}
+        added = _of_students_added(dict.fromkeys(differing), bound, config)
         if not differing or not earlier.is_begun(run):
             config["earlier"] = bound.get("earlier")
-        elif differing <= earlier.SEARCH_KEYS - {"seed"}:
+        elif differing - added <= earlier.SEARCH_KEYS - {"seed"}:
             config["earlier"] = bound.get("earlier")
             earlier.carry_over(run, member.space, directions(settings.objectives))
             console.print(f"{run}: the search goes on with its trials, in the new space", markup=False)
@@ -330,6 +374,7 @@ class _Sweep:
         inputs.save(prepared, settings)
         ready = load_prepared(prepared.resolve())
         resources = trial_resources(settings.share)
+        costs = self._costs(ready, prepared)
         self.place = self.copy.place(run.resolve(), prepared) if self.copy else None
         board = RowScorer(
             run,
@@ -340,6 +385,7 @@ class _Sweep:
             self.console,
             self.place,
             settings.scored_tasks(inputs.corpus.selection),
+            costs,
         )
         peers = settings.peers or space.bytes_competed
         references = 1 + 2 * len(self.widths) + len(peers)
@@ -352,22 +398,12 @@ class _Sweep:
             member.scores += board.references(self.widths, settings.seed, inputs.scores, advance)
             member.scores += board.peers(peers, settings.seed)
             advance(bool(peers))
-        teacher_ms = None
-        if "latency" in settings.objectives and settings.given is None:
-            from distilbench.trials.latency import teacher_latency
-
-            texts = inputs.corpus.sentences
-            if resources.gpus and gpus_elsewhere(settings.share.grow_to):  # where the trials are timed too
-                what = "The teacher's latency"
-                teacher_ms = on_gpu_node(teacher_latency, ready, texts, gpus=resources.gpus, what=what)
-            else:
-                teacher_ms = teacher_latency(ready, texts)
         search = self.search(resources)
         self._estimate()
         self.console.print(f"{search.wanted} trials by {space.searcher}; {resources.explanation}; {self._how(search)}")
         watchers = self._watchers(search, resources)
         try:
-            self._search(search, resources, watchers, teacher_ms)
+            self._search(search, resources, watchers, costs=bool(costs))
             self._confirm(search, resources, watchers, board, prepared)
         except KeyboardInterrupt:
             self._stage(watchers, INTERRUPTED)
@@ -375,6 +411,21 @@ class _Sweep:
         finally:
             for watcher in watchers:
                 watcher.close()
+
+    def _costs(self, ready: Prepared, prepared: Path) -> dict[str, StudentCost]:
+        """What every kind of student costs, where that is wanted: measured before trials make the machine busy."""
+        from distilbench.trials.cost_bench import kind_of, measure_costs
+        from distilbench.trials.rows import BASELINES
+
+        if not wants_costs(self.settings, self.space):
+            return {}
+        method = get_method(self.space.method)
+        kinds = [kind_of(method_name, {"output_dim": d}) for method_name in BASELINES for d in self.widths]
+        kinds = [kind for kind in kinds if kind.params["output_dim"] <= ready.vectors.width]
+        kinds += [kind_of(self.space.method, params) for params in self.space.examples(method.costly)]
+        texts, store = self.inputs.corpus.sentences, self.settings.artifacts
+        with timed_stage(self.run, "costs", len(kinds)):
+            return measure_costs(kinds, ready, texts, prepared, store, self.console)
 
     def _how(self, search: Search) -> str:
         stopping = {"asha": "ASHA", "median": "median stopping", "none": "no early stopping"}[
@@ -450,9 +501,7 @@ class _Sweep:
         shown.append(LoggedSearch(tally))
         return [tally, *shown, self.page, times, *copying]
 
-    def _search(
-        self, search: Search, resources: TrialResources, watchers: Sequence[Watcher], teacher_ms: float | None
-    ) -> None:
+    def _search(self, search: Search, resources: TrialResources, watchers: Sequence[Watcher], *, costs: bool) -> None:
         settings, confirm = self.settings, self.space.budget.confirm
         self._stage(watchers, "search")
         for number in open_trials(self.study.get_trials(deepcopy=False)):
@@ -460,7 +509,8 @@ class _Sweep:
             if self.copy:
                 remove_encoded_there(self.copy.remote_of(trial_folder(self.run, number)))
         rows = len(self.groups) * confirm.top * confirm.seeds
-        trainings = max(len(self.space.dimensions), len(self.space.bytes_competed)) * confirm.top * (confirm.seeds - 1)
+        sizes = max(len(self.space.dimensions), len(self.space.bytes_competed)) * max(1, len(self.space.students))
+        trainings = sizes * confirm.top * (confirm.seeds - 1)
 
         def deadline() -> float:
             if self.copy and self.copy.lost:
@@ -480,7 +530,7 @@ class _Sweep:
             resources,
             [*watchers, self.clock],
             deadline=deadline,
-            teacher_ms=teacher_ms,
+            costs=costs,
             callbacks=callbacks,
             place=self.place,
             forget=self.copy.forget if self.copy else lambda folder: None,
@@ -549,16 +599,19 @@ class _Sweep:
             self.copy.keep_trainings(self.run, {trial_folder(self.run, number).name for number in keep})
         self._stage(watchers, "done")
 
-    def _without_student(self, name: str, chosen: Collection[int], records: Sequence[ScoreRecord]) -> Iterator[str]:
+    def _without_student(self, name: str, chosen: Collection[Group], records: Sequence[ScoreRecord]) -> Iterator[str]:
         """Why a dimension, or a number of bytes, has no student on the leaderboard."""
-        what = "bytes per vector" if self.space.bytes_competed else "output dimension"
+        what = ("student and " if self.space.students else "") + (
+            "bytes per vector" if self.space.bytes_competed else "output dimension"
+        )
         scored = {group_of(record) for record in records}
         untrained = [str(group) for group in self.groups if group not in chosen]
         unscored = [str(group) for group in self.groups if group in chosen and group not in scored]
+        between = "; " if self.space.students else ", "
         if untrained:
-            yield f"{name}: no student of {what} {', '.join(untrained)}: none of its trials was completed."
+            yield f"{name}: no student of {what} {between.join(untrained)}: none of its trials was completed."
         if unscored:
-            yield f"{name}: no student of {what} {', '.join(unscored)}: its best trial was not scored."
+            yield f"{name}: no student of {what} {between.join(unscored)}: its best trial was not scored."
 
     def _stage(self, watchers: Sequence[Watcher], name: str) -> None:
         for watcher in watchers:

@@ -5,6 +5,7 @@ auto:2               two of them, chosen so
 half                 the first and the last of every two, the others spread evenly
 layers:0,3,5         these
 static               none: a vector and a weight for each of the teacher's tokens (`encoders.static`)
+teacher              all of the teacher's
 FOLDER or owner/name another encoder; layers of it are auto:2@FOLDER, half@FOLDER, layers:0,5@FOLDER
 """
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 HALF = "half"
 AUTO = "auto"
 STATIC = "static"
+TEACHER = "teacher"
 MEAN = "mean"
 CHAINS = frozenset(
     {"bert", "camembert", "distilbert", "electra", "modernbert", "mpnet", "qwen2", "qwen3", "roberta", "xlm-roberta"}
@@ -66,15 +68,15 @@ class LayerRule:
 
 def layer_rule(student: str) -> LayerRule | None:
     """The rule that a student's layers are chosen by; None where it is an encoder as it is."""
-    if student == STATIC:
-        return LayerRule(STATIC)
+    if student in (STATIC, TEACHER):
+        return LayerRule(student)
     match = _RULE.fullmatch(student)
     return LayerRule(match["rule"], match["encoder"]) if match else None
 
 
 def is_layers(student: str) -> bool:
     """Whether the student has some of an encoder's layers, rather than all."""
-    return layer_rule(student) is not None and not is_static(student)
+    return layer_rule(student) is not None and student not in (STATIC, TEACHER)
 
 
 def is_static(student: str) -> bool:
@@ -158,7 +160,7 @@ def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str =
     if is_static(student):
         raise InputError(f"--student {student}: it has no transformer to load; expected an encoder, or layers of one")
     transformer = student_source(student, teacher).load(device)[0]
-    if rule := layer_rule(student):
+    if is_layers(student) and (rule := layer_rule(student)):
         from distilbench.encoders.layers import LayerList
 
         layer_list = LayerList(getattr(transformer, "model", transformer), f"--student {student}")
@@ -218,7 +220,7 @@ def student_layers(student: str, teacher: EncoderSpec) -> int:
         InputError: as of `check_student`.
     """
     rule, count = layer_rule(student), count_layers(student, teacher)
-    if rule is None:
+    if rule is None or rule.rule == TEACHER:
         return count
     if rule.rule in (HALF, AUTO):
         return max(1, count // 2)
@@ -305,6 +307,8 @@ def describe_student(student: str, teacher: EncoderSpec) -> str:
     title = student_source(student, teacher).title
     if is_static(student):
         return f"{title} tokens (static)"
+    if student == TEACHER:
+        return f"{title} (all layers)"
     return title if rule is None else f"{title} {rule.rule}"
 
 
@@ -315,12 +319,10 @@ def check_student(student: str, teacher: EncoderSpec) -> None:
         InputError: a layer or a number of layers that the encoder does not have, an encoder whose layers cannot be told apart
             or that is not there.
     """
-    if is_static(student):
+    if student in (STATIC, TEACHER):
         folder = teacher.folder()
         if folder is not None and other_modules(folder):
-            raise InputError(
-                f"--student {student}: teacher {teacher.name!r} is no transformer that reads single tokens"
-            )
+            raise InputError(f"--student {student}: teacher {teacher.name!r} is no transformer that reads tokens")
     elif is_layers(student):
         student_layers(student, teacher)
     else:

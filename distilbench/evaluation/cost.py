@@ -1,7 +1,7 @@
 """What an encoder costs: its size in memory and on disk, the size of a vector, and how fast it reads sentences.
 
-Speed is on the wall clock and from text to vector, tokenising included: what a service pays. (`latency` times trials beside
-each other, from token ids on and in the thread's own time.) So nothing else should run meanwhile.
+Speed is on the wall clock and from text to vector, tokenising included: what a service pays. (`latency` times
+the students of a search, beside a reference and in the thread's own time.) So nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ def encoder_cost(
     if model.device.type != torch.device(device).type:
         raise ValueError(f"the model is on {model.device.type}, expected {device}")
     count = sum(p.numel() for p in model.parameters())
-    folder = spec.folder() or _cached(spec)
+    folder = spec.folder() or cached(spec)
     chosen = np.random.default_rng(SEED).choice(len(sentences), min(SENTENCES, len(sentences)), replace=False)
     read, prompt = [sentences[int(i)] for i in chosen], prompt_of(model, spec.prompt_before())
-    with _on_threads(threads):
-        width = _read(model, read[:1], prompt).shape[1]
+    with on_threads(threads):
+        width = read_texts(model, read[:1], prompt).shape[1]
         single = _timed(model, read, prompt, 1, LEAST_SINGLE, seconds)
         batches = _timed(model, read, prompt, BATCH, LEAST_BATCHES, seconds)
     p50, p95 = 1000 * np.percentile(single, [50, 95])
@@ -171,7 +171,7 @@ def _weights(place: Path) -> set[Path]:
     return {first, *parts}
 
 
-def _cached(spec: EncoderSpec) -> Path:
+def cached(spec: EncoderSpec) -> Path:
     """Where the hub's cache keeps the encoder, which is there once it is loaded."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -182,7 +182,7 @@ def _cached(spec: EncoderSpec) -> Path:
         raise InputError(f"encoder {spec.name!r}: not in the hub's cache; expected it there once loaded") from None
 
 
-def _read(model: SentenceTransformer, batch: Sequence[str], prompt: str) -> NDArray[np.float32]:
+def read_texts(model: SentenceTransformer, batch: Sequence[str], prompt: str) -> NDArray[np.float32]:
     """Vectors of the sentences, all in one padded batch."""
     if not reads_tokens(model):
         return encode(model, batch, prompt=prompt)
@@ -200,12 +200,12 @@ def _timed(
     most, took = max(least, math.ceil(len(sentences) / size)), list[float]()
     following = itertools.cycle(sentences)
     for _ in range(WARM_UP):
-        _read(model, [sentences[i % len(sentences)] for i in range(size)], prompt)
+        read_texts(model, [sentences[i % len(sentences)] for i in range(size)], prompt)
     while len(took) < least or (len(took) < most and sum(took) < seconds):
         batch = list(itertools.islice(following, size))
         _finish(model)
         began = time.perf_counter()
-        _read(model, batch, prompt)
+        read_texts(model, batch, prompt)
         _finish(model)
         took.append(time.perf_counter() - began)
     return took
@@ -218,7 +218,7 @@ def _finish(model: SentenceTransformer) -> None:
 
 
 @contextmanager
-def _on_threads(threads: int) -> Iterator[None]:
+def on_threads(threads: int) -> Iterator[None]:
     """torch on `threads` threads meanwhile, and the tokenizer on one: its own pool is as large as the machine."""
     before, name = torch.get_num_threads(), "TOKENIZERS_PARALLELISM"
     parallel = os.environ.get(name)

@@ -162,6 +162,11 @@ class IBKD(EncoderMethod):
         """Not centred, as the teacher's vectors are not."""
         return self.token_axes(vectors_VD)
 
+    @property
+    def in_teacher_space(self) -> bool:
+        """Where the map to the teacher stays in the student, and no second stage moves it away."""
+        return self.params.export_map and not self.params.ft_epochs
+
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
         """A projection only where stage 2 trains it. A static student has no hidden states for HSIC, and no W after it."""

@@ -48,6 +48,9 @@ class Method(Learner):
     takes_static: ClassVar[bool] = False
     """Whether that encoder may be static (`--student static`): a vector for each token, without hidden states."""
 
+    costly: ClassVar[tuple[str, ...]] = ("output_dim",)
+    """Hyper-parameters that decide what a student costs to keep and to embed with, as far as the method has them."""
+
     def __init__(self, params: Any, prepared: Prepared, device: str) -> None:
         super().__init__()
         self.params, self.prepared, self.device = params, prepared, device
@@ -127,6 +130,11 @@ class Method(Learner):
     def trained_code(self) -> Quantiser | None:
         """The code that was trained with the student; None where a code is calibrated on its vectors, as others are."""
         return None
+
+    @property
+    def in_teacher_space(self) -> bool:
+        """Whether a student's vectors are to be the teacher's own, so that they can search documents that it embedded."""
+        return False
 
     def assign(self) -> Assign | None:
         """The method's own clusters: corpus rows -> cluster numbers; None when it has no clusters."""

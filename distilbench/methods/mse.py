@@ -79,6 +79,11 @@ class MSE(EncoderMethod):
         """Not centred, as the targets are not."""
         return self.token_axes(vectors_VD)
 
+    @property
+    def in_teacher_space(self) -> bool:
+        """Where the student is as wide as the teacher: no map stands between its vectors and the targets."""
+        return isinstance(self.map, nn.Identity)
+
     @classmethod
     def needs(cls, possible: Possible) -> Needs:
         """Augmented sentences."""

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from distilbench.errors import InputError
-from distilbench.planning.rates import PhaseRate, Rates, Training
+from distilbench.planning.rates import PhaseRate, Rates, Training, rate_name
 from distilbench.planning.steps import phase_steps
 from distilbench.prepare.copies import SHARD_ROWS as COPY_ROWS
 from distilbench.prepare.encode import SHARD_ROWS
@@ -47,7 +47,9 @@ def run_rates(path: Path) -> Rates:
     encoded = pools.get("Teacher encoding")
     encode, worker_s = _speed(encoded, SHARD_ROWS["cuda" if encoded and encoded.device == "cuda" else "cpu"])
     training = {
-        method_trials[0].method: _training(folder, method_trials, worker_s) for folder, method_trials in trained.items()
+        rate_name(own[0].method, student): _training(folder, own, worker_s)
+        for folder, method_trials in trained.items()
+        for student, own in _by_student(method_trials).items()
     }
     searched = [took for folder in trained for took in read_timings(folder) if took.stage == "search"]
     return Rates(
@@ -77,6 +79,14 @@ def _trials(folder: Path) -> list[TrialRecord]:
     return [r for r in read_records(folder / "trials.jsonl") if isinstance(r, TrialRecord)]
 
 
+def _by_student(trials: Sequence[TrialRecord]) -> dict[str | None, list[TrialRecord]]:
+    """The trials of each student that their hyper-parameters name."""
+    by_student: dict[str | None, list[TrialRecord]] = {}
+    for trial in trials:
+        by_student.setdefault(trial.params.get("student"), []).append(trial)
+    return by_student
+
+
 def _speed(took: Took | None, shard: int) -> tuple[float | None, float]:
     """What one worker did in a second, and how long it took to be ready."""
     if took is None or not took.seconds:
@@ -92,6 +102,7 @@ def _training(folder: Path, trials: Sequence[TrialRecord], worker_s: float) -> T
     method = trials[0].method
     config = json.loads((folder / "config.json").read_text())
     examples, budget = _examples(folder), int(config.get("budget.steps", 10**9))
+    budget = (config.get("budget.student_steps") or {}).get(trials[0].params.get("student") or "", budget)
     rows, seconds, sizes = [], [], dict[str, int]()
     for trial in trials:
         phases = phase_steps(method, trial.params, examples, budget)

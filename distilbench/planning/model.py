@@ -22,7 +22,7 @@ store that has some of it already.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -160,15 +160,17 @@ def _preparation(
 
 
 def _method(method_work: MethodWork, work: SweepWork, rates: Rates, at_once: int, ending: str) -> list[Stage]:
-    training = rates.training.get(method_work.space.method)
+    students = {trial.student for trial in method_work.trials}
+    training = {student: rates.of(method_work.space.method, student) for student in students}
     score = None if rates.row_s is None else (method_work.references + method_work.rows) * rates.row_s
     scored = Stage(f"score{ending}", score, "one process: searches are timed", False)
-    if training is None:
+    measured = {student: found for student, found in training.items() if found is not None}
+    if len(measured) < len(training):
         unknown = [Stage(f"{name}{ending}", None, "", True) for name in ("search", "confirm")]
         return [*unknown, scored]
     return [
-        _search(method_work, training, rates, at_once, ending),
-        _confirm(method_work, work, training, rates, at_once, ending),
+        _search(method_work, measured, rates, at_once, ending),
+        _confirm(method_work, work, measured, rates, at_once, ending),
         scored,
     ]
 
@@ -197,8 +199,12 @@ def step_seconds(training: Training, phase: str, batch: int) -> float:
     return phase_rate.step_s * batch / phase_rate.batch
 
 
-def _search(method_work: MethodWork, training: Training, rates: Rates, at_once: int, ending: str) -> Stage:
-    seconds = lru_cache(maxsize=None)(lambda trial: rung_seconds(trial, training))
+OfStudent = Mapping[str | None, Training]
+"""The rates of one method, by student."""
+
+
+def _search(method_work: MethodWork, training: OfStudent, rates: Rates, at_once: int, ending: str) -> Stage:
+    seconds = lru_cache(maxsize=None)(lambda trial: rung_seconds(trial, training[trial.student]))
 
     def mean(workers: int, draws: Sequence[Sequence[int]], lag: int | None = None) -> tuple[float, float, float]:
         played = []
@@ -230,17 +236,21 @@ def _search(method_work: MethodWork, training: Training, rates: Rates, at_once: 
 
 
 def _confirm(
-    method_work: MethodWork, work: SweepWork, training: Training, rates: Rates, at_once: int, ending: str
+    method_work: MethodWork, work: SweepWork, training: OfStudent, rates: Rates, at_once: int, ending: str
 ) -> Stage:
-    if training.embed_per_s is None and training.finish_s is None:
+    if any(one.embed_per_s is None and one.finish_s is None for one in training.values()):
         return Stage(f"confirm{ending}", None, "", True)
-    embed = 0.0 if training.embed_per_s is None else work.evaluated / training.embed_per_s
-    finish = training.begin_s + (training.finish_s or 0.0) + embed
-    jobs = [
-        finish + (0.0 if trained else rung_seconds(trial, training)[-1] - training.begin_s)
-        for trial, trained in method_work.confirmations
-    ]
-    seconds = list_schedule(jobs, at_once, rates.worker_s)
+
+    def finish(one: Training) -> float:
+        embed = 0.0 if one.embed_per_s is None else work.evaluated / one.embed_per_s
+        return one.begin_s + (one.finish_s or 0.0) + embed
+
+    def seconds(trial: TrialWork, trained: bool) -> float:
+        one = training[trial.student]
+        return finish(one) + (0.0 if trained else rung_seconds(trial, one)[-1] - one.begin_s)
+
+    jobs = [seconds(trial, trained) for trial, trained in method_work.confirmations]
+    made = list_schedule(jobs, at_once, rates.worker_s)
     scales = at_once < len(jobs)
     bound = f"{min(at_once, len(jobs))} of {len(jobs)} trainings at once" if scales else "one training"
-    return Stage(f"confirm{ending}", seconds, bound, scales)
+    return Stage(f"confirm{ending}", made, bound, scales)

@@ -24,16 +24,18 @@ from distilbench.evaluation.retrieval import unit
 from distilbench.methods import get_method
 from distilbench.methods.parts.wanted import wanted_by
 from distilbench.planning.probe_worker import CHUNK, ProbeJob, probe_worker
-from distilbench.planning.rates import PhaseRate, Rates, Training
+from distilbench.planning.rates import PhaseRate, Rates, Training, rate_name
 from distilbench.planning.sample import prepare_sample, sample_of
 from distilbench.planning.work import drawn_settings
 from distilbench.prepare.augment import operations
 from distilbench.prepare.onnx import onnx_artifact
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.selection import make_judged
+from distilbench.search.space import SearchSpace
 from distilbench.selection import STS
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.store import ArtifactStore
+from distilbench.trials.budget import Budget
 
 SETTINGS = 4
 """Hyper-parameter settings that a method's training is measured with: those of the first trials, spread over the search."""
@@ -76,7 +78,7 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
                 "teacher": settings.teacher_encoder.absolute(),
                 "graph": onnx_artifact(settings.teacher_encoder, ArtifactStore(settings.store)) if onnx else None,
                 "operations": operations(settings.augmentation) if needs.augmentation else [],
-                "methods": [(m.space.method, m.space.budget, _spread(drawn_settings(settings, m))) for m in members],
+                "methods": [part for m in members for part in _by_student(m.space, drawn_settings(settings, m))],
                 "threads": resources.cpus,
             }
             remote = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=0)(probe_worker)
@@ -111,6 +113,13 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
             driver_s=_driver_seconds(folder),
             **_scoring(settings, members, ready, folder),
         )
+
+
+def _by_student(space: SearchSpace, drawn: list[dict[str, Any]]) -> list[tuple[str, str, Budget, list[dict[str, Any]]]]:
+    """Some of the settings of each student that they name: the name of their rate, the method, its budget, the settings."""
+    students = dict.fromkeys(setting.get("student") for setting in drawn)
+    own = {student: [s for s in drawn if s.get("student") == student] for student in students}
+    return [(rate_name(space.method, s), space.method, space.budget, _spread(chosen)) for s, chosen in own.items()]
 
 
 def _spread(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -42,8 +43,8 @@ class ProbeJob:
     graph: Path | None
     """For ONNX Runtime; None is PyTorch."""
     operations: Sequence[Operation]
-    methods: Sequence[tuple[str, Budget, Sequence[dict[str, Any]]]]
-    """Name, budget, and hyper-parameters to measure it with."""
+    methods: Sequence[tuple[str, str, Budget, Sequence[dict[str, Any]]]]
+    """The name of a rate, the method, its budget, and hyper-parameters to measure it with."""
     threads: int
 
 
@@ -57,7 +58,7 @@ def probe_worker(job: ProbeJob) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     device = default_device()
-    for name, _, _ in job.methods:
+    for _, name, _, _ in job.methods:
         get_method(name)
     given = job.teacher.vectors is not None
     model: Any = None
@@ -81,9 +82,10 @@ def probe_worker(job: ProbeJob) -> dict[str, Any]:
         copies(texts[:4], 0)
         rates["augment_per_s"][operation.name] = per_second(texts, 64, AUGMENT_S, partial(_copies, copies))
     torch.set_num_threads(job.threads)
-    for name, budget, settings in job.methods:
-        measured = [_training(job, name, budget, params, TRAIN_S / len(settings), device) for params in settings]
-        rates["training"][name] = _mean(measured)
+    parts = Counter(name for _, name, _, _ in job.methods)
+    for rate, name, budget, settings in job.methods:
+        each_s = TRAIN_S / parts[name] / len(settings)
+        rates["training"][rate] = _mean([_training(job, name, budget, params, each_s, device) for params in settings])
     return rates
 
 
@@ -127,7 +129,7 @@ def _training(
     build_method(name, params, prepared, 0, device)  # what only the first one reads
     began = time.perf_counter()
     method = build_method(name, params, prepared, 0, device)
-    trainer = Trainer(method, 0, budget.steps)
+    trainer = Trainer(method, 0, budget.steps_of(params))
     begin_s = time.perf_counter() - began
     phases: dict[str, tuple[int, float]] = {}
     for number, phase in enumerate(trainer.phases):

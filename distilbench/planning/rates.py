@@ -37,6 +37,11 @@ class Training(_Part):
     """To save a student once it is trained; where `embed_per_s` is not known, to embed what is evaluated too."""
 
 
+def rate_name(method: str, student: str | None) -> str:
+    """What the rate of a method's trainings is called; `student` is the one that its hyper-parameters name, if they do."""
+    return method if student is None else f"{method}, {student}"
+
+
 class Rates(_Part):
     """What one worker does, beside as many others as share its machine; None is not measured."""
 
@@ -67,9 +72,13 @@ class Rates(_Part):
     pca_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Beside the rows: the eigendecomposition."""
     training: dict[str, Training] = {}
-    """By method."""
+    """By method, and where the search space names students by both (`rate_name`)."""
     driver_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
     """What the driver, which is one process, spends on each trial."""
     row_s: Seconds | None = Field(default=None, ge=0, allow_inf_nan=False)
     """To score one encoder on every set, quantised too; in the driver."""
     report_s: Seconds = Field(default=0.0, ge=0, allow_inf_nan=False)
+
+    def of(self, method: str, student: str | None) -> Training | None:
+        """The rates of a method with one student; those of the method alone where no others were measured."""
+        return self.training.get(rate_name(method, student)) or self.training.get(method)

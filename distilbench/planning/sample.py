@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from distilbench.data.corpus import Corpus, PairSplit, PairTask, RetrievalSet, Rows
-from distilbench.encoders.student import is_static, resolved_student, student_source
+from distilbench.encoders.student import MEAN, is_static, resolved_student, student_source
 from distilbench.evaluation.retrieval import unit
 from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.prepared import LOGITS, save_prepared
 from distilbench.prepare.selection import DOCUMENTS, QUERIES, few_pairs, labelled_set, make_judged
 from distilbench.prepare.stage import Wanted
 from distilbench.prepare.static_start import static_start_artifact
+from distilbench.prepare.student_inputs import StudentInputs
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.selection import STS
 from distilbench.settings.sweep import SweepSettings
@@ -124,13 +125,10 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, needs:
     vectors = ShardedArray(folder / "vectors", len(vectors_ND), width, len(vectors_ND))
     save_array(folder / "pca" / "mean.npy", vectors_ND.mean(axis=0))
     save_array(folder / "pca" / "axes.npy", np.eye(width, dtype=np.float32))
-    ids, static = None, None
-    if needs.tokens:
-        store, key, source = ArtifactStore(folder / "store"), corpus.sentences_fingerprint, settings.student_encoder
-        if is_static(settings.student):
-            teacher = student_source(settings.student, settings.teacher_encoder)
-            static = static_start_artifact(teacher, store, settings.pool)
-        ids = tokens_artifact(corpus.sentences, key, source, store, settings.pool, corpus.roles_N, static)
+    students = {
+        name: _student(settings, name or settings.student, corpus, folder) for name in needs.students if needs.tokens
+    }
+    own = students.get(None)
     task = corpus.pair_tasks[0] if corpus.pair_tasks else None
     if task is not None and needs.logits:
         outputs = 3 if task.kind == "three-class" else 1
@@ -138,21 +136,32 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, needs:
         save_array(folder / "logits" / LOGITS, rng.standard_normal((pairs, outputs), dtype=np.float32))
     logits_folder = folder / "logits" if task is not None and needs.logits else None
     ready = folder / "prepared"
-    student = resolved_student(settings.student, settings.teacher_encoder) if needs.tokens else settings.student
     judged = None if corpus.selection == STS else make_judged(corpus, vectors.take).dev
     negatives = negatives_artifact(corpus, vectors, needs.negatives, ArtifactStore(folder / "store"))
     save_prepared(
         ready,
         corpus,
         settings.teacher_encoder,
-        student,
+        own.student if own else settings.student,
         vectors,
         folder / "pca",
-        ids,
+        own.tokens if own else None,
         task,
         logits_folder,
         negatives=negatives,
         judged=judged,
-        static=static,
+        static=own.static if own else None,
+        students={name: inputs for name, inputs in students.items() if name is not None},
     )
     return ready
+
+
+def _student(settings: SweepSettings, student: str, corpus: Corpus, folder: Path) -> StudentInputs:
+    """A student's real tokens; layers that are to be ranked are as many of them, unranked."""
+    store, teacher, static = ArtifactStore(folder / "store"), settings.teacher_encoder, None
+    if is_static(student):
+        static = static_start_artifact(student_source(student, teacher), store, settings.pool)
+    source = settings.student_reading(student)
+    key = corpus.sentences_fingerprint
+    tokens = tokens_artifact(corpus.sentences, key, source, store, settings.pool, corpus.roles_N, static)
+    return StudentInputs(resolved_student(student, teacher), MEAN, tokens, static)

@@ -20,7 +20,7 @@ from distilbench.search.space import SearchSpace
 from distilbench.search.study import starts_for
 from distilbench.search.suggestions import default_lag
 from distilbench.settings.sweep import SweepSettings
-from distilbench.stored import rival_group
+from distilbench.stored import Group, group_order, rival_group
 from distilbench.training.length import Examples, PhaseSteps
 from distilbench.trials.scoring import evaluation_rows
 
@@ -34,12 +34,14 @@ STUDY = 100
 class TrialWork(NamedTuple):
     """A trial that is trained to its end."""
 
-    group: int
+    group: Group
     """What it competes within (`stored.rival_group`)."""
     phases: tuple[PhaseSteps, ...]
     rung_steps: tuple[int, ...]
     start: bool = False
     """Whether it is judged before its first step too."""
+    student: str | None = None
+    """The student that its hyper-parameters name."""
 
     @property
     def steps(self) -> int:
@@ -130,9 +132,10 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
     drawn = drawn_settings(settings, member)
 
     def trial(params: dict[str, Any]) -> TrialWork:
-        phases = phase_steps(space.method, params, examples, budget.steps)
+        phases = phase_steps(space.method, params, examples, budget.steps_of(params))
         rungs = budget.rung_steps(sum(phase.steps for phase in phases))
-        return TrialWork(rival_group(params), tuple(phases), tuple(rungs), budget.start and len(phases) == 1)
+        start = budget.start and len(phases) == 1
+        return TrialWork(rival_group(params), tuple(phases), tuple(rungs), start, params.get("student"))
 
     trials = tuple(trial(params) for params in drawn)
     groups = [t.group for t in trials]
@@ -143,7 +146,11 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
         tuple(min(e, len(t.rung_steps)) for t, e in zip(trials, drawn_ends, strict=True)) for drawn_ends in ends
     )
     confirm = budget.confirm
-    best = [longest for group in sorted(set(groups)) for longest in _of_mean_length(trials, group)[: confirm.top]]
+    best = [
+        longest
+        for group in sorted(set(groups), key=group_order)
+        for longest in _of_mean_length(trials, group)[: confirm.top]
+    ]
     widths = [len(method.widths_of(params)) for params in drawn]
     finished = len(best) * confirm.seeds
     return MethodWork(
@@ -158,7 +165,7 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
     )
 
 
-def _of_mean_length(trials: tuple[TrialWork, ...], group: int) -> list[TrialWork]:
+def _of_mean_length(trials: tuple[TrialWork, ...], group: Group) -> list[TrialWork]:
     """The trials of a group, those nearest to the mean length first: which will be the best is not known."""
     rivals = [t for t in trials if t.group == group]
     mean = sum(t.steps for t in rivals) / max(1, len(rivals))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from distilbench.prepare.negatives import Candidates, load_candidates
 from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.selection_files import load_sets, save_sets
 from distilbench.prepare.static_start import StaticStart, load_static_start
+from distilbench.prepare.student_inputs import StudentInputs
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.records import selection_groups
 from distilbench.storage.arrays import ShardedArray, save_array
@@ -62,6 +64,21 @@ class Prepared:
     """What is reported of held-out sentences, where there are any."""
     static: StaticStart | None = None
     """What a static student starts from."""
+    students: Mapping[str, Prepared] = field(default_factory=dict)
+    """The same for each student that the search space names."""
+
+    def of(self, params: Mapping[str, Any]) -> Prepared:
+        """What a trial with these hyper-parameters reads: that of the student that they name, if they name one.
+
+        Raises:
+            ValueError: that student was not prepared.
+        """
+        student = params.get("student")
+        if student is None:
+            return self
+        if student not in self.students:
+            raise ValueError(f"student {student!r} was not prepared, only {', '.join(self.students) or 'none'}")
+        return self.students[student]
 
     @property
     def selection(self) -> SelectionSets:
@@ -92,12 +109,14 @@ def save_prepared(
     judged: SelectionSets | None = None,
     tested: SelectionSets | None = None,
     static: Path | None = None,
+    students: Mapping[str, StudentInputs] | None = None,
 ) -> None:
     """Write the row numbers of the training and dev sets, and where the artifacts are, into `folder`.
 
     `logits` is the artifact folder with the cross-encoder's logits for the training pairs of `pair_task`, `negatives` that
     with the candidates for hard negatives of the judged queries; `judged` is what students are selected by, where it is not
     the STS dev sets, `tested` what is reported of held-out sentences. `static` is that of what a static student starts from.
+    `students` are those that the search space names, beside `student`.
     """
     dev = selection_sets(corpus)
     save_array(folder / "train.npy", corpus.train)
@@ -136,6 +155,7 @@ def save_prepared(
             **({"judged": save_sets(folder, judged, "judged")} if judged else {}),
             **({"tested": save_sets(folder, tested, "tested")} if tested else {}),
             **({} if static is None else {"static": str(static)}),
+            **({"students": {name: inputs.described() for name, inputs in students.items()}} if students else {}),
         },
     )
 
@@ -153,29 +173,38 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
     for i, name in enumerate(saved["dev"]):
         left, right = np.load(folder / f"dev-{i}-rows.npy", allow_pickle=False)
         dev.append(DevSet(name, left, right, np.load(folder / f"dev-{i}-score.npy", allow_pickle=False)))
-    return Prepared(
+    prepared = Prepared(
         teacher=EncoderSpec(**saved["teacher"]),
-        student=saved["student"],
+        **_load_student(saved),
         vectors=ShardedArray(**{**saved["vectors"], "folder": Path(saved["vectors"]["folder"])}),
         pca=load_pca(Path(saved["pca"])),
-        tokens=None if saved["tokens"] is None else load_tokens(Path(saved["tokens"])),
         train=np.load(folder / "train.npy", allow_pickle=False),
         pairs_P2=np.load(folder / "pairs.npy", allow_pickle=False),
         dev=tuple(dev),
         triplets_T3=np.load(folder / "triplets.npy", allow_pickle=False),
         augmented=np.load(folder / "augmented.npy", allow_pickle=False),
         pair_task=_load_task(folder, saved["task"]),
-        pooling=saved.get("pooling", MEAN),  # runs from before it was written
         judged_P2=np.load(folder / JUDGED, allow_pickle=False)
         if (folder / JUDGED).exists()
         else np.empty((0, 2), dtype=np.int64),
         candidates=load_candidates(Path(saved["negatives"])) if "negatives" in saved else None,
-        student_prompts=Prompts(**saved["student_prompts"]) if "student_prompts" in saved else None,
         judged=load_sets(folder, saved["judged"]) if saved.get("judged") else None,
         tested=load_sets(folder, saved["tested"]) if saved.get("tested") else None,
-        static=load_static_start(Path(saved["static"])) if "static" in saved else None,
         logits_PC=None if saved["logits"] is None else np.load(Path(saved["logits"]) / LOGITS, allow_pickle=False),
     )
+    students = {name: replace(prepared, **_load_student(own)) for name, own in saved.get("students", {}).items()}
+    return replace(prepared, students=students)
+
+
+def _load_student(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are one student's."""
+    return {
+        "student": saved["student"],
+        "tokens": None if saved["tokens"] is None else load_tokens(Path(saved["tokens"])),
+        "pooling": saved.get("pooling", MEAN),  # runs from before it was written
+        "student_prompts": Prompts(**saved["student_prompts"]) if "student_prompts" in saved else None,
+        "static": load_static_start(Path(saved["static"])) if "static" in saved else None,
+    }
 
 
 def _load_task(folder: Path, saved: dict[str, Any] | None) -> PairTask | None:

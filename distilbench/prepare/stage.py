@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,7 @@ from rich.console import Console
 
 from distilbench.data.corpus import Corpus, PairTask
 from distilbench.encoders.prompts import Prompts
-from distilbench.encoders.student import (
-    MEAN,
-    is_static,
-    layer_rule,
-    resolved_student,
-    student_pooling,
-    student_source,
-)
+from distilbench.encoders.student import MEAN
 from distilbench.errors import InputError
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
@@ -30,15 +24,14 @@ from distilbench.prepare.cross_encoder import (
 )
 from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.given import corpus_vectors
-from distilbench.prepare.layer_ranking import ranking_artifact
 from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import save_prepared, selection_sets
 from distilbench.prepare.ranked_layers import FILE as RANKING
 from distilbench.prepare.ranked_layers import read_ranking
 from distilbench.prepare.selection import Judged, judged_artifact
-from distilbench.prepare.static_start import static_start_artifact
-from distilbench.prepare.tokens import tokens_artifact
+from distilbench.prepare.student_inputs import StudentInputs
+from distilbench.prepare.students import prepare_student
 from distilbench.records import Score
 from distilbench.settings.run import PreparationSettings
 from distilbench.storage.arrays import ShardedArray
@@ -55,6 +48,8 @@ class Wanted:
     logits: bool
     negatives: tuple[str, ...] = ()
     """By what hard negatives of judged queries are found."""
+    students: tuple[str | None, ...] = (None,)
+    """The students that are trained, where `tokens` are wanted; None is that of the settings."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +73,8 @@ class Made:
     """What students are selected by, where it is not the STS dev sets."""
     static: Path | None = None
     """What a static student starts from."""
+    students: Mapping[str, StudentInputs] = field(default_factory=dict)
+    """The students that search spaces name."""
 
     def save(self, folder: Path, settings: PreparationSettings) -> None:
         """Write what a trial needs to find all of it."""
@@ -97,6 +94,7 @@ class Made:
             self.judged.dev if self.judged else None,
             self.judged.test if self.judged else None,
             self.static,
+            self.students,
         )
         ranking = read_ranking(self.ranking) if self.ranking else None
         if ranking is None:
@@ -107,15 +105,19 @@ class Made:
     def described(self) -> dict[str, Any]:
         """What was prepared, JSON-able: sizes of the corpus, and where each artifact is."""
         corpus = self.corpus
+        students = self.students.values()
+        tokens = _distinct(self.tokens, *(student.tokens for student in students))
+        layers = _distinct(self.ranking, *(student.ranking for student in students))
+        static = _distinct(self.static, *(student.static for student in students))
         artifacts = {
             "sentences": [p.parent for p in getattr(corpus.sentences, "paths", ())],
             "embeddings": [self.vectors.folder],
             "PCA": [self.pca],
-            "tokens": [self.tokens] if self.tokens else [],
+            "tokens": tokens,
             "logits": [self.logits] if self.logits else [],
             "negatives": [self.negatives] if self.negatives else [],
-            "layers": [self.ranking] if self.ranking else [],
-            "static": [self.static] if self.static else [],
+            "layers": layers,
+            "static": static,
         }
         return {
             "corpus": corpus.name,
@@ -131,6 +133,10 @@ class Made:
                 for i, folder in enumerate(folders, start=1)
             },
         }
+
+
+def _distinct(*folders: Path | None) -> list[Path]:
+    return list(dict.fromkeys(folder for folder in folders if folder is not None))
 
 
 def _bytes(folder: Path) -> int:
@@ -182,32 +188,35 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Wanted,
     if needs.negatives:
         prepared = replace(prepared, negatives=negatives_artifact(corpus, vectors, needs.negatives, store))
     if needs.tokens:
-        static = None
-        if is_static(settings.student):
-            static = static_start_artifact(student_source(settings.student, settings.teacher_encoder), store, size)
-        reads = settings.student_encoder
-        tokens = tokens_artifact(corpus.sentences, key, reads, store, size, corpus.roles_N, static)
-        prepared = replace(prepared, tokens=tokens, static=static)
-        prepared = _with_student(settings, prepared, store, console)
+        prepared = _with_students(settings, prepared, needs.students, store, console)
     return _with_logits(settings, prepared, store, console) if needs.logits and prepared.task else prepared
 
 
-def _with_student(settings: PreparationSettings, prepared: Made, store: ArtifactStore, console: Console) -> Made:
-    """With the student's layers chosen, and how it pools."""
-    student, teacher, corpus = settings.student, settings.teacher_encoder, prepared.corpus
-    pooling = settings.pooling or student_pooling(student, teacher)
-    rule = layer_rule(student)
-    if rule is None or not rule.ranked:
-        return replace(prepared, student=resolved_student(student, teacher), pooling=pooling)
-    assert prepared.tokens is not None
-    dev = selection_sets(corpus)
-    folder = ranking_artifact(student, teacher, pooling, prepared.vectors, prepared.tokens, corpus.train, dev, store)
-    ranking = read_ranking(folder)
-    assert ranking is not None
-    ranking.show(console)
-    return replace(
-        prepared, student=resolved_student(student, teacher, ranking.chosen), pooling=pooling, ranking=folder
-    )
+def _with_students(
+    settings: PreparationSettings,
+    prepared: Made,
+    students: Sequence[str | None],
+    store: ArtifactStore,
+    console: Console,
+) -> Made:
+    """With what each student is trained from."""
+    dev, named = selection_sets(prepared.corpus), dict[str, StudentInputs]()
+    for name in dict.fromkeys(students):
+        inputs = prepare_student(
+            settings, name or settings.student, prepared.corpus, prepared.vectors, dev, store, console
+        )
+        if name is not None:
+            named[name] = inputs
+            continue
+        prepared = replace(
+            prepared,
+            tokens=inputs.tokens,
+            student=inputs.student,
+            pooling=inputs.pooling,
+            ranking=inputs.ranking,
+            static=inputs.static,
+        )
+    return replace(prepared, students=named)
 
 
 def _with_logits(settings: PreparationSettings, prepared: Made, store: ArtifactStore, console: Console) -> Made:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from distilbench.progress.tally import STAGES, Tally, best_of, dev_of
 from distilbench.records import TrialRecord
-from distilbench.stored import by_bytes
+from distilbench.stored import by_bytes, size_of
 from distilbench.watchers import Watcher
 
 SWEEP = ("run", "method")
@@ -96,7 +96,9 @@ class RayMetrics(Watcher):
 
 def _group(record: TrialRecord) -> str:
     """What the trial competes within, for a legend: "d=64", or "16 bytes"."""
-    return f"{record.group} bytes" if by_bytes(record.params) else f"d={record.group}"
+    size = size_of(record.group)
+    student = record.params.get("student")
+    return (f"{student}, " if student else "") + (f"{size} bytes" if by_bytes(record.params) else f"d={size}")
 
 
 def sweep_values(tally: Tally) -> list[Value]:

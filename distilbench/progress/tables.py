@@ -10,7 +10,7 @@ from rich.text import Text
 
 from distilbench.progress.tally import STATES, Progress, Running, best_of, dev_of
 from distilbench.records import Score, TrialRecord, dev_of_metrics, dev_pca_of_metrics
-from distilbench.stored import by_bytes, code_of
+from distilbench.stored import by_bytes, code_of, size_of
 
 
 def duration(seconds: float) -> str:
@@ -143,7 +143,9 @@ def finished_line(record: TrialRecord, done: int, total: int) -> str:
     count = "[confirms]" if record.confirms else f"[{done:>3}/{total}]"
     size = f"d={record.dim:<4}"
     if by_bytes(record.params):
-        size = f"{_bytes(record.group):<11} {size} {code_of(record.params):<7}"
+        size = f"{_bytes(size_of(record.group)):<11} {size} {code_of(record.params):<7}"
+    if student := record.params.get("student"):
+        size = f"{student:<10} {size}"
     line = f"{count} trial {record.number:<3} {size} {record.state:<8}"
     if record.rungs:
         last, result = record.rungs[-1], record.result or record.rungs[-1]

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from distilbench.records import TrialRecord, dev_of_metrics
 from distilbench.storage.process import process_mark
-from distilbench.stored import stored_bytes
+from distilbench.stored import Group, group_order, stored_bytes
 from distilbench.watchers import SweepPlan, Watcher
 
 STATES = ("COMPLETE", "PRUNED", "FAIL")
@@ -240,12 +240,12 @@ def dev_of(record: TrialRecord) -> float | None:
     return None if record.result is None else dev_of_metrics(record.result.metrics)
 
 
-def best_of(records: Iterable[TrialRecord]) -> dict[int, TrialRecord]:
+def best_of(records: Iterable[TrialRecord]) -> dict[Group, TrialRecord]:
     """The trial with the highest objective of each group (`TrialRecord.group`), groups rising; the earlier of equals.
 
     A stopped trial takes part where its student had its final form.
     """
-    best: dict[int, TrialRecord] = {}
+    best: dict[Group, TrialRecord] = {}
     for record in sorted(records, key=lambda r: r.number):
         if not record.is_candidate or record.objective is None or record.confirms:
             continue
@@ -254,4 +254,4 @@ def best_of(records: Iterable[TrialRecord]) -> dict[int, TrialRecord]:
             -math.inf if best_so_far.objective is None else best_so_far.objective
         ):
             best[record.group] = record
-    return dict(sorted(best.items()))
+    return {group: best[group] for group in sorted(best, key=group_order)}

@@ -15,7 +15,7 @@ from distilbench.reporting.runs import run_folders
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, leaderboard, told
 from distilbench.selection import STS
-from distilbench.stored import by_bytes, code_of, rival_group
+from distilbench.stored import Group, by_bytes, code_of, group_order, rival_group
 
 NONE = "-"
 
@@ -60,7 +60,7 @@ def best_students(board: Leaderboard) -> list[Row]:
 
     In the form that they are trained for: float32, or their own code.
     """
-    best: dict[tuple[str, str, int], Row] = {}
+    best: dict[tuple[str, str, Group], Row] = {}
     for row in board.rows:
         record = row.record
         if record.role != "student" or record.quantisation != code_of(record.hyperparameters):
@@ -68,13 +68,14 @@ def best_students(board: Leaderboard) -> list[Row]:
         key = (record.method, record.configuration if record.trial is None else "", group_of(record))
         if key not in best or _rank(board, row) > _rank(board, best[key]):
             best[key] = row
-    return [best[key] for key in sorted(best, key=lambda key: (key[2], key))]
+    return [best[key] for key in sorted(best, key=lambda key: (group_order(key[2]), key[:2]))]
 
 
-def group_of(record: ScoreRecord) -> int:
-    """What a student competes within: the bytes of its vector where it is trained for a code, else its dimensions."""
+def group_of(record: ScoreRecord) -> Group:
+    """What a student competes within (`stored.rival_group`)."""
     params = record.hyperparameters
-    return rival_group(params, record.dim) if by_bytes(params) else record.dim
+    alone = not by_bytes(params) and params.get("student") is None
+    return record.dim if alone else rival_group(params, record.dim)
 
 
 def what_to_take(board: Leaderboard, run: Path) -> list[str]:

@@ -32,7 +32,7 @@ from distilbench.search.objectives import pareto_front
 class Measure(NamedTuple):
     """What was timed, and where.
 
-    "batches": `ScoreRecord.latency_ms`, the thread's own time from token ids on, a sentence's share of a batch.
+    "batches": `ScoreRecord.latency_ms`, the thread's own time from text on, a sentence's share of a batch of 32.
     "single": `EncoderCost.p50_ms`, on the wall clock and from text on, one sentence at a time.
     """
 
@@ -97,7 +97,7 @@ def latency_caption(data: QualityLatency) -> str:
         return "No encoder's latency was measured."
     kind, threads, device = data.measure
     how = {
-        "batches": "in batches, from its token ids on (the thread's own time on a CPU)",
+        "batches": "in batches of 32, from its text on (median, the thread's own time)",
         "single": "on its own, from its text on (median, on the wall clock)",
     }[kind]
     ran = "one thread" if threads == 1 else f"{threads} threads"

@@ -425,7 +425,8 @@ def rivals(r: ScoreRecord) -> tuple[object, ...]:
     if by_bytes(r.hyperparameters):
         form = "its own" if r.quantisation == code_of(r.hyperparameters) else r.quantisation
         return r.run, r.method, "bytes", rival_group(r.hyperparameters, r.dim), form, r.corpus_fingerprint
-    return r.run, r.method, r.hyperparameters.get("output_dim"), r.dim, r.quantisation, r.corpus_fingerprint
+    student, whole = r.hyperparameters.get("student"), r.hyperparameters.get("output_dim")
+    return r.run, r.method, student, whole, r.dim, r.quantisation, r.corpus_fingerprint
 
 
 def _complete(records: Iterable[TrialRecord | ScoreRecord]) -> dict[tuple[str, int, int], TrialRecord]:

@@ -25,6 +25,7 @@ from distilbench.search.study import (
 )
 from distilbench.search.trial import trial_folder
 from distilbench.storage.files import fingerprint, write_json
+from distilbench.stored import Group, group_order
 from distilbench.trials.budget import Confirmation
 from distilbench.trials.jobs import Job
 from distilbench.trials.scoring import Candidate
@@ -34,7 +35,7 @@ CONFIRMATIONS = "confirmations.jsonl"
 """Records of the trainings with other seeds."""
 
 
-def chosen_trials(trials: Sequence[FrozenTrial], groups: Sequence[int], top: int) -> dict[int, list[FrozenTrial]]:
+def chosen_trials(trials: Sequence[FrozenTrial], groups: Sequence[Group], top: int) -> dict[Group, list[FrozenTrial]]:
     """The `top` trials of each group (`best_per_group`) by dev objective; where none has a student, the best
     that was interrupted.
 
@@ -51,7 +52,7 @@ def chosen_trials(trials: Sequence[FrozenTrial], groups: Sequence[int], top: int
             ]
             if open_ones:
                 best[group] = [max(open_ones, key=result_objective)]
-    return dict(sorted(best.items()))
+    return {group: best[group] for group in sorted(best, key=group_order)}
 
 
 def _led_by(first: FrozenTrial, ranked: Sequence[FrozenTrial]) -> list[FrozenTrial]:
@@ -70,7 +71,7 @@ def shown_as(trial: FrozenTrial) -> str:
     return f"trial {trial.number}, interrupted after step {rungs[max(rungs)]['step']}"
 
 
-def confirmation_jobs(run: Path, search: Search, chosen: Mapping[int, Sequence[FrozenTrial]]) -> list[Job]:
+def confirmation_jobs(run: Path, search: Search, chosen: Mapping[Group, Sequence[FrozenTrial]]) -> list[Job]:
     """The first seed of every trial (its own training in the search), then the second of every one, and so on."""
     confirm: Confirmation = search.space.budget.confirm
     jobs = []
@@ -113,8 +114,8 @@ def confirmation_jobs(run: Path, search: Search, chosen: Mapping[int, Sequence[F
 
 
 def write_confirmed(
-    run: Path, search: Search, chosen: Mapping[int, Sequence[FrozenTrial]]
-) -> dict[int, list[dict[str, Any]]]:
+    run: Path, search: Search, chosen: Mapping[Group, Sequence[FrozenTrial]]
+) -> dict[Group, list[dict[str, Any]]]:
     """Write and return, per group (`best_per_group`), the chosen trials with their dev objectives by seed, the highest
     mean first."""
     results: dict[int, dict[int, Rung | TrialRecord | None]] = {
@@ -126,7 +127,7 @@ def write_confirmed(
             if record.number in results and record.objective is not None:
                 results[record.number][record.seed] = record
 
-    def objectives(trial: FrozenTrial, group: int) -> dict[int, float]:
+    def objectives(trial: FrozenTrial, group: Group) -> dict[int, float]:
         by_seed = sorted(results[trial.number].items())
         values = ((seed, rung.objective_at(width_in(trial, group))) for seed, rung in by_seed if rung)
         return {seed: math.nan if value is None else value for seed, value in values}

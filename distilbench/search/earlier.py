@@ -110,10 +110,10 @@ def take_over(source: Path, config: dict[str, Any], space: SearchSpace) -> Earli
 
 def params_within(params: dict[str, Any], space: SearchSpace) -> dict[str, Any]:
     """Those of a trial's parameters that the space searches and can have with these values."""
-    fitting_values = {}
+    fitting_values, drawn = {}, {**space.fixed, **space.defaults, **params}
     for name in space.parameters:
-        if name in params and space.parameters[name].active({**space.fixed, **space.defaults, **params}):
-            distribution = space.distribution(name)
+        if name in params and space.parameters[name].active(drawn):
+            distribution = space.distribution(name, drawn)
             try:
                 inside = distribution._contains(distribution.to_internal_repr(params[name]))
             except (ValueError, TypeError):
@@ -127,14 +127,14 @@ def as_frozen(history: Sequence[dict[str, Any]], space: SearchSpace, objectives:
     """Kept trials as Optuna's, for a sampler to learn from; their parameters as far as the space has them (now)."""
     frozen = []
     for earlier in history:
-        params = params_within(earlier["params"], space)
+        params, distributions = space.in_study(params_within(earlier["params"], space))
         rungs = {int(rung): math.nan if value is None else value for rung, value in earlier["rungs"].items()}
         frozen.append(
             optuna.trial.create_trial(
                 state=TrialState[earlier["state"]],
                 values=earlier["values"] if earlier["state"] == "COMPLETE" else None,
                 params=params,
-                distributions={name: space.distribution(name) for name in params},
+                distributions=distributions,
                 intermediate_values=rungs if objectives == 1 else {},
             )
         )
@@ -159,13 +159,13 @@ def carry_over(run: Path, space: SearchSpace, directions: Sequence[str]) -> None
         if name != TAKEN:
             after.set_user_attr(name, value)
     for trial in begun:
-        params = params_within(trial_params(trial), space)
+        params, distributions = space.in_study(params_within(trial_params(trial), space))
         after.add_trial(
             optuna.trial.create_trial(
                 state=trial.state,
                 values=trial.values,
                 params=params,
-                distributions={name: space.distribution(name) for name in params},
+                distributions=distributions,
                 user_attrs=trial.user_attrs,
                 intermediate_values=trial.intermediate_values,
             )

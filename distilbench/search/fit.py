@@ -7,7 +7,7 @@ from typing import Any
 
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
-from distilbench.search.space import Range, SearchSpace, Value
+from distilbench.search.space import Range, SearchSpace, StudentRange, Value, is_within
 
 Check = Callable[[Possible], None]
 """Raises InputError where the run cannot serve every possible value of the parameters that it is given."""
@@ -55,14 +55,17 @@ def adapted(setting: Mapping[str, Any], space: SearchSpace) -> dict[str, Any]:
     adapted_setting: dict[str, Any] = {}
     for name, value in setting.items():
         r = space.parameters.get(name)
-        if r is None or (r.choices is not None and value not in r.choices):
-            if name == "output_dim":
+        own = [] if r is None else (r.students or {}).values()
+        if any(is_within(one, value) for one in own):
+            adapted_setting[name] = value
+        elif r is None or (r.choices is not None and value not in r.choices):
+            if name in ("output_dim", "student"):
                 return {}
             if r is not None and _are_numbers(r):
                 adapted_setting[name] = _nearest(r, value)
         else:
             adapted_setting[name] = value
-    return adapted_setting if adapted_setting.keys() - {"output_dim"} else {}
+    return adapted_setting if adapted_setting.keys() - {"output_dim", "student"} else {}
 
 
 def _refusal(space: SearchSpace, check: Check, name: str, value: Value) -> str:
@@ -86,11 +89,12 @@ def _without(space: SearchSpace, name: str, refused: Mapping[Value, str]) -> Sea
     r = space.parameters[name]
     choices = tuple(c for c in r.choices or () if c not in refused)
     parameters, fixed = dict(space.parameters), dict(space.fixed)
-    if len(choices) == 1 and name != "output_dim" and not r.when:
+    if len(choices) == 1 and name != "output_dim" and not (r.when or r.students):
         del parameters[name]
         fixed[name] = choices[0]
     else:
-        parameters[name] = r.model_copy(update={"choices": choices, "paper": _left_of_paper(r, choices)})
+        update = {"choices": choices, "paper": _left_of_paper(r, choices), "students": _left_of_students(r, refused)}
+        parameters[name] = r.model_copy(update=update)
     for other, parameter in space.parameters.items():
         if name in (parameter.when or {}):
             left = parameter.when_without(name, tuple(refused))
@@ -110,6 +114,16 @@ def _without(space: SearchSpace, name: str, refused: Mapping[Value, str]) -> Sea
         }
     )
     return fits.model_copy(update={"enqueue": tuple(s for s in (adapted(s, fits) for s in space.enqueue) if s)})
+
+
+def _left_of_students(r: Range, refused: Mapping[Value, str]) -> dict[str, StudentRange] | None:
+    """The ranges of single students without the choices that were refused; one that would lose all is that of the others."""
+    left = {}
+    for student, own in (r.students or {}).items():
+        choices = None if own.choices is None else tuple(c for c in own.choices if c not in refused)
+        if choices != ():
+            left[student] = own.model_copy(update={"choices": choices})
+    return left or None
 
 
 def _left_of_paper(r: Range, choices: tuple[Value, ...]) -> Any:

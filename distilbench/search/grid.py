@@ -30,28 +30,36 @@ def grid_values(r: Range, integer: bool) -> list[Any]:
 def grid(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
     """Every combination of the searched parameters' values, each with the parameters that are searched in it.
 
-    In a seeded order, since a budget may end before the grid does, with the output dimensions in turn.
+    In a seeded order, since a budget may end before the grid does, with the output dimensions and
+    the students in turn.
 
     Raises:
         InputError: there are more than `LIMIT`.
     """
     points: list[dict[str, Any]] = [{}]
-    for name, r in space.parameters.items():
-        values = grid_values(r, space.integers[name])
-        points = [
-            {**point, name: value} if r.active(_filled(space, point)) else point
-            for point in points
-            for value in (values if r.active(_filled(space, point)) else [None])
-        ]
+    for name in space.parameters:
+        points = [wider for point in points for wider in _with_values(space, name, point)]
         if len(points) > LIMIT:
             raise InputError(
                 f"--searcher grid: the search space of {space.method} has more than {LIMIT:,} combinations; expected fewer "
                 "points or choices, or another searcher"
             )
     random.Random(seed).shuffle(points)
-    by_dim = [[p for p in points if p.get("output_dim", d) == d] for d in space.dimensions]
+    students: list[str | None] = [*space.students] or [None]
+    by_dim = [
+        [p for p in points if p.get("output_dim", d) == d and p.get("student", student) == student]
+        for d in space.dimensions
+        for student in students
+    ]
     longest = max(map(len, by_dim))
     return [dim_points[i] for i in range(longest) for dim_points in by_dim if i < len(dim_points)]
+
+
+def _with_values(space: SearchSpace, name: str, point: dict[str, Any]) -> list[dict[str, Any]]:
+    """The point with each value of one more parameter; as it is where that is not searched there."""
+    filled = _filled(space, point)
+    _, r = space.searched(name, filled)
+    return [{**point, name: v} for v in grid_values(r, space.integers[name])] if r.active(filled) else [point]
 
 
 def _filled(space: SearchSpace, point: dict[str, Any]) -> dict[str, Any]:

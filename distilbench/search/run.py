@@ -148,15 +148,16 @@ def run_trials(
     watchers: Sequence[Watcher] = (),
     *,
     deadline: Callable[[], float] = lambda: math.inf,
-    teacher_ms: float | None = None,
+    costs: bool = False,
     callbacks: Sequence[Any] = (),
     place: Place | None = None,
     forget: Callable[[Path], None] = lambda folder: None,
 ) -> None:
     """Begin and finish trials until there are enough, or `deadline()` (seconds since the epoch) has come.
 
-    `place`: where workers on other nodes find what is in `run` and `prepared`; None: under these paths. `forget` is told of
-    the folder of a trial that nobody goes on with.
+    `costs`: whether trials have what their students cost, which is in `prepared`. `place`: where workers on other nodes find
+    what is in `run` and `prepared`; None: under these paths. `forget` is told of the folder of a trial that nobody goes on
+    with.
 
     Each finished trial leaves a line in `trials.jsonl`; one that was interrupted is RUNNING in the study and keeps its
     checkpoints.
@@ -201,7 +202,7 @@ def run_trials(
             "gpus": resources.gpus,
             "hang_s": resources.hang_s,
             "deadline": deadline(),
-            "teacher_ms": teacher_ms,
+            "costs": costs,
             "place": place,
         },
         tune_config=tune.TuneConfig(

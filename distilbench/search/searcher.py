@@ -37,7 +37,7 @@ from distilbench.search.study import (
 from distilbench.search.suggestions import Suggestions
 from distilbench.storage.files import write_json
 from distilbench.storage.patience import StorageGone, patiently
-from distilbench.stored import rival_group, stored_bytes
+from distilbench.stored import Group, rival_group, stored_bytes
 
 RETRIES, EXCUSED = 3, 60
 """Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with
@@ -97,7 +97,7 @@ class _Live:
     """Workers that died, at work and before they began."""
 
     @property
-    def group(self) -> int:
+    def group(self) -> Group:
         return rival_group(self.params)
 
     @property
@@ -365,8 +365,13 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         assert result is not None
         if len(self.objectives) == 1:
             return {QUALITY: _number(result.objective)}
-        latency = live_trial.rungs[max(live_trial.rungs)].get("latency_ms")  # measured at the end alone
-        by_objective = {QUALITY: result.metrics["dev_quality"], "bytes": live_trial.stored_bytes, "latency": latency}
+        end = live_trial.rungs[max(live_trial.rungs)]  # what a student costs is noted there alone
+        by_objective = {
+            QUALITY: result.metrics["dev_quality"],
+            "bytes": live_trial.stored_bytes,
+            "latency": end.get("latency_ms"),
+            "model_bytes": end.get("model_bytes"),
+        }
         return {name: _number(by_objective[name]) for name in self.objectives}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:

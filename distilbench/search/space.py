@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Protocol
 
 import yaml
@@ -28,7 +29,7 @@ from pydantic.fields import FieldInfo
 
 from distilbench.choices import Searcher
 from distilbench.errors import InputError
-from distilbench.stored import rival_group, stored_bytes
+from distilbench.stored import Group, group_order, rival_group, stored_bytes
 from distilbench.training.params import Params, sweep_default
 from distilbench.trials.budget import Budget
 
@@ -39,6 +40,18 @@ ByDimension = dict[int | Literal["else"], Value]
 
 PAPER_SHARE = 10
 """A published setting is tried where the budget has at least one in so many of its steps."""
+
+
+class StudentRange(BaseModel):
+    """What a parameter is searched in for one student: `choices`, or `low` to `high`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    choices: tuple[Value, ...] | None = None
+    low: float | None = Field(default=None, strict=True, allow_inf_nan=False)
+    high: float | None = Field(default=None, strict=True, allow_inf_nan=False)
+    log: bool = False
+    points: int | None = Field(default=None, ge=2, strict=True)
 
 
 class Range(BaseModel):
@@ -56,6 +69,8 @@ class Range(BaseModel):
     """How many values of low to high a grid has; None: 3."""
     when: dict[str, Value | tuple[Value, ...]] | None = None
     """Searched only where these other parameters have one of these values; elsewhere it is the method's default."""
+    students: dict[str, StudentRange] | None = None
+    """What it is searched in instead where the student is one of these."""
 
     def paper_at(self, dim: int) -> Value | None:
         """The published value at an output dimension; None where none is known."""
@@ -71,6 +86,11 @@ class Range(BaseModel):
         """Whether `when` holds among parameters that are already drawn."""
         conditions = (self.when or {}).items()
         return all(drawn.get(name) in (value if isinstance(value, tuple) else (value,)) for name, value in conditions)
+
+    def of_student(self, student: Any) -> Range | None:
+        """What it is searched in for this student, where that is something of its own."""
+        own = (self.students or {}).get(str(student))
+        return None if own is None else Range(**own.model_dump(), when=self.when)
 
     def when_without(self, name: str, left_out: Sequence[Value]) -> dict[str, Value | tuple[Value, ...]] | None:
         """`when` without these values of another parameter; None where it can hold no longer."""
@@ -121,21 +141,29 @@ class SearchSpace(BaseModel):
     """What was left out, and why, for the reader."""
 
     @property
+    def students(self) -> list[str]:
+        """The students that are searched, or the one that is fixed; [] where the run's own is trained."""
+        if "student" in self.parameters:
+            return [str(c) for c in self.parameters["student"].choices or ()]
+        fixed = self.fixed.get("student")
+        return [] if fixed is None else [str(fixed)]
+
+    @property
     def dimensions(self) -> list[int]:
         """The output dimensions that are searched."""
         if "output_dim" in self.fixed:
             return [int(self.fixed["output_dim"])]
         return sorted(int(c) for c in self.parameters["output_dim"].choices or ())
 
-    def groups(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[int]:
+    def groups(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[Group]:
         """Every group that some trial can compete in (`stored.rival_group`), rising; `widths_of` as for `judged_widths`."""
-        settings = self._settings("output_dim", "nested", "widths", "bits", "codebooks")
-        return sorted({rival_group(setting, w) for setting in settings for w in widths_of(setting)})
+        settings = self._settings("student", "output_dim", "nested", "widths", "bits", "codebooks")
+        return sorted({rival_group(s, w) for s in settings for w in widths_of(s)}, key=group_order)
 
     @property
     def bytes_competed(self) -> list[int]:
         """The bytes of a vector within which trials compete, rising; [] where they compete within output dimensions."""
-        settings = self._settings("output_dim", "bits", "codebooks")
+        settings = self._settings("student", "output_dim", "bits", "codebooks")
         return sorted({size for setting in settings if (size := stored_bytes(setting)) is not None})
 
     def _settings(self, *of: str) -> list[dict[str, Any]]:
@@ -147,24 +175,54 @@ class SearchSpace(BaseModel):
 
     def _values(self, name: str, setting: Mapping[str, Any]) -> list[Any]:
         """What parameter `name` can be where those of `setting` are drawn; also its default where that is not decided."""
-        r = self.parameters[name]
+        _, r = self.searched(name, setting)
         if all(condition in setting for condition in r.when or ()):
-            return list(r.choices or ()) if r.active(setting) else [self.defaults[name]]
+            return self._ends(name, r) if r.active(setting) else [self.defaults[name]]
         return self.possible(name)
 
     def judged_widths(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[int]:
         """Every width at which `widths_of` (a method's `judged_widths`) says that some trial is judged, rising."""
-        return sorted({w for setting in self._settings("output_dim", "nested", "widths") for w in widths_of(setting)})
+        return sorted(
+            {w for setting in self._settings("student", "output_dim", "nested", "widths") for w in widths_of(setting)}
+        )
 
     def possible(self, name: str) -> list[Any]:
         """The values that parameter `name` can take, also where it is not searched; of a range its two ends."""
         if name in self.fixed:
             return [self.fixed[name]]
         r = self.parameters[name]
-        ends = [int(end or 0) if self.integers[name] else end for end in (r.low, r.high)]
-        values = list(r.choices) if r.choices is not None else ends
+        ranges: list[Range | StudentRange] = [r, *(r.students or {}).values()]
+        values = list(dict.fromkeys(v for each in ranges for v in self._ends(name, each)))
         elsewhere = self.defaults.get(name)
         return values if elsewhere is None or elsewhere in values else [*values, elsewhere]
+
+    def examples(self, of: Sequence[str]) -> list[dict[str, Any]]:
+        """Hyper-parameters of a trial for every combination of what these can be; of the others their first value."""
+        return [self.suggest(_First(setting)) for setting in self._settings(*of)]
+
+    def _ends(self, name: str, r: Range | StudentRange) -> list[Any]:
+        if r.choices is not None:
+            return list(r.choices)
+        return [int(end or 0) if self.integers[name] else end for end in (r.low, r.high)]
+
+    def searched(self, name: str, drawn: Mapping[str, Any]) -> tuple[str, Range]:
+        """What a parameter is called in the study, and what it is searched in, where `drawn` are those before it.
+
+        The range of one student has a name of its own: values of other students say nothing about it.
+        """
+        r, student = self.parameters[name], drawn.get("student")
+        own = None if student is None else r.of_student(student)
+        return (name, r) if own is None else (f"{name}@{student}", own)
+
+    def in_study(self, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+        """Searched parameters of a trial with their distributions, under the names that they have in the study."""
+        drawn, distributions = {}, {}
+        values = {**self.fixed, **self.defaults, **params}
+        for name in self.parameters:
+            if name in params:
+                key, _ = self.searched(name, values)
+                drawn[key], distributions[key] = params[name], self.distribution(name, values)
+        return drawn, distributions
 
     def paper_setting(self, dim: int) -> dict[str, Value]:
         """The published values of the searched parameters at an output dimension, which is not among them."""
@@ -184,9 +242,9 @@ class SearchSpace(BaseModel):
             return self.dimensions
         return self.dimensions[-1:] if PAPER_SHARE * steps >= published else []
 
-    def distribution(self, name: str) -> BaseDistribution:
-        """What Optuna draws the searched parameter `name` from."""
-        r = self.parameters[name]
+    def distribution(self, name: str, drawn: Mapping[str, Any] = MappingProxyType({})) -> BaseDistribution:
+        """What Optuna draws the searched parameter `name` from, where `drawn` are those before it."""
+        _, r = self.searched(name, drawn)
         if r.choices is not None:
             return CategoricalDistribution(r.choices)
         low, high = r.low or 0.0, r.high or 0.0
@@ -197,15 +255,16 @@ class SearchSpace(BaseModel):
     def suggest(self, trial: Suggester) -> dict[str, Any]:
         """All hyper-parameters of a trial. One whose condition does not hold has its default."""
         drawn: dict[str, Any] = dict(self.fixed)
-        for name, r in self.parameters.items():
+        for name in self.parameters:
+            key, r = self.searched(name, drawn)
             if not r.active(drawn):
                 drawn[name] = self.defaults[name]
             elif r.choices is not None:
-                drawn[name] = trial.suggest_categorical(name, r.choices)
+                drawn[name] = trial.suggest_categorical(key, r.choices)
             elif self.integers[name]:
-                drawn[name] = trial.suggest_int(name, int(r.low or 0), int(r.high or 0), log=r.log)
+                drawn[name] = trial.suggest_int(key, int(r.low or 0), int(r.high or 0), log=r.log)
             else:
-                drawn[name] = trial.suggest_float(name, r.low or 0.0, r.high or 0.0, log=r.log)
+                drawn[name] = trial.suggest_float(key, r.low or 0.0, r.high or 0.0, log=r.log)
         return drawn
 
 
@@ -220,6 +279,26 @@ class Suggester(Protocol):
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float:
         """A number from `low` to `high`."""
+
+
+class _First:
+    """Suggests what is given, and the first value of everything else."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = given
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """The given value where it is one of the choices, or the first of these."""
+        value = self.given.get(name.partition("@")[0])
+        return value if value in choices else choices[0]
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool) -> int:
+        """The lowest."""
+        return low
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float:
+        """The lowest."""
+        return low
 
 
 class _Loader(yaml.SafeLoader):
@@ -257,8 +336,11 @@ NATIVE = "native"
 """As an output dimension: the width that the student has by itself."""
 
 
-def load_space(path: Path, method: str, params: type[Params], native: int) -> SearchSpace:
-    """Read and check a search space; `native` is what an output dimension of that name stands for.
+def load_space(
+    path: Path, method: str, params: type[Params], native: int | Callable[[Sequence[str]], int]
+) -> SearchSpace:
+    """Read and check a search space; `native` is what an output dimension of that name stands for, or says it of the students
+    that the space names.
 
     Raises:
         InputError: not readable, not YAML, of another method, or with a parameter that `method` does not have, an empty
@@ -270,6 +352,10 @@ def load_space(path: Path, method: str, params: type[Params], native: int) -> Se
         file = _File.model_validate(raw)
     except ValidationError as error:
         raise InputError(first_error(path, error)) from None
+    if not isinstance(native, int):
+        named = file.parameters["student"].choices if "student" in file.parameters else (file.fixed.get("student"),)
+        students = [str(student) for student in named or () if student is not None]
+        native = native(students) if _names_native(file) else 0
     file = _with_native(file, native)
     if file.method != method:
         raise InputError(f"{path}: method: it is a space of {file.method!r}; expected {method!r}")
@@ -280,6 +366,7 @@ def load_space(path: Path, method: str, params: type[Params], native: int) -> Se
     both = sorted(file.parameters.keys() & file.fixed.keys())
     if both:
         raise InputError(f"{path}: {both[0]}: both searched and fixed; expected one of the two")
+    _check_students(path, file)
     integers = {name: _check_range(path, name, r, fields[name]) for name, r in file.parameters.items()}
     _check_conditions(path, file, fields)
     for number, setting in enumerate(file.enqueue, start=1):
@@ -346,10 +433,52 @@ def check_setting(
             raise InputError(f"{path}: {where}: {name} is not searched; expected some of {', '.join(parameters)}")
         check_value(path, name, where, value, fields[name])
         r = parameters[name]
-        if r.choices is not None and value not in r.choices:
+        if r.students and any(is_within(own, value) for own in r.students.values()):
+            continue
+        if is_within(r, value):
+            continue
+        if r.choices is not None:
             raise InputError(f"{path}: {where}: {name} is {value!r}; expected one of the choices {list(r.choices)}")
-        if r.choices is None and not (r.low or 0.0) <= float(value) <= (r.high or 0.0):
-            raise InputError(f"{path}: {where}: {name} is {value!r}; expected from {r.low:g} to {r.high:g}")
+        raise InputError(f"{path}: {where}: {name} is {value!r}; expected from {r.low:g} to {r.high:g}")
+
+
+def is_within(r: Range | StudentRange, value: Any) -> bool:
+    """Whether a parameter that is searched in this range can have the value."""
+    if r.choices is not None:
+        return value in r.choices
+    return isinstance(value, int | float) and (r.low or 0.0) <= float(value) <= (r.high or 0.0)
+
+
+def _check_students(path: Path, file: _File) -> None:
+    """What a space says of students: the choices, and the ranges and steps of some of them."""
+    searched, fixed = file.parameters.get("student"), file.fixed.get("student")
+    if searched is not None and searched.choices is None:
+        raise InputError(f"{path}: student: low/high; expected choices, such as static, auto:2, teacher or a folder")
+    if searched is not None and (searched.when or searched.students):
+        raise InputError(f"{path}: student: a condition on it; expected none, since every trial has one")
+    known = [str(c) for c in (searched.choices if searched is not None else (fixed,)) or () if c is not None]
+    drawn_before = "student" in file.fixed
+    for name, r in file.parameters.items():
+        drawn_before = drawn_before or name == "student"
+        if r.students and not drawn_before:
+            raise InputError(f"{path}: {name}: students: expected `student` before it, or under fixed")
+        for student in r.students or ():
+            _check_named(path, f"{name}: students", student, known)
+        if r.students and name == "output_dim":
+            raise InputError(f"{path}: output_dim: students; expected the same dimensions for all students")
+    for student in file.budget.student_steps or ():
+        _check_named(path, "budget.student_steps", student, known)
+
+
+def _check_named(path: Path, where: str, student: str, known: Sequence[str]) -> None:
+    if student not in known:
+        raise InputError(f"{path}: {where}: {student!r}; expected one of the students {list(known)}")
+
+
+def _names_native(file: _File) -> bool:
+    searched, fixed = file.parameters.get("output_dim"), file.fixed.get("output_dim")
+    values = [fixed, *((searched.choices or ()) if searched else ()), *(s.get("output_dim") for s in file.enqueue)]
+    return NATIVE in values
 
 
 def _with_native(file: _File, native: int) -> _File:
@@ -381,7 +510,8 @@ def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
         for paper in r.paper_values:
             if name != "output_dim" and paper not in r.choices:
                 raise InputError(f"{path}: {name}: paper is {paper!r}; expected one of the choices {list(r.choices)}")
-        return False
+        _check_student_ranges(path, name, r, field)
+        return field.annotation is int and any(own.choices is None for own in (r.students or {}).values())
     if r.low is None or r.high is None:
         raise InputError(f"{path}: {name}: neither choices nor both of low and high are given")
     if r.low > r.high:
@@ -400,7 +530,13 @@ def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> bool:
     for paper in r.paper_values:
         if not r.low <= float(paper) <= r.high:
             raise InputError(f"{path}: {name}: paper is {paper!r}; expected from {r.low:g} to {r.high:g}")
+    _check_student_ranges(path, name, r, field)
     return integer
+
+
+def _check_student_ranges(path: Path, name: str, r: Range, field: FieldInfo) -> None:
+    for student, own in (r.students or {}).items():
+        _check_range(path, f"{name}: students: {student}", Range(**own.model_dump()), field)
 
 
 def check_value(path: Path | str, name: str, key: str, value: Any, field: FieldInfo) -> None:

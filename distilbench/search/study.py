@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.records import Rung, result_rung
 from distilbench.search.grid import grid
-from distilbench.search.space import SearchSpace
-from distilbench.stored import rival_group
+from distilbench.search.space import SearchSpace, is_within
+from distilbench.stored import Group, group_order, rival_group
 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 PARAMS = "params"
@@ -61,20 +60,36 @@ def first_settings(
 ) -> list[dict[str, Any]]:
     """What is given to the first trials instead of drawn, {} where nothing is; a grid is given as a whole.
 
-    For every output dimension the settings of the command (`user_settings`), then those of the space; then the published
-    setting, at the dimensions where the budget can carry it (`SearchSpace.paper_dimensions`).
+    For every student that is searched and can have them, at every output dimension, the settings of the command
+    (`user_settings`), then those of the space; then the published setting, at the
+    dimensions where the budget can carry it (`SearchSpace.paper_dimensions`).
     """
-    several = "output_dim" in space.parameters
     starts: list[dict[str, Any]] = []
     for setting in (*user_settings, *space.enqueue):
-        per_dimension = several and "output_dim" not in setting
-        starts += [{"output_dim": d, **setting} for d in space.dimensions] if per_dimension else [setting]
+        for student in settings_of(space, setting):
+            starts += at_dimensions(space, student)
     for d in space.paper_dimensions:
         if paper := space.paper_setting(d):
-            starts.append({"output_dim": d, **paper} if several else dict(paper))
+            at_d = {"output_dim": d, **paper} if "output_dim" in space.parameters else dict(paper)
+            starts += settings_of(space, at_d)
     if space.searcher == "grid":
         starts += [point for point in grid(space, seed) if point not in starts]
     return starts[:trials]
+
+
+def settings_of(space: SearchSpace, setting: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A setting for every student that is searched and can have it; as it is where it names one, or none is searched."""
+    if "student" not in space.parameters or "student" in setting:
+        return [dict(setting)]
+    named = [{"student": student, **setting} for student in space.students]
+    return [one for one in named if all(is_within(space.searched(name, one)[1], value) for name, value in one.items())]
+
+
+def at_dimensions(space: SearchSpace, setting: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A setting at every output dimension that is searched; as it is where it names one."""
+    if "output_dim" not in space.parameters or "output_dim" in setting:
+        return [dict(setting)]
+    return [{"output_dim": d, **setting} for d in space.dimensions]
 
 
 def starts_for(
@@ -85,18 +100,22 @@ def starts_for(
     *,
     share_dimensions: bool = True,
 ) -> list[dict[str, Any]]:
-    """The values that every trial is given: first settings, then the output dimensions, so that each has its share.
+    """The values that every trial is given: first settings, then students and output dimensions, so that each has its share.
 
     With `share_dimensions` False (several objectives, of which the size is one) the sampler chooses the dimension.
     """
     starts = first_settings(space, trials, seed, user_settings)
-    if space.searcher == "grid" or not share_dimensions or "output_dim" not in space.parameters:
+    students = space.students if "student" in space.parameters else []
+    dimensions = space.dimensions if share_dimensions and "output_dim" in space.parameters else []
+    if space.searcher == "grid" or not (students or dimensions):
         return starts
-    share = Counter({d: 0 for d in space.dimensions})
-    share.update(int(s["output_dim"]) for s in starts)
+    named: list[dict[str, Any]] = [{"student": student} for student in students] or [{}]
+    sized: list[dict[str, Any]] = [{"output_dim": d} for d in dimensions] or [{}]
+    pairs = [{**student, **d} for d in sized for student in named]
+    share = [sum(all(start[k] == v for k, v in pair.items()) for start in starts) for pair in pairs]
     while len(starts) < trials:
-        fewest = min(share, key=lambda d: (share[d], d))
-        starts.append({"output_dim": fewest})
+        fewest = share.index(min(share))
+        starts.append(dict(pairs[fewest]))
         share[fewest] += 1
     return starts
 
@@ -104,9 +123,10 @@ def starts_for(
 def starts_after(starts: Sequence[dict[str, Any]], trials: Sequence[FrozenTrial]) -> list[dict[str, Any]]:
     """`starts` for a search that goes on after `trials`: settings that none of them has had come next."""
     trial_settings = [trial_params(trial) for trial in trials]
-    chosen = [s for s in starts if s.keys() - {"output_dim"}]
+    shared = {"output_dim", "student"}
+    chosen = [s for s in starts if s.keys() - shared]
     new = [s for s in chosen if not any(all(k in p and p[k] == v for k, v in s.items()) for p in trial_settings)]
-    rest = [{k: v for k, v in s.items() if k == "output_dim"} for s in starts[len(trial_settings) + len(new) :]]
+    rest = [{k: v for k, v in s.items() if k in shared} for s in starts[len(trial_settings) + len(new) :]]
     return [{} for _ in trial_settings] + new + rest
 
 
@@ -143,7 +163,7 @@ def trial_dimension(trial: FrozenTrial) -> int:
     return int(trial.user_attrs[PARAMS]["output_dim"])
 
 
-def trial_group(trial: FrozenTrial) -> int:
+def trial_group(trial: FrozenTrial) -> Group:
     """What a trial competes within (`stored.rival_group`)."""
     return rival_group(trial_params(trial))
 
@@ -195,13 +215,13 @@ def is_candidate(trial: FrozenTrial) -> bool:
     return bool(trial.state == TrialState.COMPLETE)
 
 
-def best_per_group(trials: Sequence[FrozenTrial], top: int = 1) -> dict[int, list[FrozenTrial]]:
+def best_per_group(trials: Sequence[FrozenTrial], top: int = 1) -> dict[Group, list[FrozenTrial]]:
     """The `top` candidates with the highest dev objective of each output dimension, or of each number of bytes where the
-    parameters name a code (`stored.rival_group`); the earlier one of equals first.
+    parameters name a code, and of each student where they name one (`stored.rival_group`); the earlier one of equals first.
 
     A trial of nested widths takes part at each of them.
     """
-    candidates: dict[int, list[tuple[float, int, FrozenTrial]]] = {}
+    candidates: dict[Group, list[tuple[float, int, FrozenTrial]]] = {}
     for trial in filter(is_candidate, trials):
         rung = result_of(trial)
         for d in judged_widths(trial):
@@ -209,10 +229,11 @@ def best_per_group(trials: Sequence[FrozenTrial], top: int = 1) -> dict[int, lis
             value = math.nan if objective is None else objective
             group = rival_group(trial_params(trial), d)
             candidates.setdefault(group, []).append((-value, trial.number, trial))
-    return {group: [member[2] for member in sorted(members)[:top]] for group, members in sorted(candidates.items())}
+    ordered = sorted(candidates, key=group_order)
+    return {group: [member[2] for member in sorted(candidates[group])[:top]] for group in ordered}
 
 
-def nested_leader(ranked: Sequence[FrozenTrial], group: int) -> FrozenTrial:
+def nested_leader(ranked: Sequence[FrozenTrial], group: Group) -> FrozenTrial:
     """The first of a group's ranked trials, or a nested one that is better over all widths and here within `SAME` of it."""
     first = ranked[0]
     nested = [t for t in ranked if len(judged_widths(t)) > 1]
@@ -222,13 +243,13 @@ def nested_leader(ranked: Sequence[FrozenTrial], group: int) -> FrozenTrial:
     return overall if _objective_in(first, group) - _objective_in(overall, group) <= SAME else first
 
 
-def _objective_in(trial: FrozenTrial, group: int) -> float:
+def _objective_in(trial: FrozenTrial, group: Group) -> float:
     rung = result_of(trial)
     value = None if rung is None else rung.objective_at(width_in(trial, group))
     return -math.inf if value is None else value
 
 
-def width_in(trial: FrozenTrial, group: int) -> int:
+def width_in(trial: FrozenTrial, group: Group) -> int:
     """The width at which a trial takes part in a group of `best_per_group`."""
     return next(d for d in judged_widths(trial) if rival_group(trial_params(trial), d) == group)
 

@@ -26,6 +26,8 @@ GENERATIONS = frozenset({"cmaes", "nsga2", "nsga3"})
 """Searchers that learn only from trials to which they gave a generation when these began."""
 
 
+STREAMS = 1_000_003
+"""Between the seeds of the samplers of two students."""
 LAG = 8
 """Trials that may be under way when the next is suggested, at least: the same on a small machine as on a larger one."""
 
@@ -58,16 +60,26 @@ class Suggestions:
         self._begin(0)
 
     def _begin(self, trials_taken: int) -> None:
-        self.study = optuna.create_study(
-            directions=self.directions, sampler=self.make_sampler(trials_taken), pruner=optuna.pruners.NopPruner()
-        )
+        self._taken = trials_taken
+        self._studies: dict[str | None, optuna.Study] = {}
         for trial in self.history:
             if self.space.searcher in GENERATIONS:
                 self._end(self._as_begun(trial), trial)
             elif self._visible(trial):
-                self.study.add_trial(trial)
+                self._study(trial.params.get("student")).add_trial(trial)
         self.asked: list[optuna.Trial] = []
         self._untold: list[int] = []
+
+    def _study(self, student: str | None) -> optuna.Study:
+        """The sampler's study of one student, where the student is searched: values of other students say nothing of it."""
+        if student not in self._studies:
+            students = self.space.students
+            stream = students.index(student) if student in students else 0
+            sampler = self.make_sampler(self._taken + STREAMS * stream)
+            self._studies[student] = optuna.create_study(
+                directions=self.directions, sampler=sampler, pruner=optuna.pruners.NopPruner()
+            )
+        return self._studies[student]
 
     def due(self, number: int) -> range:
         """The trials that have to be finished before trial `number` can be asked for."""
@@ -78,9 +90,14 @@ class Suggestions:
         number = len(self.asked)
         if not self._catch_up(finished):
             return None
-        if number < len(self.starts):
-            self.study.enqueue_trial(self.starts[number])
-        trial_now = self.study.ask()
+        start = dict(self.starts[number]) if number < len(self.starts) else {}
+        if "student" in self.space.parameters:
+            students = self.space.students
+            start.setdefault("student", students[number % len(students)])
+        study = self._study(start.get("student") if "student" in self.space.parameters else None)
+        if start or number < len(self.starts):
+            study.enqueue_trial(self.space.in_study(start)[0])
+        trial_now = study.ask()
         self._add(trial_now)
         return self.space.suggest(trial_now)
 
@@ -104,13 +121,13 @@ class Suggestions:
 
     def _end(self, asked_trial: optuna.Trial, finished: FrozenTrial) -> None:
         if not self._visible(finished):
-            self.study.tell(asked_trial, state=TrialState.FAIL)
+            asked_trial.study.tell(asked_trial, state=TrialState.FAIL)
             return
         if len(self.directions) == 1:
             for rung, value in finished.intermediate_values.items():
                 asked_trial.report(value, rung)
         complete = finished.state == TrialState.COMPLETE
-        self.study.tell(asked_trial, finished.values if complete else None, finished.state)
+        asked_trial.study.tell(asked_trial, finished.values if complete else None, finished.state)
 
     def repeat(self, trials: Sequence[FrozenTrial], taken: int = 0) -> None:
         """Bring an interrupted search to where it was: `trials` are those that it has begun, by number.
@@ -135,15 +152,15 @@ class Suggestions:
 
     def _as_begun(self, trial: FrozenTrial) -> optuna.Trial:
         """Put it into the study as RUNNING, as `ask` would."""
-        visible = self._visible(trial)
-        self.study.add_trial(
+        visible, study = self._visible(trial), self._study(trial.params.get("student"))
+        study.add_trial(
             optuna.trial.create_trial(
                 state=TrialState.RUNNING,
                 params=trial.params if visible else {},
                 distributions=trial.distributions if visible else {},
             )
         )
-        begun = optuna.Trial(self.study, self.study.get_trials(deepcopy=False)[-1]._trial_id)
+        begun = optuna.Trial(study, study.get_trials(deepcopy=False)[-1]._trial_id)
         if self.space.searcher in GENERATIONS:
             _ = begun.relative_params  # drawn for its side effect: the trial's generation
         return begun
@@ -153,4 +170,5 @@ class Suggestions:
         if self.space.searcher not in INTERSECTION:
             return True
         values = {**self.space.fixed, **self.space.defaults, **trial.params}
-        return all(name in trial.params for name, r in self.space.parameters.items() if r.active(values))
+        active = (name for name, r in self.space.parameters.items() if r.active(values))
+        return all(self.space.searched(name, values)[0] in trial.params for name in active)

@@ -37,7 +37,7 @@ def hang_log(run: Path, number: int) -> Path:
 class TrialTrainable(tune.Trainable):  # type: ignore[misc]
     """Trains for a slice of time, or to the next rung, at each step; continues from its own newest checkpoint.
 
-    Config: `run` and `prepared` (folders), `method`, `seed`, `budget`, `cpus`, `gpus`, `hang_s`, `teacher_ms`, `deadline`
+    Config: `run` and `prepared` (folders), `method`, `seed`, `budget`, `cpus`, `gpus`, `hang_s`, `costs`, `deadline`
     (of the search, in seconds since the epoch), `place` (None where every node has these folders), and per trial `number` and
     `params`.
     """
@@ -85,7 +85,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
             folder=trial_folder(run, number),
             log=hang_log(run, number),
             hang_s=config["hang_s"],
-            teacher_ms=config["teacher_ms"],
+            costs=config["costs"],
         )
         try:
             spec = on_this_node(spec, place)

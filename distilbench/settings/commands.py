@@ -70,10 +70,23 @@ class ReportSettings(Settings):
     mteb: bool = option("Also result files that mteb reads, where its task scores the same pairs.", False)
 
 
+def _milliseconds(value: Any) -> Any:
+    """Milliseconds of a text such as 0.05ms, 0.05 or 50us."""
+    written = (
+        re.fullmatch(r"([\d.]+(?:e-?\d+)?)\s*(ms|us)?", value.strip(), re.ASCII) if isinstance(value, str) else None
+    )
+    return value if written is None else float(written[1]) / (1000 if written[2] == "us" else 1)
+
+
 class BudgetSettings(RunsSettings):
     """What a student may cost."""
 
-    latency: float | None = option("Milliseconds to embed one sentence at most, where runs measured it.", None, ge=0)
+    latency: Annotated[float | None, BeforeValidator(_milliseconds)] = option(
+        "Milliseconds to embed one sentence at most, where runs measured it, such as 0.05ms.",
+        None,
+        ge=0,
+        expected="milliseconds, such as 0.05ms or 0.05",
+    )
     dim: int | None = option("Dimensions at most.", None, ge=1)
 
 

@@ -62,8 +62,8 @@ class EncoderSettings(ReadingSettings):
     teacher: str = option("The teacher: an encoder's folder, hub id, or packaged name.", DEFAULT_TEACHER)
     student: str = option(
         "Where an encoder student starts: auto:N (the best N of the teacher's layers, ranked; auto: half of them), half, "
-        "layers:0,2,4, a folder or hub id; auto:N@FOLDER and the like: layers of another encoder; static: no layers, a "
-        "vector for each token.",
+        "layers:0,2,4, teacher (all of them), a folder or hub id; auto:N@FOLDER and the like: layers of another encoder; "
+        "static: no layers, a vector for each token.",
         DEFAULT_STUDENT,
     )
     pooling: Pooling | None = option(
@@ -102,14 +102,22 @@ class EncoderSettings(ReadingSettings):
 
     @cached_property
     def student_encoder(self) -> EncoderSpec:
-        """The encoder that a student is made of, and how the student reads.
+        """The encoder that the student of `--student` is made of, and how it reads.
+
+        Raises:
+            InputError: a prompt is named that it does not have.
+        """
+        return self.student_reading(self.student)
+
+    def student_reading(self, student: str) -> EncoderSpec:
+        """The same of any student.
 
         Raises:
             InputError: a prompt is named that it does not have.
         """
         from distilbench.encoders.student import student_reading, student_source
 
-        source = student_source(self.student, self.teacher_encoder)
+        source = student_source(student, self.teacher_encoder)
         if not self.by_role:
             return source
         return student_reading(

@@ -65,10 +65,10 @@ class SweepSettings(SpaceSettings, RunSettings):
         panel=SEARCH,
     )
     objectives: Annotated[tuple[ObjectiveName, ...], AfterValidator(_objectives), COMMAS] = option(
-        "quality alone, or with bytes or latency or both, with commas between.",
+        "quality alone, or with some of bytes (of a vector), latency and model_bytes (on disk), with commas between.",
         (QUALITY,),
         panel=SEARCH,
-        expected=f"{QUALITY} alone, or with bytes or latency or both, with commas between",
+        expected=f"{QUALITY} alone, or with some of bytes, latency and model_bytes, with commas between",
     )
     top: int | None = option(
         "Trials of each output dimension to confirm; default: the space's.", None, panel=SEARCH, ge=1

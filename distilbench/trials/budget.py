@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -32,6 +33,8 @@ class Budget(BaseModel):
     trials: int = Field(ge=1)
     steps: int = Field(ge=1)
     """Optimiser steps of one trial at most."""
+    student_steps: dict[str, Annotated[int, Field(ge=1)]] | None = None
+    """The same of students that have another number of steps, by their names in the search space."""
     rungs: int = Field(default=3, ge=1, le=10)
     eta: int = Field(default=3, ge=2)
     """Rungs are a factor eta apart. Of the trials of one output dimension at a rung, ASHA lets the best 1/eta go on."""
@@ -51,6 +54,10 @@ class Budget(BaseModel):
         if isinstance(fields, dict) and OLD_RESOURCE in fields and "resource" not in fields:
             return {"resource" if name == OLD_RESOURCE else name: value for name, value in fields.items()}
         return fields
+
+    def steps_of(self, params: Mapping[str, Any]) -> int:
+        """Optimiser steps at most of a trial with these hyper-parameters."""
+        return (self.student_steps or {}).get(params.get("student") or "", self.steps)
 
     def rung_steps(self, total: int) -> list[int]:
         """Steps at which a trial of `total` steps reports: total / eta^(rungs-1), ..., total / eta, total."""

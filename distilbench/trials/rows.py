@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,6 +56,7 @@ from distilbench.trials.training_copy import remove_encoded_there
 
 if TYPE_CHECKING:
     from distilbench.cluster.place import Place
+    from distilbench.trials.costs import StudentCost
 
 BASELINES = ("pca", "random_projection")
 
@@ -72,7 +73,7 @@ class RowScorer:
     """The rows of one run, `name` in records. A row that is already in `scores.jsonl` (same identity) is not scored again.
 
     `place`: where workers on other nodes find what the driver has; None: under its paths. `tasks` are the kinds of sets
-    that rows are scored on.
+    that rows are scored on; `costs` what each kind of student costs (`trials.costs`), where it was measured.
     """
 
     def __init__(
@@ -85,8 +86,9 @@ class RowScorer:
         console: Console,
         place: Place | None = None,
         tasks: Sequence[TaskKind] = SWEPT_TASKS,
+        costs: Mapping[str, StudentCost] | None = None,
     ) -> None:
-        self.place, self.tasks = place, tasks
+        self.place, self.tasks, self.costs = place, tasks, costs or {}
         self.scored_corpus = corpus.of_tasks(tasks)
         """What encoders embed for their rows; a record's identity is of the whole `corpus`."""
         self.run, self.name, self.prepared, self.corpus, self.console = run, name, prepared, corpus, console
@@ -308,6 +310,7 @@ class RowScorer:
             vectors = encoded()
             model = self.run / vectors.model if vectors.model else None
             parameters = parameters_of(self.prepared, candidate.method, candidate.dim, model)
+            known = self._cost(candidate)
             made = score_candidate(
                 candidate,
                 self.prepared,
@@ -318,6 +321,8 @@ class RowScorer:
                 parameters,
                 self.run,
                 self.tasks,
+                known.cost if known else None,
+                known.latency_ms if known else None,
             )
             fresh = {}
             for record, predictions in made:
@@ -329,6 +334,14 @@ class RowScorer:
             for record in fresh.values():
                 self.log.line(_line(record))
         return [self.known[i] for i in self._ids(candidate, widths, kinds)]
+
+    def _cost(self, candidate: Candidate) -> StudentCost | None:
+        """What its encoder costs; None where that was not measured."""
+        if not self.costs or candidate.method == CROSS_ENCODER:
+            return None
+        from distilbench.trials.costs import kind_key
+
+        return self.costs.get(kind_key(candidate.method, candidate.params))
 
     def _kinds(self, candidate: Candidate) -> tuple[Quantisation, ...]:
         """The codes of a candidate's vectors: the one that it was trained for, or those of the run."""

@@ -88,7 +88,7 @@ class RungTraining:
         self.method = build_method(spec.method, spec.params, self.prepared, spec.seed, self.device)
         if self._halved:
             self.method.halve_micro_batches()
-        trainer = Trainer(self.method, spec.seed, spec.budget.steps, spec.budget.data_shares)
+        trainer = Trainer(self.method, spec.seed, spec.budget.steps_of(spec.params), spec.budget.data_shares)
         self.steps = spec.budget.rung_steps(trainer.total_steps)
         trainer.resume(spec.folder)
         if trainer.step == self._reported:
@@ -211,10 +211,11 @@ class RungTraining:
         began = time.monotonic()
         objective, found, reason = dev_report(self.method, self.spec.prepared, self.prepared)
         final = number == len(self.steps)
-        if final and self.spec.teacher_ms is not None:
-            from distilbench.trials.latency import encoding_latency
+        if final and self.spec.costs:
+            from distilbench.trials.costs import kind_key, read_costs
 
-            found = {**found, "latency_ms": encoding_latency(self.method, self.prepared, self.spec.teacher_ms)}
+            known = read_costs(self.spec.prepared).get(kind_key(self.spec.method, self.spec.params))
+            found = {**found, **(known.metrics() if known else {})}
         seconds = self._seconds + time.monotonic() - began
         metrics = {**found, "loss": self.trainer.take_loss(), "rung_seconds": seconds}
         if self._halved:
@@ -256,7 +257,7 @@ def build_method(method_name: str, params: dict[str, Any], prepared: Prepared, s
     """A method with freshly drawn parameters; the same for the same seed."""
     cls = get_method(method_name)
     torch.manual_seed(seed)
-    return cls(cls.params_type.model_validate(params), prepared, device)
+    return cls(cls.params_type.model_validate(params), prepared.of(params), device)
 
 
 def _out_of_memory(error: Exception) -> bool:

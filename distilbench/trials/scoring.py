@@ -17,18 +17,27 @@ from distilbench.data.calibration import CALIBRATION, CODEBOOK_ROWS, calibration
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
-from distilbench.encoders.student import describe_student
+from distilbench.encoders.student import describe_student, with_encoder
 from distilbench.evaluation.clusters import cluster_costs
 from distilbench.evaluation.encoders import Extra, RetrievalOptions, Vectors, check_vectors, encoder_rows
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.predictions import Predictions
 from distilbench.evaluation.quantisation import Quantiser, calibrated, load_quantiser, not_possible, saved_quantiser
-from distilbench.evaluation.sets import sets_of_corpus
+from distilbench.evaluation.sets import EvaluationSets, sets_of_corpus
 from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared
-from distilbench.records import FROZEN, ON_VECTORS, ClusterCost, Quantisation, Role, Score, ScoreRecord
+from distilbench.records import (
+    FROZEN,
+    ON_VECTORS,
+    ClusterCost,
+    EncoderCost,
+    Quantisation,
+    Role,
+    Score,
+    ScoreRecord,
+)
 from distilbench.selection import STS
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, write_json
@@ -75,10 +84,12 @@ class Candidate:
             title, label, start = "Cross-encoder", "Cross-encoder", "both sentences at once, no embedding"
         else:
             method = get_method(self.method)
-            variant = method.variant(self.params)
+            named = self.params.get("student")
+            student = with_encoder(named, lambda name: EncoderSpec(name).title) if named else ""
+            variant = ", ".join(filter(None, [student, method.variant(self.params)]))
             title = method.title + (f" ({variant})" if variant else "")
             if method.trains_encoder:
-                start = describe_student(prepared.student, teacher)
+                start = describe_student(prepared.of(self.params).student, teacher)
         identity = {
             "run": self.run,
             "label": label or f"{title} d={width}",
@@ -111,6 +122,8 @@ class Encoded:
     """Folder of the saved student, relative to the run; "" where none is saved."""
     task_scores: Sequence[Score] = ()
     clusters: Sequence[ClusterCost] = ()
+    in_teacher_space: bool = False
+    """Whether the vectors are to be the teacher's own (`Method.in_teacher_space`)."""
 
     def save(self, folder: Path) -> None:
         """Write it whole: `encoded.json` comes last, and that of earlier vectors goes first."""
@@ -118,7 +131,8 @@ class Encoded:
         save_array(folder / "vectors.npy", self.vectors_ND)
         save_array(folder / "calibration.npy", self.calibration_ND)
         lists = {name: [s.model_dump() for s in getattr(self, name)] for name in ("task_scores", "clusters")}
-        write_json(folder / ENCODED, {"model": self.model, **lists})
+        whose = {"in_teacher_space": self.in_teacher_space}
+        write_json(folder / ENCODED, {"model": self.model, **whose, **lists})
 
     @staticmethod
     def load(folder: Path) -> Encoded | None:
@@ -132,6 +146,7 @@ class Encoded:
             kept["model"],
             [Score.model_validate(s) for s in kept["task_scores"]],
             [ClusterCost.model_validate(c) for c in kept["clusters"]],
+            bool(kept.get("in_teacher_space")),
         )
 
 
@@ -151,7 +166,8 @@ def encode_method(method: Method, corpus: Corpus, model: str = "") -> Encoded:
         for task in (t for t in corpus.retrieval if len(t.documents) >= method.params.clusters):
             clusters += cluster_costs(from_rows(rows, vectors_ND), task, method.params.clusters, assign)
     count = calibrated_on(method.params.model_dump())
-    return Encoded(vectors_ND, method.embed(calibration_rows(method.prepared.train, count)), model, scores, clusters)
+    calibration_ND = method.embed(calibration_rows(method.prepared.train, count))
+    return Encoded(vectors_ND, calibration_ND, model, scores, clusters, method.in_teacher_space)
 
 
 def calibrated_on(params: Mapping[str, Any], method: str = "") -> int:
@@ -201,12 +217,15 @@ def score_candidate(
     parameters: int,
     run: Path,
     tasks: Sequence[TaskKind] = SWEPT_TASKS,
+    cost: EncoderCost | None = None,
+    latency_ms: float | None = None,
 ) -> list[tuple[ScoreRecord, Predictions]]:
     """A record for each width, in float32 and each of `quantisations`, with what its test scores are of.
 
     `encoded` has the evaluation rows of `corpus.of_tasks(tasks)`. Codes are calibrated on its training embeddings and saved
     with the model (`quantisation-...` in its folder), but for a code that was trained with the model, which is there. A code
-    that cannot be made of so few dimensions is left out.
+    that cannot be made of so few dimensions is left out. `cost` and `latency_ms` are what the encoder costs, where that was
+    measured.
 
     Raises:
         InputError: a vector is zero, or not finite (`encoder_rows`).
@@ -237,18 +256,20 @@ def score_candidate(
     def more(_: Sequence[NDArray[np.float32]]) -> Extra:
         return Extra(list(encoded.task_scores), list(encoded.clusters) if scored.retrieval else [], [])
 
-    prompts = prompts_of(prepared, candidate.method)
+    asymmetric = asymmetric_scores(vectors, prepared, scored) if encoded.in_teacher_space else []
+    prompts = prompts_of(prepared.of(candidate.params), candidate.method)
     records = []
     judged = prepared.judged if corpus.selection != STS else None
     sets = replace(sets_of_corpus(scored), judged=judged, tested=prepared.tested)
     for row in encoder_rows(vectors, sets, widths, quantisers, SEARCHING, more):
         if candidate.method == FAISS_PEER and row.quantisation == "float32":
             continue  # they are the teacher's
+        whole_row = (row.width, row.quantisation) == (whole, "float32")
         record = ScoreRecord(
             **candidate.identity(prepared, corpus, row.width, row.quantisation, tasks),
             bytes_per_vector=row.bytes_per_vector,
             parameters=parameters,
-            scores=row.scores,
+            scores=[*row.scores, *(asymmetric if whole_row else ())],
             indexes=row.indexes,
             clusters=row.clusters,
             sets=corpus.sts_digests,
@@ -256,11 +277,28 @@ def score_candidate(
             notes=row.notes,
             prompts=prompts,
             select=str(corpus.selection),
+            cost=cost,
+            latency_ms=latency_ms,
             model=encoded.model,
             provenance=provenance(),
         )
         records.append((record, row.predictions))
     return records
+
+
+def asymmetric_scores(vectors: Vectors, prepared: Prepared, corpus: Corpus) -> list[Score]:
+    """The scores of queries by a student among documents by the teacher, whose own vectors the student's are to be; none
+    where they have another width, or there are no searches.
+    """
+    if not corpus.retrieval or vectors.width != prepared.vectors.width:
+        return []
+    documents = [_Documents(prepared.vectors.take, t.documents, vectors.width) for t in corpus.retrieval]
+    sets = sets_of_corpus(corpus)
+    searches = EvaluationSets(corpus.sentences, searches=sets.searches, queries=sets.queries)
+    by_teacher = replace(vectors, documents=documents, documents_by=prepared.teacher.title)
+    flat = RetrievalOptions((IndexSpec("flat"),))
+    rows = encoder_rows(by_teacher, searches, [vectors.width], lambda _: (), flat, lambda _: Extra([], [], []))
+    return [score for row in rows for score in row.scores if score.task == "asymmetric"]
 
 
 def prompts_of(prepared: Prepared, method: str) -> dict[str, str]:

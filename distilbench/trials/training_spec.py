@@ -23,7 +23,7 @@ class TrainingSpec:
     log: Path
     hang_s: float = 0.0
     """Seconds without progress after which the process ends itself; 0 is no limit."""
-    teacher_ms: float | None = None
-    """The teacher's milliseconds per sentence, where the encoding latency is an objective."""
+    costs: bool = False
+    """Whether its last rung has what its kind of student costs (`trials.costs`)."""
     copy: TrainingCopy | None = None
     """Keeps the folder in the storage too; None where there is none."""

@@ -1,37 +1,73 @@
-"""Latency: what is timed, how often, on how many threads, and that nothing is left changed."""
+"""Latency: a busy machine does not decide."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 
-from distilbench.methods.parts.encoder_method import EncoderMethod
-from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.trials import latency as module
-from distilbench.trials.latency import encoder_latency, encoding_latency, head_latency, latency_rows, teacher_latency
-from distilbench.trials.rung_training import build_method
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.evaluation import latency
+from distilbench.evaluation.latency import REFERENCE_WIDTH, calm_reference_s, reference_run, time_encoder
 
-pytestmark = pytest.mark.slow
-
-MSE: dict[str, Any] = {"output_dim": 32, "lr": 0.003, "batch_size": 16}
+TEXTS = ["One sentence.", "Another one, of more words than the first.", "A third."] * 30
 
 
-@pytest.fixture(scope="module")
-def prepared(prepared_folder: Path) -> Prepared:
-    return load_prepared(prepared_folder)
+@pytest.fixture
+def model(encoder_folder: Path) -> SentenceTransformer:
+    return EncoderSpec(str(encoder_folder)).load()
 
 
-@pytest.fixture(scope="module")
-def sentences(prepared_folder: Path) -> list[str]:
-    return (prepared_folder / "sentences.txt").read_text().split("\n")
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], float]], None]:
+    """`clock(slow)`: a sentence takes 2 ms and the reference 1 ms, times `slow(n)` at the n-th reading of the clock."""
+
+    def tell(slow: Callable[[int], float]) -> None:
+        now, readings = [0.0], [0]
+
+        def take(ms: float) -> None:
+            now[0] += ms / 1000 * slow(readings[0])
+            readings[0] += 1
+
+        def read(model: Any, batch: Any, prompt: str) -> None:
+            take(2.0 * len(batch))
+
+        monkeypatch.setattr(latency, "read_texts", read)
+        monkeypatch.setattr(latency, "reference_run", lambda: lambda: take(1.0))
+        fake = SimpleNamespace(thread_time=lambda: now[0], perf_counter=lambda: now[0])
+        monkeypatch.setattr(latency, "time", fake)
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    "slow", [lambda n: 1.0, lambda n: 3.0, lambda n: 1.0 + n / 40, lambda n: 1.0 if n < 80 else 5.0]
+)
+def test_what_slows_both_changes_nothing(
+    clock: Callable[[Callable[[int], float]], None], model: SentenceTransformer, slow: Callable[[int], float]
+) -> None:
+    clock(slow)
+    took = time_encoder(model, None, TEXTS, reference_s=0.001)
+    assert took.batched_ms == pytest.approx(2.0, rel=0.05)
+    assert took.p50_ms == pytest.approx(2.0, rel=0.1) and took.p95_ms >= took.p50_ms
+    assert (took.timed_batched, took.timed_single) == (5 * 90, 5 * 64)
+
+
+def test_one_round_that_is_disturbed_does_not_decide(
+    clock: Callable[[Callable[[int], float]], None], model: SentenceTransformer
+) -> None:
+    clock(lambda n: 50.0 if n in (5, 12) else 1.0)
+    assert time_encoder(model, None, TEXTS, reference_s=0.001).batched_ms == pytest.approx(2.0)
+
+
+def test_no_texts(model: SentenceTransformer) -> None:
+    with pytest.raises(ValueError, match="no sentences"):
+        time_encoder(model, None, [], 0.001)
 
 
 @pytest.fixture
@@ -42,115 +78,7 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[float]], None]:
-    """`clock(seconds)`: the timed runs take these seconds, one after the other."""
-
-    def tell(seconds: list[float]) -> None:
-        ticks = iter([tick for length in seconds for tick in (0.0, length)])
-        monkeypatch.setattr(module, "time", SimpleNamespace(thread_time=lambda: next(ticks)))
-
-    return tell
-
-
-def test_rows_are_the_dev_sets_own(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    every = np.unique(np.concatenate([side for s in prepared.dev for side in (s.left_P, s.right_P)]))
-    np.testing.assert_array_equal(latency_rows(prepared), every)
-    monkeypatch.setattr(module, "SENTENCES", 7)
-    few = latency_rows(prepared)
-    assert len(set(few.tolist())) == 7 and {few[0], few[-1]} == {every[0], every[-1]}
-    assert set(few.tolist()) <= set(every.tolist())
-
-
-def test_an_encoder_is_timed_on_one_thread_after_a_warm_up(
-    prepared: Prepared, two_threads: None, clock: Callable[[list[float]], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    method = build_method("mse", MSE, prepared, 0, "cpu")
-    method.train()
-    runs = []
-    encode = EncoderMethod.encode
-
-    def seen(self: EncoderMethod, rows: Any) -> Any:
-        runs.append((torch.get_num_threads(), len(rows)))
-        return encode(self, rows)
-
-    monkeypatch.setattr(EncoderMethod, "encode", seen)
-    clock([0.4, 0.1, 0.2])
-    count = len(latency_rows(prepared))
-    assert encoding_latency(method, prepared) == pytest.approx(200 / count)  # the median, in ms
-    assert runs == [(1, count)] * 4
-    assert torch.get_num_threads() == 2 and method.training
-
-
-def test_threads_are_restored_when_it_fails(
-    prepared: Prepared, two_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    method = build_method("mse", MSE, prepared, 0, "cpu")
-
-    def broken(self: EncoderMethod, rows: Any) -> Any:
-        raise RuntimeError("out of memory")
-
-    monkeypatch.setattr(EncoderMethod, "encode", broken)
-    with pytest.raises(RuntimeError, match="out of memory"):
-        encoder_latency(method, prepared)
-    assert torch.get_num_threads() == 2
-
-
-def test_vectors_kept_by_a_method_are_not_what_is_timed(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DSE on a frozen student overrides `encode` with a look-up."""
-    method = build_method("mse", MSE, prepared, 0, "cpu")
-    monkeypatch.setattr(type(method), "encode", lambda self, rows: pytest.fail("looked up"), raising=False)
-    assert encoder_latency(method, prepared) > 0
-
-
-def test_a_head_takes_what_the_teacher_takes_and_its_own(
-    prepared: Prepared, two_threads: None, clock: Callable[[list[float]], None]
-) -> None:
-    method = build_method("pca", {"output_dim": 8}, prepared, 0, "cpu")
-    count = len(latency_rows(prepared))
-    clock([0.3, 0.1, 0.2])
-    assert encoding_latency(method, prepared, teacher_ms=5.0) == pytest.approx(5.0 + 200 / count)
-    clock([0.1] * 3)
-    assert head_latency(method, prepared, 0.0) == pytest.approx(100 / count)
-    with pytest.raises(ValueError, match="its latency needs the teacher's"):
-        encoding_latency(method, prepared)
-
-
-def test_the_teacher_reads_the_same_sentences_with_its_prompt(
-    prepared: Prepared, sentences: list[str], two_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = []
-    encode_ids = module.encode_ids
-
-    def seen(model: Any, ids: Any, budget: int) -> Any:
-        runs.append((torch.get_num_threads(), ids, encode_ids(model, ids, budget)))
-        return runs[-1][-1]
-
-    monkeypatch.setattr(module, "encode_ids", seen)
-    rows = latency_rows(prepared)
-    assert teacher_latency(prepared, sentences) > 0
-    assert [threads for threads, _, _ in runs] == [1] * 4 and torch.get_num_threads() == 2
-    np.testing.assert_allclose(runs[0][2], prepared.vectors.take(rows), atol=2e-3)  # stored in float16
-    plain = [len(ids) for ids in runs[0][1]]
-    runs.clear()
-    prompted = replace(prepared, teacher=replace(prepared.teacher, prompt="how do "))
-    teacher_latency(prompted, sentences)
-    assert [len(ids) for ids in runs[0][1]] == [length + 2 for length in plain]
-
-
-def test_time_that_others_take_is_not_counted(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    method = build_method("mse", MSE, prepared, 0, "cpu")
-    encode = EncoderMethod.encode
-
-    def waits(self: EncoderMethod, rows: Any) -> Any:
-        time.sleep(0.5)
-        return encode(self, rows)
-
-    monkeypatch.setattr(EncoderMethod, "encode", waits)
-    assert encoder_latency(method, prepared) * len(latency_rows(prepared)) < 400
-
-
-def test_more_layers_take_longer(prepared: Prepared) -> None:
-    deep, shallow = (replace(prepared, student=f"layers:{layers}") for layers in ("0,1,2,3", "0"))
-    times = [encoder_latency(build_method("mse", MSE, p, 0, "cpu"), p) for p in (deep, shallow)]
-    assert times[0] > times[1] > 0
+def test_the_reference_is_real_and_threads_are_put_back(two_threads: None) -> None:
+    out = reference_run()()
+    assert isinstance(out, torch.Tensor) and out.shape[1] == REFERENCE_WIDTH
+    assert calm_reference_s() > 0 and torch.get_num_threads() == 2

@@ -112,10 +112,18 @@ def test_whatever_a_number_depends_on_changes_the_id(prepared: Prepared, corpus:
             "HPD d=8",
             "tiny layers:0,2",
         ),
+        (
+            Candidate(
+                "r", "student", "hpd", 8, params("hpd", output_dim=8, lr=0.1, batch_size=16, student="auto:1"), 0
+            ),
+            "HPD (auto:1) d=8",
+            "tiny layers:3",
+        ),
     ],
 )
 def test_labels_and_starts(prepared: Prepared, corpus: Corpus, candidate: Candidate, label: str, start: str) -> None:
-    found = candidate.identity(prepared, corpus, 8, "float32")
+    named = replace(prepared, students={"auto:1": replace(prepared, student="layers:3")})
+    found = candidate.identity(named, corpus, 8, "float32")
     assert (found["label"], found["start"], found["dim"]) == (label, start, 8)
 
 
@@ -324,3 +332,25 @@ def test_parameters_of_a_row_are_those_of_the_whole_encoder(
     assert saved == teacher + 32 * 8 + 8
     Int8.calibrate(np.random.default_rng(0).standard_normal((9, 8))).save(tmp_path / "pca")
     assert parameters_of(prepared, "pca", 8, tmp_path / "pca") == saved  # a quantiser is no part of the encoder
+
+
+# Queries by a student, documents by the teacher
+
+
+def test_a_student_of_the_teachers_space_searches_the_teachers_documents(
+    prepared: Prepared, corpus: Corpus, tmp_path: Path
+) -> None:
+    mse = build_method("mse", {"output_dim": 32, "lr": 0.01, "batch_size": 16}, prepared, 0, "cpu")
+    hpd = build_method("hpd", {"output_dim": 32, "lr": 0.01, "batch_size": 16}, prepared, 0, "cpu")
+    assert mse.in_teacher_space and not hpd.in_teacher_space
+    of_teacher = replace(encode_teacher(prepared, corpus), in_teacher_space=True)
+    of_teacher.save(tmp_path)
+    again = Encoded.load(tmp_path)
+    assert again is not None and again.in_teacher_space
+    student = Candidate("r", "student", "mse", 32, params("mse", output_dim=32, lr=0.01, batch_size=16), 0)
+    made = score_candidate(student, prepared, corpus, again, [32], ["int8"], 7, tmp_path)
+    whole, coded = (record.scores for record, _ in made)
+    own = {(s.set, s.split, s.metric): s.value for s in whole if s.task == "retrieval"}
+    across = {(s.set, s.split, s.metric): s.value for s in whole if s.task == "asymmetric"}
+    assert across and across == pytest.approx(own), "the teacher's own vectors find what they find among themselves"
+    assert not any(s.task == "asymmetric" for s in coded)

@@ -12,7 +12,7 @@ from distilbench.search.objectives import OBJECTIVES, directions, hypervolume, p
 from distilbench.settings.sweep import SweepSettings
 
 UP_DOWN = directions(("quality", "bytes"))
-ALL = directions(OBJECTIVES)
+ALL = directions(["quality", "bytes", "latency"])
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,12 @@ def test_names_are_in_one_order(text: str, names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("quality,speed", "--objectives speed: expected quality alone, or with bytes or latency or both"),
+        ("quality,speed", "--objectives speed: expected quality alone, or with some of bytes, latency and model_bytes"),
         ("", "--objectives : expected quality alone"),
-        ("bytes,latency", "--objectives bytes,latency: expected quality alone, or with bytes or latency or both"),
+        (
+            "bytes,latency",
+            "--objectives bytes,latency: expected quality alone, or with some of bytes, latency",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(text: str, message: str) -> None:
@@ -42,7 +45,7 @@ def test_what_is_wrong_is_said(text: str, message: str) -> None:
 
 
 def test_directions() -> None:
-    assert ALL == ["maximize", "minimize", "minimize"]
+    assert directions(OBJECTIVES) == ["maximize", *["minimize"] * 3]
 
 
 def test_front_of_quality_and_bytes() -> None:

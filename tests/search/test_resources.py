@@ -188,7 +188,7 @@ def test_a_reused_worker_does_not_grow(tmp_path: Path, prepared_folder: Path, me
         if number % 5 == 4:
             params |= {"lambda": 1e39} if method == "mcr2" else {"weight_decay": -1}
         own = {"number": number, "params": params, "method": method, "seed": 0, "budget": budget.model_dump()}
-        shared = {"cpus": 1, "gpus": 0, "hang_s": 60.0, "teacher_ms": None, "deadline": 1e18}
+        shared = {"cpus": 1, "gpus": 0, "hang_s": 60.0, "costs": False, "deadline": 1e18}
         return {"run": str(run), "prepared": str(prepared_folder), **own, **shared}
 
     threads = torch.get_num_threads()

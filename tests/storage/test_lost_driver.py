@@ -94,7 +94,7 @@ class Node:
             study, search.space, search.objectives, search.suggestions(), search.wanted, 1, recorder, deadline
         )
         config = {"run": str(run.resolve()), "prepared": str(prepared.resolve()), "method": search.space.method}
-        config |= {"seed": 0, "cpus": 1, "gpus": 0, "hang_s": 0.0, "teacher_ms": None, "deadline": math.inf}
+        config |= {"seed": 0, "cpus": 1, "gpus": 0, "hang_s": 0.0, "costs": False, "deadline": math.inf}
         config |= {"budget": search.space.budget.model_dump()}
         config |= {"place": place and replace(place, node="the driver's")}
         worker: Any = None

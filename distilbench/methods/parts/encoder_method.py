@@ -51,8 +51,10 @@ class _Kept(NamedTuple):
     states_ND: NDArray[np.float32]
 
 
+KEPT = 8
+"""Start states that a process keeps: one of each student that its trials are of."""
 _kept: list[_Kept] = []
-"""The last start states that were asked for in this process."""
+"""Those that were asked for last."""
 
 
 def _start_states(of: EncoderMethod, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -60,14 +62,15 @@ def _start_states(of: EncoderMethod, rows: NDArray[np.int64]) -> NDArray[np.floa
         same = cached.prepared is of.prepared and cached.states_ND.shape[1] == of.width
         if same and np.array_equal(cached.rows_N, rows):
             return cached.states_ND
-    _kept[:] = [_Kept(of.prepared, rows, of.states(rows))]
-    return _kept[0].states_ND
+    _kept[:] = [*_kept[1 - KEPT :], _Kept(of.prepared, rows, of.states(rows))]
+    return _kept[-1].states_ND
 
 
 class EncoderMethod(Method):
     """A student encoder, mean pooling and, where `projection` is set, a linear layer to d."""
 
     trains_encoder: ClassVar[bool] = True
+    costly: ClassVar[tuple[str, ...]] = ("student", "output_dim", "table", "export_map")
 
     def __init__(self, params: Any, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)

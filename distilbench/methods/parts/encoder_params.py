@@ -22,6 +22,10 @@ class StaticParams(ParamsPart):
 class EncoderParams(CodedParams, StaticParams):
     """How the student's encoder is trained, whatever its loss."""
 
+    student: str | None = None
+    """Where the student starts, as `--student` has it, which it takes the place of; students with this parameter compete
+    with those of the same start."""
+
     dropout: bool = True
     """Whether the encoder's dropout acts in training."""
     freeze_embeddings: bool = False

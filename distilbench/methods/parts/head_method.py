@@ -23,6 +23,7 @@ class HeadMethod(Method):
     """A head on the teacher's cached embeddings; `head` are layers from D to d."""
 
     trains_encoder: ClassVar[bool] = False
+    costly: ClassVar[tuple[str, ...]] = ("output_dim", "head")
     unit_norm: ClassVar[bool] = False
     """Whether the student's vectors are brought to unit norm."""
     head: nn.ModuleList

@@ -16,4 +16,12 @@ def wanted_by(methods: Sequence[tuple[type[Method], Possible]]) -> Wanted:
         tokens=any(method.trains_encoder for method, _ in methods),
         logits=any(method.needs_logits(possible) for method, possible in methods),
         negatives=tuple(sorted({kind for need in needs for kind in need.negatives})),
+        students=tuple(dict.fromkeys(s for method, possible in methods for s in students_of(method, possible))),
     )
+
+
+def students_of(method: type[Method], possible: Possible) -> tuple[str | None, ...]:
+    """The students that a method trains; None is the run's own, which a method without that parameter trains too."""
+    if not method.trains_encoder:
+        return ()
+    return tuple(possible("student")) if "student" in method.params_type.model_fields else (None,)

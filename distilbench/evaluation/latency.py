@@ -1,0 +1,168 @@
+"""How long an encoder takes to embed a sentence, from text to vector on one thread, so that a busy machine does not decide.
+
+A fixed sample of sentences is read in batches of 32 in their order, and one at a time; the tokenizer counts. After each batch
+a reference is timed, the same numbers through the same products: what else the machine does slows both, and their ratio
+stays. The median ratio of repeated rounds, times what the reference takes on this machine when nothing disturbs it, is the
+latency. What counts is the thread's own time, not that on the wall.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import statistics
+import sysconfig
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from distilbench.encoders.encoder import EncoderSpec, prompt_of
+from distilbench.evaluation.cost import BATCH, cached, embedding_parameters, needed_files, on_threads, read_texts
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+SENTENCES, SINGLES = 256, 64
+"""Sentences that are read in batches, and one at a time."""
+ROUNDS, LEAST_ROUNDS = 5, 3
+ENOUGH_S = 20.0
+"""Seconds after which no round begins, once there are `LEAST_ROUNDS`."""
+REFERENCE_WIDTH, REFERENCE_TOKENS = 384, 128
+CALM = 40
+"""Runs of the reference, of which the fastest is its time on a calm machine."""
+EVERY = 8
+"""Single sentences between two runs of the reference."""
+
+
+class Timing(NamedTuple):
+    """Milliseconds of a sentence: `batched_ms` in batches, `p50_ms` and `p95_ms` on its own; how many were timed."""
+
+    batched_ms: float
+    p50_ms: float
+    p95_ms: float
+    timed_batched: int
+    timed_single: int
+
+
+class StudentFiles(NamedTuple):
+    """What an encoder takes on disk, and what of it are look-up tables."""
+
+    bytes_on_disk: int
+    parameters_without_embeddings: int
+
+
+@functools.cache
+def this_processor() -> dict[str, str]:
+    """What latencies are of: the processor and the version of torch."""
+    name = ""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = (line.partition(":") for line in cpuinfo.read_text().splitlines())
+        name = next((value.strip() for key, _, value in lines if key.strip() == "model name"), "")
+    return {"processor": name or sysconfig.get_platform(), "torch": torch.__version__}
+
+
+def reference_run() -> Callable[[], object]:
+    """What is timed beside an encoder: the same numbers through the same layer, every time."""
+    generator = torch.Generator().manual_seed(0)
+    weight_DD = torch.randn((REFERENCE_WIDTH, REFERENCE_WIDTH), generator=generator) / REFERENCE_WIDTH**0.5
+    x_TD = torch.randn((REFERENCE_TOKENS, REFERENCE_WIDTH), generator=generator)
+
+    def run() -> object:
+        with torch.inference_mode():
+            y_TD = x_TD
+            for _ in range(6):  # as many products as a layer of a transformer has
+                y_TD = nn.functional.gelu(y_TD @ weight_DD)
+                y_TD = nn.functional.layer_norm(y_TD, (REFERENCE_WIDTH,))
+            return torch.softmax(y_TD @ y_TD.T, dim=-1) @ y_TD
+
+    return run
+
+
+def calm_reference_s() -> float:
+    """Seconds of a run of the reference while nothing disturbs it: the fastest of `CALM`."""
+    run = reference_run()
+    with on_threads(1):
+        return min(_seconds(run) for _ in range(CALM))
+
+
+def time_encoder(model: SentenceTransformer, prompt: str | None, texts: Sequence[str], reference_s: float) -> Timing:
+    """The latency of an encoder on the CPU, reading `texts` (at most `SENTENCES` of them, evenly spread).
+
+    `reference_s` is what `calm_reference_s` said on this machine.
+
+    Raises:
+        ValueError: no texts.
+    """
+    if not texts:
+        raise ValueError("no sentences, expected at least one to time")
+    chosen = [texts[int(i)] for i in np.linspace(0, len(texts) - 1, min(SENTENCES, len(texts)))]
+    before, reference = prompt_of(model, prompt), reference_run()
+    batches = [chosen[start : start + BATCH] for start in range(0, len(chosen), BATCH)]
+    singles = list(itertools.islice(itertools.cycle(chosen), min(SINGLES, len(chosen))))
+
+    def read(batch: Sequence[str]) -> float:
+        return _seconds(lambda: read_texts(model, batch, before))
+
+    batched, alone = [], []
+    with on_threads(1):
+        for batch in batches[:2]:  # what only the first ones do
+            read(batch)
+        read(singles[:1])
+        for _ in _rounds():
+            spent = [(read(batch), _seconds(reference)) for batch in batches]
+            batched.append(sum(own for own, _ in spent) / sum(other for _, other in spent))
+        for _ in _rounds():
+            times, others = [], []
+            for place, text in enumerate(singles):
+                times.append(read([text]))
+                if place % EVERY == 0:
+                    others.append(_seconds(reference))
+            beside = statistics.fmean(others)
+            alone.append([seconds / beside for seconds in times])
+    p50, p95 = (statistics.median(float(np.percentile(ratios, q)) for ratios in alone) for q in (50, 95))
+    each = len(batches) / len(chosen)
+    return Timing(
+        1000 * statistics.median(batched) * reference_s * each,
+        1000 * p50 * reference_s,
+        1000 * p95 * reference_s,
+        len(chosen) * len(batched),
+        len(singles) * len(alone),
+    )
+
+
+def files_of(spec: EncoderSpec, model: SentenceTransformer) -> StudentFiles:
+    """The bytes that loading the encoder needs, which is loaded as `model`, and its parameters beside its embeddings.
+
+    Raises:
+        InputError: its folder is unusable.
+    """
+    folder = spec.folder() or cached(spec)
+    count = sum(p.numel() for p in model.parameters())
+    needed = sum(path.stat().st_size for path in needed_files(folder, model.tokenizer))
+    return StudentFiles(needed, count - embedding_parameters(model))
+
+
+def load_on_cpu(spec: EncoderSpec) -> SentenceTransformer:
+    """The encoder where its latency is measured."""
+    return spec.load("cpu").eval()
+
+
+def _rounds() -> Iterator[int]:
+    began = time.perf_counter()
+    for number in range(ROUNDS):
+        if number >= LEAST_ROUNDS and time.perf_counter() - began > ENOUGH_S:
+            return
+        yield number
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    """The thread's own time."""
+    began = time.thread_time()
+    run()
+    return time.thread_time() - began

@@ -1,0 +1,287 @@
+"""The student as a parameter of the search: its space, what is suggested, who competes, and a sweep of several students."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from optuna.trial import TrialState
+from run_command import Command, make_sweep
+from simulated import Simulation, in_sqlite
+from typer.testing import CliRunner
+
+from distilbench.cli import app
+from distilbench.commands.reproduce import reproduce
+from distilbench.errors import InputError
+from distilbench.methods import get_method
+from distilbench.records import TrialRecord
+from distilbench.search.grid import grid
+from distilbench.search.space import SearchSpace, load_space
+from distilbench.search.students import of_student
+from distilbench.search.study import starts_for, trial_group, trial_params
+from distilbench.stored import Rivals, rival_group
+
+SPACE: dict[str, Any] = {
+    "method": "hpd",
+    "budget": {
+        "trials": 6,
+        "steps": 6,
+        "student_steps": {"static": 12},
+        "rungs": 2,
+        "eta": 2,
+        "confirm": {"seeds": 1},
+    },
+    "parameters": {
+        "student": {"choices": ["static", "auto:1", "teacher"]},
+        "output_dim": {"choices": [4, 8]},
+        "lr": {"low": 1e-4, "high": 1e-3, "log": True, "students": {"static": {"low": 0.01, "high": 0.1, "log": True}}},
+        "sif": {"choices": [0.0, 0.01], "when": {"student": "static"}},
+    },
+    "fixed": {"batch_size": 16, "epochs": 1, "start_sentences": 64},
+    "enqueue": [{"lr": 0.02, "sif": 0.01}, {"lr": 0.0005}],
+}
+
+
+def changed(**parameters: Any) -> dict[str, Any]:
+    kept = {name: r for name, r in {**SPACE["parameters"], **parameters}.items() if r is not None}
+    return {**SPACE, "parameters": kept}
+
+
+def load(folder: Path, content: dict[str, Any] = SPACE) -> SearchSpace:
+    path = folder / "space.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return load_space(path, content["method"], get_method(content["method"]).params_type, 32)
+
+
+# The space
+
+
+def test_a_space_seen_as_one_students(tmp_path: Path) -> None:
+    space = load(tmp_path)
+    static, layers = of_student(space, "static"), of_student(space, "auto:1")
+    assert (static.students, layers.students, space.students) == (
+        ["static"],
+        ["auto:1"],
+        ["static", "auto:1", "teacher"],
+    )
+    assert (static.parameters["lr"].low, layers.parameters["lr"].low) == (0.01, 1e-4)
+    assert static.possible("sif") == [0.0, 0.01, 0.001] and layers.possible("sif") == [0.001]
+    assert (static.budget.steps, layers.budget.steps) == (12, 6)
+    assert static.enqueue == ({"lr": 0.02, "sif": 0.01},) and layers.enqueue == ({"lr": 0.0005},)
+    assert sorted(space.possible("lr")) == [1e-4, 1e-3, 0.01, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (changed(student={"low": 1, "high": 2}), "student: low/high; expected choices"),
+        (changed(student={"choices": ["auto:1"]}), "'static'; expected one of the students"),
+        (
+            changed(lr={"low": 0.1, "high": 1.0, "students": {"auto:2": {"low": 0.1, "high": 1.0}}}, sif=None),
+            "lr: students: 'auto:2'; expected one of the students",
+        ),
+        (changed(lr={"low": 0.1, "high": 1.0, "students": {"static": {"low": 0.1}}}), "lr: students: static: neither"),
+        (
+            {**SPACE, "parameters": {"lr": SPACE["parameters"]["lr"], "output_dim": {"choices": [4]}}},
+            "lr: students: expected `student` before it",
+        ),
+        ({**SPACE, "budget": {**SPACE["budget"], "student_steps": {"x": 3}}}, "budget.student_steps: 'x'"),
+        ({**SPACE, "method": "mcr2"}, "mcr2 has no such parameter"),
+    ],
+)
+def test_a_bad_space_of_students(tmp_path: Path, content: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load(tmp_path, content)
+
+
+# What is suggested
+
+
+def test_students_and_dimensions_have_their_shares(tmp_path: Path) -> None:
+    space = load(tmp_path)
+    starts = starts_for(space, 12, 0)
+    assert starts[:2] == [{"output_dim": d, "student": "static", "lr": 0.02, "sif": 0.01} for d in (4, 8)]
+    assert [s["student"] for s in starts[2:6]] == ["auto:1", "auto:1", "teacher", "teacher"]
+    pairs = [(s["student"], s["output_dim"]) for s in starts]
+    assert {pair: pairs.count(pair) for pair in pairs} == {
+        (student, d): 2 for student in space.students for d in (4, 8)
+    }
+    free = starts_for(space.model_copy(update={"enqueue": ()}), 6, 0, share_dimensions=False)
+    assert free == [{"student": student} for student in space.students] * 2
+
+
+def test_a_grid_has_each_students_own_values(tmp_path: Path) -> None:
+    points = grid(load(tmp_path), 0)
+    static = [p for p in points if p["student"] == "static"]
+    assert len(static) == 2 * 3 * 2 and len(points) == len(static) + 2 * 2 * 3
+    rates = sorted({p["lr"] for p in static})
+    assert rates == pytest.approx([0.01, 0.1**1.5, 0.1]) and all("sif" in p for p in static)
+
+
+@pytest.mark.parametrize("searcher", ["tpe", "gp", "nsga2"])
+def test_suggestions_stay_in_each_students_range_and_are_the_same_for_any_number_of_workers(
+    tmp_path: Path, searcher: Any
+) -> None:
+    clusters = {"low": 2, "high": 9}
+    content = {**changed(clusters=clusters), "method": "mcr2_distil", "fixed": {"batch_size": 16, "lambda": 1.0}}
+    space = load(tmp_path, content).model_copy(update={"searcher": searcher})
+    found = []
+    for workers in (1, 4):
+        (folder := tmp_path / str(workers)).mkdir()
+        starts = starts_for(space, 18, 0)
+        ours = Simulation(in_sqlite(folder), space, wanted=18, lag=4, given=tuple(starts))
+        ours.sit(workers=workers)
+        found.append([trial_params(t) for t in ours.study.trials])
+        names = {name for t in ours.study.trials for name in t.params}
+        assert {"lr", "lr@static", "student"} <= names
+    assert found[0] == found[1]
+    for params in found[0]:
+        static = params["student"] == "static"
+        assert (0.01 <= params["lr"] <= 0.1) if static else (1e-4 <= params["lr"] <= 1e-3)
+        assert static or params["sif"] == 0.001
+
+
+def test_only_students_of_one_start_and_size_compete(tmp_path: Path) -> None:
+    assert rival_group({"output_dim": 8}) == 8 and rival_group({"output_dim": 8, "student": None}) == 8
+    group = rival_group({"output_dim": 64, "bits": 8, "student": "static"})
+    assert group == Rivals("static", 64) and str(group) == "static, 64"
+    groups = load(tmp_path).groups(get_method("hpd").judged_widths)
+    assert groups == [Rivals(s, d) for s in ("auto:1", "static", "teacher") for d in (4, 8)]
+
+
+# A sweep
+
+
+@pytest.fixture(scope="module")
+def swept(
+    tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
+) -> Command:
+    """A sweep of a static student, one layer, and the whole teacher."""
+    folder = tmp_path_factory.mktemp("students")
+    sweep = make_sweep(folder, data_folder, encoder_folder, store, 0, space=yaml.safe_dump(SPACE, sort_keys=False))
+    sweep.done("--quantise", "none")
+    return sweep
+
+
+def test_a_sweep_chooses_the_best_of_every_student_and_dimension(swept: Command) -> None:
+    trials = swept.trials()
+    assert {(t.params["student"], t.dim) for t in trials} == {
+        (student, d) for student in ("static", "auto:1", "teacher") for d in (4, 8)
+    }
+    assert all(t.state == "COMPLETE" for t in trials), [t.reason for t in trials]
+    lengths = {t.params["student"]: t.rungs[-1].step for t in trials}
+    assert lengths["static"] > lengths["auto:1"] == lengths["teacher"]
+    rows = [r for r in swept.scores() if r.role == "student"]
+    starts = {r.hyperparameters["student"]: r.start for r in rows}
+    assert len(rows) == 6 and "static" in starts["static"] and "all layers" in starts["teacher"]
+    assert "layers:" in starts["auto:1"], "the ranking has chosen the layer"
+    parameters = {r.hyperparameters["student"]: r.parameters for r in rows if r.dim == 4}
+    assert parameters["static"] < parameters["auto:1"] < parameters["teacher"]
+    confirmed = json.loads((swept.run / "confirmed.json").read_text())
+    assert set(confirmed) == {f"{s}, {d}" for s in ("static", "auto:1", "teacher") for d in (4, 8)}
+    assert {trial_group(t) for t in swept.study().trials} == {
+        Rivals(s, d) for s in ("static", "auto:1", "teacher") for d in (4, 8)
+    }
+
+
+def test_what_students_share_is_prepared_once(swept: Command) -> None:
+    described = json.loads((swept.run / "prepared" / "prepared.json").read_text())
+    students = described["students"]
+    assert described["tokens"] is None, "the student of --student is not trained"
+    assert students["auto:1"]["tokens"] == students["teacher"]["tokens"] != students["static"]["tokens"]
+
+
+def test_every_row_has_what_its_encoder_costs(swept: Command) -> None:
+    rows = swept.scores()
+    assert all(r.latency_ms and r.cost for r in rows)
+    cost = {
+        (r.method, r.hyperparameters.get("student"), r.dim): (r.latency_ms, r.cost.bytes_on_disk)
+        for r in rows
+        if r.cost
+    }
+    teacher = cost["teacher", None, 32]
+    for d in (4, 8):
+        assert cost["pca", None, d][0] == teacher[0] and cost["pca", None, d][1] > teacher[1]
+        assert cost["hpd", "static", d][1] < cost["hpd", "auto:1", d][1] < cost["hpd", "teacher", d][1]
+    for trial in swept.trials():
+        at_end = trial.rungs[-1].metrics
+        assert (at_end["latency_ms"], at_end["model_bytes"]) == cost["hpd", trial.params["student"], trial.dim]
+
+
+def test_the_best_within_a_latency_is_named(swept: Command) -> None:
+    fastest = min(r.latency_ms for r in swept.scores() if r.latency_ms)
+    text = CliRunner().invoke(app, ["best", str(swept.run), "--latency", f"{1.0001 * fastest:.9f}ms"]).output
+    [row] = {r.label for r in swept.scores() if r.latency_ms == fastest}
+    assert row in text and "ms per sentence" in text and "static" in row
+
+
+@pytest.mark.parametrize("student", ["static", "auto:1"])
+def test_a_trial_of_each_student_is_reproduced(swept: Command, student: str) -> None:
+    trial = next(t for t in swept.trials() if t.params["student"] == student)
+    again = reproduce(swept.run, trial.number)
+    assert again.same(1e-3), again.differences()
+
+
+def test_extending_keeps_the_trials_of_a_student_that_was_there(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
+) -> None:
+    one = {**changed(student=None, sif=None, lr=SPACE["parameters"]["lr"] | {"students": None}), "enqueue": []}
+    one["budget"] = {**SPACE["budget"], "trials": 2, "student_steps": None}
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, space=yaml.safe_dump(one, sort_keys=False))
+    sweep.done("--quantise", "none")
+    wider = {**SPACE, "budget": {**SPACE["budget"], "trials": 4}, "enqueue": []}
+    wider["parameters"] = {**SPACE["parameters"], "student": {"choices": ["static", "layers:1"]}}
+    (tmp_path / "space.yaml").write_text(yaml.safe_dump(wider, sort_keys=False))
+    assert "another configuration" in sweep.refused("--quantise", "none")
+    sweep.done("--quantise", "none", "--extend")
+    assert [t.params["student"] for t in sweep.trials()][:2] == [None, None] and len(sweep.trials()) == 4
+    assert {"4", "8"} <= set(json.loads((sweep.run / "confirmed.json").read_text()))
+    assert json.loads((sweep.run / "prepared" / "prepared.json").read_text())["tokens"], "theirs is trained too"
+
+
+# Wrong choices
+
+
+@pytest.mark.parametrize(
+    ("method", "choices", "more", "message"),
+    [
+        ("crd", ["static"], (), "needs an encoder's hidden states"),
+        ("hpd", ["static", "auto:9"], (), "expected auto, or auto:N with N from 1 to 4"),
+        ("hpd", ["layers:0,4"], (), "layers:0,4: expected rising layer numbers from 0 to 3"),
+        ("hpd", ["static", "auto:1"], ("--pooling", "cls"), "--pooling cls: --student static averages its tokens"),
+        ("hpd", ["teacher", "no/such/folder"], (), "no/such/folder"),
+        ("mse", ["static", "NARROW"], (), "NARROW"),
+    ],
+)
+def test_a_wrong_student_is_one_error_before_anything_runs(
+    method: str,
+    choices: list[str],
+    more: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    data_folder: Path,
+    encoder_folder: Path,
+    narrow_encoder_folder: Path,
+    store: Path,
+) -> None:
+    named = [str(narrow_encoder_folder) if c == "NARROW" else c for c in choices]
+    space = {
+        "method": method,
+        "budget": {"trials": 1, "steps": 1},
+        "parameters": {"student": {"choices": named}, "output_dim": {"choices": [8 if method == "hpd" else 32]}},
+        "fixed": {"batch_size": 8, "lr": 0.001},
+    }
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, space=yaml.safe_dump(space, sort_keys=False))
+    said = sweep.refused(*more)
+    assert message.replace("NARROW", str(narrow_encoder_folder)) in " ".join(said.split())
+    assert not sweep.run.exists()
+
+
+def test_records_of_before_name_no_student(swept: Command) -> None:
+    record = swept.trials()[0]
+    old = {name: value for name, value in record.params.items() if name != "student"}
+    assert TrialRecord.model_validate({**record.model_dump(), "params": old}).group == record.dim
+    assert TrialState.COMPLETE.name == record.state
