@@ -9,7 +9,7 @@ const narrow = matchMedia("(max-width: 640px)");
 // ---- colours: the system's, or what the reader chose
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const themes = { auto: "Colours: as the system has them", light: "Colours: light", dark: "Colours: dark" };
+const themes = { auto: "Auto: colours as the system has them", light: "Light: light colours", dark: "Dark: dark colours" };
 const themeButton = byId("theme");
 
 function remembered() {
