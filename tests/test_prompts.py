@@ -228,6 +228,7 @@ def test_without_these_options_nothing_is_read_by_role(tmp_path: Path, data: Pat
 # --- Evaluation, records, cards
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_sweep_and_an_evaluation_of_its_student_give_the_same(
     tmp_path: Path, data: Path, encoder: Path, cluster: None

@@ -204,6 +204,7 @@ def test_a_place_without_a_run() -> None:
 # The pages
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_page_about_python_runs(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, cluster: None, monkeypatch: pytest.MonkeyPatch

@@ -25,6 +25,7 @@ def spearmans(scores: list[Score]) -> dict[tuple[str, str], float]:
     return {(s.set, s.split): s.value for s in scores if (s.metric, s.variant) == ("spearman", "all")}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not (DATA / "sts").is_dir(), reason="no real data: set DISTILBENCH_DATA to a folder with sts/*.tsv")
 @pytest.mark.parametrize("name", REFERENCE)

@@ -72,6 +72,7 @@ LATENCY = "of text, in batches of 32, beside a reference"
 """How the objective is measured; earlier versions read token ids, in batches of so many tokens, while trials ran."""
 STUDENT = "student."
 """Begins the keys of a run's configuration that are students of its search space."""
+STUDENT_STEPS = "budget.student_steps"
 NO_MODELS = r"(^|/)(students|trials|confirm|predictions|before-\d+)/"
 """What of an earlier run is not read from storage to learn from it."""
 
@@ -282,9 +283,12 @@ def _students_config(space: SearchSpace) -> dict[str, Any]:
     return {f"{STUDENT}{student}": portable_student(student) for student in space.students}
 
 
-def _of_students_added(differences: Mapping[str, Any], bound: Mapping[str, Any], config: Mapping[str, Any]) -> set[str]:
-    """Which keys that differ are students that one of the two does not name: trials of the others mean the same."""
-    return {k for k in differences if k.startswith(STUDENT) and (k not in bound or k not in config)}
+def _of_students_added(differing: Collection[str], bound: Mapping[str, Any], config: Mapping[str, Any]) -> set[str]:
+    """Which keys that differ are of students that one of the two does not name: trials of the others mean the same."""
+    added = {key for key in differing if key.startswith(STUDENT) and (key not in bound or key not in config)}
+    before, now = (c.get(STUDENT_STEPS) or {} for c in (bound, config))
+    steps_differ = {f"{STUDENT}{s}" for s in {*before, *now} if before.get(s) != now.get(s)}
+    return added | ({STUDENT_STEPS} if steps_differ <= added else set())
 
 
 def _trains_own(run: Path, method: type[Method]) -> bool:
@@ -302,7 +306,7 @@ def _claim(settings: SweepSettings, member: Member, console: Console) -> bool:
     bound = bound_config(run)
     if settings.extend and bound is not None:
         differing = {key for key, _ in config_differences(bound, config)} - GROWS - {"earlier"}
-        added = _of_students_added(dict.fromkeys(differing), bound, config)
+        added = _of_students_added(differing, bound, config)
         if not differing or not earlier.is_begun(run):
             config["earlier"] = bound.get("earlier")
         elif differing - added <= earlier.SEARCH_KEYS - {"seed"}:

@@ -66,11 +66,11 @@ class Suggestions:
             if self.space.searcher in GENERATIONS:
                 self._end(self._as_begun(trial), trial)
             elif self._visible(trial):
-                self._study(trial.params.get("student")).add_trial(trial)
+                self.study_of(trial.params.get("student")).add_trial(trial)
         self.asked: list[optuna.Trial] = []
         self._untold: list[int] = []
 
-    def _study(self, student: str | None) -> optuna.Study:
+    def study_of(self, student: str | None) -> optuna.Study:
         """The sampler's study of one student, where the student is searched: values of other students say nothing of it."""
         if student not in self._studies:
             students = self.space.students
@@ -94,7 +94,7 @@ class Suggestions:
         if "student" in self.space.parameters:
             students = self.space.students
             start.setdefault("student", students[number % len(students)])
-        study = self._study(start.get("student") if "student" in self.space.parameters else None)
+        study = self.study_of(start.get("student") if "student" in self.space.parameters else None)
         if start or number < len(self.starts):
             study.enqueue_trial(self.space.in_study(start)[0])
         trial_now = study.ask()
@@ -152,7 +152,7 @@ class Suggestions:
 
     def _as_begun(self, trial: FrozenTrial) -> optuna.Trial:
         """Put it into the study as RUNNING, as `ask` would."""
-        visible, study = self._visible(trial), self._study(trial.params.get("student"))
+        visible, study = self._visible(trial), self.study_of(trial.params.get("student"))
         study.add_trial(
             optuna.trial.create_trial(
                 state=TrialState.RUNNING,

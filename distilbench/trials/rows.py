@@ -242,7 +242,11 @@ class RowScorer:
             dev = "" if value is None else f": dev {value:.2f}"
             name = job.candidate.configuration or job.model
             dev += f" ({ON_DEMONSTRATION})" if dev and self.corpus.demonstration else ""
-            self.log.line(f"trained {name}, seed {job.candidate.seed}{dev} {outcome.failed}")
+            line = f"{name}, seed {job.candidate.seed}{dev}"
+            if outcome.failed:
+                self._say(f"training failed: {line}: {outcome.failed}")
+            else:
+                self.log.line(f"trained {line}")
             on_counted(done, len(wanted))
 
         on_counted(0, len(wanted))

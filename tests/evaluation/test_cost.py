@@ -272,7 +272,7 @@ def test_the_gpu_has_finished_when_the_clock_is_read(
         events.append(name)
         return len(events) / 1000
 
-    monkeypatch.setattr(module, "_read", lambda *_: tell("read"))
+    monkeypatch.setattr(module, "read_texts", lambda *_: tell("read"))
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: tell("clock")))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: tell(f"{device} finished"))
     on_gpu: Any = SimpleNamespace(device=torch.device("cuda", 1))
@@ -298,7 +298,7 @@ def test_threads_are_as_stated_and_put_back(
         seen.add((torch.get_num_threads(), os.environ.get("TOKENIZERS_PARALLELISM")))
         return np.zeros((1, 32))
 
-    monkeypatch.setattr(module, "_read", reads)
+    monkeypatch.setattr(module, "read_texts", reads)
     clock(0.01)
     assert cost(spec, model, threads=before + 1).threads == before + 1
     assert seen == {(before + 1, "false")}
@@ -307,7 +307,7 @@ def test_threads_are_as_stated_and_put_back(
     def broken(*_: Any) -> Any:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(module, "_read", broken)
+    monkeypatch.setattr(module, "read_texts", broken)
     with pytest.raises(RuntimeError, match="out of memory"):
         cost(spec, model, threads=before + 1)
     assert (torch.get_num_threads(), os.environ.get("TOKENIZERS_PARALLELISM")) == (before, setting)

@@ -23,6 +23,7 @@ from distilbench.errors import InputError
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
+from distilbench.progress.run_log import LOG
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.ties import tie_groups
 from distilbench.storage.arrays import ShardedArray
@@ -69,6 +70,10 @@ class Run:
             return []
 
         monkeypatch.setattr(module, "finish_jobs", finish_here)
+
+    def log(self) -> str:
+        """The lines of its log."""
+        return (self.folder / LOG).read_text()
 
     def late(self, job: Job) -> bool:
         """Whether time is over when it is the job's turn."""
@@ -402,16 +407,16 @@ def test_what_time_was_over_for_is_left_and_comes_later(run: Run, monkeypatch: p
     assert [t.params["lr"] for t in run.trials()] == [0.003, 0.001]
 
 
-def test_rows_of_trials_are_told_apart_on_the_console(run: Run) -> None:
+def test_rows_of_trials_are_told_apart_in_the_log(run: Run) -> None:
     run.students(run.job("A", trial=3), run.job("B", trial=4, lr=0.001), quantisations=())
-    printed = run.console.getvalue()
+    printed = run.log()
     assert "MCR2 (duplicates) d=8, trial 3, seed 0" in printed and "MCR2 (duplicates) d=8, trial 4, seed 0" in printed
 
 
 def test_the_demonstration_corpus_is_named_in_every_line_of_scores(run: Run) -> None:
     told = "(on the demonstration corpus, no benchmark)"
     run.board().references([4], seed=5)
-    assert told not in run.console.getvalue()
+    assert told not in run.log()
     run.corpus = replace(run.corpus, demonstration=True)
     run.board().references([4], seed=5)
-    assert run.console.getvalue().count(told) == 6
+    assert run.log().count(told) == 6

@@ -336,6 +336,7 @@ def test_a_view_is_its_address(opened):
     opened.find_element(By.ID, "filter").send_keys("64")
     click(opened, opened.find_element(By.CSS_SELECTOR, "#columns summary"))
     Select(opened.find_element(By.ID, "choice-method")).select_by_visible_text("hpd")
+    click(opened, opened.find_element(By.CSS_SELECTOR, "#columns summary"))
     click(opened, next(b for b in opened.find_elements(By.CSS_SELECTOR, ".unfold") if b.text.startswith("Test STS")))
     click(opened, header(opened, "STS12").find_element(By.TAG_NAME, "button"))
     click(opened, header(opened, "STS12").find_element(By.TAG_NAME, "button"))

@@ -97,7 +97,7 @@ def test_a_population_of_another_size_takes_the_trials_there_are(tmp_path: Path,
         if interrupted:
             grown.sit(workers=2, deadline=lambda g=grown: 0 if len(g.study.trials) > 40 else math.inf)
         searcher_now = grown.sit(workers=3, speeds=2)
-        keys = [set(t.system_attrs) for t in searcher_now.suggestions.study.trials[:20]]
+        keys = [set(t.system_attrs) for t in searcher_now.suggestions.study_of(None).trials[:20]]
         assert any("generation" in key for names in keys for key in names)  # they can be parents
         found.append(content(grown.study))
     assert found[0] == found[1]
@@ -137,7 +137,7 @@ def test_what_is_due_is_waited_for_and_nothing_more_is_told(tmp_path: Path) -> N
     assert made.ask(ends.get) is None and made.ask(ends.get) is None
     ends[0] = late
     assert made.ask(ends.get) is not None
-    assert [t.state.name for t in made.study.trials] == ["COMPLETE", "RUNNING", "RUNNING"]
+    assert [t.state.name for t in made.study_of(None).trials] == ["COMPLETE", "RUNNING", "RUNNING"]
 
 
 def test_without_a_lag_nothing_is_waited_for_and_all_is_told(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_without_a_lag_nothing_is_waited_for_and_all_is_told(tmp_path: Path) -> 
         assert made.ask(ends.get) is not None
     ends[1] = finished(space, dict(made.asked[1].params), 1.0)
     assert made.ask(ends.get) is not None
-    assert [t.state.name for t in made.study.trials] == ["RUNNING", "COMPLETE", "RUNNING", "RUNNING"]
+    assert [t.state.name for t in made.study_of(None).trials] == ["RUNNING", "COMPLETE", "RUNNING", "RUNNING"]
 
 
 def test_a_search_without_a_lag_is_continued_with_all_its_trials(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_taken_trials_are_learned_from_and_not_drawn_again(tmp_path: Path, searc
     made.repeat(ours.study.get_trials(), taken=12)
     ends = dict(enumerate(ours.study.get_trials()))
     drawn = [made.ask(ends.get) for _ in range(2)]
-    states = [t.state for t in made.study.trials[:12]]
+    states = [t.state for t in made.study_of(None).trials[:12]]
     assert states[:11] == [t.state for t in ours.study.trials][:11]
     assert not {p["lr"] for p in drawn if p} & {p["lr"] for p in suggested(ours.study)}
 
@@ -191,7 +191,9 @@ def test_a_trial_without_a_parameter_does_not_blind_the_searcher_to_it(tmp_path:
             assert made.ask(dict(enumerate(history)).get) is not None
         if searcher in ("cmaes", "gp", "nsga2", "nsga3"):
             assert "lr" in made.asked[-1].relative_params if searcher in ("cmaes", "gp") else True
-            assert "lr" in made.study.sampler.infer_relative_search_space(made.study, made.study.trials[-1])
+            assert "lr" in made.study_of(None).sampler.infer_relative_search_space(
+                made.study_of(None), made.study_of(None).trials[-1]
+            )
 
 
 @pytest.mark.slow

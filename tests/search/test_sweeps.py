@@ -148,8 +148,10 @@ def test_trials_are_shared_among_the_methods(
     both = [member.space for member in members]
     assert _shares(given, both) == [2, 2]  # as the search spaces say
     assert _shares(given.model_copy(update={"trials": 7}), both) == [4, 3]
-    with pytest.raises(InputError, match="--trials 1: expected at least one for each of 2 methods"):
-        _shares(given.model_copy(update={"trials": 1}), both)
+    with pytest.raises(
+        InputError, match="--trials 1: 2 methods share them, and each needs one; expected --trials 2 or more"
+    ):
+        sweep_members(given.model_copy(update={"trials": 1}), Console(quiet=True))
 
 
 @pytest.mark.slow
