@@ -56,7 +56,10 @@ def test_values() -> None:
         ({"searcher": "asha"}, f"--searcher asha: expected one of {', '.join(SEARCHERS)}"),
         ({"stopping": "hyperband"}, "--stopping hyperband: expected one of asha, median, none"),
         ({"time_budget": -3}, "--time-budget -3: expected a time"),
-        ({"objectives": "bytes"}, "--objectives bytes: expected quality alone, or with bytes or latency or both"),
+        (
+            {"objectives": "bytes"},
+            "--objectives bytes: expected quality alone, or with some of bytes, latency and model_bytes, with commas between",
+        ),
         ({"objectives": "quality,speed"}, "--objectives speed: expected quality alone, or with"),
         ({"budget": "huge"}, "--budget huge: expected one of small, real, cluster"),
         ({"trials": 0}, "--trials 0: expected at least 1"),

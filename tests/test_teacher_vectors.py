@@ -154,7 +154,11 @@ def test_an_encoder_student_starts_from_its_folder(
         ("pca", {"augment": "swap"}, "--augment makes sentences that have no vector in it"),
         ("pca", {"query_prompt": "a "}, "--query-prompt: expected none with --teacher-vectors"),
         ("pca", {"teacher": "another"}, "--teacher: expected none with --teacher-vectors"),
-        ("mcr2", {"objectives": "quality,latency"}, "--objectives latency: a head of mcr2 needs the teacher's time"),
+        (
+            "mcr2",
+            {"objectives": "quality,latency"},
+            "--objectives latency: a head of mcr2 costs what the teacher costs, and --teacher-vectors has no teacher",
+        ),
         ("pca", {"teacher_vectors": Path("nowhere.parquet")}, r"nowhere\.parquet: no such file; expected NAME"),
     ],
 )
