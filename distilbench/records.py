@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -61,6 +62,12 @@ class Rung(_Record):
     eligible: bool | None = None
     """Whether the student was in its final form, so that the rung can be the training's result; None in records of
     before, where the last rung is the result."""
+
+    @property
+    def widths(self) -> list[int]:
+        """The nested widths at which the student is judged; [] where it has one."""
+        names = (re.fullmatch(r"dev_(?:spearman|score)_(\d+)", name) for name in self.metrics)
+        return [int(name[1]) for name in names if name]
 
     def objective_at(self, width: int) -> float | None:
         """The objective of the first `width` numbers alone, where the student is judged at several widths."""

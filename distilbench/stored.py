@@ -50,6 +50,12 @@ def stored_bytes(params: Mapping[str, Any], width: int | None = None) -> int | N
     return None if bits is None else -(-(width or int(params["output_dim"])) * int(bits) // 8)
 
 
+def vector_bytes(params: Mapping[str, Any], width: int) -> int:
+    """Bytes of a stored vector of `width` dimensions: in the code that the parameters name, else float32."""
+    size = stored_bytes(params, width)
+    return 4 * width if size is None else size
+
+
 class Rivals(NamedTuple):
     """What students compete within where the student itself is searched: where they start, and the size of a vector."""
 

@@ -46,6 +46,8 @@ def space_and_corpus(
     space = load_space(path, name, method.params_type, native)
     if method.trains_encoder:
         space = _of_asked_student(settings, space)
+        if shipped:
+            space = _of_possible_students(settings, space)
         try:
             for student in space.students:
                 check_trained_student(settings, method, student)
@@ -68,6 +70,17 @@ def _of_asked_student(settings: PreparationSettings, space: SearchSpace) -> Sear
     if "student" in space.parameters:
         return space if settings.student == DEFAULT_STUDENT else of_student(space, settings.student)
     return of_student(space, space.students[0]) if space.students else space
+
+
+def _of_possible_students(settings: PreparationSettings, space: SearchSpace) -> SearchSpace:
+    """The space without students that the teacher does not have, such as three layers of two."""
+    method = get_method(space.method)
+
+    def check(possible: Possible) -> None:
+        for student in possible("student"):
+            check_trained_student(settings, method, student)
+
+    return fitted(space, check, keep=[name for name in space.parameters if name != "student"])
 
 
 def _one_width(method: type[Method], settings: PreparationSettings, students: Sequence[str]) -> int:

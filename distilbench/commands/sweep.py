@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from distilbench.commands.run import (
     run_name,
 )
 from distilbench.commands.spaces import fitted_to_corpus, space_and_corpus, space_notes, space_of
+from distilbench.commands.turns import Member, found_before, in_turn
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.errors import InputError
@@ -41,8 +42,9 @@ from distilbench.reporting.closing import closing_lines, group_of
 from distilbench.reporting.live_page import LivePage
 from distilbench.reporting.runs import read_runs
 from distilbench.search import earlier
-from distilbench.search.confirm import chosen_trials, confirmation_jobs, write_confirmed
+from distilbench.search.confirm import chosen_trials, confirmation_jobs, on_front, write_confirmed
 from distilbench.search.fit import adapted
+from distilbench.search.moving import RESTED, Point
 from distilbench.search.objectives import directions
 from distilbench.search.run import Search, discard_checkpoints, run_trials
 from distilbench.search.samplers import make_sampler
@@ -77,22 +79,6 @@ NO_MODELS = r"(^|/)(students|trials|confirm|predictions|before-\d+)/"
 """What of an earlier run is not read from storage to learn from it."""
 
 
-@dataclass
-class Member:
-    """One method's run in a sweep."""
-
-    space: SearchSpace
-    corpus: Corpus
-    run: Path
-    name: str
-    enqueued: list[dict[str, Any]] = field(default_factory=list)
-    """The user's settings that are tried first."""
-    notes: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    """What the run has not, and why: said at the end, and on the page."""
-    scores: list[ScoreRecord] = field(default_factory=list)
-
-
 def sweep(settings: SweepSettings, console: Console) -> Path:
     """Run or continue a sweep; the path of its leaderboard.
 
@@ -123,14 +109,18 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
                 if any(_trains_own(member.run, get_method(member.space.method)) for member in members):
                     wanted = replace(wanted, students=tuple(dict.fromkeys([None, *wanted.students])))
                 inputs = prepare_corpus(settings, members[0].corpus, wanted, console)
-            for number, member in enumerate(members):
-                if several:
-                    console.print(f"\n{member.space.method} ({number + 1} of {len(members)})")
-                share = clock.part(len(members) - number)
+            begun: dict[Path, None] = {}
+            for member, share, turn in in_turn(members, clock):
+                if turn:
+                    console.print(f"\n{member.space.method} ({turn})")
+                begun[member.run] = None
+                member.missing.clear()
+                live, beside = (
+                    LivePage(report, run.name, list(begun)),
+                    found_before(member, members, settings.objectives),
+                )
                 try:
-                    begun = [other.run for other in members[: number + 1]]
-                    live = LivePage(report, run.name, begun)
-                    _Sweep(settings, member, inputs, share, live, console, copy).carry_out()
+                    _Sweep(settings, member, inputs, share, live, console, copy, beside).carry_out()
                 except NoStudent as error:
                     if not several:
                         raise
@@ -152,6 +142,8 @@ def sweep_members(settings: SweepSettings, console: Console) -> tuple[list[Membe
     all_methods = not settings.methods
     is_folder = settings.space is not None and settings.space.is_dir()
     names = list(settings.methods) or [name for name in method_names() if _has_space(settings, name)]
+    if all_methods:  # heads take seconds: what they leave of their time is that of the methods after them
+        names.sort(key=lambda name: get_method(name).trains_encoder)
     for option, file in (("--space", None if is_folder else settings.space), ("--enqueue", settings.enqueue)):
         if file is not None and (all_methods or len(names) > 1):
             raise InputError(f"{option} {file}: it is of one method; expected one --method with it")
@@ -356,9 +348,10 @@ class _Sweep:
         page: LivePage,
         console: Console,
         copy: RunCopy | None = None,
+        beside: Sequence[Point] = (),
     ) -> None:
         self.settings, self.member, self.inputs, self.clock, self.console = settings, member, inputs, clock, console
-        self.page, self.copy = page, copy
+        self.page, self.copy, self.beside = page, copy, beside
         self.run, self.space = member.run, member.space
         self.widths = self.space.judged_widths(get_method(self.space.method).judged_widths)
         """Every width that a student is judged at."""
@@ -378,7 +371,7 @@ class _Sweep:
         inputs.save(prepared, settings)
         ready = load_prepared(prepared.resolve())
         resources = trial_resources(settings.share)
-        costs = self._costs(ready, prepared)
+        self.costs = costs = self._costs(ready, prepared)
         self.place = self.copy.place(run.resolve(), prepared) if self.copy else None
         board = RowScorer(
             run,
@@ -467,7 +460,10 @@ class _Sweep:
             trials = min(trials, len(starts_after(starts, restored)))
         history = earlier.as_frozen(earlier_trials.history, space, len(settings.objectives))
         select = str(self.inputs.corpus.selection)
-        return Search(self.member.name, space, settings.objectives, trials, starts, lag, settings.seed, history, select)
+        return Search(
+            *(self.member.name, space, settings.objectives, trials, starts, lag, settings.seed, history, select),
+            self.beside,
+        )
 
     def _estimate(self) -> None:
         """What drivers before this one have measured, where this one has nothing to measure."""
@@ -550,19 +546,24 @@ class _Sweep:
     ) -> None:
         space, member, trials = self.space, self.member, self.study.get_trials(deepcopy=False)
         ended = len(finished_trials(self.study))
-        if ended < search.wanted:
+        member.cut_off = ended < search.wanted and ended != self.study.user_attrs.get(RESTED)
+        if member.cut_off:
             member.missing.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
-        chosen = chosen_trials(trials, self.groups, space.budget.confirm.top)
-        if not chosen:
+        found = chosen_trials(trials, self.groups, space.budget.confirm.top)
+        chosen = self._worth_confirming(found)
+        if not found:
             reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})
             why = "; ".join(reasons[:3]) or "time was over"
-            if ended == search.wanted:
+            if not member.cut_off:
                 raise NoStudent(f"{self.run}: none of {len(trials)} trials was completed: {why}")
             member.missing.append(
                 f"{search.name}: no student, since none of {len(trials)} trials got far enough: {why}."
             )
             self._stage(watchers, "done")
             return
+        if len(chosen) < len(found):
+            left = "; ".join(str(group) for group in found if group not in chosen)
+            member.notes.append(f"{search.name}: not confirmed, since another is better and costs no more: {left}.")
         self._stage(watchers, "confirm")
         wait_for_idle(resources)
         jobs = confirmation_jobs(self.run, search, chosen)
@@ -595,7 +596,7 @@ class _Sweep:
             member.missing.append(
                 f"{search.name}: time was over for {len(confirmed.unfinished)} of {len(jobs)} confirmations."
             )
-        member.missing += self._without_student(search.name, chosen, confirmed.records)
+        member.missing += self._without_student(search.name, chosen, found, confirmed.records)
         write_confirmed(self.run, search, chosen)
         keep = {t.number for dim_trials in chosen.values() for t in dim_trials} | set(open_trials(trials))
         discard_checkpoints(self.run, keep)
@@ -603,13 +604,28 @@ class _Sweep:
             self.copy.keep_trainings(self.run, {trial_folder(self.run, number).name for number in keep})
         self._stage(watchers, "done")
 
-    def _without_student(self, name: str, chosen: Collection[Group], records: Sequence[ScoreRecord]) -> Iterator[str]:
+    def _worth_confirming(self, found: dict[Group, list[FrozenTrial]]) -> dict[Group, list[FrozenTrial]]:
+        """The trials to confirm: those on the front where the space asks for them alone, else all."""
+        if not self.space.budget.confirm.front:
+            return found
+
+        from distilbench.trials.costs import kind_key
+
+        def costs_of(params: Mapping[str, Any]) -> Mapping[str, float]:
+            known = self.costs.get(kind_key(self.space.method, params))
+            return known.objectives() if known else {}
+
+        return on_front(found, self.settings.objectives, costs_of, self.beside)
+
+    def _without_student(
+        self, name: str, chosen: Collection[Group], found: Collection[Group], records: Sequence[ScoreRecord]
+    ) -> Iterator[str]:
         """Why a dimension, or a number of bytes, has no student on the leaderboard."""
         what = ("student and " if self.space.students else "") + (
             "bytes per vector" if self.space.bytes_competed else "output dimension"
         )
         scored = {group_of(record) for record in records}
-        untrained = [str(group) for group in self.groups if group not in chosen]
+        untrained = [str(group) for group in self.groups if group not in found]
         unscored = [str(group) for group in self.groups if group in chosen and group not in scored]
         between = "; " if self.space.students else ", "
         if untrained:

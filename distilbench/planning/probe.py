@@ -16,7 +16,7 @@ from rich.console import Console
 
 from distilbench.cluster.provenance import device_title, own_cpus
 from distilbench.cluster.resources import ray_cluster, trial_resources
-from distilbench.commands.sweep import Member
+from distilbench.commands.turns import Member
 from distilbench.data.calibration import CALIBRATION
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, default_device, token_ids

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import optuna
 
-from distilbench.commands.sweep import Member
+from distilbench.commands.turns import Member
 from distilbench.data.calibration import CALIBRATION, SAMPLE
 from distilbench.data.corpus import Corpus
 from distilbench.methods import get_method

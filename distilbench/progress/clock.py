@@ -14,6 +14,8 @@ MOST_RESERVED = 0.5
 """The largest share of the time left at the begin of the search that is kept for what comes after it."""
 MARGIN = 1.5
 """What the estimates are multiplied by: exporting and embedding a student is not in them."""
+MUCH = 0.1
+"""The share of the budget that has to be left for methods to go on which had used up theirs."""
 START_S = 15.0
 """Until the workers that confirm are there: torch and an encoder's class take 5 to 10 s to import."""
 PUBLISH_S = 5.0
@@ -33,6 +35,11 @@ class Clock(Watcher):
         """The clock of the next of so many methods: an equal share of the time that is left."""
         now = time.time()
         return Clock(None if math.isinf(self.end) else max(1.0, self.end - now) / parts, now)
+
+    @property
+    def much_left(self) -> bool:
+        """Whether there is a time budget of which at least `MUCH` is left."""
+        return not math.isinf(self.end) and self.end - time.time() >= MUCH * (self.end - self.began)
 
     @contextmanager
     def scoring(self, rows: int) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.records import Rung, TrialRecord, read_records
+from distilbench.search.moving import NOISE, Point, better_by, point_at
 from distilbench.search.run import Search
 from distilbench.search.study import (
     best_per_group,
@@ -61,6 +62,32 @@ def _led_by(first: FrozenTrial, ranked: Sequence[FrozenTrial]) -> list[FrozenTri
 
 def _distinct(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     return list({fingerprint(trial_params(t)): t for t in reversed(trials)}.values())[::-1]
+
+
+def on_front(
+    chosen: Mapping[Group, list[FrozenTrial]],
+    objectives: Sequence[str],
+    costs_of: Callable[[Mapping[str, Any]], Mapping[str, float]],
+    beside: Sequence[Point] = (),
+) -> dict[Group, list[FrozenTrial]]:
+    """The chosen trials of the groups whose best is on the front: nothing that costs no more is better by more than `NOISE`,
+    neither the best of another group nor what other methods have (`beside`). All of them, in a search for quality alone.
+
+    `costs_of` says what a student with these hyper-parameters has in the objectives that do not follow from them.
+    """
+    if len(objectives) == 1:
+        return dict(chosen)
+    points: dict[Group, Point | None] = {}
+    for group, (first, *_) in chosen.items():
+        params, rung = trial_params(first), result_of(first)
+        width = width_in(first, group)
+        points[group] = point_at(params, rung, width, costs_of(params), objectives) if rung else None
+    kept = {}
+    for group, point in points.items():
+        others = [other for name, other in points.items() if name != group and other is not None]
+        if point is None or better_by(point, [*beside, *others]) >= -NOISE:
+            kept[group] = chosen[group]
+    return kept
 
 
 def shown_as(trial: FrozenTrial) -> str:

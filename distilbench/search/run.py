@@ -19,6 +19,7 @@ from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources, wait_for_idle
 from distilbench.errors import InputError
 from distilbench.records import TrialRecord, append_records, read_records
+from distilbench.search.moving import Moving, Point
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace
@@ -68,10 +69,13 @@ class Search:
     """Finished trials of another study that measured the same, which the searcher starts from."""
     select: str = "sts"
     """What students are selected by."""
+    beside: Sequence[Point] = ()
+    """Of the trials of the methods before this one: what they have in each objective."""
 
     def suggestions(self) -> Suggestions:
         """The suggestions of a search that begins."""
         trials, count = self.wanted, len(self.objectives)
+        patience = None if self.space.searcher == "grid" else self.space.budget.patience
         return Suggestions(
             lambda taken: make_sampler(self.space.searcher, self.seed + taken, trials, count),
             directions(self.objectives),
@@ -79,6 +83,7 @@ class Search:
             self.starts,
             self.lag,
             self.history,
+            lambda: Moving(patience, self.objectives, self.beside),
         )
 
 

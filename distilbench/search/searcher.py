@@ -20,6 +20,7 @@ from ray.tune.search import Searcher
 
 from distilbench.choices import QUALITY
 from distilbench.records import result_rung
+from distilbench.search.moving import RESTED
 from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import Verdicts, stopping_reason, stopping_rule
 from distilbench.search.study import (
@@ -37,12 +38,11 @@ from distilbench.search.study import (
 from distilbench.search.suggestions import Suggestions
 from distilbench.storage.files import write_json
 from distilbench.storage.patience import StorageGone, patiently
-from distilbench.stored import Group, rival_group, stored_bytes
+from distilbench.stored import Group, rival_group, vector_bytes
 
 RETRIES, EXCUSED = 3, 60
 """Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with
 their nodes."""
-FLOAT32 = 4
 PLANNED = "planned"
 """User attribute of a study: the number of trials that its suggestions are made for."""
 
@@ -102,8 +102,7 @@ class _Live:
 
     @property
     def stored_bytes(self) -> int:
-        size = stored_bytes(self.params)
-        return FLOAT32 * int(self.params["output_dim"]) if size is None else size
+        return vector_bytes(self.params, int(self.params["output_dim"]))
 
 
 class StudySearcher(Searcher):  # type: ignore[misc]
@@ -207,8 +206,10 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         params = None
         if not self.interrupted or (self._waiting_dimensions() and all(trial.waits for trial in self.interrupted)):
             params = self.suggestions.ask(self.finished.get) if self.count < self.wanted else None
+            if self.suggestions.rested:
+                self._rest()
             if params is None and not self.interrupted:
-                return None
+                return None if self.live or not self.suggestions.rested else Searcher.FINISHED
         if params is None:
             live_trial = self.interrupted.pop(0)
             live_trial.waits = False
@@ -227,6 +228,11 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.live[trial_id] = live_trial
         self.events.started(live_trial.number, live_trial.params)
         return {"number": live_trial.number, "params": live_trial.params}
+
+    def _rest(self) -> None:
+        """No student moves the front any more: the trials that there are, are all."""
+        self.wanted = self.count
+        self._stored(lambda: self.study.set_user_attr(RESTED, self.count))
 
     def begun(self, trial_id: str) -> None:
         """The trial's worker is at work."""

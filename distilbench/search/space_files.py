@@ -15,7 +15,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class SpaceFile(NamedTuple):
-    """A search space's file; `shipped`: it comes with the package, and is chosen by a budget."""
+    """A search space's file; `shipped`: it is in one of the folders that come with the package."""
 
     path: Path
     shipped: bool
@@ -32,7 +32,7 @@ def space_file(
 ) -> SpaceFile:
     """The search space of a method.
 
-    `path` (`--space`) is a file, or a folder with METHOD.yaml in it, and wins. Without it `search_spaces/METHOD.yaml` of the
+    `path` (`--space`) is a file, or a folder with METHOD.yaml in it, and wins; it may be one of the package's folders. Without it `search_spaces/METHOD.yaml` of the
     working folder is the user's own; it comes after the package's where `budget` (`--budget`) asks for one of those. The
     package's is that of `budget`; None is small for the built-in corpus and real where there are `data`. For a static student
     it is the one in `static`, whatever the budget, if the method has one there.
@@ -43,7 +43,7 @@ def space_file(
     if path is not None and path.is_dir():
         if not (path / f"{method}.yaml").exists():
             raise InputError(f"--space {path}: expected {method}.yaml in this folder")
-        return SpaceFile(path / f"{method}.yaml", shipped=False)
+        return SpaceFile(path / f"{method}.yaml", shipped=path.resolve().parent == shipped_folder().resolve())
     if path is not None:
         return SpaceFile(path, shipped=False)
     local_file = SpaceFile(FOLDER / f"{method}.yaml", shipped=False)

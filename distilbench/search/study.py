@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -257,5 +256,4 @@ def width_in(trial: FrozenTrial, group: Group) -> int:
 def judged_widths(trial: FrozenTrial) -> list[int]:
     """The widths at which a trial is judged: its output dimension, or the nested ones."""
     rung = result_of(trial)
-    nested = [] if rung is None else [name for name in rung.metrics if re.fullmatch(r"dev_(spearman|score)_\d+", name)]
-    return [int(name.rpartition("_")[2]) for name in nested] or [trial_dimension(trial)]
+    return ([] if rung is None else rung.widths) or [trial_dimension(trial)]

@@ -13,6 +13,7 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from distilbench.search.moving import Moving
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import starts_after
 
@@ -26,6 +27,8 @@ GENERATIONS = frozenset({"cmaes", "nsga2", "nsga3"})
 """Searchers that learn only from trials to which they gave a generation when these began."""
 
 
+SHARED = frozenset({"output_dim", "student"})
+"""What a trial is given so that each has its share, without anybody having chosen it."""
 STREAMS = 1_000_003
 """Between the seeds of the samplers of two students."""
 LAG = 8
@@ -54,13 +57,16 @@ class Suggestions:
         starts: Sequence[dict[str, Any]],
         lag: int,
         history: Sequence[FrozenTrial] = (),
+        moving: Callable[[], Moving] = lambda: Moving(None, ()),
     ) -> None:
         self.make_sampler, self.directions, self.space = make_sampler, list(directions), space
-        self.starts, self.lag, self.history = starts, lag, history
+        self.starts, self.lag, self.history, self.make_moving = starts, lag, history, moving
+        self.rested = False
+        """Whether there is nothing more to ask for, since no student moves the front any more."""
         self._begin(0)
 
     def _begin(self, trials_taken: int) -> None:
-        self._taken = trials_taken
+        self._taken, self.moving = trials_taken, self.make_moving()
         self._studies: dict[str | None, optuna.Study] = {}
         for trial in self.history:
             if self.space.searcher in GENERATIONS:
@@ -88,13 +94,27 @@ class Suggestions:
     def ask(self, finished: Finished) -> dict[str, Any] | None:
         """The next trial's hyper-parameters; None while a trial that is due has not finished."""
         number = len(self.asked)
-        if not self._catch_up(finished):
+        if not self._catch_up(finished, self.due(number)):
             return None
         start = dict(self.starts[number]) if number < len(self.starts) else {}
-        if "student" in self.space.parameters:
-            students = self.space.students
-            start.setdefault("student", students[number % len(students)])
-        study = self.study_of(start.get("student") if "student" in self.space.parameters else None)
+        searched = "student" in self.space.parameters
+        students: list[Any] = list(self.space.students) if searched else [None]
+        if start.keys() - SHARED:  # somebody chose it: it is tried in any case
+            going = students
+        else:
+            going = [student for student in students if not self.moving.rests(student)]
+            if not going:  # unless a trial that is under way moves something
+                if not self._catch_up(finished, range(number)):
+                    return None
+                going = [student for student in students if not self.moving.rests(student)]
+                if not going:
+                    self.rested = True
+                    return None
+            if start.get("student") not in going:
+                start.pop("student", None)
+        if searched:
+            start.setdefault("student", going[number % len(going)])
+        study = self.study_of(start.get("student") if searched else None)
         if start or number < len(self.starts):
             study.enqueue_trial(self.space.in_study(start)[0])
         trial_now = study.ask()
@@ -105,17 +125,17 @@ class Suggestions:
         self._untold.append(len(self.asked))
         self.asked.append(trial)
 
-    def _catch_up(self, finished: Finished) -> bool:
+    def _catch_up(self, finished: Finished, due: range) -> bool:
         """Tell what is due before the next trial; whether all of it has finished."""
-        due = self.due(len(self.asked))
         for earlier in list(self._untold):
             if self.lag and earlier not in due:
                 break
             trial = finished(earlier)
             if trial is not None:
                 self._end(self.asked[earlier], trial)
+                self.moving.tell(trial)
                 self._untold.remove(earlier)
-            elif self.lag:
+            elif self.lag or due:
                 return False
         return True
 
@@ -147,7 +167,7 @@ class Suggestions:
     def _take(self, trials: Sequence[FrozenTrial], finished: Finished) -> None:
         self._begin(len(trials))
         for trial in trials:
-            self._catch_up(finished)
+            self._catch_up(finished, self.due(len(self.asked)))
             self._add(self._as_begun(trial))
 
     def _as_begun(self, trial: FrozenTrial) -> optuna.Trial:

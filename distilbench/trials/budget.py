@@ -23,6 +23,8 @@ class Confirmation(BaseModel):
     """Trials of each output dimension, by their dev objective."""
     seeds: int = Field(default=3, ge=1)
     """Trainings of each, its own in the search being the first."""
+    front: bool = False
+    """With several objectives: only where no trial is better and costs no more, those of the methods before included."""
 
 
 class Budget(BaseModel):
@@ -42,6 +44,8 @@ class Budget(BaseModel):
     """Which trials stop at a rung: all but the best 1/eta; those below the median; none."""
     resource: Resource = "steps"
     """What a rung has less of than the next: steps alone, or also the training examples that it draws from."""
+    patience: int | None = Field(default=None, ge=1)
+    """A student gets no more trials once so many of its trials in a row have moved nothing (`search.moving`)."""
     start: bool = sweep_field(False, sweep=True)
     """Whether a student is judged before its first step too, so that its start (rung 0) can be its result. No verdict is
     made there."""

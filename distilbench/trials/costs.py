@@ -38,6 +38,10 @@ class StudentCost(BaseModel):
             "model_bytes": float(self.cost.bytes_on_disk),
         }
 
+    def objectives(self) -> dict[str, float]:
+        """What a student has in the objectives of that name."""
+        return {"latency": self.latency_ms, "model_bytes": float(self.cost.bytes_on_disk)}
+
 
 COSTS: TypeAdapter[dict[str, StudentCost]] = TypeAdapter(dict[str, StudentCost])
 

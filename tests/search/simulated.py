@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import event
 
 from distilbench.methods.mcr2 import MCR2Params
+from distilbench.search.moving import Moving
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
 from distilbench.search.searcher import RETRIES, RungScheduler, StudySearcher
@@ -125,6 +126,7 @@ class Simulation:
             self.starts(),
             self.lag,
             self.history,
+            lambda: Moving(self.space.budget.patience, self.objectives),
         )
         made = StudySearcher(
             self.study,

@@ -1,0 +1,56 @@
+"""The methods of a sweep, each with a run of its own: whose turn it is, for how long, and what those before it have found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from distilbench.data.corpus import Corpus
+from distilbench.methods import get_method
+from distilbench.methods.method import Method
+from distilbench.progress.clock import Clock
+from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.search.moving import Point, points_of_records
+from distilbench.search.space import SearchSpace
+
+
+@dataclass
+class Member:
+    """One method's run in a sweep."""
+
+    space: SearchSpace
+    corpus: Corpus
+    run: Path
+    name: str
+    enqueued: list[dict[str, Any]] = field(default_factory=list)
+    """The user's settings that are tried first."""
+    notes: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """What the run has not, and why: said at the end, and on the page."""
+    scores: list[ScoreRecord] = field(default_factory=list)
+    cut_off: bool = False
+    """Whether time was over before its search was."""
+
+
+def in_turn(members: Sequence[Member], clock: Clock) -> Iterator[tuple[Member, Clock, str]]:
+    """Each method with its share of the time that is left, then those again that time cut off, while much of it is left.
+
+    With each a word on its turn, "" where there is one method.
+    """
+    for number, member in enumerate(members):
+        turn = f"{number + 1} of {len(members)}" if len(members) > 1 else ""
+        yield member, clock.part(len(members) - number), turn
+    cut_off = [member for member in members if member.cut_off] if len(members) > 1 else []
+    for number, member in enumerate(cut_off):
+        if clock.much_left:
+            yield member, clock.part(len(cut_off) - number), "goes on"
+
+
+def found_before(member: Member, members: Sequence[Member], objectives: Sequence[str]) -> list[Point]:
+    """What the trials of the methods before one have in each objective; [] where one is judged by a task of its own."""
+    alike = [m for m in members if get_method(m.space.method).task_scores is Method.task_scores]
+    before = alike[: alike.index(member)] if member in alike else []
+    trials = (record for m in before for record in read_records(m.run / "trials.jsonl"))
+    return points_of_records((record for record in trials if isinstance(record, TrialRecord)), objectives)

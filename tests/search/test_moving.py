@@ -1,0 +1,194 @@
+"""Where a search spends its trials and confirmations: on students that move the front, and on what is on it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+import yaml
+from optuna.trial import TrialState, create_trial
+from simulated import Simulation, content, in_memory, space_of
+from watched import PROVENANCE
+
+from distilbench.methods import get_method
+from distilbench.records import Rung, TrialRecord
+from distilbench.search.confirm import on_front
+from distilbench.search.moving import RESTED, Moving, better_by, points_of_records
+from distilbench.search.space import load_space
+from distilbench.search.study import PARAMS, starts_for, trial_params
+from distilbench.stored import Rivals
+
+OBJECTIVES = ("quality", "bytes", "latency")
+
+
+def ended(quality: float | None, student: str | None = None, dim: int = 8, ms: float = 1.0, **metrics: float) -> Any:
+    """A completed trial with these values, or with `quality` None a stopped one."""
+    params = {"output_dim": dim, **({"student": student} if student else {})}
+    rung = {"step": 9, "objective": 0.0, "eligible": True, "dev_quality": quality or 0.0, **metrics}
+    values = None if quality is None else [quality, 4.0 * dim, ms]
+    state = TrialState.PRUNED if quality is None else TrialState.COMPLETE
+    return create_trial(state=state, values=values, user_attrs={PARAMS: params, "rung-1": rung})
+
+
+def test_a_point_is_better_than_those_that_cost_no_more() -> None:
+    points = [(80.0, 64.0, 1.0), (82.0, 128.0, 1.0), (90.0, 64.0, 2.0)]
+    assert better_by((81.0, 64.0, 1.0), points) == 1.0
+    assert better_by((81.0, 128.0, 1.5), points) == -1.0
+    assert better_by((81.0, 256.0, 3.0), points) == -9.0
+    assert better_by((10.0, 32.0, 1.0), points) == math.inf, "nothing is as small"
+
+
+def test_a_student_rests_after_so_many_trials_that_move_nothing() -> None:
+    moving = Moving(2, OBJECTIVES)
+    moving.tell(ended(80.0, "static"))
+    moving.tell(ended(85.0, "auto:1", ms=5.0))
+    moving.tell(ended(80.2, "static"))  # within the noise
+    moving.tell(ended(None, "auto:1"))
+    assert not moving.rests("static") and not moving.rests("auto:1")
+    moving.tell(ended(79.0, "static", dim=4))  # smaller than any
+    moving.tell(ended(79.0, "auto:1", dim=16, ms=5.0))
+    assert not moving.rests("static") and moving.rests("auto:1")
+    moving.tell(ended(79.1, "static", dim=4))
+    moving.tell(ended(None, "static"))
+    assert moving.rests("static") and not moving.rests("teacher")
+    never = Moving(None, OBJECTIVES)
+    for _ in range(9):
+        never.tell(ended(None, "static"))
+    assert not never.rests("static")
+
+
+def test_methods_before_it_have_a_say() -> None:
+    beside = Moving(1, OBJECTIVES, beside=[(84.0, 32.0, 1.0)])
+    beside.tell(ended(84.2))
+    assert beside.rests(None)
+    beside.tell(ended(84.4))
+    assert not beside.rests(None)
+
+
+def test_each_nested_width_can_move_the_front() -> None:
+    moving, nested = Moving(1, OBJECTIVES), {"dev_spearman_8": 80.0, "dev_spearman_4": 70.0}
+    moving.tell(ended(75.0, **nested))
+    moving.tell(ended(75.0, **{**nested, "dev_spearman_4": 71.0}))
+    assert not moving.rests(None)
+    moving.tell(ended(75.5, **{**nested, "dev_spearman_4": 71.0}))
+    assert moving.rests(None), "the mean over the widths is no point of its own"
+
+
+def test_for_quality_alone_each_group_has_its_best() -> None:
+    def told(moving: Moving, value: float, dim: int) -> bool:
+        moving.tell(create_trial(state=TrialState.COMPLETE, value=value, user_attrs={PARAMS: {"output_dim": dim}}))
+        return moving.rests(None)
+
+    moving = Moving(1, ("quality",))
+    assert not told(moving, 3.0, 8) and not told(moving, 1.0, 4)
+    assert told(moving, 3.1, 8) and told(moving, 2.0, 8) and not told(moving, 1.5, 4)
+
+
+def test_the_points_of_another_methods_records() -> None:
+    nested = {"dev_quality": 75.0, "dev_spearman": 75.0, "dev_spearman_8": 80.0, "dev_spearman_4": 70.0}
+    values = {"quality": 75.0, "bytes": 32.0, "latency": 2.0}
+
+    def record(metrics: dict[str, float | None], values: dict[str, float], **more: Any) -> TrialRecord:
+        return TrialRecord(
+            run="r", number=0, state="COMPLETE", reason="", method="hpd", params={"output_dim": 8}, seed=0, dim=8,
+            objective=1.0, rungs=[Rung(rung=1, step=9, objective=1.0, metrics=metrics, eligible=True)], values=values,
+            provenance=PROVENANCE, **more,
+        )  # fmt: skip
+
+    plain = {"dev_quality": 75.0}
+    records = [record(nested, values), record(plain, values), record(plain, {}), record(plain, values, confirms=True)]
+    assert points_of_records(records, OBJECTIVES) == [(80.0, 32.0, 2.0), (70.0, 16.0, 2.0), (75.0, 32.0, 2.0)]
+    assert points_of_records(records, (*OBJECTIVES, "model_bytes")) == [], "no point without all objectives"
+
+
+def test_what_another_beats_at_no_more_cost_is_not_confirmed() -> None:
+    chosen = {
+        Rivals("auto:2", 8): [ended(80.0, "auto:2")],
+        Rivals("auto:1", 8): [ended(80.2, "auto:1")],
+        Rivals("static", 8): [ended(70.0, "static")],
+        Rivals("teacher", 8): [ended(80.4, "teacher")],
+    }
+    latency = {"auto:2": 3.0, "auto:1": 2.0, "static": 0.1, "teacher": 9.0}
+
+    def costs_of(params: Any) -> dict[str, float]:
+        return {"latency": latency[params["student"]]}
+
+    def kept(*beside: tuple[float, ...]) -> list[str]:
+        return [group.student for group in on_front(chosen, OBJECTIVES, costs_of, beside)]
+
+    assert kept() == ["auto:2", "auto:1", "static", "teacher"], "by less than seeds differ"
+    assert kept((80.5, 32.0, 2.5)) == ["auto:1", "static", "teacher"]
+    assert kept((90.0, 32.0, 0.05)) == []
+    assert on_front(chosen, ("quality",), costs_of, [(90.0,)]) == chosen
+    unknown = on_front(chosen, OBJECTIVES, lambda params: {}, [(90.0, 32.0, 0.05)])
+    assert unknown == chosen, "nothing is left out of which the cost is not known"
+
+
+SPACE: dict[str, Any] = {
+    "method": "mcr2_distil",
+    "budget": {"trials": 60, "steps": 90, "rungs": 3, "eta": 2, "patience": 4},
+    "parameters": {
+        "student": {"choices": ["static", "auto:1", "teacher"]},
+        "output_dim": {"choices": [4, 8]},
+        "lr": {"low": 0.0001, "high": 0.01, "log": True},
+        "clusters": {"low": 2, "high": 9},
+    },
+    "fixed": {"batch_size": 16, "lambda": 1.0},
+    "enqueue": [{"student": "teacher", "lr": 0.001}],
+}
+
+
+def search(folder: Path, **more: Any) -> Simulation:
+    (folder / "space.yaml").write_text(yaml.safe_dump(SPACE, sort_keys=False))
+    space = load_space(folder / "space.yaml", "mcr2_distil", get_method("mcr2_distil").params_type, 32)
+    return Simulation(in_memory(), space, wanted=60, given=tuple(starts_for(space, 60, 0)), **more)
+
+
+def test_a_search_ends_when_all_students_rest_and_is_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
+    whole = search(tmp_path)
+    searcher = whole.sit(workers=1)
+    count = len(whole.study.trials)
+    assert 15 <= count < 60 and whole.study.user_attrs[RESTED] == count and searcher.wanted == count
+    assert all(t.state.is_finished() for t in whole.study.trials)
+    crowded = search(tmp_path)
+    crowded.sit(workers=4, speeds=3)
+    assert content(crowded.study) == content(whole.study)
+    # It stays so when it is taken up again, interrupted or not.
+    again = len(whole.study.trials)
+    whole.sit(workers=2)
+    assert len(whole.study.trials) == again
+    parts = search(tmp_path)
+    for sitting in range(4):
+        until = 6 * (sitting + 1)
+        parts.sit(
+            workers=2, speeds=sitting, deadline=lambda until=until: 0 if len(parts.study.trials) > until else math.inf
+        )
+    parts.sit(workers=2)
+    assert content(parts.study) == content(whole.study)
+
+
+def test_a_student_at_rest_gives_its_turns_to_the_others(tmp_path: Path) -> None:
+    ours = search(tmp_path)
+    ours.sit(workers=1)
+    asked = [trial_params(t)["student"] for t in ours.study.trials]
+    replayed, last = Moving(4, ("quality",)), {}
+    for trial in ours.study.trials:
+        replayed.tell(trial)
+        last[trial_params(trial)["student"]] = trial.number
+    assert all(replayed.rests(student) for student in last)
+    counts = [asked.count(student) for student in last]
+    assert max(counts) > min(counts), "their shares are no longer equal"
+
+
+def test_a_search_without_patience_has_all_of_its_trials(tmp_path: Path) -> None:
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=14)
+    ours.sit(workers=2)
+    assert len(ours.study.trials) == 14 and RESTED not in ours.study.user_attrs
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
