@@ -459,11 +459,8 @@ class _Sweep:
             restored = self.study.get_trials(deepcopy=False)[: self.study.user_attrs.get(TAKEN, 0)]
             trials = min(trials, len(starts_after(starts, restored)))
         history = earlier.as_frozen(earlier_trials.history, space, len(settings.objectives))
-        select = str(self.inputs.corpus.selection)
-        return Search(
-            *(self.member.name, space, settings.objectives, trials, starts, lag, settings.seed, history, select),
-            self.beside,
-        )
+        found = (starts, lag, settings.seed, history, str(self.inputs.corpus.selection), self.beside)
+        return Search(self.member.name, space, settings.objectives, trials, *found)
 
     def _estimate(self) -> None:
         """What drivers before this one have measured, where this one has nothing to measure."""

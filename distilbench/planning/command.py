@@ -52,6 +52,11 @@ def plan(
             write_json(settings.measure, rates[0].model_dump())
     plans = [plan_sweep(settings, work, rates, cluster) for cluster in clusters]
     print_plans(plans, work, rates, console)
+    if resting := [member.space.method for member in members if member.space.budget.patience]:
+        console.print(
+            f"Note: this is at most: students of {', '.join(resting)} get no more trials once they move the front no longer.",
+            markup=False,
+        )
     if settings.time_budget is not None:
         late = [sweep_plan.cluster.name for sweep_plan in plans if sweep_plan.seconds > settings.time_budget]
         if late:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.apart import dev_groups
+from distilbench.reporting.deploy import deploy_lines, is_front, on_front
 from distilbench.reporting.formats import short
 from distilbench.reporting.recommended import answer
 from distilbench.reporting.retrieval import mean_mrr10, retrieval_sets
@@ -21,17 +22,25 @@ NONE = "-"
 
 
 def closing_lines(records: Sequence[TrialRecord | ScoreRecord], run: Path) -> list[str]:
-    """The lines for the records of one leaderboard; `run` is the folder by which commands name all of its runs."""
-    board = leaderboard(records)
-    lines = ["", *student_table(board)]
+    """The lines for the records of one leaderboard; `run` is the folder by which commands name all of its runs.
+
+    After a search with several objectives they end with what to deploy for which need (`deploy`), else with what to take.
+    """
+    board, front = leaderboard(records), is_front(records)
+    lines = ["", *student_table(board, front=front)]
     if any(row.record.demonstration for row in board.rows):
         lines.append(f"Scores are {ON_DEMONSTRATION}.")
-    return [*lines, "", *what_to_take(board, run)]
+    needs = deploy_lines(board, run, dev_groups(board, run_folders([run]))) if front else []
+    return [*lines, "", *(needs or what_to_take(board, run))]
 
 
-def student_table(board: Leaderboard) -> list[str]:
-    """The teacher, then the best student on dev of each method at each dimension or number of bytes, sizes rising."""
-    rows = [*_teachers(board), *best_students(board)]
+def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
+    """The teacher, then the best student on dev of each method at each dimension or number of bytes, sizes rising.
+
+    With `front` only those that no other one beats in quality, bytes and speed.
+    """
+    students = best_students(board)
+    rows = [*_teachers(board), *(on_front(board, students) if front else students)]
     if not rows:
         return ["No student was scored."]
     names, costs = dict.fromkeys((f.set, f.split) for row in rows for f in retrieval_sets(row)), serving_costs(board)

@@ -32,10 +32,11 @@ def space_file(
 ) -> SpaceFile:
     """The search space of a method.
 
-    `path` (`--space`) is a file, or a folder with METHOD.yaml in it, and wins; it may be one of the package's folders. Without it `search_spaces/METHOD.yaml` of the
-    working folder is the user's own; it comes after the package's where `budget` (`--budget`) asks for one of those. The
-    package's is that of `budget`; None is small for the built-in corpus and real where there are `data`. For a static student
-    it is the one in `static`, whatever the budget, if the method has one there.
+    `path` (`--space`) is a file, or a folder with METHOD.yaml in it, and wins; it may be one of the package's folders.
+    Without it `search_spaces/METHOD.yaml` of the working folder is the user's own; it comes after the package's where
+    `budget` (`--budget`) asks for one of those. The package's is that of `budget`; None is small for the built-in corpus and
+    real where there are `data`. For a static student it is the one in `static`, whatever the budget, if the method has one
+    there.
 
     Raises:
         InputError: there is none.

@@ -56,6 +56,17 @@ def test_a_plan_of_the_built_in_corpus(tmp_path: Path, rates_file: Path) -> None
     assert not (tmp_path / "runs").exists(), "a plan writes nothing into runs"
 
 
+def test_a_plan_of_the_whole_question(tmp_path: Path, rates_file: Path) -> None:
+    front = Path(__file__).parents[2] / "search_spaces" / "front"
+    where = ["--store", tmp_path / "store", "--runs", tmp_path / "runs", "--json", tmp_path / "plan.json"]
+    asked = ["--method", "all", "--space", front, "--objectives", "quality,latency,bytes", "--time-budget", "1h"]
+    done = command(*asked, "--rates", rates_file, *where)
+    assert done.exit_code == 0, done.output
+    methods = [m["method"] for m in json.loads((tmp_path / "plan.json").read_text())["methods"]]
+    assert sorted(methods) == sorted(path.stem for path in front.glob("*.yaml"))
+    assert f"this is at most: students of {', '.join(methods)} get no more" in " ".join(done.output.split())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

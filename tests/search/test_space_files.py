@@ -60,6 +60,13 @@ def test_what_is_given_wins(working_folder: Path) -> None:
         space_file("mse", own, "cluster", data=True)
 
 
+def test_a_folder_that_comes_along_may_be_given(working_folder: Path) -> None:
+    assert space_file("hpd", shipped_folder() / "front", None, data=True) == (
+        shipped_folder() / "front" / "hpd.yaml",
+        True,
+    )
+
+
 def test_a_method_without_a_space_is_told_where_one_is_looked_for(working_folder: Path) -> None:
     with pytest.raises(
         InputError, match=r"^no search space: looked for search_spaces/new.yaml and .*/small/new.yaml; "

@@ -19,9 +19,13 @@ from typer.testing import CliRunner
 
 from distilbench.cli import app
 from distilbench.commands.sweep import _claim, _shares, sweep_members
+from distilbench.commands.turns import in_turn
 from distilbench.errors import InputError
+from distilbench.methods import get_method
 from distilbench.planning.given_rates import read_rates
+from distilbench.progress.clock import Clock
 from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.search.space_files import shipped_folder
 from distilbench.search.study import sqlite_url
 from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import read_timings
@@ -124,6 +128,46 @@ def test_a_folder_of_search_spaces_is_of_the_methods_that_it_names(
     assert {m.space.method: list(m.space.dimensions) for m in members} == {"pca": [4], "random_projection": [6]}
     with pytest.raises(InputError, match=f"^--space {folder}: expected mcr2.yaml in this folder"):
         sweep_members(settings(data_folder, encoder_folder, tmp_path, space=folder, method=("pca", "mcr2")), quiet)
+
+
+def test_the_whole_question_is_asked_of_all_methods_of_the_front_heads_first(
+    tmp_path: Path, narrow_encoder_folder: Path
+) -> None:
+    front = shipped_folder() / "front"
+    asked = {"space": front, "student": "auto", "objectives": ("quality", "latency", "bytes")}
+    members, _ = sweep_members(settings(None, narrow_encoder_folder, tmp_path, **asked), Console(quiet=True))
+    swept = {member.space.method: member.space for member in members}
+    assert swept.keys() == {path.stem for path in front.glob("*.yaml")}
+    heads = [not get_method(method).trains_encoder for method in swept]
+    assert heads == sorted(heads, reverse=True) and any(heads) and not all(heads)
+    assert all(space.budget.patience for space in swept.values())
+    # The teacher has one layer and 16 dimensions, and no more is asked of it.
+    assert swept["hpd"].students == ["static", "auto:1"] and swept["hpd"].dimensions == [16]
+    assert any("auto:3" in note for note in swept["hpd"].notes)
+    assert swept["mse"].students == ["static"] and "student" not in swept["mse"].parameters
+    assert all(max(space.dimensions) <= 16 for space in swept.values())
+
+
+def test_methods_have_their_turns_and_those_that_time_cut_off_go_on(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
+) -> None:
+    given = settings(data_folder, encoder_folder, tmp_path, method=("pca", "mcr2", "random_projection"))
+    members, _ = sweep_members(given, Console(quiet=True))
+    turns = []
+    for member, share, turn in in_turn(members, Clock(900)):
+        member.cut_off = turn != "goes on" and member.space.method == "mcr2"
+        turns.append((member.space.method, round(share.end - time.time(), -1), turn))
+    assert turns == [
+        ("pca", 300, "1 of 3"),
+        ("mcr2", 450, "2 of 3"),
+        ("random_projection", 900, "3 of 3"),
+        ("mcr2", 900, "goes on"),
+    ]
+    members[1].cut_off = True
+    late = Clock(900, time.time() - 850)
+    assert [turn for *_, turn in in_turn(members, late)] == ["1 of 3", "2 of 3", "3 of 3"]
+    assert [turn for *_, turn in in_turn(members[1:2], Clock(900))] == [""], "one method ends with what it has"
+    assert [turn for *_, turn in in_turn(members, Clock(None))] == ["1 of 3", "2 of 3", "3 of 3"]
 
 
 def test_a_run_that_has_not_begun_is_extended_without_setting_anything_aside(
