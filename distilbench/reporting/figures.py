@@ -188,8 +188,12 @@ def add_points(
     look: Look,
     strong: set[tuple[int, float]] | None = None,
     hovers: Sequence[str] | None = None,
+    diameters: Sequence[float] | None = None,
 ) -> None:
-    """The marks of one method's encoders at `sizes`, with their intervals; those that are not `strong` are paler."""
+    """The marks of one method's encoders at `sizes`, with their intervals; those that are not `strong` are paler.
+
+    `diameters` of the marks are in pixels; None: all are alike.
+    """
     opacity: float | list[float] = 0.85
     if strong is not None:
         opacity = [1.0 if (s, p.quality) in strong else 0.45 for s, p in zip(sizes, points, strict=True)]
@@ -201,7 +205,7 @@ def add_points(
         marker={
             "color": look.colour,
             "symbol": look.symbol,
-            "size": 9,
+            "size": 9 if diameters is None else list(diameters),
             "opacity": opacity,
             "line": {"width": 1.5, "color": look.colour},
         },

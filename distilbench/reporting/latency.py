@@ -1,10 +1,12 @@
-"""Quality against the time to embed a sentence, with the front of what no other encoder beats in both.
+"""Quality against sentences per second, the bytes of a vector as the size of its mark, and the front of quality and speed.
 
-There are two measures of that time, and neither compares with the other or across devices: an axis has one of them.
+There are two measures of the time that a sentence takes, and neither compares with the other or across devices: an axis has
+one of them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -24,6 +26,7 @@ from distilbench.reporting.figures import (
     quality_title,
     quality_told,
 )
+from distilbench.reporting.formats import short
 from distilbench.reporting.table import Leaderboard, Row, Variant, mean_cell
 from distilbench.reporting.ticks import log_axis
 from distilbench.search.objectives import pareto_front
@@ -39,6 +42,10 @@ class Measure(NamedTuple):
     kind: Literal["batches", "single"]
     threads: int
     device: str
+
+
+SMALLEST, LARGEST = 6.0, 24.0
+"""Pixels of the marks of the fewest and of the most bytes."""
 
 
 class LatencyPoint(NamedTuple):
@@ -104,24 +111,39 @@ def latency_caption(data: QualityLatency) -> str:
     bars = any(point.encoder.interval is not None for point in data.points)
     spread = " Bars are 95 % intervals over seeds." if bars else ""
     omitted = f" Rows that were not timed this way, not drawn: {data.omitted}." if data.omitted else ""
+    sizes = sorted({point.encoder.bytes_per_vector for point in data.points})
+    size = (
+        f" The size of a mark is the bytes of a vector, from {sizes[0]:,} to {sizes[-1]:,}." if len(sizes) > 1 else ""
+    )
     return (
-        f"{quality_told(data.sets, data.tested)}, against the time to embed a sentence {how}, on {ran} "
-        f"of {device}. The dotted line joins the encoders that no other one beats in both.{spread}{omitted}"
+        f"{quality_told(data.sets, data.tested)}, against sentences per second {how}, on {ran} "
+        f"of {device}.{size} The dotted line joins the encoders that no other one beats in both.{spread}{omitted}"
     )
 
 
 def draw_quality_latency(data: QualityLatency, palette: Palette = LIGHT) -> go.Figure:
-    """Milliseconds on a logarithmic axis; the rest as for bytes."""
+    """Sentences per second on a logarithmic axis, and larger marks for more bytes, which three of the legend show."""
     figure = go.Figure()
-    add_fronts(figure, data.fronts, palette)
+    add_fronts(figure, [[(1000 / ms, quality) for ms, quality in front] for front in data.fronts], palette)
+    sizes = sorted({point.encoder.bytes_per_vector for point in data.points})
+
+    def diameter(size: int) -> float:
+        share = math.log(size / sizes[0]) / math.log(sizes[-1] / sizes[0]) if sizes[0] < sizes[-1] else 0.25
+        return SMALLEST + share * (LARGEST - SMALLEST)
+
     methods: dict[tuple[str, str], list[LatencyPoint]] = {}
     for point in sorted(data.points, key=lambda point: -point.encoder.quality):
         methods.setdefault((point.encoder.method, point.encoder.role), []).append(point)
     for points, look in zip(methods.values(), looks_of(list(methods), palette), strict=True):
         encoders = [point.encoder for point in points]
-        add_points(figure, [point.ms for point in points], encoders, look, hovers=[_hover(p) for p in points])
+        speeds, diameters = [1000 / point.ms for point in points], [diameter(e.bytes_per_vector) for e in encoders]
+        add_points(figure, speeds, encoders, look, hovers=[_hover(p) for p in points], diameters=diameters)
+    for size in dict.fromkeys((sizes[0], sizes[len(sizes) // 2], sizes[-1])) if len(sizes) > 1 else ():
+        marker = {"color": palette.faint, "symbol": "circle", "size": diameter(size)}
+        figure.add_scatter(x=[None], y=[None], mode="markers", name=f"{size:,} bytes", marker=marker)
     frame(figure, palette, _title(data.measure), quality_title(data.sets, data.variant, data.tested))
-    log_axis(figure, [point.ms for point in data.points])
+    figure.update_layout(legend_itemsizing="trace")
+    log_axis(figure, [1000 / point.ms for point in data.points])
     return figure
 
 
@@ -145,11 +167,11 @@ def _above_zero(values: Sequence[float]) -> list[float]:
 
 def _title(measure: Measure | None) -> str:
     if measure is None:
-        return "Latency"
-    how = "ms per sentence, in batches" if measure.kind == "batches" else "ms for one sentence, median"
+        return "Sentences per second"
+    how = "Sentences per second, " + ("in batches" if measure.kind == "batches" else "one at a time")
     return f"{how}, {'one thread' if measure.threads == 1 else f'{measure.threads} threads'} (log scale)"
 
 
 def _hover(point: LatencyPoint) -> str:
     front = "<br>on the front" if point.encoder.pareto else ""
-    return f"{point_hover(point.encoder)}<br>{point.ms:.3g} ms{front}"
+    return f"{point_hover(point.encoder)}<br>{short(1000 / point.ms)} sentences/s, {point.ms:.3g} ms{front}"

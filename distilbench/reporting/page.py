@@ -13,6 +13,7 @@ from markupsafe import Markup
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting import budget, encoder_page, neighbours, run_facts, table
 from distilbench.reporting.comparisons import Comparisons, compare_rows, to_record
+from distilbench.reporting.deploy import is_front
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports.write import Export, write_exports
 from distilbench.reporting.formats import set_name
@@ -141,6 +142,8 @@ def render_page(
     found = {row.anchor: main_retrieval(row, table.teacher_row(board, row), serving) for row in board.rows}
     first_found = next((own for own in found.values() if own is not None), None)
     corpora = Counter(row.record.compared_on for row in board.rows)
+    front = is_front(records)
+    plots = board_plots(board, lines, front=front)
     return render_html(
         "index.html.j2",
         "",
@@ -188,7 +191,8 @@ def render_page(
         beside=run_facts.beside(board, runs),
         changes=run_facts.changed(runs),
         newest=max((record.provenance.created_at for record in records), default=""),
-        plots=board_plots(board, lines),
+        plots=plots,
+        leading=("latency", "kept") if front and {"latency", "kept"} <= plots.keys() else (),
         exports=exports,
         published=_published(board),
     )

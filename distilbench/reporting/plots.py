@@ -43,13 +43,16 @@ class Plot(NamedTuple):
     """Whether it takes the whole width of the page."""
 
 
-def board_plots(board: Leaderboard, lines: Lines | None = None) -> dict[str, Plot]:
-    """The figures of the leaderboard that have something to show, by name; `lines` are those of its table."""
+def board_plots(board: Leaderboard, lines: Lines | None = None, *, front: bool = False) -> dict[str, Plot]:
+    """The figures of the leaderboard that have something to show, by name; `lines` are those of its table.
+
+    `front`: of a search over several objectives, whose first two figures stand beside each other.
+    """
     plots = []
-    share = compute_kept(board, lines or encoder_lines(board))
+    share, speed = compute_kept(board, lines or encoder_lines(board)), compute_quality_latency(board)
     if share.methods:
         title = "Quality kept against bytes per vector" if share.share else "Quality against bytes per vector"
-        plots.append(_plot("kept", title, kept_caption(share), draw_kept, share, wide=True))
+        plots.append(_plot("kept", title, kept_caption(share), draw_kept, share, wide=not (front and speed.points)))
     by_dim = figures.compute_quality_dim(board)
     if board.quantised and len({point.dim for method in by_dim.methods for point in method.points}) > 1:
         caption = (
@@ -58,9 +61,8 @@ def board_plots(board: Leaderboard, lines: Lines | None = None) -> dict[str, Plo
             "several."
         )
         plots.append(_plot("dim", "Quality against dimension", caption, figures.draw_quality_dim, by_dim))
-    speed = compute_quality_latency(board)
     if speed.points:
-        title = "Quality against latency"
+        title = "Quality against sentences per second"
         plots.append(_plot("latency", title, latency_caption(speed), draw_quality_latency, speed))
     space = compute_space_map(board)
     if space.points:

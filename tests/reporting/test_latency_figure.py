@@ -92,4 +92,28 @@ def test_hostile_labels(make_score, palette):
     assert "<" not in text
     (front, points) = json.loads(text)["data"]
     assert "&lt;/script&gt;" in points["hovertext"][0] and "</script" not in points["hovertext"][0]
-    assert "1 ms<br>on the front" in points["hovertext"][0] and front["x"] == [1.0]
+    assert "1,000 sentences/s, 1 ms<br>on the front" in points["hovertext"][0] and front["x"] == [1000.0]
+
+
+def test_more_bytes_are_larger_marks(make_score):
+    def drawn(*sizes):
+        records = [
+            make_score(f"{size}", 70.0 + size / 1000, record_id=f"{size}", latency_ms=0.5, bytes_per_vector=size)
+            for size in sizes
+        ]
+        data = compute(*records)
+        marks = [t for t in json.loads(latency.draw_quality_latency(data).to_json())["data"] if t["mode"] == "markers"]
+        by_size = {}
+        for trace in (trace for trace in marks if trace["x"] != [None]):
+            assert trace["x"] == [2000.0] * len(trace["y"]), "sentences per second"
+            for text, pixels in zip(trace["hovertext"], trace["marker"]["size"], strict=True):
+                by_size[int(text.split(" bytes")[0].rpartition(">")[2].replace(",", ""))] = pixels
+        return by_size, [t["name"] for t in marks if t["x"] == [None]], latency.latency_caption(data)
+
+    by_size, legend, caption = drawn(1536, 4, 64, 128)
+    assert by_size[4] == latency.SMALLEST and by_size[1536] == latency.LARGEST
+    assert latency.SMALLEST < by_size[64] < by_size[128] < latency.LARGEST
+    assert legend == ["4 bytes", "128 bytes", "1,536 bytes"]
+    assert "The size of a mark is the bytes of a vector, from 4 to 1,536." in caption
+    alone, legend, caption = drawn(64)
+    assert len(alone) == 1 and legend == [] and "size of a mark" not in caption

@@ -178,6 +178,23 @@ def test_figure_data_is_json_for_both_themes(make_study, tmp_path):
     assert {"kept", "learning"} <= names and "dim" not in names  # all float32: bytes are four times the dimension
 
 
+def test_after_a_search_for_speed_and_bytes_both_stand_beside_each_other_first(make_study, make_trial, tmp_path):
+    records = [r.model_copy(update={"latency_ms": 0.5}) if r.kind == "score" else r for r in make_study()]
+    front = [*records, make_trial(90, run=records[0].run, values={"quality": 80.0, "latency": 0.5, "bytes": 64.0})]
+    plain = written(records, tmp_path / "plain")["index.html"]
+    beside = written(front, tmp_path / "front")["index.html"]
+
+    def figures(text):
+        return [
+            (name, "wide" in kind)
+            for kind, name in re.findall(r'<figure class="(plot[^"]*)">.*?data-plot="([^"]+)"', text, re.S)
+        ]
+
+    assert figures(plain)[0] == ("kept", True) and ("latency", False) in figures(plain)[1:]
+    assert figures(beside)[:2] == [("latency", False), ("kept", False)]
+    assert len(figures(beside)) == len(figures(plain)), "each stands once"
+
+
 def test_no_address_outside_the_folder_and_every_link_has_its_target(make_study, make_seeded, tmp_path):
     for number, records in enumerate([make_study(), make_seeded()]):
         folder = tmp_path / str(number)

@@ -1,0 +1,69 @@
+"""One search for the whole question, as a user asks it: methods, students and sizes, and what to deploy at its end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from run_command import Command
+
+from distilbench.reporting.best import best_of_runs
+from distilbench.reporting.budget import ServingBudget
+from distilbench.search.moving import RESTED
+from distilbench.search.study import open_study, sqlite_url
+
+HEADS = """
+method: mcr2
+budget: {trials: 30, steps: 4, rungs: 2, eta: 2, stopping: none, patience: 2, confirm: {seeds: 1, front: true}}
+parameters:
+  output_dim: {choices: [4, 8]}
+  bits: {choices: [8, 4]}
+  lambda: {low: 0.5, high: 2, log: true}
+fixed: {batch_size: 16, clusters: 4, lr: 0.001, head: residual}
+"""
+ENCODERS = """
+method: hpd
+budget: {trials: 4, steps: 6, rungs: 2, eta: 2, stopping: none, patience: 2, confirm: {seeds: 1, front: true}}
+parameters:
+  student: {choices: [static, "auto:1"]}
+  lr: {low: 0.0001, high: 0.001, log: true}
+fixed: {output_dim: 8, nested: true, widths: [4], batch_size: 16, epochs: 1, start_sentences: 64}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_it_ends_with_its_front_and_five_lines(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
+) -> None:
+    spaces = tmp_path / "front"
+    spaces.mkdir()
+    (spaces / "mcr2.yaml").write_text(HEADS)
+    (spaces / "hpd.yaml").write_text(ENCODERS)
+    asked = ["--method", "all", "--space", str(spaces), "--objectives", "quality,latency,bytes", "--quantise", "none"]
+    sweep = Command("sweep", tmp_path, data_folder, encoder_folder, store, *asked)
+    out = sweep.done("--time-budget", "10m")
+    assert out.index("mcr2 (1 of 2)") < out.index("hpd (2 of 2)"), "heads first"
+    lines = out.rstrip().splitlines()
+    closing = next(i for i, line in enumerate(lines) if line.startswith("Best quality: "))
+    starts = ("Best quality", "Smallest vectors", "Fastest that keeps", "Smallest model", "In 64 bytes")
+    assert all(line.startswith(start) for line, start in zip(lines[closing:], starts, strict=False))
+    assert "--student ROW --to DIR" in lines[closing + 5]
+    # The heads rested before they had all of their trials, and that is not told as a want of time.
+    study = open_study(sqlite_url(sweep.run / "mcr2" / "study.db"), "mcr2", ("maximize",) * 3)
+    assert study.user_attrs[RESTED] == len(study.trials) < 30 and "time was over" not in out
+    # What is confirmed is on the front, the methods before included.
+    confirmed = {m: json.loads((sweep.run / m / "confirmed.json").read_text()) for m in ("mcr2", "hpd")}
+    assert set(confirmed["mcr2"]) <= {"2", "4", "8"} and confirmed["mcr2"]
+    assert any(name.startswith("static") for name in confirmed["hpd"]), "nothing is as fast"
+    # A row within the limits of speed and size.
+    rows = [r for m in ("mcr2", "hpd") for r in _scores(sweep, m) if r["role"] == "student"]
+    assert all(r["latency_ms"] for r in rows)
+    static = min(r["latency_ms"] for r in rows)
+    found = best_of_runs([sweep.run], ServingBudget(bytes_per_vector=16, latency_ms=static))
+    assert found.row.record.hyperparameters["student"] == "static" and found.row.record.bytes_per_vector <= 16
+
+
+def _scores(sweep: Command, method: str) -> list[dict]:
+    return [json.loads(line) for line in (sweep.run / method / "scores.jsonl").read_text().splitlines()]
