@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from distilbench.storage.files import write_json
+
 FILE = "layer-ranking.json"
+SEARCHED = "layer-rankings.json"
+"""Of a run whose students are searched: the rankings of all of them, as a list."""
 SHOWN = 5
 """Choices that are printed."""
 
@@ -106,6 +110,37 @@ class LayerRanking(BaseModel):
 def named(layers: Sequence[int]) -> str:
     """The layers as `--student layers:` takes them."""
     return ",".join(map(str, layers))
+
+
+_LIST: TypeAdapter[tuple[LayerRanking, ...]] = TypeAdapter(tuple[LayerRanking, ...])
+
+
+def keep_rankings(folder: Path, own: Path | None, searched: Iterable[Path | None]) -> None:
+    """Write the ranking of a run's own student, and those of the students that it searches, from where they were made.
+
+    What is there of others goes.
+    """
+    ranking = read_ranking(own) if own else None
+    rankings = [found for path in searched if path is not None and (found := read_ranking(path)) is not None]
+    for name, content in (
+        (FILE, ranking.model_dump(mode="json") if ranking else None),
+        (SEARCHED, _LIST.dump_python(tuple(rankings), mode="json")),
+    ):
+        if content:
+            write_json(folder / name, content)
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+
+def read_rankings(folder: Path) -> tuple[LayerRanking, ...]:
+    """All that `keep_rankings` has written, that of the run's own student first; what cannot be read is left out."""
+    own = read_ranking(folder)
+    try:
+        searched = _LIST.validate_json((folder / SEARCHED).read_bytes())
+    except (OSError, ValidationError):
+        searched = ()
+    rankings = [*([own] if own else []), *searched]
+    return tuple({(ranking.student, ranking.encoder): ranking for ranking in rankings}.values())
 
 
 def read_ranking(folder: Path) -> LayerRanking | None:

@@ -27,15 +27,13 @@ from distilbench.prepare.given import corpus_vectors
 from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import save_prepared, selection_sets
-from distilbench.prepare.ranked_layers import FILE as RANKING
-from distilbench.prepare.ranked_layers import read_ranking
+from distilbench.prepare.ranked_layers import keep_rankings
 from distilbench.prepare.selection import Judged, judged_artifact
 from distilbench.prepare.student_inputs import StudentInputs
 from distilbench.prepare.students import prepare_student
 from distilbench.records import Score
 from distilbench.settings.run import PreparationSettings
 from distilbench.storage.arrays import ShardedArray
-from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
 
 
@@ -96,11 +94,7 @@ class Made:
             self.static,
             self.students,
         )
-        ranking = read_ranking(self.ranking) if self.ranking else None
-        if ranking is None:
-            (folder / RANKING).unlink(missing_ok=True)
-        else:
-            write_json(folder / RANKING, ranking.model_dump(mode="json"))
+        keep_rankings(folder, self.ranking, (student.ranking for student in self.students.values()))
 
     def described(self) -> dict[str, Any]:
         """What was prepared, JSON-able: sizes of the corpus, and where each artifact is."""

@@ -33,6 +33,13 @@ class RunRecord(_Part):
     wanted: int | None = None
     """Trials that the sweep wants, as its progress file says."""
     ranking: LayerRanking | None = None
+    """In records of before; `rankings` has them all."""
+    rankings: tuple[LayerRanking, ...] = ()
+
+    @property
+    def all_rankings(self) -> tuple[LayerRanking, ...]:
+        """The rankings that chose the layers of its students, of whatever version the record is."""
+        return self.rankings or ((self.ranking,) if self.ranking else ())
 
 
 class TieRow(_Part):

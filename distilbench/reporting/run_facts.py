@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distilbench.prepare.ranked_layers import LayerRanking, read_ranking
+from distilbench.prepare.ranked_layers import LayerRanking, read_rankings
 from distilbench.progress.progress_file import PROGRESS
 from distilbench.progress.tally import Progress, finite
 from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records
@@ -44,8 +44,8 @@ class RunFacts(NamedTuple):
     provenances: tuple[Provenance, ...]
     stage: str
     wanted: int | None
-    ranking: LayerRanking | None = None
-    """That chose the layers of its students."""
+    rankings: tuple[LayerRanking, ...] = ()
+    """Those that chose the layers of its students, one for each student."""
 
 
 class Changed(NamedTuple):
@@ -79,7 +79,7 @@ def run_facts(
     """
     described_configs = {one.run: (one.config, one.stage, one.wanted) for one in described}
     configs: Mapping[str, tuple[Mapping[str, Any], str, int | None]] = {**described_configs, **_configs(folders)}
-    rankings = {**{one.run: one.ranking for one in described}, **_rankings(folders)}
+    rankings = {**{one.run: one.all_rankings for one in described}, **_rankings(folders)}
     trials: dict[str, list[TrialRecord]] = {}
     for trial in unique_trials(records):
         trials.setdefault(trial.run, []).append(trial)
@@ -114,7 +114,7 @@ def run_facts(
                 provenances=tuple(provenances[run].values()),
                 stage=stage,
                 wanted=wanted,
-                ranking=rankings.get(run),
+                rankings=rankings.get(run, ()),
             )
         )
     return tuple(facts)
@@ -123,9 +123,9 @@ def run_facts(
 def descriptions(runs: Iterable[RunFacts]) -> list[RunRecord]:
     """What is known of the runs beside their trials and scores; no line for a run of which nothing is."""
     return [
-        RunRecord(run=run.run, config=dict(run.config), stage=run.stage, wanted=run.wanted, ranking=run.ranking)
+        RunRecord(run=run.run, config=dict(run.config), stage=run.stage, wanted=run.wanted, rankings=run.rankings)
         for run in runs
-        if run.config or run.stage or run.ranking
+        if run.config or run.stage or run.rankings
     ]
 
 
@@ -181,12 +181,12 @@ def _configs(folders: Iterable[Path]) -> dict[str, tuple[dict[str, Any], str, in
     return configs
 
 
-def _rankings(folders: Iterable[Path]) -> dict[str, LayerRanking]:
+def _rankings(folders: Iterable[Path]) -> dict[str, tuple[LayerRanking, ...]]:
     """By the run's name in its records."""
     return {
-        name: ranking
+        name: rankings
         for folder in folders
-        if (ranking := read_ranking(folder / PREPARED)) is not None and (name := _run_name(folder)) is not None
+        if (rankings := read_rankings(folder / PREPARED)) and (name := _run_name(folder)) is not None
     }
 
 

@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from distilbench.prepare.ranked_layers import keep_rankings, read_rankings
 from distilbench.records import append_records
-from distilbench.reporting.run_facts import beside, changed, run_facts, run_file
+from distilbench.reporting.report_records import RunRecord
+from distilbench.reporting.run_facts import beside, changed, descriptions, run_facts, run_file
 from distilbench.reporting.run_page import render_run
 from distilbench.reporting.table import leaderboard
 from distilbench.storage.files import write_json
@@ -69,7 +71,7 @@ def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
         write_json(folder / "prepared" / "layer-ranking.json", shared | of)
     board = leaderboard(records)
     a, b = run_facts(records, board, folders)
-    assert a.ranking is not None and a.ranking.chosen == (0, 3) and b.ranking is not None and b.ranking.chosen == (0, 2)
+    assert [r.chosen for r in a.rankings] == [(0, 3)] and [r.chosen for r in b.rankings] == [(0, 2)]
 
     def page_of(run):
         return render_run(run, [r for r in records if r.run == run.run], board, "Synthetic")
@@ -84,7 +86,35 @@ def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
     assert '<td data-v="0.125">0.1250</td>' in page and "the best layer, then the best to add" in page
     (folders[0] / "prepared" / "layer-ranking.json").write_text("half")
     a = run_facts(records, board, folders)[0]
-    assert a.ranking is None and "Layers of the students" not in page_of(a)
+    assert a.rankings == () and "Layers of the students" not in page_of(a)
+
+
+def test_the_rankings_of_all_students_that_are_searched_are_shown(two_runs):
+    records, folders = two_runs()
+    shared = {"encoder": "tiny", "count": 4, "sentences": 900, "tried": 6, "seconds": 2.5, "dev": ["STSB"], "pairs": 40}
+    shared |= {"search": "every choice", "by": "dev"}
+    one = {"student": "auto:1", "depth": 1, "choices": [{"layers": [3], "dev": 70.0, "regressed": 81.0}]}
+    two = {"student": "auto:2", "depth": 2, "choices": [{"layers": [0, 3], "dev": 72.0, "regressed": 85.0}]}
+    artifacts = [folders[0] / name for name in ("one", "two")]
+    for folder, of in zip(artifacts, (one, two), strict=True):
+        write_json(folder / "layer-ranking.json", shared | of)
+    prepared = folders[0] / "prepared"
+    keep_rankings(prepared, artifacts[0], [None, *artifacts])
+    board = leaderboard(records)
+    a, b = run_facts(records, board, folders)
+    assert [r.student for r in a.rankings] == ["auto:1", "auto:2"] and b.rankings == ()
+    page = render_run(a, [r for r in records if r.run == a.run], board, "Synthetic")
+    assert "<h3>auto:1</h3>" in page and "<h3>auto:2</h3>" in page and page.count("taken</span>") == 2
+    assert 'id="layers"' in page and 'id="layers-2"' in page and "Taken: 0,3." in page
+    # A report's own records have them, and so do records of before, which had one.
+    (described,) = (r for r in descriptions([a, b]) if r.run == a.run)
+    assert run_facts(records, board, described=[described])[0].rankings == a.rankings
+    old = RunRecord(run=a.run, ranking=a.rankings[1])
+    assert run_facts(records, board, described=[old])[0].rankings == a.rankings[1:]
+    keep_rankings(prepared, artifacts[0], [])  # those of students that are no longer searched go
+    assert [r.student for r in read_rankings(prepared)] == ["auto:1"]
+    keep_rankings(prepared, None, [])
+    assert read_rankings(prepared) == ()
 
 
 def test_only_what_differs_is_listed(two_runs):
