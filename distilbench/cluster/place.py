@@ -132,7 +132,8 @@ class Place:
         partial.rename(copy)
 
     def _encoder(self, name: str) -> str:
-        return str(self.local(Path(name))) if name in self.folders else name
+        ours = name in self.folders or Path(name).is_relative_to(self.store)  # a pruned one is an artifact
+        return str(self.local(Path(name))) if ours else name
 
     def _fetch_artifacts(self, copy: Path) -> None:
         """Again where a clean-up of the node has deleted them."""

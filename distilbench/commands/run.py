@@ -23,6 +23,7 @@ from distilbench.encoders.student import (
     named_encoder,
     resolved_student,
     student_pooling,
+    student_source,
     with_encoder,
 )
 from distilbench.errors import InputError
@@ -62,6 +63,10 @@ def check_student_encoder(settings: PreparationSettings, student: str) -> None:
         raise InputError(f"--pooling {settings.pooling}: --student static averages its tokens; expected mean, or none")
     if named := named_encoder(student):
         EncoderSpec(named).check_tokenizer("student")
+    if settings.vocabulary == "corpus":
+        from distilbench.prepare.vocabulary import check_vocabulary
+
+        check_vocabulary(student_source(student, settings.teacher_encoder), "student" if named else "teacher")
     _ = settings.student_reading(student)  # its prompts
 
 
@@ -150,6 +155,7 @@ def _student_config(settings: RunSettings) -> dict[str, Any]:
     return {
         "student": portable_student(student),
         **({"pooling": pooling} if pooling != MEAN else {}),
+        **({"vocabulary": settings.vocabulary} if settings.vocabulary != "all" else {}),
         **({"student_prompts": vars(Prompts.of(settings.student_encoder))} if settings.by_role else {}),
     }
 

@@ -96,6 +96,12 @@ def with_encoder(student: str, encoder: Callable[[str], str]) -> str:
     return encoder(student) if rule is None else rule.at(encoder)
 
 
+def of_encoder(student: str, encoder: str) -> str:
+    """The student made of another encoder, which takes the place of the one that it is made of, the teacher or its own."""
+    rule = layer_rule(student)
+    return encoder if rule is None or rule.rule == TEACHER else replace(rule, encoder=encoder).at(str)
+
+
 def with_rule(student: str, rule: str) -> str:
     """The student with other layers of the same encoder."""
     return replace(layer_rule(student) or LayerRule(rule, student), rule=rule).at(str)

@@ -8,13 +8,21 @@ from rich.console import Console
 
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.prompts import Prompts
-from distilbench.encoders.student import is_static, layer_rule, resolved_student, student_pooling, student_source
+from distilbench.encoders.student import (
+    is_static,
+    layer_rule,
+    of_encoder,
+    resolved_student,
+    student_pooling,
+    student_source,
+)
 from distilbench.evaluation.selection import DevSet
 from distilbench.prepare.layer_ranking import ranking_artifact
 from distilbench.prepare.ranked_layers import read_ranking
 from distilbench.prepare.static_start import static_start_artifact
 from distilbench.prepare.student_inputs import StudentInputs
 from distilbench.prepare.tokens import tokens_artifact
+from distilbench.prepare.vocabulary import pruned_encoder, pruned_static
 from distilbench.settings.run import PreparationSettings
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.store import ArtifactStore
@@ -40,8 +48,17 @@ def prepare_student(
     if is_static(student):
         static = static_start_artifact(student_source(student, teacher), store, size)
     tokens = tokens_artifact(corpus.sentences, key, reads, store, size, corpus.roles_N, static)
-    prompts = Prompts.of(reads) if settings.by_role else None
     pooling = settings.pooling or student_pooling(student, teacher)
+    if settings.vocabulary == "corpus":
+        before = sorted({text for text in (reads.prompt, reads.query_prompt, reads.document_prompt) if text})
+        if static is not None:
+            static = pruned_static(static, tokens, corpus, before, store)
+        else:
+            encoder = pruned_encoder(student_source(student, teacher), tokens, corpus, before, store)
+            student = of_encoder(student, str(encoder))
+            reads = settings.student_reading(student)
+        tokens = tokens_artifact(corpus.sentences, key, reads, store, size, corpus.roles_N, static)
+    prompts = Prompts.of(reads) if settings.by_role else None
     rule = layer_rule(student)
     if rule is None or not rule.ranked:
         return StudentInputs(resolved_student(student, teacher), pooling, tokens, static, prompts=prompts)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from distilbench.choices import Backend, Pooling, Stored
+from distilbench.choices import Backend, Pooling, Stored, Vocabulary
 from distilbench.settings.option import Settings, option
 
 if TYPE_CHECKING:
@@ -69,6 +69,12 @@ class EncoderSettings(ReadingSettings):
     pooling: Pooling | None = option(
         "How an encoder student pools; default: as the encoder that it is made of.",
         None,
+        panel=PANEL,
+    )
+    vocabulary: Vocabulary = option(
+        "The tokens of an encoder student or a static one: all of its tokenizer's, or those that the training sentences use "
+        "(corpus), which makes the model smaller.",
+        "all",
         panel=PANEL,
     )
     student_query_prompt: str | None = option(

@@ -1,0 +1,159 @@
+"""Students with the tokens of the training sentences alone: they read these as before, are smaller, and load without us."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from architectures import make_architecture
+from rich.console import Console
+from sentence_transformers import SentenceTransformer
+
+from distilbench.commands.run import check_student_encoder, run_config
+from distilbench.data.corpus import Corpus
+from distilbench.data.folder import Limits, folder_corpus
+from distilbench.data.needs import Needs
+from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
+from distilbench.encoders.student import describe_student, of_encoder
+from distilbench.errors import InputError
+from distilbench.prepare.prepared import Prepared, selection_sets
+from distilbench.prepare.static_start import load_static_start
+from distilbench.prepare.students import prepare_student
+from distilbench.prepare.tokens import load_tokens
+from distilbench.prepare.vocabulary import pruned_encoder, training_rows
+from distilbench.settings.run import RunSettings
+from distilbench.storage.store import ArtifactStore
+from distilbench.training.loop import Trainer
+
+FEW = 6
+"""Training sentences, which use few of the words."""
+
+
+@pytest.fixture(scope="module")
+def corpus(data_folder: Path) -> Corpus:
+    whole = folder_corpus(data_folder, Limits(), Needs(triplets=True))
+    nothing = np.empty(0, dtype=np.int64)
+    return replace(whole, train=whole.train[:FEW], pairs_P2=nothing.reshape(0, 2), triplets_T3=whole.triplets_T3[:1])
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
+    return ArtifactStore(tmp_path_factory.mktemp("pruned") / "store")
+
+
+@pytest.fixture
+def student(prepared: Prepared, corpus: Corpus, room: ArtifactStore) -> Callable[..., Prepared]:
+    """What a student is trained from, with all tokens or with those of the few training sentences."""
+
+    def made(name: str, vocabulary: str) -> Prepared:
+        settings = RunSettings(store=room.root, teacher=prepared.teacher.name, vocabulary=vocabulary)
+        dev = selection_sets(corpus)
+        inputs = prepare_student(settings, name, corpus, prepared.vectors, dev, room, Console(file=io.StringIO()))
+        return replace(
+            prepared,
+            student=inputs.student,
+            pooling=inputs.pooling,
+            tokens=load_tokens(inputs.tokens),
+            static=load_static_start(inputs.static) if inputs.static else None,
+        )
+
+    return made
+
+
+def test_what_some_method_may_train_on(corpus: Corpus) -> None:
+    rows = training_rows(corpus)
+    assert set(rows) == {*corpus.train, *corpus.triplets_T3.reshape(-1)} and (np.diff(rows) > 0).all()
+
+
+@pytest.mark.parametrize("name", ["static", "layers:0,2", "teacher"])
+def test_it_starts_as_the_whole_one_and_its_export_is_smaller(
+    name: str, student: Callable[..., Prepared], corpus: Corpus, build: Callable[..., Any], tmp_path: Path
+) -> None:
+    rows, embedded, models, sizes = training_rows(corpus), [], [], []
+    for vocabulary in ("all", "corpus"):
+        on = student(name, vocabulary)
+        method = build("hpd", on=on, sif=0.0).eval()
+        if name == "static":  # the mean of all tokens, which is taken away, is of other tokens
+            vectors_VD = on.static.vectors_VD
+            method.static.start(np.array(vectors_VD @ on.pca.axes_DD[:, :8], dtype=np.float32))
+        embedded.append(method.embed(rows))
+        method.export(tmp_path / vocabulary)
+        models.append(SentenceTransformer(str(tmp_path / vocabulary), device="cpu"))
+        sizes.append(sum(p.stat().st_size for p in (tmp_path / vocabulary).rglob("*") if p.is_file()))
+    np.testing.assert_allclose(*embedded, atol=1e-5)
+    assert sizes[1] < sizes[0]
+    texts = [corpus.sentences[int(row)] for row in rows]
+    for model in models:
+        np.testing.assert_allclose(encode(model, texts), embedded[0], atol=1e-5)
+    assert len(models[1].tokenizer.get_vocab()) < len(models[0].tokenizer.get_vocab())
+    # A word that the text does not have is read in pieces.
+    other = models[1].encode(["the zzxq of nowhere"])
+    assert np.isfinite(other).all() and np.abs(other).max() > 0
+
+
+def test_it_is_trained_and_reads_all_sentences_as_its_export_does(
+    student: Callable[..., Prepared], corpus: Corpus, build: Callable[..., Any], tmp_path: Path
+) -> None:
+    for name in ("static", "layers:0,2"):
+        method = build("hpd", on=student(name, "corpus"))
+        Trainer(method, seed=0, budget=3).train_until(3)
+        embedded_Nd = method.eval().embed(np.arange(40))
+        method.export(tmp_path / name)
+        model = SentenceTransformer(str(tmp_path / name), device="cpu")
+        np.testing.assert_allclose(encode(model, list(corpus.sentences[:40])), embedded_Nd, atol=1e-5)
+
+
+def test_its_start_says_so(student: Callable[..., Prepared], prepared: Prepared) -> None:
+    on = student("layers:0,2", "corpus")
+    title = prepared.teacher.title
+    assert describe_student(on.student, on.teacher) == f"{title}-pruned layers:0,2"
+    assert [of_encoder(name, "F") for name in ("auto:2", "half@X", "teacher", "X")] == ["auto:2@F", "half@F", "F", "F"]
+
+
+@pytest.mark.parametrize("kind", ["roberta", "mpnet", "distilbert", "electra", "modernbert", "qwen3"])
+def test_every_architecture_reads_the_text_as_before(
+    kind: str, encoder_folder: Path, corpus: Corpus, room: ArtifactStore, tmp_path: Path
+) -> None:
+    from distilbench.prepare.tokens import tokens_artifact
+
+    whole = EncoderSpec(str(make_architecture(kind, encoder_folder, tmp_path / kind)))
+    key, rows = corpus.sentences_fingerprint, training_rows(corpus)
+    folder = pruned_encoder(whole, tokens_artifact(corpus.sentences, key, whole, room), corpus, ["zebra: "], room)
+    texts = [corpus.sentences[int(row)] for row in rows]
+    one, other = whole.load(), EncoderSpec(str(folder)).load()
+    assert other[0].model.get_input_embeddings().num_embeddings == other[0].model.config.vocab_size < len(one.tokenizer)
+    names = [
+        model.tokenizer.convert_ids_to_tokens(ids[0]) for model in (one, other) if (ids := token_ids(model, texts))
+    ]
+    assert names[0] == names[1]
+    padded = [model[0](model.tokenize(texts))["token_embeddings"] for model in (one, other)]
+    np.testing.assert_allclose(*(states.detach().numpy() for states in padded), atol=1e-5)
+    pieces = other.tokenizer.tokenize("zebra")
+    assert one.tokenizer.tokenize("zebra") == pieces, "the prompt's tokens stay"
+
+
+def test_what_cannot_lose_tokens_is_refused_before_anything_is_made(encoder_folder: Path, tmp_path: Path) -> None:
+    def check(teacher: Path, student: str) -> None:
+        check_student_encoder(RunSettings(store=tmp_path, teacher=str(teacher), vocabulary="corpus"), student)
+
+    check(encoder_folder, "layers:0")
+    slow = make_architecture("bert", encoder_folder, tmp_path / "slow")
+    words = {"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"}}
+    (slow / "tokenizer.json").write_text(json.dumps(words))
+    with pytest.raises(InputError, match=r"^--vocabulary corpus: teacher .*: its tokenizer is WordLevel; expected one"):
+        check(slow, "static")
+    (slow / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match=r"^--vocabulary corpus: teacher .* has no tokenizer.json"):
+        check(slow, "layers:0")
+
+
+def test_a_run_is_bound_to_its_vocabulary(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:
+    given = {"store": tmp_path, "teacher": str(encoder_folder)}
+    assert "vocabulary" not in run_config(RunSettings(**given), corpus), "runs of before had all tokens"
+    assert run_config(RunSettings(**given, vocabulary="corpus"), corpus)["vocabulary"] == "corpus"
