@@ -32,14 +32,13 @@ class RunRecord(_Part):
     stage: str = ""
     wanted: int | None = None
     """Trials that the sweep wants, as its progress file says."""
-    ranking: LayerRanking | None = None
-    """In records of before; `rankings` has them all."""
-    rankings: tuple[LayerRanking, ...] = ()
+    ranking: LayerRanking | tuple[LayerRanking, ...] | None = None
+    """Those that chose the layers of its students: one as it is, as in records of before; several as a list."""
 
     @property
-    def all_rankings(self) -> tuple[LayerRanking, ...]:
-        """The rankings that chose the layers of its students, of whatever version the record is."""
-        return self.rankings or ((self.ranking,) if self.ranking else ())
+    def rankings(self) -> tuple[LayerRanking, ...]:
+        """All of them."""
+        return (self.ranking,) if isinstance(self.ranking, LayerRanking) else self.ranking or ()
 
 
 class TieRow(_Part):

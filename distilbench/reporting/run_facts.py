@@ -79,7 +79,7 @@ def run_facts(
     """
     described_configs = {one.run: (one.config, one.stage, one.wanted) for one in described}
     configs: Mapping[str, tuple[Mapping[str, Any], str, int | None]] = {**described_configs, **_configs(folders)}
-    rankings = {**{one.run: one.all_rankings for one in described}, **_rankings(folders)}
+    rankings = {**{one.run: one.rankings for one in described}, **_rankings(folders)}
     trials: dict[str, list[TrialRecord]] = {}
     for trial in unique_trials(records):
         trials.setdefault(trial.run, []).append(trial)
@@ -123,10 +123,14 @@ def run_facts(
 def descriptions(runs: Iterable[RunFacts]) -> list[RunRecord]:
     """What is known of the runs beside their trials and scores; no line for a run of which nothing is."""
     return [
-        RunRecord(run=run.run, config=dict(run.config), stage=run.stage, wanted=run.wanted, rankings=run.rankings)
+        RunRecord(run=run.run, config=dict(run.config), stage=run.stage, wanted=run.wanted, ranking=_one_or_all(run))
         for run in runs
         if run.config or run.stage or run.rankings
     ]
+
+
+def _one_or_all(run: RunFacts) -> LayerRanking | tuple[LayerRanking, ...] | None:
+    return run.rankings[0] if len(run.rankings) == 1 else run.rankings or None
 
 
 def changed(runs: Sequence[RunFacts]) -> tuple[Changed, ...]:

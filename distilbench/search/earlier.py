@@ -29,6 +29,7 @@ SEARCH_KEYS = frozenset(
         "fixed",
         "searcher",
         "budget.stopping",
+        "budget.patience",
         "lag",
         "enqueue",
         "paper_steps",
