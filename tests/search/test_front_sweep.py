@@ -42,7 +42,7 @@ def test_it_ends_with_its_front_and_five_lines(
     (spaces / "mcr2.yaml").write_text(HEADS)
     (spaces / "hpd.yaml").write_text(ENCODERS)
     asked = ["--method", "all", "--space", str(spaces), "--objectives", "quality,latency,bytes", "--quantise", "none"]
-    sweep = Command("sweep", tmp_path, data_folder, encoder_folder, store, *asked)
+    sweep = Command("sweep", tmp_path, data_folder, encoder_folder, store, *asked, "--vocabulary", "corpus")
     out = sweep.done("--time-budget", "10m")
     assert out.index("mcr2 (1 of 2)") < out.index("hpd (2 of 2)"), "heads first"
     lines = out.rstrip().splitlines()
@@ -60,6 +60,8 @@ def test_it_ends_with_its_front_and_five_lines(
     # A row within the limits of speed and size.
     rows = [r for m in ("mcr2", "hpd") for r in _scores(sweep, m) if r["role"] == "student"]
     assert all(r["latency_ms"] for r in rows)
+    layers = [r["start"] for r in rows if r["hyperparameters"].get("student") == "auto:1"]
+    assert all(f"{encoder_folder.name}-pruned layers:" in start for start in layers), "its tokens are the text's"
     static = min(r["latency_ms"] for r in rows)
     found = best_of_runs([sweep.run], ServingBudget(bytes_per_vector=16, latency_ms=static))
     assert found.row.record.hyperparameters["student"] == "static" and found.row.record.bytes_per_vector <= 16
