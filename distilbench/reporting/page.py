@@ -187,6 +187,7 @@ def render_page(
         cluster_sets=sorted({set_name(row.cost) for row in clusters}),
         cluster_threads=sorted({row.cost.threads for row in clusters}),
         trials=sum(run.trials for run in runs),
+        sentences=sorted({run.sentences for run in runs if run.sentences}),
         runs=runs,
         beside=run_facts.beside(board, runs),
         changes=run_facts.changed(runs),

@@ -32,6 +32,8 @@ class RunRecord(_Part):
     stage: str = ""
     wanted: int | None = None
     """Trials that the sweep wants, as its progress file says."""
+    sentences: int | None = None
+    """Distinct sentences that its students are trained on."""
     ranking: LayerRanking | tuple[LayerRanking, ...] | None = None
     """Those that chose the layers of its students: one as it is, as in records of before; several as a list."""
 

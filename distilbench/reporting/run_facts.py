@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from distilbench.prepare.ranked_layers import LayerRanking, read_rankings
 from distilbench.progress.progress_file import PROGRESS
@@ -45,6 +48,8 @@ class RunFacts(NamedTuple):
     stage: str
     wanted: int | None
     rankings: tuple[LayerRanking, ...] = ()
+    sentences: int | None = None
+    """Distinct sentences that its students are trained on; None where its folder does not say it."""
     """Those that chose the layers of its students, one for each student."""
 
 
@@ -80,6 +85,7 @@ def run_facts(
     described_configs = {one.run: (one.config, one.stage, one.wanted) for one in described}
     configs: Mapping[str, tuple[Mapping[str, Any], str, int | None]] = {**described_configs, **_configs(folders)}
     rankings = {**{one.run: one.rankings for one in described}, **_rankings(folders)}
+    sentences = {**{one.run: one.sentences for one in described}, **_sentences(folders)}
     trials: dict[str, list[TrialRecord]] = {}
     for trial in unique_trials(records):
         trials.setdefault(trial.run, []).append(trial)
@@ -115,6 +121,7 @@ def run_facts(
                 stage=stage,
                 wanted=wanted,
                 rankings=rankings.get(run, ()),
+                sentences=sentences.get(run),
             )
         )
     return tuple(facts)
@@ -123,7 +130,14 @@ def run_facts(
 def descriptions(runs: Iterable[RunFacts]) -> list[RunRecord]:
     """What is known of the runs beside their trials and scores; no line for a run of which nothing is."""
     return [
-        RunRecord(run=run.run, config=dict(run.config), stage=run.stage, wanted=run.wanted, ranking=_one_or_all(run))
+        RunRecord(
+            run=run.run,
+            config=dict(run.config),
+            stage=run.stage,
+            wanted=run.wanted,
+            ranking=_one_or_all(run),
+            sentences=run.sentences,
+        )
         for run in runs
         if run.config or run.stage or run.rankings
     ]
@@ -192,6 +206,17 @@ def _rankings(folders: Iterable[Path]) -> dict[str, tuple[LayerRanking, ...]]:
         for folder in folders
         if (rankings := read_rankings(folder / PREPARED)) and (name := _run_name(folder)) is not None
     }
+
+
+def _sentences(folders: Iterable[Path]) -> dict[str, int]:
+    """By the run's name in its records."""
+    counts = {}
+    for folder in folders:
+        with contextlib.suppress(OSError, ValueError):
+            rows = np.load(folder / PREPARED / "train.npy", mmap_mode="r", allow_pickle=False).shape[0]
+            if (name := _run_name(folder)) is not None:
+                counts[name] = rows
+    return counts
 
 
 def _run_name(folder: Path) -> str | None:

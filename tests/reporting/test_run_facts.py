@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from distilbench.prepare.ranked_layers import keep_rankings, read_rankings
 from distilbench.records import append_records
+from distilbench.reporting.page import write_report
 from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.run_facts import beside, changed, descriptions, run_facts, run_file
 from distilbench.reporting.run_page import render_run
@@ -50,6 +52,21 @@ def test_the_facts_of_a_run(two_runs):
     assert a.config["parameters.lr.low"] == 1e-4 and a.stage == "" and a.wanted is None
     assert a.file == run_file("a") != b.file and re.fullmatch(r"runs/s-[0-9a-f]{12}\.html", a.file)
     assert run_facts(records, board)[0].config == {}
+
+
+def test_the_number_of_training_sentences_is_told(two_runs, tmp_path):
+    records, folders = two_runs()
+    assert "training sentences" not in write_report(records, tmp_path / "none", title="t", folders=folders).read_text()
+    for folder, count in zip(folders, (212_000, 90), strict=True):
+        (folder / "prepared").mkdir()
+        np.save(folder / "prepared" / "train.npy", np.arange(count))
+        page = write_report(records, tmp_path / "page", title="t", folders=folders).read_text()
+        assert ("up to 212,000 training sentences" in page) == (count == 90) and "212,000 training sentences" in page
+    board = leaderboard(records)
+    described = descriptions(run_facts(records, board, folders))
+    assert [run.sentences for run in run_facts(records, board, described=described)] == [212_000, 90]
+    np.save(folders[0] / "prepared" / "train.npy", np.array([object()]), allow_pickle=True)
+    assert run_facts(records, board, folders)[0].sentences is None
 
 
 def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
