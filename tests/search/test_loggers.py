@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,10 @@ def test_wandb_has_every_trial_offline(tmp_path: Path, cluster: None, monkeypatc
     monkeypatch.setenv("WANDB_MODE", "offline")
     run(tmp_path, callbacks(None, "my-project", "my run"))
     files = sorted((tmp_path / "runs" / "r" / "wandb").rglob("*.wandb"))
+    while any(
+        "id" not in read_wandb(file) for file in files
+    ):  # W&B's own process is still writing; the test has its limit
+        time.sleep(0.2)
     found = {kept["id"]: kept for kept in map(read_wandb, files)}
     assert sorted(found) == ["my_run-0", "my_run-1", "my_run-2"]
     assert {i: (f["config"]["state"], f["config"]["reason"]) for i, f in found.items()} == {

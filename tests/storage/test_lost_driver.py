@@ -38,6 +38,7 @@ from distilbench.trials import rows as leaderboard
 from distilbench.trials.jobs import Job, Outcome, _collect, finish
 from distilbench.trials.rung_training import known_rungs
 from distilbench.trials.scoring import Encoded
+from distilbench.watchers import Watcher
 
 pytestmark = pytest.mark.slow
 
@@ -154,9 +155,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(sweeps, "run_trials", own.trials)
     monkeypatch.setattr(leaderboard, "finish_jobs", own.jobs)
     monkeypatch.setattr(stage, "encode_corpus", functools.partial(stage.encode_corpus, here=True))
-    quiet = type("Quiet", (), {name: lambda self, *_: None for name in ("started", "progressed", "finished", "stage")})
-    quiet.close = lambda self: None  # type: ignore[attr-defined]
-    monkeypatch.setattr(metrics, "RayMetrics", lambda tally: quiet())
+    monkeypatch.setattr(metrics, "RayMetrics", lambda tally: Watcher())
     monkeypatch.setattr(LivePage, "_write", lambda self: None)  # its plots take most of such a sweep's time
     monkeypatch.setattr(owner, "DEAD_S", 2.0)
     monkeypatch.setattr(owner, "LOOK_S", 0.2)
