@@ -37,7 +37,8 @@ def point_at(
     quality = dev_of_metrics(rung.metrics, f"_{width}") if rung.widths else rung.metrics.get("dev_quality")
     values = {**costs, QUALITY: quality, "bytes": vector_bytes(params, width)}
     point = [values.get(name) for name in objectives]
-    return None if any(v is None or not math.isfinite(v) for v in point) else tuple(float(v) for v in point)
+    known = tuple(float(v) for v in point if v is not None and math.isfinite(v))
+    return known if len(known) == len(point) else None
 
 
 def points_of_records(records: Iterable[TrialRecord], objectives: Sequence[str]) -> list[Point]:
