@@ -42,7 +42,7 @@ from distilbench.reporting.closing import closing_lines, group_of
 from distilbench.reporting.live_page import LivePage
 from distilbench.reporting.runs import read_runs
 from distilbench.search import earlier
-from distilbench.search.confirm import chosen_trials, confirmation_jobs, on_front, write_confirmed
+from distilbench.search.confirm import chosen_trials, confirmation_jobs, worth_confirming, write_confirmed
 from distilbench.search.fit import adapted
 from distilbench.search.moving import RESTED, Point
 from distilbench.search.objectives import directions
@@ -546,8 +546,10 @@ class _Sweep:
         member.cut_off = ended < search.wanted and ended != self.study.user_attrs.get(RESTED)
         if member.cut_off:
             member.missing.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
+        elif ended < search.wanted:
+            member.notes.append(f"{search.name}: {ended} of {search.wanted} trials, since no more moved the front.")
         found = chosen_trials(trials, self.groups, space.budget.confirm.top)
-        chosen = self._worth_confirming(found)
+        chosen = worth_confirming(found, search, self.costs)
         if not found:
             reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})
             why = "; ".join(reasons[:3]) or "time was over"
@@ -600,19 +602,6 @@ class _Sweep:
         if self.copy:
             self.copy.keep_trainings(self.run, {trial_folder(self.run, number).name for number in keep})
         self._stage(watchers, "done")
-
-    def _worth_confirming(self, found: dict[Group, list[FrozenTrial]]) -> dict[Group, list[FrozenTrial]]:
-        """The trials to confirm: those on the front where the space asks for them alone, else all."""
-        if not self.space.budget.confirm.front:
-            return found
-
-        from distilbench.trials.costs import kind_key
-
-        def costs_of(params: Mapping[str, Any]) -> Mapping[str, float]:
-            known = self.costs.get(kind_key(self.space.method, params))
-            return known.objectives() if known else {}
-
-        return on_front(found, self.settings.objectives, costs_of, self.beside)
 
     def _without_student(
         self, name: str, chosen: Collection[Group], found: Collection[Group], records: Sequence[ScoreRecord]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -30,6 +30,9 @@ from distilbench.stored import Group, group_order
 from distilbench.trials.budget import Confirmation
 from distilbench.trials.jobs import Job
 from distilbench.trials.scoring import Candidate
+
+if TYPE_CHECKING:
+    from distilbench.trials.costs import StudentCost
 
 CONFIRMED = "confirmed.json"
 CONFIRMATIONS = "confirmations.jsonl"
@@ -62,6 +65,24 @@ def _led_by(first: FrozenTrial, ranked: Sequence[FrozenTrial]) -> list[FrozenTri
 
 def _distinct(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     return list({fingerprint(trial_params(t)): t for t in reversed(trials)}.values())[::-1]
+
+
+def worth_confirming(
+    chosen: Mapping[Group, list[FrozenTrial]], search: Search, costs: Mapping[str, StudentCost]
+) -> dict[Group, list[FrozenTrial]]:
+    """The chosen trials to confirm: those on the front where the space asks for them alone, else all of them.
+
+    `costs` are those of every kind of student, where they were measured.
+    """
+    if not search.space.budget.confirm.front:
+        return dict(chosen)
+    from distilbench.trials.costs import kind_key
+
+    def costs_of(params: Mapping[str, Any]) -> Mapping[str, float]:
+        known = costs.get(kind_key(search.space.method, params))
+        return known.objectives() if known else {}
+
+    return on_front(chosen, search.objectives, costs_of, search.beside)
 
 
 def on_front(
