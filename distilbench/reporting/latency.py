@@ -44,8 +44,8 @@ class Measure(NamedTuple):
     device: str
 
 
-SMALLEST, LARGEST = 6.0, 24.0
-"""Pixels of the marks of the fewest and of the most bytes."""
+SMALLEST, LARGEST = 5.0, 16.0
+"""Pixels of the marks of the fewest and of the most bytes: Plotly's legends have no larger ones."""
 
 
 class LatencyPoint(NamedTuple):
