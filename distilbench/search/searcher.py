@@ -206,7 +206,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         params = None
         if not self.interrupted or (self._waiting_dimensions() and all(trial.waits for trial in self.interrupted)):
             params = self.suggestions.ask(self.finished.get) if self.count < self.wanted else None
-            if self.suggestions.rested:
+            if params is None and self.suggestions.rested:
                 self._rest()
             if params is None and not self.interrupted:
                 return None if self.live or not self.suggestions.rested else Searcher.FINISHED

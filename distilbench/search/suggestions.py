@@ -61,12 +61,12 @@ class Suggestions:
     ) -> None:
         self.make_sampler, self.directions, self.space = make_sampler, list(directions), space
         self.starts, self.lag, self.history, self.make_moving = starts, lag, history, moving
-        self.rested = False
-        """Whether there is nothing more to ask for, since no student moves the front any more."""
         self._begin(0)
 
     def _begin(self, trials_taken: int) -> None:
         self._taken, self.moving = trials_taken, self.make_moving()
+        self.rested = False
+        """Whether there is nothing more to ask for, since no student moves the front any more."""
         self._studies: dict[str | None, optuna.Study] = {}
         for trial in self.history:
             if self.space.searcher in GENERATIONS:

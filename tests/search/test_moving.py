@@ -170,6 +170,18 @@ def test_a_search_ends_when_all_students_rest_and_is_the_same_for_any_number_of_
     assert content(parts.study) == content(whole.study)
 
 
+def test_what_other_methods_have_found_meanwhile_does_not_undo_a_search(tmp_path: Path) -> None:
+    """Taken up again beside a better method, a search keeps its trials, and rests."""
+    ours = search(tmp_path)
+    ours.sit(workers=2, deadline=lambda: 0 if len(ours.study.trials) > 12 else math.inf)
+    begun = [trial_params(t) for t in ours.study.trials]
+    ours.space = ours.space.model_copy(update={"budget": ours.space.budget.model_copy(update={"patience": 1})})
+    searcher = ours.sit(workers=2)
+    assert [trial_params(t) for t in ours.study.trials][: len(begun)] == begun
+    assert searcher.wanted == len(ours.study.trials) == ours.study.user_attrs[RESTED] < 60
+    assert all(t.state.is_finished() for t in ours.study.trials)
+
+
 def test_a_student_at_rest_gives_its_turns_to_the_others(tmp_path: Path) -> None:
     ours = search(tmp_path)
     ours.sit(workers=1)
