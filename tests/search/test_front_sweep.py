@@ -43,7 +43,7 @@ def test_it_ends_with_its_front_and_five_lines(
     (spaces / "hpd.yaml").write_text(ENCODERS)
     asked = ["--method", "all", "--space", str(spaces), "--objectives", "quality,latency,bytes", "--quantise", "none"]
     sweep = Command("sweep", tmp_path, data_folder, encoder_folder, store, *asked, "--vocabulary", "corpus")
-    out = sweep.done("--time-budget", "10m")
+    out = sweep.done("--time-budget", "30m")
     assert out.index("mcr2 (1 of 2)") < out.index("hpd (2 of 2)"), "heads first"
     lines = out.rstrip().splitlines()
     closing = next(i for i, line in enumerate(lines) if line.startswith("Best quality: "))
