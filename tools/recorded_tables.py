@@ -46,7 +46,9 @@ def table_of_run(run: Path, out: Path) -> Table:
     """The table of a finished run."""
     config = json.loads((run / "config.json").read_text())
     widths = config["parameters"].get("output_dim", {}).get("choices") or [config["fixed"].get("output_dim", 1)]
-    return write_table(out / f"{run.name}.parquet", trials_of(run / "trials.jsonl"), space_text(config), max(widths), run.name)
+    return write_table(
+        out / f"{run.name}.parquet", trials_of(run / "trials.jsonl"), space_text(config), max(widths), run.name
+    )
 
 
 def main() -> None:

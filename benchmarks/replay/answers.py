@@ -69,7 +69,7 @@ class Coordinates:
 class Nearest:
     """Answers with the nearest recorded setting of the same dimension (and student) that has not answered yet.
 
-    When all have, the nearest answers again.
+    When all have, they begin again.
     """
 
     def __init__(self, table: Table) -> None:
@@ -90,7 +90,9 @@ class Nearest:
     def answer(self, params: dict[str, Any]) -> Recorded:
         """The recorded setting."""
         here = self.by_shared[_shared(params)]
-        free = [i for i in here if i not in self.used] or here
+        if self.used.issuperset(here):
+            self.used.difference_update(here)
+        free = [i for i in here if i not in self.used]
         distances = np.abs(self.points[free] - self.coordinates.point(params)).sum(axis=1)
         chosen = free[int(np.argmin(distances))]
         self.used.add(chosen)
@@ -139,7 +141,10 @@ class Surrogate:
             Recorded(
                 params,
                 {n: params[n] for n, r in self.table.space.parameters.items() if r.active(params)},
-                [{**rung, "objective": float(v), "metrics": {"dev_quality": None}} for rung, v in zip(self.rungs, at, strict=True)],
+                [
+                    {**rung, "objective": float(v), "metrics": {"dev_quality": None}}
+                    for rung, v in zip(self.rungs, at, strict=True)
+                ],
             )
             for params, at in zip(several, values.T, strict=True)
         ]

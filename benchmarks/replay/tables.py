@@ -145,7 +145,9 @@ def _row(record: TrialRecord, space: SearchSpace) -> dict[str, Any]:
         "step": [rung.step for rung in record.rungs],
         "objective": [rung.objective for rung in record.rungs],
         "quality": [rung.metrics.get("dev_quality", dev_of_metrics(rung.metrics)) for rung in record.rungs],
-        "eligible": [rung.rung == record.rungs[-1].rung if rung.eligible is None else rung.eligible for rung in record.rungs],
+        "eligible": [
+            rung.rung == record.rungs[-1].rung if rung.eligible is None else rung.eligible for rung in record.rungs
+        ],
         "seconds": [rung.metrics.get("rung_seconds") for rung in record.rungs],
     }
 

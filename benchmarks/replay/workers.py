@@ -154,7 +154,9 @@ def replay(
             pace[number] = pace.get(number) or paces.choice(PACES)
             searcher.begun(str(count))
             at[number] = 0
-            heapq.heappush(queue, (now + _slice(suggestions.answered[number]) / pace[number], number, count, str(count)))
+            heapq.heappush(
+                queue, (now + _slice(suggestions.answered[number]) / pace[number], number, count, str(count))
+            )
             count, idle = count + 1, idle - 1
         if not queue:
             break
@@ -194,5 +196,3 @@ def _result(setting: Recorded, step: int) -> dict[str, Any]:
     rungs, done = [rung for rung in setting.rungs if rung["step"] <= step], step >= _last(setting)
     failed = setting.failed if done else ""
     return {"rungs": rungs, "halt": "", "failed": failed, "collapsed": bool(failed), "done": done, "step": step}
-
-
