@@ -5,11 +5,11 @@
 
 The budget is what full random search spends on 40 trials. Every other search goes on until it has spent as many steps.
 `full` is the share of the budget after which a search has what full random search of the same seed has at its end: the
-median, and 90 % of the seeds. `best 1 %` is the share after which it has a setting of the best 1 % of a group, and in how many
-groups it found one. Regrets are in points, after 1/9, 1/3 and all of the budget, with 95 % intervals of the mean over seeds.
+median, and 90 % of the seeds. `best 1 %` is the share after which it has a setting of the best 1 % of a group, and in how
+many groups it found one. Regrets are in points, after 1/9, 1/3 and all of the budget, with 95 % intervals of the mean over seeds.
 
-The nearest recorded setting that is still unused answers for a suggestion (`--answers nearest`), or Gaussian processes that are
-fitted to the table (`surrogate`). Searches are those of `SEARCHES`.
+The nearest recorded setting that is still unused answers for a suggestion (`--answers nearest`), or Gaussian processes that
+are fitted to the table (`surrogate`). Searches are those of `SEARCHES`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
-
-for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(threads, "1")
 
 import numpy as np
 import optuna
@@ -35,6 +33,7 @@ from replay.answers import Nearest, Surrogate
 from replay.measures import CHECKPOINTS, Goal, Measured, goal_of, interval, level, measured
 from replay.tables import Table, read_table
 from replay.workers import Replayed, replay
+from threadpoolctl import threadpool_limits
 
 from distilbench.search.samplers import STARTUP, make_sampler
 from distilbench.search.suggestions import default_lag
@@ -53,7 +52,7 @@ class SearchKind(NamedTuple):
 
     sampler: str
     stopping: str
-    options: dict[str, Any] = {}  # noqa: RUF012: a NamedTuple's default
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
 SEARCHES: dict[str, SearchKind] = {
@@ -240,7 +239,7 @@ def main() -> None:
     ]
     every: dict[tuple[Path, str, int, str], list[Measured]] = {}
     took = 0.0
-    with ProcessPoolExecutor(given.processes) as pool:
+    with ProcessPoolExecutor(given.processes, initializer=threadpool_limits, initargs=(1,)) as pool:
         for task, result, seconds in pool.map(carried_out, tasks, chunksize=10):
             every.setdefault((task.table, task.answers, task.workers, task.search), []).append(result)
             took += seconds

@@ -23,6 +23,7 @@ def thin(source: Path, target: Path, step: int) -> None:
 
 
 def main() -> None:
+    """Make both folders."""
     source, target = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     for name, dev, step in (("stsb", "STSB.dev.tsv", 3), ("sick", "SICK.dev.tsv", 1)):
         folder = target / name / "sts"

@@ -1,4 +1,4 @@
-"""What answers a suggestion instead of a training: the nearest recorded setting that is still unused, or a fitted surrogate."""
+"""What answers a suggestion instead of a training: the nearest recorded setting that is unused, or a fitted surrogate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from optuna.samplers import RandomSampler
-from replay.tables import Recorded, Table
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
@@ -18,6 +17,7 @@ from sklearn.model_selection import KFold
 
 from distilbench.search.space import SearchSpace
 from distilbench.stored import Group
+from replay.tables import Recorded, Table
 
 SHARED = ("output_dim", "student")
 """Parameters that every trial is given: what answers has the same."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from replay.workers import Found
 
 from distilbench.stored import Group
+from replay.workers import Found
 
 CHECKPOINTS = (1 / 9, 1 / 3, 1.0)
 """Shares of the budget after which the regret is looked at."""

@@ -1,4 +1,4 @@
-"""Tables of recorded trials: one Parquet file for a search space, with a row for each setting and its values at every rung."""
+"""Tables of recorded trials: one Parquet file for a search space, a row for each setting and its values at every rung."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _row(record: TrialRecord, space: SearchSpace) -> dict[str, Any]:
         "reason": record.reason,
         "method": record.method,
         "dim": record.dim,
-        "bytes": size if "bits" in record.params and record.params["bits"] else FLOAT32 * record.dim,
+        "bytes": size if record.params.get("bits") else FLOAT32 * record.dim,
         "steps": max((rung.step for rung in record.rungs), default=0),
         "params": json.dumps(active),
         "rung": [rung.rung for rung in record.rungs],

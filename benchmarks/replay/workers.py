@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 import optuna
 from optuna.trial import FrozenTrial
-from replay.answers import Answers
-from replay.tables import Recorded
 
 from distilbench.search.searcher import RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace
@@ -19,6 +17,8 @@ from distilbench.search.stopping import Verdicts, stopping_rule
 from distilbench.search.study import is_candidate, result_objective, starts_for, trial_group
 from distilbench.search.suggestions import Finished, MakeSampler, Suggestions
 from distilbench.stored import Group
+from replay.answers import Answers
+from replay.tables import Recorded
 
 SLICES = 27
 """Reports of a whole training: a real trial reports every five seconds, and hears there of its verdict."""

@@ -18,10 +18,10 @@ from distilbench.search.samplers import make_sampler
 from distilbench.search.study import STEPS, trial_params
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from replay.answers import Nearest, Surrogate  # noqa: E402
-from replay.measures import Goal, goal_of, interval, level, measured  # noqa: E402
-from replay.tables import Table, read_table, write_table  # noqa: E402
-from replay.workers import Found, Replayed, replay  # noqa: E402
+from replay.answers import Nearest, Surrogate
+from replay.measures import Goal, goal_of, interval, level, measured
+from replay.tables import Table, read_table, write_table
+from replay.workers import Found, Replayed, replay
 
 SPACE = """
 method: mcr2
