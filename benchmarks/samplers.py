@@ -6,7 +6,7 @@
 The budget is what full random search spends on 40 trials. Every other search goes on until it has spent as many steps.
 `full` is the share of the budget after which a search has what full random search of the same seed has at its end: the
 median, and 90 % of the seeds. `best 1 %` is the share after which it has a setting of the best 1 % of a group, and in how
-many groups it found one. Regrets are in points, after 1/9, 1/3 and all of the budget, with 95 % intervals of the mean over seeds.
+many groups it found one. Regrets are in points, after 1/9, 1/3 and all of the budget, with 95 % intervals over seeds.
 
 The nearest recorded setting that is still unused answers for a suggestion (`--answers nearest`), or Gaussian processes that
 are fitted to the table (`surrogate`). Searches are those of `SEARCHES`.
