@@ -36,6 +36,7 @@ from replay.workers import Replayed, replay
 from threadpoolctl import threadpool_limits
 
 from distilbench.search.samplers import STARTUP, make_sampler
+from distilbench.search.space import SearchSpace
 from distilbench.search.suggestions import default_lag
 from distilbench.stored import Group
 
@@ -53,6 +54,7 @@ class SearchKind(NamedTuple):
     sampler: str
     stopping: str
     options: Mapping[str, Any] = MappingProxyType({})
+    transfer: bool = False
 
 
 SEARCHES: dict[str, SearchKind] = {
@@ -67,6 +69,11 @@ SEARCHES: dict[str, SearchKind] = {
     "cmaes+asha": SearchKind("cmaes", "asha"),
     "nsga2+asha": SearchKind("nsga2", "asha"),
     "gp+asha": SearchKind("gp", "asha"),
+    "forest+asha": SearchKind("forest", "asha"),
+    "random, transfer+asha": SearchKind("random", "asha", transfer=True),
+    "tpe, transfer+asha": SearchKind("tpe", "asha", transfer=True),
+    "forest, transfer+asha": SearchKind("forest", "asha", transfer=True),
+    "forest+median": SearchKind("forest", "median"),
     "tpe+hyperband": SearchKind("tpe", "hyperband"),
     "tpe+median": SearchKind("tpe", "median"),
     "tpe+none": SearchKind("tpe", "none"),
@@ -83,10 +90,10 @@ class Task(NamedTuple):
     seed: int
 
 
-def sampler_of(kind: SearchKind, seed: int, trials: int) -> optuna.samplers.BaseSampler:
+def sampler_of(kind: SearchKind, space: SearchSpace, seed: int, trials: int) -> optuna.samplers.BaseSampler:
     """The product's sampler, or TPE with other options."""
     if not kind.options:
-        return make_sampler(kind.sampler, seed, trials, 1)  # type: ignore[arg-type]
+        return make_sampler(space, seed, trials, 1)
     options = {"seed": seed, "constant_liar": True, "n_startup_trials": STARTUP, **kind.options}
     return optuna.samplers.TPESampler(**options)
 
@@ -123,13 +130,14 @@ def replayed(task: Task, search: str) -> Replayed:
     return replay(
         space,
         answers_of(task.table, task.answers).afresh(),
-        lambda taken: sampler_of(kind, task.seed + taken, trials),
+        lambda taken: sampler_of(kind, space, task.seed + taken, trials),
         wanted=trials,
         limit=math.inf if full else FULL_TRIALS * budget.steps,
         workers=task.workers,
         lag=default_lag(task.workers),
         seed=task.seed,
         hyperband=hyperband,
+        transfer=kind.transfer,
     )
 
 

@@ -62,6 +62,7 @@ class Answered(Suggestions):
             return None
         setting = self.answers.answer(params)
         self.answered.append(setting)
+        self.params[-1] = dict(setting.params)
         trial = self.asked[-1]
         drawn, distributions = self.space.in_study(setting.searched)
         storage = trial.study._storage

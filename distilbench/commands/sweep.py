@@ -66,8 +66,9 @@ if TYPE_CHECKING:
     from distilbench.trials.costs import StudentCost
     from distilbench.trials.rows import RowScorer
 
-GROWS = frozenset({"trials", "confirm"})
-"""Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
+GROWS = frozenset({"trials", "confirm", "enough"})
+"""Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones, or end the
+search before its last trial."""
 ROW_S = "row seconds"
 """User attribute of the study: how long the scoring of one encoder took."""
 LATENCY = "of text, in batches of 32, beside a reference"
@@ -221,13 +222,16 @@ def _shares(settings: SweepSettings, spaces: Sequence[SearchSpace]) -> list[int]
 
 def _chosen(settings: SweepSettings, space: SearchSpace, trials: int) -> SearchSpace:
     """The space with what the command says instead of it."""
+    for name in ("transfer", "enough"):
+        if getattr(settings, name) and len(settings.objectives) > 1:
+            raise InputError(f"--{name}: it is for one objective; expected --objectives quality alone with it")
     confirm = {"top": settings.top, "seeds": settings.confirm_seeds}
     confirmation = space.budget.confirm.model_copy(update={k: v for k, v in confirm.items() if v is not None})
     budget = {"trials": trials, "stopping": settings.stopping or space.budget.stopping, "confirm": confirmation}
     chosen = space.model_copy(
         update={"searcher": settings.searcher or space.searcher, "budget": space.budget.model_copy(update=budget)}
     )
-    make_sampler(chosen.searcher, settings.seed, trials, len(settings.objectives))  # refuses what it cannot do
+    make_sampler(chosen, settings.seed, trials, len(settings.objectives))  # refuses what it cannot do
     return chosen
 
 
@@ -266,6 +270,8 @@ def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
         **{f"budget.{k}": v for k, v in budget.items() if k not in ("trials", "confirm")},
         "trials": space.budget.trials,
         "confirm": budget["confirm"],
+        **({"transfer": True} if settings.transfer else {}),
+        **({"enough": settings.enough} if settings.enough else {}),
         "earlier": str(settings.warm_start) if settings.warm_start else None,
     }
 
@@ -353,6 +359,8 @@ class _Sweep:
         self.settings, self.member, self.inputs, self.clock, self.console = settings, member, inputs, clock, console
         self.page, self.copy, self.beside = page, copy, beside
         self.run, self.space = member.run, member.space
+        self.ended_since = ""
+        """Why the search ended before its last trial, where that was not the time."""
         self.widths = self.space.judged_widths(get_method(self.space.method).judged_widths)
         """Every width that a student is judged at."""
         self.groups = self.space.groups(get_method(self.space.method).judged_widths)
@@ -460,7 +468,8 @@ class _Sweep:
             trials = min(trials, len(starts_after(starts, restored)))
         history = earlier.as_frozen(earlier_trials.history, space, len(settings.objectives))
         found = (starts, lag, settings.seed, history, str(self.inputs.corpus.selection), self.beside)
-        return Search(self.member.name, space, settings.objectives, trials, *found)
+        ends = (settings.transfer, settings.enough)
+        return Search(self.member.name, space, settings.objectives, trials, *found, *ends)
 
     def _estimate(self) -> None:
         """What drivers before this one have measured, where this one has nothing to measure."""
@@ -519,7 +528,7 @@ class _Sweep:
             from distilbench.progress.loggers import callbacks as make_callbacks
 
             callbacks = make_callbacks(settings.mlflow, settings.wandb, self.member.name)
-        run_trials(
+        self.ended_since = run_trials(
             self.run,
             self.run / "prepared",
             self.study,
@@ -543,7 +552,12 @@ class _Sweep:
     ) -> None:
         space, member, trials = self.space, self.member, self.study.get_trials(deepcopy=False)
         ended = len(finished_trials(self.study))
-        member.cut_off = ended < search.wanted and ended != self.study.user_attrs.get(RESTED)
+        rested = ended == self.study.user_attrs.get(RESTED) or bool(self.ended_since)
+        member.cut_off = ended < search.wanted and not rested
+        if self.ended_since and ended < search.wanted:
+            member.missing.append(
+                f"{search.name}: the search ended after {ended} of {search.wanted} trials: {self.ended_since}."
+            )
         if member.cut_off:
             member.missing.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
         found = chosen_trials(trials, self.groups, space.budget.confirm.top)

@@ -36,6 +36,8 @@ SEARCH_KEYS = frozenset(
         "earlier",
         "trials",
         "confirm",
+        "transfer",
+        "enough",
         "seed",
     }
 )

@@ -94,7 +94,7 @@ def play(table: Table, searcher: str = "random", stopping: str = "asha", **more:
     return replay(
         space,
         more.pop("answers", Nearest(table)),
-        lambda taken: make_sampler(searcher, taken, wanted, 1),  # type: ignore[arg-type]
+        lambda taken: make_sampler(space, taken, wanted, 1),
         wanted=wanted,
         limit=limit,
         workers=more.pop("workers", 1),
