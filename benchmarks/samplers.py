@@ -1,6 +1,7 @@
 """Samplers and stopping rules over recorded trials: the real searcher replayed in seconds, on virtual workers.
 
     python benchmarks/samplers.py                                all tables of benchmarks/recorded, 30 seeds (10 of gp)
+    python benchmarks/samplers.py --enough 0.1,0.3 --only random+asha;tpe+asha
     python benchmarks/samplers.py mcr2 hpd --seeds 5 --workers 1,8,64 --only random,tpe --answers surrogate
 
 The budget is what full random search spends on 40 trials. Every other search goes on until it has spent as many steps.
@@ -35,6 +36,7 @@ from replay.tables import Table, read_table
 from replay.workers import Replayed, replay
 from threadpoolctl import threadpool_limits
 
+from distilbench.search.enough import why_enough
 from distilbench.search.samplers import STARTUP, make_sampler
 from distilbench.search.space import SearchSpace
 from distilbench.search.suggestions import default_lag
@@ -118,8 +120,8 @@ def goals_of(path: Path, answers: str) -> dict[Group, Goal]:
     return {group: goal_of(values(group)) for group in table.groups}
 
 
-def replayed(task: Task, search: str) -> Replayed:
-    """Replay a search."""
+def replayed(task: Task, search: str, limit: float | None = None, points: float | None = None) -> Replayed:
+    """Replay a search, until it has spent `limit` steps (None: the budget), or ends as with `--enough`."""
     warnings.simplefilter("ignore")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     kind, table = SEARCHES[search], table_at(task.table)
@@ -127,17 +129,24 @@ def replayed(task: Task, search: str) -> Replayed:
     trials = FULL_TRIALS if full else min(MOST_TRIALS, len(table.settings))
     budget = table.space.budget.model_copy(update={"stopping": "asha" if hyperband else kind.stopping})
     space = table.space.model_copy(update={"searcher": kind.sampler, "budget": budget, "enqueue": ()})
+    if limit is None:
+        limit = math.inf if full else FULL_TRIALS * budget.steps
+
+    def is_over(told: Sequence[optuna.trial.FrozenTrial], number: int) -> str:
+        return why_enough(told, trials - number, space, points) if points else ""
+
     return replay(
         space,
         answers_of(task.table, task.answers).afresh(),
         lambda taken: sampler_of(kind, space, task.seed + taken, trials),
         wanted=trials,
-        limit=math.inf if full else FULL_TRIALS * budget.steps,
+        limit=limit,
         workers=task.workers,
         lag=default_lag(task.workers),
         seed=task.seed,
         hyperband=hyperband,
         transfer=kind.transfer,
+        is_over=is_over,
     )
 
 
@@ -156,6 +165,36 @@ def carried_out(task: Task) -> tuple[Task, Measured, float]:
     budget = FULL_TRIALS * table_at(task.table).space.budget.steps
     full = full_level(task.table, task.answers, task.workers, task.seed)
     return task, measured(result.found, goals_of(task.table, task.answers), budget, full), took
+
+
+class Ended(NamedTuple):
+    """A search that ends by itself beside the same search that does not."""
+
+    saved: float
+    """Share of the steps."""
+    lost: float
+    """Points, mean over the groups."""
+
+
+def ended(task: Task, points: float) -> Ended:
+    """What `--enough` saves, and what it loses, of a search that would try every setting of the table (at most 200)."""
+    goals = goals_of(task.table, task.answers)
+    whole, early = (replayed(task, task.search, limit=math.inf, points=own) for own in (None, points))
+    return Ended(1 - early.spent / whole.spent, level(whole.found, goals) - level(early.found, goals))
+
+
+def tell_enough(tasks: Sequence[Task], every: Sequence[float]) -> None:
+    """Print the table of `--enough`."""
+    print("\n| table | search | --enough | steps saved | points lost | searches that ended |")
+    print("|---" * 6 + "|")
+    for table, search in dict.fromkeys((task.table, task.search) for task in tasks):
+        own = [task for task in tasks if (task.table, task.search) == (table, search)]
+        for points in every:
+            results = [ended(task, points) for task in own]
+            saved, lost = interval([r.saved for r in results]), interval([r.lost for r in results])
+            cells = [table.stem, search, f"{points:g}", f"{100 * saved[0]:.0f} %"]
+            cells.append(f"{lost[0]:.2f} ({lost[1]:.2f} to {lost[2]:.2f})")
+            print("| " + " | ".join([*cells, f"{sum(r.saved > 0 for r in results)} of {len(results)}"]) + " |")
 
 
 def line(search: str, measures: Sequence[Measured]) -> str:
@@ -229,6 +268,9 @@ def main() -> None:
     parser.add_argument("--workers", default="8", help="virtual workers, several with commas")
     parser.add_argument("--answers", choices=("nearest", "surrogate", "both"), default="nearest")
     parser.add_argument("--only", default="", help="searches whose names begin so, with semicolons between")
+    parser.add_argument(
+        "--enough", default="", help="print what --enough saves with so many points, several with commas"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=Path, help="write every replay's measures to this file")
     given = parser.parse_args()
@@ -245,6 +287,8 @@ def main() -> None:
         for search in searches
         for seed in range(given.gp_seeds if search in SLOW else given.seeds)
     ]
+    if given.enough:
+        return tell_enough(tasks, [float(points) for points in given.enough.split(",")])
     every: dict[tuple[Path, str, int, str], list[Measured]] = {}
     took = 0.0
     with ProcessPoolExecutor(given.processes, initializer=threadpool_limits, initargs=(1,)) as pool:

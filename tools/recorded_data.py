@@ -8,7 +8,7 @@ text: `unlabeled/`, `cqadupstack/` and the triplets of DIR, which `--max-sentenc
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 TEST_STEP = 7
@@ -24,7 +24,11 @@ def thin(source: Path, target: Path, step: int) -> None:
 
 def main() -> None:
     """Make both folders."""
-    source, target = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("out", type=Path)
+    given = parser.parse_args()
+    source, target = given.source.resolve(), given.out
     for name, dev, step in (("stsb", "STSB.dev.tsv", 3), ("sick", "SICK.dev.tsv", 1)):
         folder = target / name / "sts"
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,14 +1,15 @@
 """Tables of recorded trials (benchmarks/recorded/NAME.parquet) out of finished runs, for benchmarks/samplers.py.
 
-python tools/recorded_tables.py OUT runs/NAME [runs/NAME ...]                      a table of each run
-python tools/recorded_tables.py OUT RECORDS.jsonl.gz SPACE.yaml [PREFIX]           one of a study's records
+python tools/recorded_tables.py OUT runs/NAME runs/OTHER                              a table of each run
+python tools/recorded_tables.py OUT RECORDS --space SPACE.yaml --prefix random        one of a study's records
 
-Of a run the search space is the one in its config.json, as it was fitted to the data. Of records only the trials of runs
-whose names begin with PREFIX, and that were not stopped, are taken.
+Of a run the search space is the one in its config.json, as it was fitted to the data. Of records the trials of runs whose
+names begin with the prefix are taken. Trials that were stopped are left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -51,17 +52,26 @@ def table_of_run(run: Path, out: Path) -> Table:
     )
 
 
+def table_of_records(records: Path, space: Path, prefix: str, out: Path) -> Table:
+    """The table of a study's records, under the name of its search space."""
+    trials = [r for r in trials_of(records) if r.run.startswith(prefix)]
+    native = max(r.dim for r in trials)
+    return write_table(out / f"{space.stem}.parquet", trials, space.read_text(), native, records.name)
+
+
 def main() -> None:
     """Write the tables, and print what is in each."""
-    out, first = Path(sys.argv[1]), Path(sys.argv[2])
-    if first.is_dir():
-        tables = [table_of_run(Path(run), out) for run in sys.argv[2:]]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("sources", type=Path, nargs="+")
+    parser.add_argument("--space", type=Path)
+    parser.add_argument("--prefix", default="")
+    given = parser.parse_args()
+    out = given.out
+    if given.space:
+        tables = [table_of_records(source, given.space, given.prefix, out) for source in given.sources]
     else:
-        space, prefix = Path(sys.argv[3]), sys.argv[4] if len(sys.argv) > 4 else ""
-        name = first.name.partition(".")[0]
-        records = [r for r in trials_of(first) if r.run.startswith(prefix)]
-        native = max(r.dim for r in records)
-        tables = [write_table(out / f"{name}.parquet", records, space.read_text(), native, first.name)]
+        tables = [table_of_run(source, out) for source in given.sources]
     for table in tables:
         size = (out / f"{table.name}.parquet").stat().st_size
         print(f"{table.name}: {len(table.settings)} settings, groups {table.groups}, {size:,} bytes")
