@@ -50,7 +50,8 @@ def why_enough(told: Sequence[FrozenTrial], remaining: int, space: SearchSpace, 
         values[trial_group(trial)] += [v] if math.isfinite(v := result_objective(trial)) and is_candidate(trial) else []
         params = trial_params(trial)
         shared[int(params["output_dim"]), params.get("student")] += 1
-    sizes = [(d, student) for d in space.dimensions for student in space.students or [None]]
+    students: list[str | None] = [*space.students] or [None]
+    sizes = [(d, student) for d in space.dimensions for student in students]
     if min((shared[size] for size in sizes), default=0) < LEAST or min(map(len, values.values())) < LEAST:
         return ""
     most = max(expected_gain(own, remaining * len(own) / len(told)) for own in values.values())

@@ -38,7 +38,7 @@ RANDOM_TURN = 4
 """Every so many-th trial is drawn at random, so that nothing is overlooked for good."""
 
 
-class ForestSampler(optuna.samplers.BaseSampler):
+class ForestSampler(optuna.samplers.BaseSampler):  # type: ignore[misc]
     """Suggests all parameters of `space` together; those that a trial is given stay."""
 
     def __init__(self, space: SearchSpace, seed: int, startup: int) -> None:
@@ -50,7 +50,8 @@ class ForestSampler(optuna.samplers.BaseSampler):
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Choose the parameters, and give their distributions."""
         ended = [t for t in study.get_trials(deepcopy=False) if t.state.is_finished()]
-        self._chosen, distributions = {}, {}
+        self._chosen = {}
+        distributions: dict[str, BaseDistribution] = {}
         if len(ended) >= self.startup and trial.number % RANDOM_TURN != RANDOM_TURN - 1:
             given = _named(trial.system_attrs.get("fixed_params", {}))
             self._chosen, distributions = self.space.in_study(self._active(self._best(ended, given)))

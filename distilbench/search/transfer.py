@@ -35,7 +35,7 @@ def places(trials: Iterable[FrozenTrial], group_of: Callable[[FrozenTrial], Hash
     groups: dict[Hashable, list[FrozenTrial]] = defaultdict(list)
     for trial in trials:
         groups[group_of(trial)].append(trial)
-    found = {}
+    found: dict[int, float] = {}
     for members in groups.values():
         ranked = sorted(members, key=_standing)
         found |= {trial.number: (rank + 1) / (len(ranked) + 1) for rank, trial in enumerate(ranked)}
