@@ -37,8 +37,9 @@ def afford(
     """
     if space.budget.student_steps or len(space.students) > 1:
         return space, ""
+    here = run.resolve()  # for workers in other folders
     specs = [
-        TrainingSpec(space.method, params, seed, space.budget, run / "prepared", run / "pace", run / "pace.txt")
+        TrainingSpec(space.method, params, seed, space.budget, here / "prepared", here / "pace", here / "pace.txt")
         for params in _drawn(space, seed)
     ]
     pace = measured_pace(specs, place, resources)

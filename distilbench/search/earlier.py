@@ -38,6 +38,7 @@ SEARCH_KEYS = frozenset(
         "confirm",
         "transfer",
         "enough",
+        "asked_steps",
         "seed",
     }
 )
