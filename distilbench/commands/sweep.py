@@ -15,17 +15,17 @@ from rich.console import Console
 from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import TrialResources, ray_cluster, trial_resources, wait_for_idle
 from distilbench.cluster.run_copy import RunCopy, run_copy
+from distilbench.commands.afford import LEAST_S, afford, steps_before, with_steps
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.run import (
     check_encoders,
     one_writer,
-    portable_student,
     publish,
     report_folder,
-    run_config,
     run_name,
 )
 from distilbench.commands.spaces import fitted_to_corpus, space_and_corpus, space_notes, space_of
+from distilbench.commands.sweep_config import GROWS, of_students_added, sweep_config
 from distilbench.commands.turns import Member, found_before, in_turn
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
@@ -66,15 +66,10 @@ if TYPE_CHECKING:
     from distilbench.trials.costs import StudentCost
     from distilbench.trials.rows import RowScorer
 
-GROWS = frozenset({"trials", "confirm"})
-"""Settings that a run may be repeated with another value of: they add trials, or trainings of the chosen ones."""
 ROW_S = "row seconds"
 """User attribute of the study: how long the scoring of one encoder took."""
-LATENCY = "of text, in batches of 32, beside a reference"
-"""How the objective is measured; earlier versions read token ids, in batches of so many tokens, while trials ran."""
-STUDENT = "student."
-"""Begins the keys of a run's configuration that are students of its search space."""
-STUDENT_STEPS = "budget.student_steps"
+PROBE_S = 20.0
+"""What measuring how fast trainings are takes, with the start of its workers."""
 NO_MODELS = r"(^|/)(students|trials|confirm|predictions|before-\d+)/"
 """What of an earlier run is not read from storage to learn from it."""
 
@@ -221,13 +216,16 @@ def _shares(settings: SweepSettings, spaces: Sequence[SearchSpace]) -> list[int]
 
 def _chosen(settings: SweepSettings, space: SearchSpace, trials: int) -> SearchSpace:
     """The space with what the command says instead of it."""
+    for name in ("transfer", "enough"):
+        if getattr(settings, name) and len(settings.objectives) > 1:
+            raise InputError(f"--{name}: it is for one objective; expected --objectives quality alone with it")
     confirm = {"top": settings.top, "seeds": settings.confirm_seeds}
     confirmation = space.budget.confirm.model_copy(update={k: v for k, v in confirm.items() if v is not None})
     budget = {"trials": trials, "stopping": settings.stopping or space.budget.stopping, "confirm": confirmation}
     chosen = space.model_copy(
         update={"searcher": settings.searcher or space.searcher, "budget": space.budget.model_copy(update=budget)}
     )
-    make_sampler(chosen.searcher, settings.seed, trials, len(settings.objectives))  # refuses what it cannot do
+    make_sampler(chosen, settings.seed, trials, len(settings.objectives))  # refuses what it cannot do
     return chosen
 
 
@@ -248,41 +246,6 @@ def wants_costs(settings: SweepSettings, space: SearchSpace) -> bool:
     return bool({"latency", "model_bytes"} & set(settings.objectives)) or len(space.students) > 1
 
 
-def sweep_config(settings: SweepSettings, member: Member) -> dict[str, Any]:
-    """What the numbers of a sweep depend on."""
-    space = member.space
-    budget = space.budget.model_dump(mode="json")
-    return {
-        **run_config(settings, member.corpus),
-        "method": space.method,
-        "searcher": space.searcher,
-        "objectives": list(settings.objectives),
-        **({"latency": LATENCY} if "latency" in settings.objectives else {}),
-        **_students_config(space),
-        "parameters": {n: r.model_dump(mode="json", exclude_none=True) for n, r in space.parameters.items()},
-        "fixed": space.fixed,
-        "enqueue": [*space.enqueue, *member.enqueued],
-        **({"paper_steps": space.paper_steps} if space.paper_steps else {}),
-        **{f"budget.{k}": v for k, v in budget.items() if k not in ("trials", "confirm")},
-        "trials": space.budget.trials,
-        "confirm": budget["confirm"],
-        "earlier": str(settings.warm_start) if settings.warm_start else None,
-    }
-
-
-def _students_config(space: SearchSpace) -> dict[str, Any]:
-    """The students that the space names, each by its content."""
-    return {f"{STUDENT}{student}": portable_student(student) for student in space.students}
-
-
-def _of_students_added(differing: Collection[str], bound: Mapping[str, Any], config: Mapping[str, Any]) -> set[str]:
-    """Which keys that differ are of students that one of the two does not name: trials of the others mean the same."""
-    added = {key for key in differing if key.startswith(STUDENT) and (key not in bound or key not in config)}
-    before, now = (c.get(STUDENT_STEPS) or {} for c in (bound, config))
-    steps_differ = {f"{STUDENT}{s}" for s in {*before, *now} if before.get(s) != now.get(s)}
-    return added | ({STUDENT_STEPS} if steps_differ <= added else set())
-
-
 def _trains_own(run: Path, method: type[Method]) -> bool:
     """Whether a run has trials that name no student, and so have trained that of its settings."""
     trials = (r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord))
@@ -294,11 +257,14 @@ def _claim(settings: SweepSettings, member: Member, console: Console) -> bool:
 
     Whether its trials were set aside.
     """
-    config, run, set_aside = sweep_config(settings, member), member.run, False
+    run, set_aside = member.run, False
+    if steps := steps_before(run, member.space):  # the time was short when it was begun
+        member.asked_steps, member.space = member.space.budget.steps, with_steps(member.space, steps)
+    config = sweep_config(settings, member.space, member.corpus, member.enqueued, member.asked_steps)
     bound = bound_config(run)
     if settings.extend and bound is not None:
         differing = {key for key, _ in config_differences(bound, config)} - GROWS - {"earlier"}
-        added = _of_students_added(differing, bound, config)
+        added = of_students_added(differing, bound, config)
         if not differing or not earlier.is_begun(run):
             config["earlier"] = bound.get("earlier")
         elif differing - added <= earlier.SEARCH_KEYS - {"seed"}:
@@ -353,6 +319,8 @@ class _Sweep:
         self.settings, self.member, self.inputs, self.clock, self.console = settings, member, inputs, clock, console
         self.page, self.copy, self.beside = page, copy, beside
         self.run, self.space = member.run, member.space
+        self.ended_since = ""
+        """Why the search ended before its last trial, where that was not the time."""
         self.widths = self.space.judged_widths(get_method(self.space.method).judged_widths)
         """Every width that a student is judged at."""
         self.groups = self.space.groups(get_method(self.space.method).judged_widths)
@@ -395,6 +363,7 @@ class _Sweep:
             member.scores += board.references(self.widths, settings.seed, inputs.scores, advance)
             member.scores += board.peers(peers, settings.seed)
             advance(bool(peers))
+        self._afford(resources)
         search = self.search(resources)
         self._estimate()
         self.console.print(f"{search.wanted} trials by {space.searcher}; {resources.explanation}; {self._how(search)}")
@@ -431,6 +400,29 @@ class _Sweep:
         apart = f"suggested {search.lag} apart" if search.lag else "suggested from all that is known"
         return f"{stopping}, {apart}"
 
+    def _afford(self, resources: TrialResources) -> None:
+        """Shorten the trials of a search that begins, where they do not fit into the time."""
+        rows, trainings = self._after_search()
+        began, end = time.time(), self.clock.search_end(rows)
+        begun = self.member.asked_steps or self.settings.warm_start or earlier.is_begun(self.run)
+        if begun or math.isinf(end) or end - began < LEAST_S:
+            return
+        space = self.space
+        self.space, told = afford(
+            space, self.run, resources, self.place, self.settings.seed, end - began - PROBE_S, trainings
+        )
+        if told:
+            self.console.print(told, markup=False)
+        if self.space is not space:
+            self.member.space, self.member.asked_steps = self.space, space.budget.steps
+            self.member.notes.append(f"{told}.")
+
+    def _after_search(self) -> tuple[int, int]:
+        """How many encoders are scored after the search, and how many trainings confirm its trials."""
+        confirm = self.space.budget.confirm
+        sizes = max(len(self.space.dimensions), len(self.space.bytes_competed)) * max(1, len(self.space.students))
+        return len(self.groups) * confirm.top * confirm.seeds, sizes * confirm.top * (confirm.seeds - 1)
+
     def search(self, resources: TrialResources) -> Search:
         """The plan of the search; the study is made, or opened."""
         settings, space, run = self.settings, self.space, self.run
@@ -460,7 +452,8 @@ class _Sweep:
             trials = min(trials, len(starts_after(starts, restored)))
         history = earlier.as_frozen(earlier_trials.history, space, len(settings.objectives))
         found = (starts, lag, settings.seed, history, str(self.inputs.corpus.selection), self.beside)
-        return Search(self.member.name, space, settings.objectives, trials, *found)
+        ends = (settings.transfer, settings.enough)
+        return Search(self.member.name, space, settings.objectives, trials, *found, *ends)
 
     def _estimate(self) -> None:
         """What drivers before this one have measured, where this one has nothing to measure."""
@@ -499,15 +492,13 @@ class _Sweep:
         return [tally, *shown, self.page, times, *copying]
 
     def _search(self, search: Search, resources: TrialResources, watchers: Sequence[Watcher], *, costs: bool) -> None:
-        settings, confirm = self.settings, self.space.budget.confirm
+        settings = self.settings
         self._stage(watchers, "search")
         for number in open_trials(self.study.get_trials(deepcopy=False)):
             remove_encoded(trial_folder(self.run, number))  # of an earlier driver, which took the student as it was
             if self.copy:
                 remove_encoded_there(self.copy.remote_of(trial_folder(self.run, number)))
-        rows = len(self.groups) * confirm.top * confirm.seeds
-        sizes = max(len(self.space.dimensions), len(self.space.bytes_competed)) * max(1, len(self.space.students))
-        trainings = sizes * confirm.top * (confirm.seeds - 1)
+        rows, trainings = self._after_search()
 
         def deadline() -> float:
             if self.copy and self.copy.lost:
@@ -519,7 +510,7 @@ class _Sweep:
             from distilbench.progress.loggers import callbacks as make_callbacks
 
             callbacks = make_callbacks(settings.mlflow, settings.wandb, self.member.name)
-        run_trials(
+        self.ended_since = run_trials(
             self.run,
             self.run / "prepared",
             self.study,
@@ -543,7 +534,12 @@ class _Sweep:
     ) -> None:
         space, member, trials = self.space, self.member, self.study.get_trials(deepcopy=False)
         ended = len(finished_trials(self.study))
-        member.cut_off = ended < search.wanted and ended != self.study.user_attrs.get(RESTED)
+        rested = ended == self.study.user_attrs.get(RESTED) or bool(self.ended_since)
+        member.cut_off = ended < search.wanted and not rested
+        if self.ended_since and ended < search.wanted:
+            member.missing.append(
+                f"{search.name}: the search ended after {ended} of {search.wanted} trials: {self.ended_since}."
+            )
         if member.cut_off:
             member.missing.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
         elif ended < search.wanted:

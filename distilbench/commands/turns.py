@@ -32,6 +32,8 @@ class Member:
     scores: list[ScoreRecord] = field(default_factory=list)
     cut_off: bool = False
     """Whether time was over before its search was."""
+    asked_steps: int | None = None
+    """The steps of its search space, where its trials are shorter to fit into the time."""
 
 
 def in_turn(members: Sequence[Member], clock: Clock) -> Iterator[tuple[Member, Clock, str]]:

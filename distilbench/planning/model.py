@@ -8,7 +8,7 @@ dimensions, and the rates of `planning.rates`:
     encode      worker_s + most shards on one worker x shard_rows / rate: a shard is not divided
     PCA         pca_s + min(N_train, 100,000) x pca_row_s, in the driver
     tokenise    worker_s + N / (rate x W), and W = 1 below 16,384 sentences
-    search      `schedule.play` of trials that take begin_s + steps x step_s + rungs x judge_s, stopped by `fates`
+    search      `schedule.play` of trials that take begin_s + steps x step_s + rungs x judge_s, stopped by `search.fates`
     confirm     D x top x seeds jobs on c workers, the first seed's already trained, each to embed what is evaluated
     score       (1 + 2 D + P + D x top x seeds) x row_s, in the driver; references (1 + 2 D, and P sizes of FAISS's codes)
                 before the search

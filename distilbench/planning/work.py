@@ -12,10 +12,10 @@ from distilbench.data.calibration import CALIBRATION, SAMPLE
 from distilbench.data.corpus import Corpus
 from distilbench.methods import get_method
 from distilbench.methods.parts.wanted import wanted_by
-from distilbench.planning.fates import fates
 from distilbench.planning.steps import phase_steps
 from distilbench.prepare.augment import operations
 from distilbench.prepare.encode import SHARD_ROWS
+from distilbench.search.fates import fates
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import starts_for
 from distilbench.search.suggestions import default_lag

@@ -36,6 +36,9 @@ SEARCH_KEYS = frozenset(
         "earlier",
         "trials",
         "confirm",
+        "transfer",
+        "enough",
+        "asked_steps",
         "seed",
     }
 )

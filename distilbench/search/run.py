@@ -19,6 +19,7 @@ from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources, wait_for_idle
 from distilbench.errors import InputError
 from distilbench.records import TrialRecord, append_records, read_records
+from distilbench.search.enough import why_enough
 from distilbench.search.moving import Moving, Point
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
@@ -71,19 +72,29 @@ class Search:
     """What students are selected by."""
     beside: Sequence[Point] = ()
     """Of the trials of the methods before this one: what they have in each objective."""
+    transfer: bool = False
+    """Whether trials of one output dimension are given what did best at the others."""
+    enough: float | None = None
+    """The search ends where its remaining trials can be expected to add less than so many points; None: with its trials."""
 
     def suggestions(self) -> Suggestions:
         """The suggestions of a search that begins."""
         trials, count = self.wanted, len(self.objectives)
         patience = None if self.space.searcher == "grid" else self.space.budget.patience
+
+        def is_over(told: Sequence[FrozenTrial], number: int) -> str:
+            return why_enough(told, trials - number, self.space, self.enough) if self.enough else ""
+
         return Suggestions(
-            lambda taken: make_sampler(self.space.searcher, self.seed + taken, trials, count),
+            lambda taken: make_sampler(self.space, self.seed + taken, trials, count),
             directions(self.objectives),
             self.space,
             self.starts,
             self.lag,
             self.history,
             lambda: Moving(patience, self.objectives, self.beside),
+            self.transfer,
+            is_over,
         )
 
 
@@ -157,8 +168,10 @@ def run_trials(
     callbacks: Sequence[Any] = (),
     place: Place | None = None,
     forget: Callable[[Path], None] = lambda folder: None,
-) -> None:
-    """Begin and finish trials until there are enough, or `deadline()` (seconds since the epoch) has come.
+) -> str:
+    """Begin and finish trials until there are all, or `deadline()` (seconds since the epoch) has come.
+
+    Returns why there are fewer, where what was found is enough (`Search.enough`); else "".
 
     `costs`: whether trials have what their students cost, which is in `prepared`. `place`: where workers on other nodes find
     what is in `run` and `prepared`; None: under these paths. `forget` is told of the folder of a trial that nobody goes on
@@ -192,7 +205,7 @@ def run_trials(
         lost_nodes,
     )
     if not searcher.remaining or searcher.over:
-        return
+        return searcher.enough
     wait_for_idle(resources)
     storage = run / "tune"
     tuner = tune.Tuner(
@@ -231,6 +244,7 @@ def run_trials(
         raise InputError(f"{run}: the search stopped, {searcher.halted}")
     if not searcher.died:
         remove_folder(storage)  # what is in it says nothing that the study does not
+    return searcher.enough
 
 
 def discard_checkpoints(run: Path, keep: set[int]) -> None:

@@ -1,4 +1,4 @@
-"""Optuna's samplers by name."""
+"""Samplers by name: Optuna's, and one with a model over all output dimensions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import optuna
 
 from distilbench.choices import Searcher
 from distilbench.errors import InputError
+from distilbench.search.forest import ForestSampler
+from distilbench.search.space import SearchSpace
 
 SEARCHERS: dict[Searcher, str] = {
     "tpe": "Tree-structured Parzen Estimator (Bergstra et al. 2011), told of running trials (constant liar)",
@@ -15,6 +17,7 @@ SEARCHERS: dict[Searcher, str] = {
     "nsga2": "NSGA-II (Deb et al. 2002)",
     "nsga3": "NSGA-III (Deb and Jain 2014)",
     "gp": "Gaussian process, log expected improvement",
+    "forest": "random forests over all dimensions, on the places of trials within their own (after SMAC); one objective",
     "random": "independent random draws (Bergstra and Bengio 2012)",
     "grid": "every combination, in a seeded order",
 }
@@ -22,14 +25,18 @@ STARTUP = 8
 """Random trials before a model of the objective is used."""
 
 
-def make_sampler(searcher: Searcher, seed: int, trials: int, objectives: int) -> optuna.samplers.BaseSampler:
-    """A sampler for so many trials of so many objectives. A grid's points are queued, so its sampler is never asked.
+def make_sampler(space: SearchSpace, seed: int, trials: int, objectives: int) -> optuna.samplers.BaseSampler:
+    """The sampler that a space names, for so many trials of so many objectives. A grid's points are queued, so its sampler is
+    never asked.
 
     Raises:
         InputError: the searcher cannot have several objectives.
     """
-    if searcher == "cmaes" and objectives > 1:
-        raise InputError(f"--searcher cmaes: it has one objective, not {objectives}; expected nsga2, nsga3, tpe or gp")
+    searcher = space.searcher
+    if searcher in ("cmaes", "forest") and objectives > 1:
+        raise InputError(
+            f"--searcher {searcher}: it has one objective, not {objectives}; expected nsga2, nsga3, tpe or gp"
+        )
     population = min(50, max(4, trials // 4))  # Optuna's 50 would leave a short search at random draws
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -49,5 +56,7 @@ def make_sampler(searcher: Searcher, seed: int, trials: int, objectives: int) ->
                 return optuna.samplers.NSGAIIISampler(seed=seed, population_size=population)
             case "gp":
                 return optuna.samplers.GPSampler(seed=seed, n_startup_trials=STARTUP, warn_independent_sampling=False)
+            case "forest":
+                return ForestSampler(space, seed, STARTUP)
             case "random" | "grid":
                 return optuna.samplers.RandomSampler(seed=seed)

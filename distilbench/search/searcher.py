@@ -139,6 +139,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.began = time.time()
         self.halted = ""
         """Why no trial is begun any more, where storage is gone."""
+        self.enough = ""
+        """Why no trial is begun any more, where what was found is enough."""
         self.died: list[int] = []
         """Trials that failed since their workers died too often."""
         self._gone = False
@@ -153,6 +155,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             live_trial.ended = self.verdicts.settled(live_trial.number)
         self.interrupted = [live_trial for live_trial in self.interrupted if not live_trial.ended]
         self._settle()
+        if not self.interrupted and self.count < self.wanted and suggestions.ends(self.finished.get):
+            self._end()
 
     def _count_taken(self) -> int:
         """How many trials the sampler takes as they are; all, where it is made anew for another number of trials."""
@@ -208,8 +212,11 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             params = self.suggestions.ask(self.finished.get) if self.count < self.wanted else None
             if params is None and self.suggestions.rested:
                 self._rest()
+            if self.suggestions.over:
+                self._end()
             if params is None and not self.interrupted:
-                return None if self.live or not self.suggestions.rested else Searcher.FINISHED
+                ended = self.suggestions.rested or self.enough
+                return None if self.live or not ended else Searcher.FINISHED
         if params is None:
             live_trial = self.interrupted.pop(0)
             live_trial.waits = False
@@ -233,6 +240,10 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         """No student moves the front any more: the trials that there are, are all."""
         self.wanted = self.count
         self._stored(lambda: self.study.set_user_attr(RESTED, self.count))
+
+    def _end(self) -> None:
+        """Begin no other trial: what was found is enough."""
+        self.enough, self.wanted = self.suggestions.over, self.count
 
     def begun(self, trial_id: str) -> None:
         """The trial's worker is at work."""

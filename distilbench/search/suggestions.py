@@ -15,20 +15,21 @@ from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.search.moving import Moving
 from distilbench.search.space import SearchSpace
-from distilbench.search.study import starts_after
+from distilbench.search.study import starts_after, trial_params
+from distilbench.search.transfer import GIVEN, TURN, best_elsewhere
 
 MakeSampler = Callable[[int], optuna.samplers.BaseSampler]
 """Number of trials that are taken as they are -> a fresh sampler; another number gives another stream of random draws."""
 Finished = Callable[[int], FrozenTrial | None]
 """A finished trial by its number; None where it has not finished."""
+IsOver = Callable[[Sequence[FrozenTrial], int], str]
+"""(Trials that the next suggestion may depend on, its number) -> why the search ends before it; "" where it goes on."""
 INTERSECTION = frozenset({"cmaes", "nsga2", "nsga3", "gp"})
 """Searchers that model only the parameters which every trial has: one trial without a parameter would blind them to it."""
 GENERATIONS = frozenset({"cmaes", "nsga2", "nsga3"})
 """Searchers that learn only from trials to which they gave a generation when these began."""
 
 
-SHARED = frozenset({"output_dim", "student"})
-"""What a trial is given so that each has its share, without anybody having chosen it."""
 STREAMS = 1_000_003
 """Between the seeds of the samplers of two students."""
 LAG = 8
@@ -43,10 +44,16 @@ def default_lag(at_once: int) -> int:
     return LAG if at_once <= LAG else 2 * at_once
 
 
+def never_over(told: Sequence[FrozenTrial], number: int) -> str:
+    """A search that goes on to its last trial."""
+    return ""
+
+
 class Suggestions:
     """What is suggested for trial 0, 1, 2, ... `starts` are the values that are given to the first ones of them.
 
     With `lag` 0 every finished trial is told before the next is asked for, in whatever order they finish.
+    With `transfer` every other trial of an output dimension is given what did best at the others (`search.transfer`).
     """
 
     def __init__(
@@ -58,9 +65,14 @@ class Suggestions:
         lag: int,
         history: Sequence[FrozenTrial] = (),
         moving: Callable[[], Moving] = lambda: Moving(None, ()),
+        transfer: bool = False,
+        is_over: IsOver = never_over,
     ) -> None:
         self.make_sampler, self.directions, self.space = make_sampler, list(directions), space
         self.starts, self.lag, self.history, self.make_moving = starts, lag, history, moving
+        self.transfer, self.is_over = transfer, is_over
+        self.over = ""
+        """Why no other trial is suggested, where the search has found enough."""
         self._begin(0)
 
     def _begin(self, trials_taken: int) -> None:
@@ -74,6 +86,8 @@ class Suggestions:
             elif self._visible(trial):
                 self.study_of(trial.params.get("student")).add_trial(trial)
         self.asked: list[optuna.Trial] = []
+        self.params: list[dict[str, Any]] = []
+        """All hyper-parameters of each trial that was asked for."""
         self._untold: list[int] = []
 
     def study_of(self, student: str | None) -> optuna.Study:
@@ -92,14 +106,14 @@ class Suggestions:
         return range(max(0, number - self.lag + 1)) if self.lag else range(0)
 
     def ask(self, finished: Finished) -> dict[str, Any] | None:
-        """The next trial's hyper-parameters; None while a trial that is due has not finished."""
+        """The next trial's hyper-parameters; None while a trial that is due has not finished, and where enough is found."""
         number = len(self.asked)
-        if not self._catch_up(finished, self.due(number)):
+        if self.ends(finished) or not self._catch_up(finished, self.due(number)):
             return None
         start = dict(self.starts[number]) if number < len(self.starts) else {}
         searched = "student" in self.space.parameters
         students: list[Any] = list(self.space.students) if searched else [None]
-        if start.keys() - SHARED:  # somebody chose it: it is tried in any case
+        if start.keys() - GIVEN:  # somebody chose it: it is tried in any case
             going = students
         else:
             going = [student for student in students if not self.moving.rests(student)]
@@ -114,16 +128,38 @@ class Suggestions:
                 start.pop("student", None)
         if searched:
             start.setdefault("student", going[number % len(going)])
+        if self.transfer and not start.keys() - GIVEN:
+            start |= self._from_elsewhere(start, finished)
         study = self.study_of(start.get("student") if searched else None)
         if start or number < len(self.starts):
             study.enqueue_trial(self.space.in_study(start)[0])
         trial_now = study.ask()
-        self._add(trial_now)
-        return self.space.suggest(trial_now)
+        params = self.space.suggest(trial_now)
+        self._add(trial_now, params)
+        return params
 
-    def _add(self, trial: optuna.Trial) -> None:
+    def ends(self, finished: Finished) -> bool:
+        """Whether no other trial is suggested, since enough is found."""
+        if not self.over and self._catch_up(finished, self.due(len(self.asked))):
+            self.over = self.is_over(self._told(finished), len(self.asked))
+        return bool(self.over)
+
+    def _from_elsewhere(self, given: dict[str, Any], finished: Finished) -> dict[str, Any]:
+        """What did best at the other dimensions, where it is the turn of that; from the trials that are told by now."""
+        before = sum(all(params.get(name) == value for name, value in given.items()) for params in self.params)
+        if before % TURN != TURN - 1:
+            return {}
+        return best_elsewhere(given, self.params, self._told(finished), self.space)
+
+    def _told(self, finished: Finished) -> list[FrozenTrial]:
+        """The trials that the next suggestion may depend on."""
+        untold = set(self._untold)
+        return [trial for n in range(len(self.asked)) if n not in untold and (trial := finished(n)) is not None]
+
+    def _add(self, trial: optuna.Trial, params: dict[str, Any]) -> None:
         self._untold.append(len(self.asked))
         self.asked.append(trial)
+        self.params.append(params)
 
     def _catch_up(self, finished: Finished, due: range) -> bool:
         """Tell what is due before the next trial; whether all of it has finished."""
@@ -155,6 +191,7 @@ class Suggestions:
         The first `taken` of them come from another search space and are taken as they are. All are, where other settings
         come out than they have (Optuna is another one now; without a lag, that is usual).
         """
+        is_over, self.is_over = self.is_over, never_over  # these have begun
         by_number = {t.number: t for t in trials if t.state.is_finished()}
         if taken:
             self.starts = starts_after(self.starts, trials[:taken])
@@ -162,13 +199,15 @@ class Suggestions:
         for trial in trials[taken:]:
             params = self.ask(by_number.get)
             if params is None or self.asked[-1].params != trial.params:
-                return self._take(trials, by_number.get)
+                self._take(trials, by_number.get)
+                break
+        self.is_over = is_over
 
     def _take(self, trials: Sequence[FrozenTrial], finished: Finished) -> None:
         self._begin(len(trials))
         for trial in trials:
             self._catch_up(finished, self.due(len(self.asked)))
-            self._add(self._as_begun(trial))
+            self._add(self._as_begun(trial), trial_params(trial))
 
     def _as_begun(self, trial: FrozenTrial) -> optuna.Trial:
         """Put it into the study as RUNNING, as `ask` would."""

@@ -85,6 +85,16 @@ class SweepSettings(SpaceSettings, RunSettings):
         panel=SEARCH,
         ge=0,
     )
+    transfer: bool = option(
+        "Give every other trial of an output dimension what did best at the others.", False, panel=SEARCH
+    )
+    enough: float | None = option(
+        "End a search when its remaining trials can be expected to add less than so many points at every output dimension.",
+        None,
+        panel=SEARCH,
+        gt=0,
+        allow_inf_nan=False,
+    )
     extend: bool = option(
         "Continue a run although its search space, data or metric is another now.", False, panel=SEARCH
     )

@@ -16,13 +16,12 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import event
 
 from distilbench.methods.mcr2 import MCR2Params
-from distilbench.search.moving import Moving
 from distilbench.search.objectives import directions
+from distilbench.search.run import Search
 from distilbench.search.samplers import make_sampler
 from distilbench.search.searcher import RETRIES, RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.study import PARAMS, open_study, sqlite_url, starts_for
-from distilbench.search.suggestions import Suggestions
 
 YAML = """
 method: mcr2
@@ -112,6 +111,8 @@ class Simulation:
     outcome: Callable[[dict[str, Any]], tuple[int, str, bool]] = ends
     start: bool = False
     """Whether trials report their start, rung 0, too."""
+    transfer: bool = False
+    enough: float | None = None
 
     def starts(self) -> list[dict[str, Any]]:
         share = len(self.objectives) == 1
@@ -119,15 +120,19 @@ class Simulation:
 
     def searcher(self, workers: int = 1, **more: Any) -> StudySearcher:
         """A new one, over what is in the study."""
-        suggestions = Suggestions(
-            lambda taken: make_sampler(self.space.searcher, self.seed + taken, self.wanted, len(self.objectives)),
-            directions(self.objectives),
+        search = Search(
+            "simulated",
             self.space,
+            self.objectives,
+            self.wanted,
             self.starts(),
             self.lag,
+            self.seed,
             self.history,
-            lambda: Moving(self.space.budget.patience, self.objectives),
+            transfer=self.transfer,
+            enough=self.enough,
         )
+        suggestions = search.suggestions()
         made = StudySearcher(
             self.study,
             self.space,
@@ -236,7 +241,7 @@ def plain(simulation: Simulation, lag: int) -> list[dict[str, Any]]:
     s, results = simulation, simulation.study.get_trials()
     study = optuna.create_study(
         directions=directions(s.objectives),
-        sampler=make_sampler(s.space.searcher, s.seed, s.wanted, len(s.objectives)),
+        sampler=make_sampler(s.space, s.seed, s.wanted, len(s.objectives)),
         pruner=optuna.pruners.NopPruner(),
     )
     for start in s.starts():

@@ -271,7 +271,7 @@ def test_a_bad_setting_to_try_first(tmp_path: Path, setting: dict[str, Any], mes
         load(tmp_path, changed(enqueue=[setting]))
 
 
-@pytest.mark.parametrize("searcher", ["tpe", "cmaes", "nsga2", "nsga3", "gp", "random", "grid"])
+@pytest.mark.parametrize("searcher", ["tpe", "cmaes", "nsga2", "nsga3", "gp", "forest", "random", "grid"])
 def test_searchers_by_name(tmp_path: Path, searcher: str) -> None:
     assert load(tmp_path, changed(searcher=searcher)).searcher == searcher
     with pytest.raises(InputError, match=r"searcher: .*'tpe'"):

@@ -105,7 +105,7 @@ def test_a_population_of_another_size_takes_the_trials_there_are(tmp_path: Path,
 
 def suggestions(space: SearchSpace, lag: int = 1, **more: Any) -> Suggestions:
     return Suggestions(
-        lambda taken: make_sampler(space.searcher, taken, 20, 1),
+        lambda taken: make_sampler(space, taken, 20, 1),
         directions(["quality"]),
         space,
         more.pop("starts", []),

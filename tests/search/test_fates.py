@@ -10,8 +10,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from distilbench.planning.fates import fates
 from distilbench.records import TrialRecord, read_records
+from distilbench.search.fates import fates
 from distilbench.search.stopping import Verdicts, stopping_rule
 from distilbench.trials.budget import Budget
 

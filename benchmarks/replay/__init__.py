@@ -1,0 +1,1 @@
+"""Searches replayed over recorded trials: the real searcher and stopping rules, with nothing trained."""

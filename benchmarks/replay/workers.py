@@ -1,0 +1,199 @@
+"""A search on virtual workers: the product's searcher, suggestions and stopping rules, without Ray and without training."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import optuna
+from optuna.trial import FrozenTrial
+
+from distilbench.search.searcher import RungScheduler, StudySearcher
+from distilbench.search.space import SearchSpace
+from distilbench.search.stopping import Verdicts, stopping_rule
+from distilbench.search.study import is_candidate, result_objective, starts_for, trial_group
+from distilbench.search.suggestions import Finished, MakeSampler, Suggestions
+from distilbench.stored import Group
+from replay.answers import Answers
+from replay.tables import Recorded
+
+SLICES = 27
+"""Reports of a whole training: a real trial reports every five seconds, and hears there of its verdict."""
+PACES = (0.5, 1.0, 1.5, 2.0)
+"""How fast a trial trains, drawn for each."""
+
+
+class Found(NamedTuple):
+    """A trial that has ended with a student."""
+
+    spent: int
+    """Steps that all trials together have been trained by then."""
+    group: Group
+    value: float
+
+
+@dataclass
+class Replayed:
+    """One search."""
+
+    found: list[Found]
+    """In the order in which trials ended."""
+    spent: int
+    trials: list[FrozenTrial]
+    ended_at: float
+    """In units of a worker's steps."""
+    stopped_early: str = ""
+    """Why it ended before its budget did, where it did so by itself."""
+
+
+class Answered(Suggestions):
+    """Suggestions whose trials have the settings that answer them, which are what the sampler learns from."""
+
+    answers: Answers
+    answered: list[Recorded]
+
+    def ask(self, finished: Finished) -> dict[str, Any] | None:
+        """As the product asks; then the setting that is trained instead takes the suggested one's place."""
+        params = super().ask(finished)
+        if params is None:
+            return None
+        setting = self.answers.answer(params)
+        self.answered.append(setting)
+        self.params[-1] = dict(setting.params)
+        trial = self.asked[-1]
+        drawn, distributions = self.space.in_study(setting.searched)
+        storage = trial.study._storage
+        for frozen in (storage._get_trial(trial._trial_id), trial._cached_frozen_trial):
+            frozen.params, frozen.distributions = dict(drawn), dict(distributions)
+        return dict(setting.params)
+
+
+class Brackets(Verdicts):
+    """Hyperband's brackets (Li et al. 2018; asynchronous as in Li et al. 2020): every bracket is an ASHA that begins a rung
+    later than the one before it, and trials take turns among them as often as they are cheap."""
+
+    def __init__(self, rule: Callable[[float, list[float]], bool], rungs: int, eta: int) -> None:
+        super().__init__(rule)
+        shares = [(bracket, -(-rungs * eta**bracket // (bracket + 1))) for bracket in reversed(range(rungs))]
+        turns = [(k / share, rungs - 1 - bracket) for bracket, share in shares for k in range(share)]
+        self.turns = [skipped for _, skipped in sorted(turns)]
+        self._spared: dict[int, int] = {}
+
+    def enter(self, number: int, group: Any) -> None:
+        """A trial begins, in the bracket whose turn it is."""
+        self._spared[number] = self.turns[number % len(self.turns)]
+        super().enter(number, (group, self._spared[number]))
+
+    def _decide(self, number: int, runner: Any, reached: float) -> None:
+        while runner.passed < self._spared.get(number, 0) and runner.passed + 1 in runner.values:
+            runner.passed += 1
+        super()._decide(number, runner, reached)
+
+
+@dataclass
+class _Events:
+    """What ended, and after how many steps of all trials."""
+
+    found: list[Found] = field(default_factory=list)
+    trials: list[FrozenTrial] = field(default_factory=list)
+    spent: int = 0
+
+    def started(self, number: int, params: dict[str, Any]) -> None:
+        pass
+
+    def progressed(self, number: int, result: dict[str, Any]) -> None:
+        pass
+
+    def finished(self, trial: FrozenTrial) -> None:
+        self.trials.append(trial)
+        value = result_objective(trial)
+        if is_candidate(trial) and value == value:
+            self.found.append(Found(self.spent, trial_group(trial), value))
+
+
+def replay(
+    space: SearchSpace,
+    answers: Answers,
+    make_sampler: MakeSampler,
+    *,
+    wanted: int,
+    limit: float,
+    workers: int,
+    lag: int,
+    seed: int,
+    hyperband: bool = False,
+    suggestions_type: type[Answered] = Answered,
+    **more: Any,
+) -> Replayed:
+    """Search until `wanted` trials have ended, or `limit` steps are spent.
+
+    `make_sampler` and `more` are as for `Suggestions`; `seed` draws how fast trials train.
+    """
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler())
+    suggestions = suggestions_type(
+        make_sampler, ["maximize"], space, more.pop("starts", starts_for(space, wanted, seed)), lag, **more
+    )
+    suggestions.answers, suggestions.answered = answers, []
+    events = _Events()
+    searcher = StudySearcher(study, space, ["quality"], suggestions, wanted, workers, events)
+    if hyperband:
+        searcher.verdicts = Brackets(stopping_rule(space.budget), space.budget.rungs, space.budget.eta)
+    scheduler, paces = RungScheduler(searcher), random.Random(seed)
+    queue: list[tuple[float, int, int, str]] = []
+    at: dict[int, int] = {}
+    now, idle, count = 0.0, workers, 0
+    pace: dict[int, float] = {}
+    while events.spent < limit:
+        while idle:
+            suggested = searcher.suggest(str(count))
+            if not isinstance(suggested, dict):
+                break
+            number = int(suggested["number"])
+            pace[number] = pace.get(number) or paces.choice(PACES)
+            searcher.begun(str(count))
+            at[number] = 0
+            heapq.heappush(
+                queue, (now + _slice(suggestions.answered[number]) / pace[number], number, count, str(count))
+            )
+            count, idle = count + 1, idle - 1
+        if not queue:
+            break
+        now, number, _, trial_id = heapq.heappop(queue)
+        setting = suggestions.answered[number]
+        before, last = at[number], _last(setting)
+        at[number] = min(last, before + _slice(setting))
+        events.spent += at[number] - before
+        result = _result(setting, at[number])
+        if result["done"]:
+            searcher.on_trial_complete(trial_id, result)
+        elif scheduler.on_trial_result(None, _Tune(trial_id), result) == "STOP":
+            searcher.on_trial_complete(trial_id, result)
+        else:
+            heapq.heappush(queue, (now + _slice(setting) / pace[number], number, count, trial_id))
+            continue
+        idle += 1
+    return Replayed(events.found, events.spent, events.trials, now)
+
+
+class _Tune(NamedTuple):
+    """A trial as Tune's scheduler sees it."""
+
+    trial_id: str
+
+
+def _last(setting: Recorded) -> int:
+    return max((int(rung["step"]) for rung in setting.rungs), default=1) or 1
+
+
+def _slice(setting: Recorded) -> int:
+    return max(1, -(-_last(setting) // SLICES))
+
+
+def _result(setting: Recorded, step: int) -> dict[str, Any]:
+    """What a worker says after so many steps."""
+    rungs, done = [rung for rung in setting.rungs if rung["step"] <= step], step >= _last(setting)
+    failed = setting.failed if done else ""
+    return {"rungs": rungs, "halt": "", "failed": failed, "collapsed": bool(failed), "done": done, "step": step}

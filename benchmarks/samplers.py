@@ -1,0 +1,316 @@
+"""Samplers and stopping rules over recorded trials: the real searcher replayed in seconds, on virtual workers.
+
+    python benchmarks/samplers.py                                all tables of benchmarks/recorded, 30 seeds (10 of gp)
+    python benchmarks/samplers.py --enough 0.1,0.3 --only random+asha;tpe+asha
+    python benchmarks/samplers.py mcr2 hpd --seeds 5 --workers 1,8,64 --only random,tpe --answers surrogate
+
+The budget is what full random search spends on 40 trials. Every other search goes on until it has spent as many steps.
+`full` is the share of the budget after which a search has what full random search of the same seed has at its end: the
+median, and 90 % of the seeds. `best 1 %` is the share after which it has a setting of the best 1 % of a group, and in how
+many groups it found one. Regrets are in points, after 1/9, 1/3 and all of the budget, with 95 % intervals over seeds.
+
+The nearest recorded setting that is still unused answers for a suggestion (`--answers nearest`), or Gaussian processes that
+are fitted to the table (`surrogate`). Searches are those of `SEARCHES`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import math
+import os
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import optuna
+from replay.answers import Nearest, Surrogate
+from replay.measures import CHECKPOINTS, Goal, Measured, goal_of, interval, level, measured
+from replay.tables import Table, read_table
+from replay.workers import Replayed, replay
+from threadpoolctl import threadpool_limits
+
+from distilbench.search.enough import why_enough
+from distilbench.search.samplers import STARTUP, make_sampler
+from distilbench.search.space import SearchSpace
+from distilbench.search.suggestions import default_lag
+from distilbench.stored import Group
+
+TABLES = Path(__file__).parent / "recorded"
+FULL_TRIALS = 40
+"""Trials of the full random search that others are compared with."""
+MOST_TRIALS = 200
+SLOW = frozenset({"gp+asha"})
+"""Searches with fewer seeds."""
+
+
+class SearchKind(NamedTuple):
+    """A sampler (of the product by its name, or one of Optuna's with options), and a stopping rule."""
+
+    sampler: str
+    stopping: str
+    options: Mapping[str, Any] = MappingProxyType({})
+    transfer: bool = False
+
+
+SEARCHES: dict[str, SearchKind] = {
+    "random+none": SearchKind("random", "none"),
+    "random+asha": SearchKind("random", "asha"),
+    "random+hyperband": SearchKind("random", "hyperband"),
+    "random+median": SearchKind("random", "median"),
+    "tpe+asha": SearchKind("tpe", "asha"),
+    "tpe, one by one+asha": SearchKind("tpe", "asha", {"multivariate": False}),
+    "tpe, groups+asha": SearchKind("tpe", "asha", {"multivariate": True, "group": True}),
+    "tpe, no liar+asha": SearchKind("tpe", "asha", {"constant_liar": False}),
+    "cmaes+asha": SearchKind("cmaes", "asha"),
+    "nsga2+asha": SearchKind("nsga2", "asha"),
+    "gp+asha": SearchKind("gp", "asha"),
+    "forest+asha": SearchKind("forest", "asha"),
+    "random, transfer+asha": SearchKind("random", "asha", transfer=True),
+    "tpe, transfer+asha": SearchKind("tpe", "asha", transfer=True),
+    "forest, transfer+asha": SearchKind("forest", "asha", transfer=True),
+    "forest+median": SearchKind("forest", "median"),
+    "tpe+hyperband": SearchKind("tpe", "hyperband"),
+    "tpe+median": SearchKind("tpe", "median"),
+    "tpe+none": SearchKind("tpe", "none"),
+}
+
+
+class Task(NamedTuple):
+    """One replay."""
+
+    table: Path
+    answers: str
+    search: str
+    workers: int
+    seed: int
+
+
+def sampler_of(kind: SearchKind, space: SearchSpace, seed: int, trials: int) -> optuna.samplers.BaseSampler:
+    """The product's sampler, or TPE with other options."""
+    if not kind.options:
+        return make_sampler(space, seed, trials, 1)
+    options = {"seed": seed, "constant_liar": True, "n_startup_trials": STARTUP, **kind.options}
+    return optuna.samplers.TPESampler(**options)
+
+
+@functools.lru_cache(maxsize=4)
+def table_at(path: Path) -> Table:
+    """A table, read once by each process."""
+    return read_table(path)
+
+
+@functools.lru_cache(maxsize=4)
+def answers_of(path: Path, answers: str) -> Nearest | Surrogate:
+    """What answers, made once by each process."""
+    return Nearest(table_at(path)) if answers == "nearest" else Surrogate(table_at(path))
+
+
+def goals_of(path: Path, answers: str) -> dict[Group, Goal]:
+    """What there is to find in each group."""
+    table = table_at(path)
+    source = answers_of(path, answers)
+    values = source.values if isinstance(source, Surrogate) else table.values
+    return {group: goal_of(values(group)) for group in table.groups}
+
+
+def replayed(task: Task, search: str, limit: float | None = None, points: float | None = None) -> Replayed:
+    """Replay a search, until it has spent `limit` steps (None: the budget), or ends as with `--enough`."""
+    warnings.simplefilter("ignore")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    kind, table = SEARCHES[search], table_at(task.table)
+    full, hyperband = search == "random+none", kind.stopping == "hyperband"
+    trials = FULL_TRIALS if full else min(MOST_TRIALS, len(table.settings))
+    budget = table.space.budget.model_copy(update={"stopping": "asha" if hyperband else kind.stopping})
+    space = table.space.model_copy(update={"searcher": kind.sampler, "budget": budget, "enqueue": ()})
+    if limit is None:
+        limit = math.inf if full else FULL_TRIALS * budget.steps
+
+    def is_over(told: Sequence[optuna.trial.FrozenTrial], number: int) -> str:
+        return why_enough(told, trials - number, space, points) if points else ""
+
+    return replay(
+        space,
+        answers_of(task.table, task.answers).afresh(),
+        lambda taken: sampler_of(kind, space, task.seed + taken, trials),
+        wanted=trials,
+        limit=limit,
+        workers=task.workers,
+        lag=default_lag(task.workers),
+        seed=task.seed,
+        hyperband=hyperband,
+        transfer=kind.transfer,
+        is_over=is_over,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def full_level(table: Path, answers: str, workers: int, seed: int) -> float:
+    """What full random search has found at its end."""
+    task = Task(table, answers, "random+none", workers, seed)
+    return level(replayed(task, task.search).found, goals_of(table, answers))
+
+
+def carried_out(task: Task) -> tuple[Task, Measured, float]:
+    """A replay's measures, and its seconds."""
+    began = time.perf_counter()
+    result = replayed(task, task.search)
+    took = time.perf_counter() - began
+    budget = FULL_TRIALS * table_at(task.table).space.budget.steps
+    full = full_level(task.table, task.answers, task.workers, task.seed)
+    return task, measured(result.found, goals_of(task.table, task.answers), budget, full), took
+
+
+class Ended(NamedTuple):
+    """A search that ends by itself beside the same search that does not."""
+
+    saved: float
+    """Share of the steps."""
+    lost: float
+    """Points, mean over the groups."""
+
+
+def ended(task: Task, points: float) -> Ended:
+    """What `--enough` saves, and what it loses, of a search that would try every setting of the table (at most 200)."""
+    goals = goals_of(task.table, task.answers)
+    whole, early = (replayed(task, task.search, limit=math.inf, points=own) for own in (None, points))
+    return Ended(1 - early.spent / whole.spent, level(whole.found, goals) - level(early.found, goals))
+
+
+def tell_enough(tasks: Sequence[Task], every: Sequence[float]) -> None:
+    """Print the table of `--enough`."""
+    print("\n| table | search | --enough | steps saved | points lost | searches that ended |")
+    print("|---" * 6 + "|")
+    for table, search in dict.fromkeys((task.table, task.search) for task in tasks):
+        own = [task for task in tasks if (task.table, task.search) == (table, search)]
+        for points in every:
+            results = [ended(task, points) for task in own]
+            saved, lost = interval([r.saved for r in results]), interval([r.lost for r in results])
+            cells = [table.stem, search, f"{points:g}", f"{100 * saved[0]:.0f} %"]
+            cells.append(f"{lost[0]:.2f} ({lost[1]:.2f} to {lost[2]:.2f})")
+            print("| " + " | ".join([*cells, f"{sum(r.saved > 0 for r in results)} of {len(results)}"]) + " |")
+
+
+def line(search: str, measures: Sequence[Measured]) -> str:
+    """A row of the table."""
+    levels = [m.level_at for m in measures]
+    never = f"{100 * np.mean([math.isinf(at) for at in levels]):.0f} %"
+    nine = float(np.quantile(levels, 0.9, method="higher"))
+    cells = [search, _percent(float(np.median(levels))), _percent(nine), never]
+    cells += [
+        f"{100 * interval([m.top_at for m in measures])[0]:.0f} %",
+        f"{100 * np.mean([m.top_found for m in measures]):.0f} %",
+    ]
+    for position in range(len(CHECKPOINTS)):
+        mean, low, high = interval([m.regrets[position] for m in measures])
+        cells.append(f"{mean:.2f} ({low:.2f} to {high:.2f})")
+    return "| " + " | ".join(cells) + " |"
+
+
+def _percent(share: float) -> str:
+    return "never" if math.isinf(share) else f"{100 * share:.0f} %"
+
+
+def tell(path: Path, answers: str, workers: int, results: dict[str, list[Measured]]) -> None:
+    """Print the table of one space."""
+    table = table_at(path)
+    print(
+        f"\n## {table.name}, {workers} at once, answered by {answers}: {len(table.settings)} settings, groups {table.groups}"
+    )
+    if answers == "surrogate":
+        source = answers_of(path, answers)
+        assert isinstance(source, Surrogate)
+        print(f"Held-out results agree with the surrogate's: Spearman {source.agreement:.2f}")
+    print("\n| search | full: median | 90 % | never | best 1 % after | found | regret at 1/9 | 1/3 | all |")
+    print("|---" * 9 + "|")
+    for search, measures in results.items():
+        print(line(search, measures))
+
+
+def tell_overall(results: dict[tuple[Path, int, str], list[Measured]], searches: Sequence[str]) -> None:
+    """Print over all spaces: each search beside random with ASHA, the difference of regrets in standard deviations."""
+    spaces = sorted({(path, workers) for path, workers, _ in results})
+    if ("random+asha" not in searches) or not spaces:
+        return
+    print("\n## All spaces: regret minus that of random+asha, as a share of its regret at 1/9; below 0 is better\n")
+    print("| search | at 1/9 | at 1/3 | all | spaces in which it is better at 1/3 |")
+    print("|---" * 5 + "|")
+    for search in searches:
+        gains: list[list[float]] = [[] for _ in CHECKPOINTS]
+        better = 0
+        for path, workers in spaces:
+            ours, base = results.get((path, workers, search)), results[path, workers, "random+asha"]
+            if not ours:
+                continue
+            unit = max(float(np.mean([m.regrets[0] for m in base])), 1e-9)
+            for position in range(len(CHECKPOINTS)):
+                pairs = zip(ours, base, strict=False)  # by seed; gp has fewer
+                gains[position] += [(a.regrets[position] - b.regrets[position]) / unit for a, b in pairs]
+            better += float(np.mean([m.regrets[1] for m in ours])) < float(np.mean([m.regrets[1] for m in base]))
+        cells = [f"{100 * m:+.0f} % ({100 * lo:+.0f} to {100 * hi:+.0f})" for m, lo, hi in map(interval, gains)]
+        print(f"| {search} | " + " | ".join(cells) + f" | {better} of {len(spaces)} |")
+
+
+def main() -> None:
+    """Replay, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "tables", nargs="*", help="names of tables, or their files; default: all of benchmarks/recorded"
+    )
+    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--gp-seeds", type=int, default=10)
+    parser.add_argument("--workers", default="8", help="virtual workers, several with commas")
+    parser.add_argument("--answers", choices=("nearest", "surrogate", "both"), default="nearest")
+    parser.add_argument("--only", default="", help="searches whose names begin so, with semicolons between")
+    parser.add_argument(
+        "--enough", default="", help="print what --enough saves with so many points, several with commas"
+    )
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--json", type=Path, help="write every replay's measures to this file")
+    given = parser.parse_args()
+    paths = [Path(t) if t.endswith(".parquet") else TABLES / f"{t}.parquet" for t in given.tables]
+    paths = paths or sorted(TABLES.glob("*.parquet"))
+    named = [name for name in given.only.split(";") if name]
+    searches = [s for s in SEARCHES if not named or any(s.startswith(name) for name in named)]
+    kinds = ["nearest", "surrogate"] if given.answers == "both" else [given.answers]
+    tasks = [
+        Task(path, answers, search, workers, seed)
+        for path in paths
+        for answers in kinds
+        for workers in map(int, given.workers.split(","))
+        for search in searches
+        for seed in range(given.gp_seeds if search in SLOW else given.seeds)
+    ]
+    if given.enough:
+        return tell_enough(tasks, [float(points) for points in given.enough.split(",")])
+    every: dict[tuple[Path, str, int, str], list[Measured]] = {}
+    took = 0.0
+    with ProcessPoolExecutor(given.processes, initializer=threadpool_limits, initargs=(1,)) as pool:
+        for task, result, seconds in pool.map(carried_out, tasks, chunksize=10):
+            every.setdefault((task.table, task.answers, task.workers, task.search), []).append(result)
+            took += seconds
+    for path in paths:
+        for answers in kinds:
+            for workers in map(int, given.workers.split(",")):
+                tell(path, answers, workers, {s: every[path, answers, workers, s] for s in searches})
+    for answers in kinds:
+        print(f"\nAnswered by {answers}:")
+        tell_overall({(p, w, s): m for (p, a, w, s), m in every.items() if a == answers}, searches)
+    print(f"\n{len(tasks)} replays, {took / len(tasks):.2f} s each.")
+    if given.json:
+        rows = [
+            {"table": p.stem, "answers": a, "workers": w, "search": s, "seed": seed, **m._asdict()}
+            for (p, a, w, s), measures in every.items()
+            for seed, m in enumerate(measures)
+        ]
+        given.json.write_text(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()
