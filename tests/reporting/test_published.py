@@ -184,7 +184,7 @@ def test_the_files_are_part_of_an_installed_package():
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     [pattern] = data["distilbench"]
     files = list((ROOT / "distilbench").glob(pattern))
-    assert {p.parent.name for p in files} == {"papers", "static", "studies", *BUDGETS}
+    assert {p.parent.name for p in files} == {"front", "papers", "static", "studies", *BUDGETS}
     assert sorted(p.name for p in files if p.parent.name == "papers") == [
         "dse.yaml",
         "hpd.yaml",
