@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from distilbench.signs import Listening, listen, no_longer
 from distilbench.storage.patience import patiently
 
 ARM_EVERY_S = 1.0
@@ -74,12 +75,15 @@ _guard = _Guard()
 class Watchdog:
     """Inside `with`, the process ends unless `alive` is called every `limit_s` seconds; 0 is no limit.
 
+    What the work inside says of itself (`signs.goes_on`) is such a call too.
+
     Python's faulthandler does it in a thread of its own, without the interpreter's lock: a call that never returns to
     Python is noticed too. Where no thread runs any more (the process was stopped), another process does it a little later.
     """
 
     def __init__(self, file: Path, limit_s: float) -> None:
         self.path, self.limit_s, self._armed_at = file, limit_s, 0.0
+        self._listening: Listening | None = None
 
     def __enter__(self) -> Watchdog:
         if self.limit_s:
@@ -88,6 +92,7 @@ class Watchdog:
             self._file = patiently(lambda: self.path.open("a"))
             self._armed_at = -ARM_EVERY_S
             self.alive()
+        self._listening = listen(self.alive)
         return self
 
     def alive(self) -> None:
@@ -101,6 +106,9 @@ class Watchdog:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._listening is not None:
+            no_longer(self._listening)
+            self._listening = None
         if self.limit_s:
             faulthandler.cancel_dump_traceback_later()
             _guard.say(0.0, self.path)

@@ -12,6 +12,9 @@ import pytest
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.methods.hpd import HPD
+from distilbench.methods.parts import encoder_method
+from distilbench.prepare.prepared import Prepared
+from distilbench.signs import listen, no_longer
 from distilbench.training.loop import Trainer
 
 Build = Callable[..., HPD]
@@ -28,6 +31,21 @@ def test_loss_is_the_mean_squared_distance_to_the_centred_pca(build: Build, acti
     assert method.loss(index).item() == pytest.approx(wanted, rel=1e-4)
     if activation == "tanh":
         assert np.abs(method.embed(prepared.train)).max() <= 1
+
+
+def test_reading_many_sentences_gives_signs_of_life(
+    build: Build, static: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoder_method, "TOKENS_PER_BATCH", {"cpu": 64})
+    monkeypatch.setattr(encoder_method, "STATIC_ROWS", 10)
+    for method, least in ((build("hpd"), 3), (build("hpd", on=static), 4)):
+        signs: list[int] = []
+        listening = listen(lambda: signs.append(1))  # noqa: B023
+        try:
+            method.embed(np.arange(40))
+        finally:
+            no_longer(listening)
+        assert len(signs) >= least
 
 
 def test_regression_starts_nearer_than_random(build: Build) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from distilbench.signs import goes_on, listen, no_longer
 from distilbench.trials.watchdog import MARK, Watchdog
 
 HEAD = """
@@ -74,6 +75,18 @@ def test_progress_keeps_it_alive_and_leaves_no_file(tmp_path: Path) -> None:
     out = process.communicate(timeout=20)[0]
     assert (process.returncode, out) == (0, "alive\n")
     assert log.parent.exists() and not log.exists()
+
+
+def test_what_the_work_says_of_itself_is_progress(tmp_path: Path) -> None:
+    heard: list[str] = []
+    dog, outer = Watchdog(tmp_path / "h.txt", 0), listen(lambda: heard.append("outer"))
+    dog.alive = lambda: heard.append("dog")  # type: ignore[method-assign]
+    with dog:
+        goes_on()
+    goes_on()
+    no_longer(outer)
+    goes_on()
+    assert heard == ["dog", "outer"]
 
 
 @pytest.mark.timeout(60)

@@ -1,0 +1,27 @@
+"""Signs of life: long work says now and then that it goes on, and whoever watches it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+
+Listener = Callable[[], None]
+Listening = Token[Listener | None]
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+def goes_on() -> None:
+    """The work of this thread has got a little further; costs nothing where nobody watches."""
+    listener = _listener.get()
+    if listener is not None:
+        listener()
+
+
+def listen(listener: Listener) -> Listening:
+    """From now on `listener` is told of this thread's work, until `no_longer` is given what this returns."""
+    return _listener.set(listener)
+
+
+def no_longer(token: Listening) -> None:
+    """Whoever listened before is told again."""
+    _listener.reset(token)
