@@ -203,6 +203,7 @@ def test_a_run_is_bound_to_the_file(
     assert config["teacher"] == other["teacher"] and config["teacher_fingerprint"] != other["teacher_fingerprint"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_sweep_of_heads(tmp_path: Path, data_folder: Path, vectors: Path, cluster: None) -> None:
     space = tmp_path / "pca.yaml"

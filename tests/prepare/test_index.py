@@ -98,11 +98,11 @@ def found_by(code, tmp_path, text):
     ("kind", "index_kind"),
     [
         ("float32", "flat"),
-        ("int8", "hnsw"),
-        ("int4", "ivf:4:4"),
+        pytest.param("int8", "hnsw", marks=pytest.mark.slow),
+        pytest.param("int4", "ivf:4:4", marks=pytest.mark.slow),
         ("binary", "flat"),
-        ("pq8", "flat"),
-        ("itq2", "ivf:4:4"),
+        pytest.param("pq8", "flat", marks=pytest.mark.slow),
+        pytest.param("itq2", "ivf:4:4", marks=pytest.mark.slow),
     ],
 )
 def test_the_readme_finds_what_the_code_finds(tmp_path, student, vectors, corpus, kind, index_kind):

@@ -73,6 +73,7 @@ def assert_whole(compare: Command) -> None:
     assert (compare.folder / "reports" / "r" / "index.html").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_comparison_fails_in_part_repeats_and_grows(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None

@@ -166,6 +166,7 @@ def swept(
     return sweep
 
 
+@pytest.mark.slow
 def test_a_sweep_chooses_the_best_of_every_student_and_dimension(swept: Command) -> None:
     trials = swept.trials()
     assert {(t.params["student"], t.dim) for t in trials} == {
@@ -187,6 +188,7 @@ def test_a_sweep_chooses_the_best_of_every_student_and_dimension(swept: Command)
     }
 
 
+@pytest.mark.slow
 def test_what_students_share_is_prepared_once(swept: Command) -> None:
     described = json.loads((swept.run / "prepared" / "prepared.json").read_text())
     students = described["students"]
@@ -194,6 +196,7 @@ def test_what_students_share_is_prepared_once(swept: Command) -> None:
     assert students["auto:1"]["tokens"] == students["teacher"]["tokens"] != students["static"]["tokens"]
 
 
+@pytest.mark.slow
 def test_every_row_has_what_its_encoder_costs(swept: Command) -> None:
     rows = swept.scores()
     assert all(r.latency_ms and r.cost for r in rows)
@@ -211,6 +214,7 @@ def test_every_row_has_what_its_encoder_costs(swept: Command) -> None:
         assert (at_end["latency_ms"], at_end["model_bytes"]) == cost["hpd", trial.params["student"], trial.dim]
 
 
+@pytest.mark.slow
 def test_the_best_within_a_latency_is_named(swept: Command) -> None:
     fastest = min(r.latency_ms for r in swept.scores() if r.latency_ms)
     text = CliRunner().invoke(app, ["best", str(swept.run), "--latency", f"{1.0001 * fastest:.9f}ms"]).output
@@ -218,6 +222,7 @@ def test_the_best_within_a_latency_is_named(swept: Command) -> None:
     assert row in text and "ms per sentence" in text and "static" in row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("student", ["static", "auto:1"])
 def test_a_trial_of_each_student_is_reproduced(swept: Command, student: str) -> None:
     trial = next(t for t in swept.trials() if t.params["student"] == student)
@@ -282,6 +287,7 @@ def test_a_wrong_student_is_one_error_before_anything_runs(
     assert not sweep.run.exists()
 
 
+@pytest.mark.slow
 def test_records_of_before_name_no_student(swept: Command) -> None:
     record = swept.trials()[0]
     old = {name: value for name, value in record.params.items() if name != "student"}

@@ -67,6 +67,7 @@ def shown(best: dict[int, object]) -> set[tuple[int | None, str]]:
     return {(None, "teacher"), (None, "baseline"), *((r.number, "student") for r in best.values())}  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_sweep_repeats_resumes_and_grows(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
