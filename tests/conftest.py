@@ -51,9 +51,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def prepared_folder(
-    tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder_folder: Path, cluster: None
-) -> Path:
+def prepared_folder(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder_folder: Path) -> Path:
     """Prepared inputs of trials on the small data folder; `sentences.txt` holds the corpus rows, one a line."""
     from distilbench.data.folder import Limits, folder_corpus
     from distilbench.data.needs import Needs
@@ -68,7 +66,7 @@ def prepared_folder(
     corpus = folder_corpus(data_folder, Limits(), Needs(triplets=True))
     teacher, store = EncoderSpec(str(encoder_folder)), ArtifactStore(root / "store")
     key = corpus.sentences_fingerprint
-    vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test")
+    vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test", here=True)
     pca = pca_artifact(vectors, corpus.train, store)
     tokens = tokens_artifact(corpus.sentences, key, teacher, store)
     save_prepared(root / "prepared", corpus, teacher, "layers:0,2", vectors, pca, tokens)

@@ -95,7 +95,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, cluster:
     teacher, store, key = EncoderSpec(str(encoder_folder)), ArtifactStore(root / "store"), corpus.sentences_fingerprint
     tokens = tokens_artifact(corpus.sentences, key, teacher, store)
     for stored in STORED:
-        vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test", stored=stored)
+        vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test", stored=stored, here=True)
         pca = pca_artifact(vectors, corpus.train, store)
         save_prepared(root / stored, corpus, teacher, "layers:0,2", vectors, pca, tokens)
     return Run(data, encoder_folder, corpus, root)
