@@ -28,7 +28,7 @@ test: .venv/installed-dev lint
 	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run $(PYTEST) -m "not slow"
 	$(BIN)/python -m coverage combine --quiet
-	$(BIN)/python -m coverage report --fail-under=85 | tail -n 1
+	@printf 'percent of lines covered: '; $(BIN)/python -m coverage report --format=total --fail-under=85
 
 test-all: test
 	$(MAKE) test-slow
