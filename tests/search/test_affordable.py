@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from distilbench.commands.afford import ASKED, afford, steps_before
 from distilbench.search.affordable import SHORTEST, Affordable, affordable, reached
 from distilbench.storage.files import bound_config, write_json
 from distilbench.trials.budget import Budget
-from distilbench.trials.pace import Pace, pace_of
+from distilbench.trials import pace as pace_module
+from distilbench.trials.pace import Pace, measured_pace, pace_of
 from distilbench.trials.training_spec import TrainingSpec
 
 ASHA = Budget(trials=24, steps=450, rungs=3, eta=3)
@@ -68,6 +70,21 @@ def test_a_pace_is_measured(tmp_path: Path, prepared_folder: Path) -> None:
         TrainingSpec("pca", {"output_dim": 8}, 0, ASHA, *(spec.prepared, spec.folder, spec.log)), None, 1, 0.1
     )
     assert pca.steps == 0 and pca.step_s == 0.0
+
+
+def test_a_pace_is_measured_on_the_cluster(
+    tmp_path: Path, prepared_folder: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = (prepared_folder, tmp_path / "trial", tmp_path / "hang.txt")
+    specs = [TrainingSpec("pca", {"output_dim": d}, 0, ASHA, *folders) for d in (4, 8)]
+    resources = TrialResources(1, 0.0, 2, "")
+    monkeypatch.setattr(pace_module, "PATIENCE_S", 300.0)
+    pace = measured_pace(specs, None, resources)
+    assert pace and pace.judge_s > 0 and pace.steps == 0.0
+    wrong = [replace(spec, params={"output_dim": 10_000}) for spec in specs]
+    assert measured_pace(wrong, None, resources) is None, "a setting that fails is measured by no one"
+    monkeypatch.setattr(pace_module, "PATIENCE_S", 0.0)
+    assert measured_pace(specs, None, resources) is None, "a search does not wait"
 
 
 def test_a_run_is_bound_to_the_steps_of_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from run_command import SPACE, make_sweep
 
+from distilbench.commands import afford
 from distilbench.commands import sweep as module
 from distilbench.search.enough import LEAST
+from distilbench.trials.pace import Pace
 
 
 @pytest.mark.slow
@@ -47,16 +49,18 @@ def test_trials_are_shortened_to_fit_into_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "LEAST_S", 1.0)
-    text = SPACE.format(steps=200_000).replace("seeds: 2", "seeds: 1")
+    # told, not measured: a busy machine would have no time left for a search
+    monkeypatch.setattr(afford, "measured_pace", lambda *_: Pace(0.5, 0.1, 0.5, steps=3000))
+    text = SPACE.format(steps=3000).replace("seeds: 2", "seeds: 1")
     sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, space=text)
-    out = " ".join(sweep.done("--time-budget", "80s").split())
-    told = re.search(r"for 6 trials in \d+ s each has (\d+) steps instead of 200000", out)
+    out = " ".join(sweep.done("--time-budget", "240s").split())
+    told = re.search(r"for 6 trials in \d+ s each has (\d+) steps instead of 3000", out)
     assert told and "s a step and" in out
     steps = int(told[1])
-    assert steps < 200_000 and told[0] in " ".join(sweep.page().split())
+    assert steps < 3000 and told[0] in " ".join(sweep.page().split())
     config = json.loads((sweep.run / "config.json").read_text())
-    assert (config["budget.steps"], config["asked_steps"]) == (steps, 200_000)
+    assert (config["budget.steps"], config["asked_steps"]) == (steps, 3000)
     assert {r.rungs[-1].step for r in sweep.trials() if r.state == "COMPLETE"} <= {steps}
-    again = sweep.done("--time-budget", "280s")  # on a busy machine no trial may have ended before
+    again = sweep.done("--time-budget", "480s")  # on a busy machine no trial may have ended before
     assert "steps instead of" not in again, "the same command goes on with the steps that its trials have"
     assert {r.dim for r in sweep.trials()} == {4, 8}, "every dimension has a trial"
