@@ -45,6 +45,14 @@ NO_CONFIGURATION = "data_config.json"
 """What some older encoders were trained on."""
 
 
+class Size(NamedTuple):
+    """As in `Cost`."""
+
+    parameters: int
+    parameters_without_embeddings: int
+    bytes_on_disk: int
+
+
 class Cost(NamedTuple):
     """`..._1` is one sentence at a time, `..._32` is 32 at a time, each batch padded to its longest sentence."""
 
@@ -97,8 +105,7 @@ def encoder_cost(
         raise ValueError(f"seconds is {seconds}, expected at least 0")
     if model.device.type != torch.device(device).type:
         raise ValueError(f"the model is on {model.device.type}, expected {device}")
-    count = sum(p.numel() for p in model.parameters())
-    folder = spec.folder() or cached(spec)
+    size = encoder_size(spec, model)
     chosen = np.random.default_rng(SEED).choice(len(sentences), min(SENTENCES, len(sentences)), replace=False)
     read, prompt = [sentences[int(i)] for i in chosen], prompt_of(model, spec.prompt_before())
     with on_threads(threads):
@@ -107,9 +114,7 @@ def encoder_cost(
         batches = _timed(model, read, prompt, BATCH, LEAST_BATCHES, seconds)
     p50, p95 = 1000 * np.percentile(single, [50, 95])
     return Cost(
-        parameters=count,
-        parameters_without_embeddings=count - embedding_parameters(model),
-        bytes_on_disk=sum(path.stat().st_size for path in needed_files(folder, model.tokenizer)),
+        **size._asdict(),
         bytes_per_vector=4 * width,
         sentences_per_second_1=len(single) / sum(single),
         sentences_per_second_32=BATCH * len(batches) / sum(batches),
@@ -120,6 +125,17 @@ def encoder_cost(
         timed_1=len(single),
         timed_32=BATCH * len(batches),
     )
+
+
+def encoder_size(spec: EncoderSpec, model: SentenceTransformer) -> Size:
+    """How large the encoder is that is loaded as `model`.
+
+    Raises:
+        InputError: its folder is unusable, or a hub encoder is not in the cache.
+    """
+    count = sum(p.numel() for p in model.parameters())
+    files = needed_files(spec.folder() or _cached(spec), model.tokenizer)
+    return Size(count, count - embedding_parameters(model), sum(path.stat().st_size for path in files))
 
 
 def embedding_parameters(model: torch.nn.Module) -> int:
@@ -171,7 +187,7 @@ def _weights(place: Path) -> set[Path]:
     return {first, *parts}
 
 
-def cached(spec: EncoderSpec) -> Path:
+def _cached(spec: EncoderSpec) -> Path:
     """Where the hub's cache keeps the encoder, which is there once it is loaded."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from distilbench.encoders.encoder import EncoderSpec, prompt_of
-from distilbench.evaluation.cost import BATCH, cached, embedding_parameters, needed_files, on_threads, read_texts
+from distilbench.evaluation.cost import BATCH, on_threads, read_texts
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -47,13 +47,6 @@ class Timing(NamedTuple):
     p95_ms: float
     timed_batched: int
     timed_single: int
-
-
-class StudentFiles(NamedTuple):
-    """What an encoder takes on disk, and what of it are look-up tables."""
-
-    bytes_on_disk: int
-    parameters_without_embeddings: int
 
 
 @functools.cache
@@ -134,18 +127,6 @@ def time_encoder(model: SentenceTransformer, prompt: str | None, texts: Sequence
         len(chosen) * len(batched),
         len(singles) * len(alone),
     )
-
-
-def files_of(spec: EncoderSpec, model: SentenceTransformer) -> StudentFiles:
-    """The bytes that loading the encoder needs, which is loaded as `model`, and its parameters beside its embeddings.
-
-    Raises:
-        InputError: its folder is unusable.
-    """
-    folder = spec.folder() or cached(spec)
-    count = sum(p.numel() for p in model.parameters())
-    needed = sum(path.stat().st_size for path in needed_files(folder, model.tokenizer))
-    return StudentFiles(needed, count - embedding_parameters(model))
 
 
 def load_on_cpu(spec: EncoderSpec) -> SentenceTransformer:

@@ -14,7 +14,7 @@ from distilbench.reporting.recommended import answer
 from distilbench.reporting.retrieval import mean_mrr10, retrieval_sets
 from distilbench.reporting.runs import run_folders
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, leaderboard, told
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, competes, leaderboard, told
 from distilbench.selection import STS
 from distilbench.stored import Group, by_bytes, code_of, group_order, rival_group
 
@@ -104,7 +104,7 @@ def export_command(run: Path, row: Row) -> str:
 
 
 def _teachers(board: Leaderboard) -> list[Row]:
-    return [row for row in board.rows if (row.record.role, row.record.quantisation) == ("teacher", "float32")]
+    return [row for row in board.rows if not competes(row.record)]
 
 
 def _rank(board: Leaderboard, row: Row) -> tuple[bool, float]:

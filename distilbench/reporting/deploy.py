@@ -15,9 +15,9 @@ from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.apart import DevGroups
 from distilbench.reporting.budget import NOTHING_KEPT, ServingBudget, best_under, candidates, latency_of
 from distilbench.reporting.formats import binary, short
-from distilbench.reporting.recommended import FEW_BYTES, KEPT_PERCENT, faster, kept_spread
+from distilbench.reporting.recommended import FEW_BYTES, KEPT_PERCENT, faster, keeps, kept_spread
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, told
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, competes, told
 from distilbench.search.objectives import pareto_front
 
 MANY_TIMES = 10
@@ -54,10 +54,10 @@ def deployed(board: Leaderboard, dev: DevGroups = NOTHING_KEPT) -> tuple[Deploye
     of those at ten times the teacher's speed or more.
     """
     serving = serving_costs(board)
-    rows = [row for row in candidates(board) if (row.record.role, row.record.quantisation) != ("teacher", "float32")]
+    rows = [row for row in candidates(board) if competes(row.record)]
     if not rows:
         return ()
-    keeping = [row for row in rows if (board.cell(row, DEV).retention or 0.0) >= KEPT_PERCENT]
+    keeping = [row for row in rows if keeps(board, row)]
     speeds = {row.anchor: faster(board, row, serving) for row in rows}
 
     def least(cost: Callable[[Row], float | None]) -> Row | None:

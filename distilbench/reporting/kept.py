@@ -22,7 +22,7 @@ from distilbench.reporting.figures import (
 )
 from distilbench.reporting.lines import Lines
 from distilbench.reporting.loading import FITTED
-from distilbench.reporting.table import DEV, Leaderboard, Row, teacher_row
+from distilbench.reporting.table import DEV, Leaderboard, Row, competes, teacher_row
 from distilbench.stored import FAISS_PEER
 
 COLOURED = 4
@@ -74,10 +74,7 @@ class Kept(NamedTuple):
 
 def compute_kept(board: Leaderboard, lines: Lines) -> Kept:
     """Every row of the largest corpus that has a line in the table and a test score."""
-    counted: dict[str, int] = {}
-    for row in board.rows:
-        counted[row.record.compared_on] = counted.get(row.record.compared_on, 0) + 1
-    largest = max(counted, key=lambda corpus: counted[corpus], default="")
+    largest = next(iter(board.corpora), "")
     rows = [row for row in board.rows if row.record.compared_on == largest and row.anchor not in lines.same]
     placed = [(row, point) for row in rows if row.record.dim and (point := quality_point(board, row, "all"))]
     share = any(point.retention is not None for _, point in placed)
@@ -85,11 +82,11 @@ def compute_kept(board: Leaderboard, lines: Lines) -> Kept:
         placed = [(row, point) for row, point in placed if point.retention is not None]
     marks = [(row, _mark(board, row, point, lines, share=share)) for row, point in placed]
     teachers = [
-        (mark.point.label, mark.point.bytes_per_vector, mark.y) for row, mark in marks if _is_whole_teacher(row)
+        (mark.point.label, mark.point.bytes_per_vector, mark.y) for row, mark in marks if not competes(row.record)
     ]
     methods: dict[tuple[str, str], list[Mark]] = {}
     for row, mark in marks:
-        if not _is_whole_teacher(row):
+        if competes(row.record):
             methods.setdefault((row.record.method, row.record.role), []).append(mark)
     ours = [mark for row, mark in marks if row.record.role in ("student", "encoder")]
     ours_first = [key for key in methods if key[1] in ("student", "encoder")]
@@ -197,10 +194,6 @@ def _mark(board: Leaderboard, row: Row, point: QualityPoint, lines: Lines, *, sh
         y = point.retention
         spread = None if point.interval is None or teacher is None else point.interval * y / point.quality
     return Mark(point, y, spread, board.cell(row, DEV).value, lines.place(row))
-
-
-def _is_whole_teacher(row: Row) -> bool:
-    return (row.record.role, row.record.quantisation) == ("teacher", "float32")
 
 
 def _has_line(method: str, role: str) -> bool:

@@ -61,7 +61,7 @@ def encoder_lines(board: Leaderboard, taken: Iterable[Row] = (), dev: DevGroups 
     for row in board.rows:
         if row.anchor not in same:
             groups.setdefault(_encoder(row), []).append(row)
-    corpora = _corpora(board)
+    corpora = {corpus: place for place, corpus in enumerate(board.corpora)}
     lines = []
     for rows in groups.values():
         head = _head(board, rows, recommended, dev)
@@ -103,14 +103,6 @@ def _head(board: Leaderboard, rows: Sequence[Row], recommended: Sequence[str], d
     if own != "float32" and (found := next((row for row in rows if row.record.quantisation == own), None)):
         return found
     return best_under(board._replace(rows=tuple(rows)), ServingBudget(), dev) or plain
-
-
-def _corpora(board: Leaderboard) -> dict[str, int]:
-    """The place of each corpus, that of most rows first."""
-    counted: dict[str, int] = {}
-    for row in board.rows:
-        counted[row.record.compared_on] = counted.get(row.record.compared_on, 0) + 1
-    return {corpus: place for place, corpus in enumerate(sorted(counted, key=lambda c: -counted[c]))}
 
 
 def _order(board: Leaderboard, line: EncoderLine, corpora: Mapping[str, int]) -> tuple[object, ...]:

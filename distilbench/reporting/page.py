@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -141,7 +140,6 @@ def render_page(
     lines = encoder_lines(board, chosen.rows, compared.dev)
     found = {row.anchor: main_retrieval(row, table.teacher_row(board, row), serving) for row in board.rows}
     first_found = next((own for own in found.values() if own is not None), None)
-    corpora = Counter(row.record.compared_on for row in board.rows)
     front = is_front(records)
     plots = board_plots(board, lines, front=front)
     return render_html(
@@ -155,10 +153,8 @@ def render_page(
         lines=lines.lines,
         others=len(lines.of("other")),
         twins={twin: anchor for anchor, twin in lines.same.items()},
-        corpus=max(corpora, key=lambda corpus: corpora[corpus], default=""),
-        teachers=dict.fromkeys(
-            row.name for row in board.rows if (row.record.role, row.record.quantisation) == ("teacher", "float32")
-        ),
+        corpus=next(iter(board.corpora), ""),
+        teachers=dict.fromkeys(row.name for row in board.rows if not table.competes(row.record)),
         variants=table.VARIANTS,
         detail_groups=_groups(board.columns[1:]),
         classes=[_classes(board.columns, place) for place in range(len(board.columns))],

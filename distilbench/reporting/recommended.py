@@ -12,7 +12,7 @@ from distilbench.reporting.formats import short
 from distilbench.reporting.loading import FITTED, export_command
 from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
 from distilbench.reporting.serving import ServingCosts, serving_costs
-from distilbench.reporting.table import AVERAGE, DEV, Cell, Leaderboard, Row, percent, teacher_row, told
+from distilbench.reporting.table import AVERAGE, DEV, Cell, Leaderboard, Row, competes, percent, teacher_row, told
 from distilbench.selection import STS
 
 KEPT_PERCENT = 95
@@ -91,7 +91,7 @@ def answer(board: Leaderboard, dev: DevGroups = NOTHING_KEPT, serving: ServingCo
 
 def _choose(board: Leaderboard, dev: DevGroups, serving: ServingCosts) -> _Needs:
     rows = candidates(board)
-    keeping = [row for row in rows if (board.cell(row, DEV).retention or 0.0) >= KEPT_PERCENT and not _is_teacher(row)]
+    keeping = [row for row in rows if keeps(board, row) and not _is_teacher(row)]
 
     def merit(row: Row) -> tuple[float, float, bool, str]:
         return -(board.cell(row, DEV).value or 0.0), row.record.bytes_per_vector, not row.record.model, row.name
@@ -109,6 +109,11 @@ def _choose(board: Leaderboard, dev: DevGroups, serving: ServingCosts) -> _Needs
         fastest=min((row for speed, row in quick if speed * 1.02 >= top), key=merit, default=None),
         timed=bool(timed),
     )
+
+
+def keeps(board: Leaderboard, row: Row) -> bool:
+    """Whether the row keeps `KEPT_PERCENT` of the teacher's dev score."""
+    return (board.cell(row, DEV).retention or 0.0) >= KEPT_PERCENT
 
 
 def faster(board: Leaderboard, row: Row, serving: ServingCosts) -> float | None:
@@ -140,7 +145,7 @@ class _Teller:
         self.board, self.serving, self.measure = board, serving, measure
 
     def of_needs(self, needs: _Needs) -> tuple[tuple[Taken, ...], tuple[str, ...]]:
-        small_keeps = needs.small is not None and self._keeps(needs.small)
+        small_keeps = needs.small is not None and keeps(self.board, needs.small)
         first = needs.small if small_keeps else needs.smallest or needs.best
         assert first is not None, "there are candidates"
         titles = {
@@ -184,9 +189,6 @@ class _Teller:
         small = min(scored, key=lambda row: (row.record.bytes_per_vector, -(self._test(row).value or 0.0)))
         if small is not best:
             yield self._scored("Fewest bytes: ", small)
-
-    def _keeps(self, row: Row) -> bool:
-        return (self.board.cell(row, DEV).retention or 0.0) >= KEPT_PERCENT
 
     def _beats(self, one: Row, other: Row) -> bool:
         """Whether `one` is in few bytes too, and better on dev: `other` is smaller, and cannot be told from the best."""
@@ -273,7 +275,7 @@ class _Teller:
 
 
 def _is_teacher(row: Row) -> bool:
-    return (row.record.role, row.record.quantisation) == ("teacher", "float32")
+    return not competes(row.record)
 
 
 def _is_trained(row: Row) -> bool:
@@ -283,10 +285,7 @@ def _is_trained(row: Row) -> bool:
 def _largest_corpus(board: Leaderboard) -> list[Row]:
     """The rows of the corpus that most candidates, or else most rows, are of: scores of two corpora do not compare."""
     rows = [row for row in board.rows if row.record.start != AS_IT_CAME] or list(board.rows)
-    counted: dict[str, int] = {}
-    for row in rows:
-        counted[row.record.compared_on] = counted.get(row.record.compared_on, 0) + 1
-    largest = max(counted, key=lambda corpus: counted[corpus], default="")
+    largest = next(iter(board._replace(rows=tuple(rows)).corpora), "")
     return [row for row in board.rows if row.record.compared_on == largest]
 
 

@@ -143,6 +143,11 @@ class Leaderboard(NamedTuple):
     selection: Selection = STS
     """What the students of all rows are selected by, and what the test score is of."""
 
+    @property
+    def corpora(self) -> list[str]:
+        """What rows are compared on (`ScoreRecord.compared_on`), that of most rows first."""
+        return [corpus for corpus, _ in Counter(row.record.compared_on for row in self.rows).most_common()]
+
     def cell(self, row: Row, key: str, variant: Variant = "all") -> Cell:
         """The row's cell in the column `key` (AVERAGE: the test score); an empty cell when there is no such column."""
         if key == AVERAGE:

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.evaluation import latency
+from distilbench.evaluation.cost import encoder_size
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared
@@ -147,11 +148,11 @@ class _Bench:
 
         def make(to: Path, missing: list[str]) -> None:
             model = latency.load_on_cpu(spec)
-            files = latency.files_of(spec, model)
+            size = encoder_size(spec, model)
             took = latency.time_encoder(model, spec.prompt_before(), self.texts, self.reference_s)
             cost = EncoderCost(
-                parameters_without_embeddings=files.parameters_without_embeddings,
-                bytes_on_disk=files.bytes_on_disk,
+                parameters_without_embeddings=size.parameters_without_embeddings,
+                bytes_on_disk=size.bytes_on_disk,
                 sentences_per_second_1=1000 / took.p50_ms,
                 sentences_per_second_32=1000 / took.batched_ms,
                 p50_ms=took.p50_ms,
