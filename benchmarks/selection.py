@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import optuna
 import yaml
 
 from distilbench.methods import get_method
 from distilbench.records import ScoreRecord, read_records
 from distilbench.search.fit import within
+from distilbench.search.samplers import random_settings
 from distilbench.search.space import load_space
 from distilbench.search.space_files import shipped_folder
 
@@ -115,9 +115,7 @@ def make_rows(out: Path, draws: int) -> None:
     for method, folder in SPACES.items():
         path = shipped_folder() / folder / f"{method}.yaml"
         space = within(load_space(path, method, get_method(method).params_type, NATIVE), NATIVE)
-        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-        for number in range(draws):
-            params = space.suggest(study.ask())
+        for number, params in enumerate(random_settings(space, draws, seed=0)):
             params |= {"labelled": "pairs"} if "labelled" in params else {}  # the study's folder has no triplets
             student = {"student": "static"} if folder == "static" else {}
             rows.append({"name": f"{method} {number}", "method": method, **student, "params": params})

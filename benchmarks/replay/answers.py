@@ -9,18 +9,16 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from optuna.samplers import RandomSampler
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.model_selection import KFold
 
-from distilbench.search.space import SearchSpace
+from distilbench.search.samplers import random_settings
+from distilbench.search.space import GIVEN, SearchSpace
 from distilbench.stored import Group
 from replay.tables import Recorded, Table
 
-SHARED = ("output_dim", "student")
-"""Parameters that every trial is given: what answers has the same."""
 WORST = 10
 """Percentile of the values under which all are alike to the surrogate: some settings are worse by a hundred times more than
 the good ones differ."""
@@ -59,10 +57,7 @@ class Coordinates:
             elif choice is not None:
                 values.append(0.7 * (repr(value) == repr(choice)))  # two of them: a distance of 1 between two choices
             else:
-                low, high, at = float(r.low or 0), float(r.high or 0), float(value)
-                if r.log:
-                    low, high, at = np.log(low), np.log(high), np.log(at)
-                values.append((at - low) / (high - low))
+                values.append(r.unit(float(value)))
         return np.array(values)
 
 
@@ -153,21 +148,14 @@ class Surrogate:
         """The results of random settings of a group, the best first."""
         if not hasattr(self, "_values"):
             self._values: dict[Group, list[float]] = defaultdict(list)
-            drawn = _random_settings(self.table, GRID)
+            drawn = random_settings(self.table.space, GRID, seed=0)
             for setting in self.predicted(drawn):
                 self._values[setting.group].append(setting.value)
         return sorted(self._values[group], reverse=True)
 
 
 def _shared(params: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(params.get(name) for name in SHARED)
-
-
-def _random_settings(table: Table, count: int) -> list[dict[str, Any]]:
-    import optuna
-
-    study = optuna.create_study(sampler=RandomSampler(seed=0))
-    return [table.space.suggest(study.ask()) for _ in range(count)]
+    return tuple(params.get(name) for name in sorted(GIVEN))
 
 
 def _fitted(points: NDArray[np.float64], values: NDArray[np.float64]) -> GaussianProcessRegressor:

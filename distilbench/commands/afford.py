@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import optuna
-
 from distilbench.cluster.place import Place
 from distilbench.cluster.resources import TrialResources
 from distilbench.search.affordable import affordable
+from distilbench.search.samplers import random_settings
 from distilbench.search.space import SearchSpace
 from distilbench.storage.files import bound_config, write_json
 from distilbench.trials.pace import WORKERS, Pace, measured_pace
@@ -40,7 +39,7 @@ def afford(
     here = run.resolve()  # for workers in other folders
     specs = [
         TrainingSpec(space.method, params, seed, space.budget, here / "prepared", here / "pace", here / "pace.txt")
-        for params in _drawn(space, seed)
+        for params in random_settings(space, WORKERS, seed)
     ]
     pace = measured_pace(specs, place, resources)
     if pace is None:
@@ -64,11 +63,6 @@ def steps_before(run: Path, space: SearchSpace) -> int | None:
     """The steps that the trials of a run have instead of the space's; None where they have those."""
     config: dict[str, Any] = bound_config(run) or {}
     return int(config[STEPS]) if config.get(ASKED) == space.budget.steps else None
-
-
-def _drawn(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
-    return [space.suggest(study.ask()) for _ in range(WORKERS)]
 
 
 def _told(space: SearchSpace, pace: Pace, steps: int, trials: int, expected_s: float, seconds: float) -> str:

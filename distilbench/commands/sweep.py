@@ -110,10 +110,8 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
                     console.print(f"\n{member.space.method} ({turn})")
                 begun[member.run] = None
                 member.missing.clear()
-                live, beside = (
-                    LivePage(report, run.name, list(begun)),
-                    found_before(member, members, settings.objectives),
-                )
+                live = LivePage(report, run.name, list(begun))
+                beside = found_before(member, members, settings.objectives)
                 try:
                     _Sweep(settings, member, inputs, share, live, console, copy, beside).carry_out()
                 except NoStudent as error:

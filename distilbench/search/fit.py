@@ -7,7 +7,7 @@ from typing import Any
 
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
-from distilbench.search.space import Range, SearchSpace, StudentRange, Value, is_within
+from distilbench.search.space import GIVEN, Range, SearchSpace, StudentRange, Value, is_within
 
 Check = Callable[[Possible], None]
 """Raises InputError where the run cannot serve every possible value of the parameters that it is given."""
@@ -59,13 +59,13 @@ def adapted(setting: Mapping[str, Any], space: SearchSpace) -> dict[str, Any]:
         if any(is_within(one, value) for one in own):
             adapted_setting[name] = value
         elif r is None or (r.choices is not None and value not in r.choices):
-            if name in ("output_dim", "student"):
+            if name in GIVEN:
                 return {}
             if r is not None and _are_numbers(r):
                 adapted_setting[name] = _nearest(r, value)
         else:
             adapted_setting[name] = value
-    return adapted_setting if adapted_setting.keys() - {"output_dim", "student"} else {}
+    return adapted_setting if adapted_setting.keys() - GIVEN else {}
 
 
 def _refusal(space: SearchSpace, check: Check, name: str, value: Value) -> str:

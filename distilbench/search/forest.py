@@ -100,7 +100,7 @@ class ForestSampler(optuna.samplers.BaseSampler):  # type: ignore[misc]
             active, value = r.active(params), params[name]
             _, searched = self.space.searched(name, params)
             if searched.choices is None:
-                columns.append(_unit(searched, float(value)) if active else -1.0)
+                columns.append(searched.unit(float(value)) if active else -1.0)
             elif all(isinstance(c, int | float) and not isinstance(c, bool) for c in r.choices or ()):
                 columns.append(float(value) if active else -1.0)
             else:
@@ -135,28 +135,12 @@ class _Draw:
         if own in self.given:
             return float(self.given[own])
         if self.parent is None or not low <= float(self.parent[own]) <= high:
-            return _value(r, self.rng.rand())
+            return r.number(self.rng.rand())
         if self.rng.rand() >= RATE:
             return float(self.parent[own])
-        return _value(r, float(np.clip(_unit(r, float(self.parent[own])) + STEP * self.rng.randn(), 0, 1)))
+        return r.number(float(np.clip(r.unit(float(self.parent[own])) + STEP * self.rng.randn(), 0, 1)))
 
 
 def _named(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters by their own names, without the student of whom a range is."""
     return {name.partition("@")[0]: value for name, value in params.items()}
-
-
-def _ends(r: Range) -> tuple[float, float]:
-    low, high = float(r.low or 0.0), float(r.high or 0.0)
-    return (float(np.log(low)), float(np.log(high))) if r.log else (low, high)
-
-
-def _unit(r: Range, value: float) -> float:
-    low, high = _ends(r)
-    return ((float(np.log(value)) if r.log else value) - low) / (high - low)
-
-
-def _value(r: Range, unit: float) -> float:
-    low, high = _ends(r)
-    at = low + unit * (high - low)
-    return float(np.clip(np.exp(at) if r.log else at, r.low or 0.0, r.high or 0.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import optuna
 
@@ -23,6 +24,12 @@ SEARCHERS: dict[Searcher, str] = {
 }
 STARTUP = 8
 """Random trials before a model of the objective is used."""
+
+
+def random_settings(space: SearchSpace, count: int, seed: int) -> list[dict[str, Any]]:
+    """Hyper-parameters of so many trials, drawn at random."""
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+    return [space.suggest(study.ask()) for _ in range(count)]
 
 
 def make_sampler(space: SearchSpace, seed: int, trials: int, objectives: int) -> optuna.samplers.BaseSampler:

@@ -16,6 +16,7 @@ paper_steps: 3000
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
@@ -37,7 +38,8 @@ Value = bool | int | float | str
 ByDimension = dict[int | Literal["else"], Value]
 """A value for each output dimension that is named, and one for all others."""
 
-
+GIVEN = frozenset({"output_dim", "student"})
+"""Parameters that every trial is given, so that each dimension and student has its share."""
 PAPER_SHARE = 10
 """A published setting is tried where the budget has at least one in so many of its steps."""
 
@@ -91,6 +93,21 @@ class Range(BaseModel):
         """What it is searched in for this student, where that is something of its own."""
         own = (self.students or {}).get(str(student))
         return None if own is None else Range(**own.model_dump(), when=self.when)
+
+    def unit(self, value: float) -> float:
+        """Where a number lies between `low` (0) and `high` (1), on the scale that it is searched on."""
+        low, high = self._ends()
+        return ((math.log(value) if self.log else value) - low) / (high - low)
+
+    def number(self, unit: float) -> float:
+        """The number that lies at `unit`, 0 to 1."""
+        low, high = self._ends()
+        at = low + unit * (high - low)
+        return min(max(math.exp(at) if self.log else at, self.low or 0.0), self.high or 0.0)
+
+    def _ends(self) -> tuple[float, float]:
+        low, high = self.low or 0.0, self.high or 0.0
+        return (math.log(low), math.log(high)) if self.log else (low, high)
 
     def when_without(self, name: str, left_out: Sequence[Value]) -> dict[str, Value | tuple[Value, ...]] | None:
         """`when` without these values of another parameter; None where it can hold no longer."""

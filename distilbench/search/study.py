@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.records import Rung, result_rung
 from distilbench.search.grid import grid
-from distilbench.search.space import SearchSpace, is_within
+from distilbench.search.space import GIVEN, SearchSpace, is_within
 from distilbench.stored import Group, group_order, rival_group
 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
@@ -122,10 +122,9 @@ def starts_for(
 def starts_after(starts: Sequence[dict[str, Any]], trials: Sequence[FrozenTrial]) -> list[dict[str, Any]]:
     """`starts` for a search that goes on after `trials`: settings that none of them has had come next."""
     trial_settings = [trial_params(trial) for trial in trials]
-    shared = {"output_dim", "student"}
-    chosen = [s for s in starts if s.keys() - shared]
+    chosen = [s for s in starts if s.keys() - GIVEN]
     new = [s for s in chosen if not any(all(k in p and p[k] == v for k, v in s.items()) for p in trial_settings)]
-    rest = [{k: v for k, v in s.items() if k in shared} for s in starts[len(trial_settings) + len(new) :]]
+    rest = [{k: v for k, v in s.items() if k in GIVEN} for s in starts[len(trial_settings) + len(new) :]]
     return [{} for _ in trial_settings] + new + rest
 
 

@@ -14,9 +14,9 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.search.moving import Moving
-from distilbench.search.space import SearchSpace
+from distilbench.search.space import GIVEN, SearchSpace
 from distilbench.search.study import starts_after, trial_params
-from distilbench.search.transfer import GIVEN, TURN, best_elsewhere
+from distilbench.search.transfer import TURN, best_elsewhere, is_at
 
 MakeSampler = Callable[[int], optuna.samplers.BaseSampler]
 """Number of trials that are taken as they are -> a fresh sampler; another number gives another stream of random draws."""
@@ -146,7 +146,7 @@ class Suggestions:
 
     def _from_elsewhere(self, given: dict[str, Any], finished: Finished) -> dict[str, Any]:
         """What did best at the other dimensions, where it is the turn of that; from the trials that are told by now."""
-        before = sum(all(params.get(name) == value for name, value in given.items()) for params in self.params)
+        before = sum(is_at(params, given) for params in self.params)
         if before % TURN != TURN - 1:
             return {}
         return best_elsewhere(given, self.params, self._told(finished), self.space)

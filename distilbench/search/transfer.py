@@ -14,12 +14,10 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.search.earlier import params_within
-from distilbench.search.space import SearchSpace
+from distilbench.search.space import GIVEN, SearchSpace
 from distilbench.search.study import trial_group, trial_params
 from distilbench.storage.files import fingerprint
 
-GIVEN = frozenset({"output_dim", "student"})
-"""Parameters that every trial is given, so that each dimension and student has its share."""
 TURN = 2
 """Of the trials of a dimension every so many-th is given what did best elsewhere."""
 ABOVE = 0.5
@@ -64,7 +62,7 @@ def best_elsewhere(
     Of trials with the same place the one of the nearest dimension, then the first, is taken.
     """
     here = {name: given[name] for name in GIVEN if name in given}
-    had = {_identity(params, space) for params in begun if _is_at(params, here)}
+    had = {_identity(params, space) for params in begun if is_at(params, here)}
     ranked = places(finished, trial_group)
 
     def order(trial: FrozenTrial) -> tuple[float, float, int]:
@@ -76,7 +74,7 @@ def best_elsewhere(
         params = trial_params(trial)
         moved = params_within({**params, **here}, space)
         if (
-            not _is_at(params, here)
+            not is_at(params, here)
             and trial.state != TrialState.FAIL
             and _identity({**params, **moved}, space) not in had
         ):
@@ -84,7 +82,8 @@ def best_elsewhere(
     return {}
 
 
-def _is_at(params: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
+def is_at(params: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
+    """Whether a trial has these values."""
     return all(params.get(name) == value for name, value in here.items())
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from distilbench.errors import InputError
+from distilbench.signs import goes_on
 from distilbench.storage.files import FULL, DiskFull
 
 LIMIT_S = 120.0
@@ -39,13 +40,12 @@ def patiently(
     limit_s: float | None = None,
     *,
     what: Path | str = "",
-    waiting: Callable[[], None] = lambda: None,
     failing: Callable[[str, float], None] = lambda reason, seconds: None,
 ) -> T:
     """`action()`, again and again while storage fails, for `limit_s` seconds (None: LIMIT_S); it must be safe to repeat.
 
-    `what` names what is written, for errors that do not; `waiting` is called before each further attempt,
-    `failing` with the reason and the seconds since the first attempt.
+    `what` names what is written, for errors that do not; `failing` is called before each further attempt with the reason and
+    the seconds since the first one. To wait is a sign of life.
 
     Raises:
         StorageGone: it failed for that long, or a disk is full (which waiting does not change).
@@ -69,7 +69,7 @@ def patiently(
                 raise StorageGone(
                     f"{named}storage failed for {limit_s:.0f} s ({reason}); {KEPT}: repeat the command when it is back"
                 ) from None
-            waiting()
+            goes_on()
             failing(reason, seconds)
             time.sleep(pause)
             pause = min(2.0, 2 * pause)

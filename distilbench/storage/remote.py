@@ -9,12 +9,14 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from distilbench.errors import InputError
+from distilbench.signs import goes_on
 from distilbench.storage.files import atomic_path
 from distilbench.storage.patience import KEPT, StorageGone, patiently
 
@@ -140,7 +142,7 @@ class Remote:
             reason = " ".join(str(error).split())
             raise InputError(f"{option} {self}: pyarrow cannot use it: {reason:.200}".lstrip()) from None
 
-    def _patiently(self, action: Callable[[Any, str], T], waiting: Callable[[], None]) -> T:
+    def _patiently(self, action: Callable[[Any, str], T]) -> T:
         files, base = self._open()
 
         def act() -> T:
@@ -154,7 +156,7 @@ class Remote:
                     raise StorageRefused(f"{self}: {' '.join(message.split()):.300}; {KEPT}") from None
                 raise
 
-        return patiently(act, LIMIT_S, what=str(self), waiting=waiting)
+        return patiently(act, LIMIT_S, what=str(self))
 
     def check(self) -> None:
         """Write and delete a file: whether this can be used at all."""
@@ -162,7 +164,7 @@ class Remote:
         self.write(name, b"")
         self.delete(name)
 
-    def put(self, path: Path, name: str, waiting: Callable[[], None] = lambda: None) -> None:
+    def put(self, path: Path, name: str) -> None:
         """Copy a local file to `name`, where it appears whole."""
 
         def act(files: Any, base: str) -> None:
@@ -170,11 +172,11 @@ class Remote:
                 _write(files, f"{base}/{name}", source.read(CHUNK), lambda: source.read(CHUNK))
 
         require_file(path)
-        self._patiently(act, waiting)
+        self._patiently(act)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small file."""
-        self._patiently(lambda files, base: _write(files, f"{base}/{name}", content, lambda: b""), _nothing)
+        self._patiently(lambda files, base: _write(files, f"{base}/{name}", content, lambda: b""))
 
     def read(self, name: str) -> bytes | None:
         """A small file; None where it is not there."""
@@ -184,7 +186,7 @@ class Remote:
                 return bytes(source.read())
 
         try:
-            return self._patiently(act, _nothing)
+            return self._patiently(act)
         except Absent:
             return None
 
@@ -195,7 +197,7 @@ class Remote:
             info = files.get_file_info(f"{base}/{name}")
             return Entry(info.size, info.mtime_ns) if info.is_file else None
 
-        return self._patiently(act, _nothing)
+        return self._patiently(act)
 
     def list(self) -> dict[str, Entry]:
         """Every file below the prefix, by its name from there."""
@@ -208,11 +210,11 @@ class Remote:
             return {name: Entry(i.size, i.mtime_ns) for name, i in sorted(entries.items()) if ".tmp-" not in name}
 
         try:
-            return self._patiently(act, _nothing)
+            return self._patiently(act)
         except Absent:  # a file of this name
             return {}
 
-    def fetch(self, name: str, path: Path, waiting: Callable[[], None] = lambda: None) -> None:
+    def fetch(self, name: str, path: Path) -> None:
         """Copy the file `name` to a local path, whole or not at all.
 
         Raises:
@@ -225,45 +227,39 @@ class Remote:
                 with temporary.open("wb") as file:
                     while chunk := source.read(CHUNK):
                         file.write(chunk)
-                        waiting()
+                        goes_on()
 
-        self._patiently(act, waiting)
+        self._patiently(act)
 
     def delete(self, *names: str) -> None:
         """Delete files; those that are not there are no error."""
 
         def one(name: str) -> None:
             with contextlib.suppress(Absent):
-                self._patiently(lambda files, base: files.delete_file(f"{base}/{name}"), _nothing)
+                self._patiently(lambda files, base: files.delete_file(f"{base}/{name}"))
 
         _in_parallel(one, names)
 
     def delete_all(self) -> None:
         """Delete everything below the prefix."""
         with contextlib.suppress(Absent):
-            self._patiently(lambda files, base: files.delete_dir(base), _nothing)
+            self._patiently(lambda files, base: files.delete_dir(base))
 
-    def put_all(
-        self, folder: Path, names: Iterable[str], last: Iterable[str] = (), waiting: Callable[[], None] = lambda: None
-    ) -> None:
+    def put_all(self, folder: Path, names: Iterable[str], last: Iterable[str] = ()) -> None:
         """Copy files of a local folder, those of `last` when the others are there, in their order."""
         last = list(last)
-        _in_parallel(lambda name: self.put(folder / name, name, waiting), [n for n in names if n not in last])
+        _in_parallel(lambda name: self.put(folder / name, name), [n for n in names if n not in last])
         for name in last:
-            self.put(folder / name, name, waiting)
+            self.put(folder / name, name)
 
-    def fetch_all(
-        self, folder: Path, names: Iterable[str] | None = None, waiting: Callable[[], None] = lambda: None
-    ) -> None:
+    def fetch_all(self, folder: Path, names: Iterable[str] | None = None) -> None:
         """Copy files (None: all) into a local folder, each whole.
 
         Raises:
             Absent: one is not there.
             DiskFull: the local disk is full.
         """
-        _in_parallel(
-            lambda name: self.fetch(name, folder / local_name(name), waiting), self.list() if names is None else names
-        )
+        _in_parallel(lambda name: self.fetch(name, folder / local_name(name)), self.list() if names is None else names)
 
 
 def local_name(name: str) -> str:
@@ -298,10 +294,6 @@ def require_file(path: Path) -> None:
         raise FileNotFoundError(f"{path}: no such file to copy")
 
 
-def _nothing() -> None:
-    pass
-
-
 def _in_parallel(act: Callable[[str], None], names: Iterable[str]) -> None:
     names = list(names)
     if len(names) < 2:
@@ -310,7 +302,7 @@ def _in_parallel(act: Callable[[str], None], names: Iterable[str]) -> None:
         return
     with ThreadPoolExecutor(min(AT_ONCE, len(names))) as pool:
         try:
-            for done in [pool.submit(act, name) for name in names]:
+            for done in [pool.submit(copy_context().run, act, name) for name in names]:
                 done.result()
         finally:
             pool.shutdown(cancel_futures=True)

@@ -21,6 +21,7 @@ from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import default_device
 from distilbench.methods.method import Method
 from distilbench.records import Rung
+from distilbench.signs import goes_on
 from distilbench.storage.files import remove_folder
 from distilbench.storage.patience import StorageGone, patiently, require
 from distilbench.trials.budget import Budget
@@ -97,12 +98,12 @@ def finish(
             with training.watchdog:
                 if job.best:
                     training.take_best()
-                _export(job, training.method, corpus, spec.prepared, training.watchdog.alive)
+                _export(job, training.method, corpus, spec.prepared)
                 if spec.copy is not None and student is not None:
                     from distilbench.storage.remote import files_in
 
-                    student.put_all(job.run / job.model, files_in(job.run / job.model), waiting=training.watchdog.alive)
-                    spec.copy.keep(training.watchdog.alive)
+                    student.put_all(job.run / job.model, files_in(job.run / job.model))
+                    spec.copy.keep()
     except StorageGone:
         raise
     except Exception as error:
@@ -114,24 +115,24 @@ def finish(
     return Outcome(given, failed, rungs, machine())
 
 
-def _export(job: Job, method: Method, corpus: Corpus, prepared: Path, alive: Callable[[], None]) -> None:
+def _export(job: Job, method: Method, corpus: Corpus, prepared: Path) -> None:
     method.eval()
     folder = job.run / job.model
     partial = folder.with_name(folder.name + ".partial")
     # Before the export, which moves the method to the CPU.
-    encoded = patiently(lambda: encode_method(method, corpus, job.model), waiting=alive)
+    encoded = patiently(lambda: encode_method(method, corpus, job.model))
 
     def write() -> None:
         require(prepared)
         remove_folder(partial)
         partial.parent.mkdir(parents=True, exist_ok=True)
         method.export(partial)
-        alive()
+        goes_on()
         remove_folder(folder)
         partial.rename(folder)
         encoded.save(job.folder)
 
-    patiently(write, what=folder, waiting=alive)
+    patiently(write, what=folder)
 
 
 def finish_jobs(

@@ -75,7 +75,7 @@ class RungTraining:
         require(spec.prepared)  # without the run's folder it would begin from zero
         self.prepared = load_prepared(spec.prepared)
         if spec.copy is not None:
-            spec.copy.begin(self.watchdog.alive)
+            spec.copy.begin()
         file = spec.folder / RUNGS
         kept = json.loads(file.read_text()) if file.exists() else {"rungs": [], "failed": ""}
         self.rungs = [Rung.model_validate(rung) for rung in kept["rungs"]]
@@ -129,7 +129,7 @@ class RungTraining:
         """`act()`, whose exceptions become the reason of a failure: one would come again. Not so where storage failed."""
         while True:
             try:
-                return patiently(act, waiting=self.watchdog.alive)
+                return patiently(act)
             except StorageGone:
                 raise
             except Exception as error:
@@ -197,9 +197,9 @@ class RungTraining:
             require(self.spec.prepared)
             write()
 
-        patiently(present, waiting=self.watchdog.alive)
+        patiently(present)
         if self.spec.copy is not None:
-            self.spec.copy.keep(self.watchdog.alive)
+            self.spec.copy.keep()
 
     def keep(self) -> None:
         """Write a checkpoint of where it is now, unless a rung's is there."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from distilbench.cluster.place import Place
 from distilbench.storage.files import remove_folder
 from distilbench.storage.remote import Absent, Remote, files_in
-
-if TYPE_CHECKING:
-    pass
 
 OF = "training-"
 """Begins the name of an empty file that tells which training a folder is of."""
@@ -28,7 +23,7 @@ class TrainingCopy:
         self._known: dict[str, tuple[int, int]] = {}
         """What each file that the storage has was like here."""
 
-    def begin(self, waiting: Callable[[], None] = lambda: None) -> None:
+    def begin(self) -> None:
         """Make the folder what the storage has; what is of another training is deleted in both.
 
         Where the storage has nothing, what is here stays, and is copied: the run began without a storage.
@@ -44,21 +39,21 @@ class TrainingCopy:
         self._known.clear()
         if there:
             try:
-                self.remote.fetch_all(self.folder, there, waiting)
+                self.remote.fetch_all(self.folder, there)
             except Absent:  # a driver has just deleted it: the verdict was that it ends here
                 return
             self._known = {name: _looks(path) for name, path in files_in(self.folder).items()}
         else:
             (self.folder / self.mark).touch()
             if any(name != self.mark for name in files_in(self.folder)):
-                self.keep(waiting)
+                self.keep()
 
-    def keep(self, waiting: Callable[[], None] = lambda: None) -> None:
+    def keep(self) -> None:
         """Copy what has changed to the storage, then delete there what is not here any more."""
         own = files_in(self.folder)
         looks = {name: _looks(path) for name, path in own.items()}
         new = [name for name, look in looks.items() if self._known.get(name) != look]
-        self.remote.put_all(self.folder, new, [name for name in LAST if name in new], waiting)
+        self.remote.put_all(self.folder, new, [name for name in LAST if name in new])
         self.remote.delete(*(name for name in self._known if name not in own))
         self._known = looks
 

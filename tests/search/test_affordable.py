@@ -13,8 +13,8 @@ from distilbench.commands import afford as module
 from distilbench.commands.afford import ASKED, afford, steps_before
 from distilbench.search.affordable import SHORTEST, Affordable, affordable, reached
 from distilbench.storage.files import bound_config, write_json
-from distilbench.trials.budget import Budget
 from distilbench.trials import pace as pace_module
+from distilbench.trials.budget import Budget
 from distilbench.trials.pace import Pace, measured_pace, pace_of
 from distilbench.trials.training_spec import TrainingSpec
 

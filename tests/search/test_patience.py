@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 
 from distilbench.errors import InputError
 from distilbench.search.study import open_study, sqlite_url
+from distilbench.signs import listen, no_longer
 from distilbench.storage import patience
 from distilbench.storage.files import disk_full
 from distilbench.storage.patience import StorageGone, patiently, require
@@ -51,8 +52,10 @@ LOCKED = sqlite3.OperationalError("database is locked")
 )
 def test_a_moments_failure_is_waited_for(error: Exception) -> None:
     action, waits = Failing(error, error), list[int]()
-    assert patiently(action, waiting=lambda: waits.append(1)) == 7
-    assert action.calls == 3 and len(waits) == 2
+    listening = listen(lambda: waits.append(1))
+    assert patiently(action) == 7
+    no_longer(listening)
+    assert action.calls == 3 and len(waits) == 2, "each wait is a sign of life"
 
 
 def test_what_is_no_storages_failure_is_not_repeated() -> None:
@@ -107,6 +110,6 @@ def test_a_study_that_another_process_has_locked(tmp_path: Path) -> None:
     timer = threading.Timer(7.0, other.rollback)  # SQLite itself waits for 5 s
     timer.start()
     failed = list[int]()
-    patiently(lambda: study.set_user_attr("lag", 8), waiting=lambda: failed.append(1))
+    patiently(lambda: study.set_user_attr("lag", 8), failing=lambda *_: failed.append(1))
     timer.join()
     assert failed and study.user_attrs == {"lag": 8}

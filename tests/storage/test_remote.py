@@ -11,6 +11,7 @@ from bucket import Bucket
 from pyarrow.fs import S3FileSystem
 
 from distilbench.errors import InputError
+from distilbench.signs import listen, no_longer
 from distilbench.storage import remote as module
 from distilbench.storage.patience import StorageGone
 from distilbench.storage.remote import Absent, Remote, StorageRefused, check_uri, files_in, local_name
@@ -49,15 +50,20 @@ def test_a_file_of_several_chunks_is_whole(storage: Remote, tmp_path: Path, monk
     (tmp_path / "large").write_bytes(content)
     told: list[int] = []
     storage.put(tmp_path / "large", "large")
-    storage.fetch("large", tmp_path / "back", lambda: told.append(1))
+    listening = listen(lambda: told.append(1))
+    storage.fetch("large", tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == content
-    assert len(told) > 5  # a worker's watchdog hears of each chunk
+    assert (alone := len(told)) > 5, "a worker's watchdog hears of each chunk"
+    storage.put(tmp_path / "large", "again")
+    storage.fetch_all(tmp_path / "both")
+    no_longer(listening)
+    assert len(told) >= 3 * alone, "also of what other threads fetch for it"
 
 
 def test_the_last_ones_come_last(storage: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, done = make_folder(tmp_path / "in", a="1", b="2", z="3"), []
     put = Remote.put
-    monkeypatch.setattr(Remote, "put", lambda self, path, name, waiting: (put(self, path, name), done.append(name)))
+    monkeypatch.setattr(Remote, "put", lambda self, path, name: (put(self, path, name), done.append(name)))
     storage.put_all(folder, ["b", "a", "z"], last=["b", "a"])
     assert done == ["z", "b", "a"]
 
