@@ -2,6 +2,7 @@
 
     python benchmarks/samplers.py                                all tables of benchmarks/recorded, 30 seeds (10 of gp)
     python benchmarks/samplers.py --enough 0.1,0.3 --only random+asha;tpe+asha
+    python benchmarks/samplers.py --portfolio 2                  settings to try first, learnt from all tables of a method
     python benchmarks/samplers.py mcr2 hpd --seeds 5 --workers 1,8,64 --only random,tpe --answers surrogate
 
 The budget is what full random search spends on 40 trials. Every other search goes on until it has spent as many steps.
@@ -10,7 +11,8 @@ median, and 90 % of the seeds. `best 1 %` is the share after which it has a sett
 many groups it found one. Regrets are in points, after 1/9, 1/3 and all of the budget, with 95 % intervals over seeds.
 
 The nearest recorded setting that is still unused answers for a suggestion (`--answers nearest`), or Gaussian processes that
-are fitted to the table (`surrogate`). Searches are those of `SEARCHES`.
+are fitted to the table (`surrogate`). Searches are those of `SEARCHES`. Those called `prior` begin with settings that are
+learnt from the tables of the same method on other data, and are left out where there is none.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ import numpy as np
 import optuna
 from replay.answers import Nearest, Surrogate
 from replay.measures import CHECKPOINTS, Goal, Measured, goal_of, interval, level, measured
+from replay.portfolio import others, portfolio
 from replay.tables import Table, read_table
 from replay.workers import Replayed, replay
 from threadpoolctl import threadpool_limits
@@ -57,6 +60,8 @@ class SearchKind(NamedTuple):
     stopping: str
     options: Mapping[str, Any] = MappingProxyType({})
     transfer: bool = False
+    prior: int = 0
+    """Settings that are tried first at every dimension, learnt from the tables of other data."""
 
 
 SEARCHES: dict[str, SearchKind] = {
@@ -75,6 +80,10 @@ SEARCHES: dict[str, SearchKind] = {
     "random, transfer+asha": SearchKind("random", "asha", transfer=True),
     "tpe, transfer+asha": SearchKind("tpe", "asha", transfer=True),
     "forest, transfer+asha": SearchKind("forest", "asha", transfer=True),
+    "random, prior+asha": SearchKind("random", "asha", prior=2),
+    "tpe, prior+asha": SearchKind("tpe", "asha", prior=2),
+    "forest, prior+asha": SearchKind("forest", "asha", prior=2),
+    "forest, prior, transfer+asha": SearchKind("forest", "asha", transfer=True, prior=2),
     "forest+median": SearchKind("forest", "median"),
     "tpe+hyperband": SearchKind("tpe", "hyperband"),
     "tpe+median": SearchKind("tpe", "median"),
@@ -112,6 +121,19 @@ def answers_of(path: Path, answers: str) -> Nearest | Surrogate:
     return Nearest(table_at(path)) if answers == "nearest" else Surrogate(table_at(path))
 
 
+@functools.lru_cache(maxsize=64)
+def learnt(path: Path, size: int) -> tuple[dict[str, Any], ...]:
+    """What a search over this table may know of others: settings to try first. None of its own trials is among them."""
+    tables = [table_at(other) for other in sorted(TABLES.glob("*.parquet"))]
+    return tuple(portfolio([Surrogate(other) for other in others(table_at(path), tables)], size))
+
+
+def can_have(search: str, path: Path) -> bool:
+    """Whether there is something to learn a search's first settings from."""
+    tables = [table_at(other) for other in sorted(TABLES.glob("*.parquet"))]
+    return not SEARCHES[search].prior or bool(others(table_at(path), tables))
+
+
 def goals_of(path: Path, answers: str) -> dict[Group, Goal]:
     """What there is to find in each group."""
     table = table_at(path)
@@ -128,7 +150,8 @@ def replayed(task: Task, search: str, limit: float | None = None, points: float 
     full, hyperband = search == "random+none", kind.stopping == "hyperband"
     trials = FULL_TRIALS if full else min(MOST_TRIALS, len(table.settings))
     budget = table.space.budget.model_copy(update={"stopping": "asha" if hyperband else kind.stopping})
-    space = table.space.model_copy(update={"searcher": kind.sampler, "budget": budget, "enqueue": ()})
+    first = learnt(task.table, kind.prior) if kind.prior else ()
+    space = table.space.model_copy(update={"searcher": kind.sampler, "budget": budget, "enqueue": first})
     if limit is None:
         limit = math.inf if full else FULL_TRIALS * budget.steps
 
@@ -195,6 +218,21 @@ def tell_enough(tasks: Sequence[Task], every: Sequence[float]) -> None:
             cells = [table.stem, search, f"{points:g}", f"{100 * saved[0]:.0f} %"]
             cells.append(f"{lost[0]:.2f} ({lost[1]:.2f} to {lost[2]:.2f})")
             print("| " + " | ".join([*cells, f"{sum(r.saved > 0 for r in results)} of {len(results)}"]) + " |")
+
+
+def tell_portfolios(tables: Sequence[Table], size: int) -> None:
+    """Print what the tables of each method say is good, as a search space has it."""
+    by_method: dict[str, list[Surrogate]] = {}
+    for table in tables:
+        by_method.setdefault(table.space.method, []).append(Surrogate(table))
+    for method, sources in by_method.items():
+        print(f"{method}, from {', '.join(source.table.name for source in sources)}:\nenqueue:")
+        for setting in portfolio(sources, size):
+            print("  - " + json.dumps({name: _rounded(value) for name, value in setting.items()}))
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.2g}") if isinstance(value, float) else value
 
 
 def line(search: str, measures: Sequence[Measured]) -> str:
@@ -271,6 +309,9 @@ def main() -> None:
     parser.add_argument(
         "--enough", default="", help="print what --enough saves with so many points, several with commas"
     )
+    parser.add_argument(
+        "--portfolio", type=int, default=0, help="print so many settings to try first, learnt from the tables"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=Path, help="write every replay's measures to this file")
     given = parser.parse_args()
@@ -285,8 +326,11 @@ def main() -> None:
         for answers in kinds
         for workers in map(int, given.workers.split(","))
         for search in searches
+        if can_have(search, path)
         for seed in range(given.gp_seeds if search in SLOW else given.seeds)
     ]
+    if given.portfolio:
+        return tell_portfolios([table_at(path) for path in paths], given.portfolio)
     if given.enough:
         return tell_enough(tasks, [float(points) for points in given.enough.split(",")])
     every: dict[tuple[Path, str, int, str], list[Measured]] = {}
@@ -298,7 +342,7 @@ def main() -> None:
     for path in paths:
         for answers in kinds:
             for workers in map(int, given.workers.split(",")):
-                tell(path, answers, workers, {s: every[path, answers, workers, s] for s in searches})
+                tell(path, answers, workers, {s: m for s in searches if (m := every.get((path, answers, workers, s)))})
     for answers in kinds:
         print(f"\nAnswered by {answers}:")
         tell_overall({(p, w, s): m for (p, a, w, s), m in every.items() if a == answers}, searches)

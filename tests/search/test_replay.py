@@ -20,6 +20,7 @@ from distilbench.search.study import STEPS, trial_params
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from replay.answers import Nearest, Surrogate
 from replay.measures import Goal, goal_of, interval, level, measured
+from replay.portfolio import others, portfolio
 from replay.tables import Table, read_table, write_table
 from replay.workers import Found, Replayed, replay
 
@@ -186,3 +187,21 @@ def test_measures() -> None:
     assert goal_of([3.0, 2.0, 1.0]) == Goal(3.0, 3.0, 2.0)
     mean, low, high = interval([0.0, 1.0, 2.0])
     assert low < mean == 1.0 < high
+
+
+def test_a_portfolio_has_what_is_good_at_every_dimension(table: Table) -> None:
+    source = Surrogate(table)
+    first, second = portfolio([source], 2)
+    assert first["pairs"] == "noise" and abs(math.log10(first["lr"]) + 3) < 0.3 and "output_dim" not in first
+    assert second != first and len(portfolio([source, source], 500)) == SETTINGS, "as many as there are"
+    settings = [s for s in table.settings if s.searched["pairs"] == "duplicates"]
+    alone = Surrogate(Table("alone", table.space, settings))
+    assert portfolio([alone], 1)[0]["pairs"] == "duplicates", "no result of theirs is above their start: all are alike"
+
+
+def test_a_portfolio_is_learnt_from_the_same_method_on_other_data(table: Table) -> None:
+    elsewhere = Table("elsewhere", table.space, table.settings)
+    few = {name: r for name, r in table.space.parameters.items() if name != "lr"}
+    fewer = Table("fewer", table.space.model_copy(update={"parameters": few}), [])
+    another = Table("another", table.space.model_copy(update={"method": "hpd"}), [])
+    assert others(table, [table, elsewhere, fewer, another]) == [elsewhere]

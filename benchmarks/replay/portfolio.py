@@ -1,0 +1,66 @@
+"""Settings to try first, learnt from recorded trials: a portfolio, as in auto-sklearn 2.0 (Feurer et al. 2022).
+
+One after the other the setting is added with which the best of all of them is highest, as a mean over the dimensions of all
+tables. Values are those that each table's surrogate predicts, from the median setting (0) to the best one (1) of their group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.search.space import GIVEN
+from replay.answers import Surrogate
+from replay.tables import Table
+
+
+def portfolio(sources: Sequence[Surrogate], size: int) -> list[dict[str, Any]]:
+    """The searched parameters, without dimension and student, of `size` settings of the tables, the best one first."""
+    settings = _distinct([source.table for source in sources])
+    value_SG = np.concatenate([_values(source, settings) for source in sources], axis=1)
+    chosen: list[int] = []
+    best_G = np.zeros(value_SG.shape[1])
+    while len(chosen) < min(size, len(settings)):
+        gain_S = np.maximum(value_SG, best_G).mean(axis=1)
+        gain_S[chosen] = -np.inf
+        chosen.append(int(np.argmax(gain_S)))
+        best_G = np.maximum(best_G, value_SG[chosen[-1]])
+    return [settings[i] for i in chosen]
+
+
+def others(table: Table, tables: Sequence[Table]) -> list[Table]:
+    """The tables of the same method and the same parameters that were recorded on other data."""
+    return [
+        other
+        for other in tables
+        if other.name != table.name
+        and other.space.method == table.space.method
+        and other.space.parameters.keys() == table.space.parameters.keys()
+    ]
+
+
+def _distinct(tables: Sequence[Table]) -> list[dict[str, Any]]:
+    named = [{n: v for n, v in s.searched.items() if n not in GIVEN} for t in tables for s in t.settings]
+    return list({repr(sorted(setting.items())): setting for setting in named}.values())
+
+
+def _values(source: Surrogate, settings: Sequence[dict[str, Any]]) -> NDArray[np.float64]:
+    """The predicted value of each setting at each dimension (and student) of a table, 0 to 1."""
+    table = source.table
+    columns = [np.zeros(len(settings))]  # for a table whose settings are all alike
+    heres = {tuple(sorted((n, s.params[n]) for n in GIVEN if n in s.params)) for s in table.settings}
+    for here in sorted(heres):
+        predicted = source.predicted(
+            [{**table.space.fixed, **table.space.defaults, **setting, **dict(here)} for setting in settings]
+        )
+        value_S = np.array([p.value for p in predicted])
+        for group in {p.group for p in predicted}:
+            values = table.values(group)
+            if len(values) < 2 or values[0] == (typical := float(np.median(values))):
+                continue
+            inside_S = np.array([p.group == group for p in predicted])
+            columns.append(np.where(inside_S, np.clip((value_S - typical) / (values[0] - typical), 0, 1), 0.0))
+    return np.stack(columns, axis=1)
