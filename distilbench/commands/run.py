@@ -18,6 +18,7 @@ from distilbench.encoders.student import (
     HALF,
     MEAN,
     check_student,
+    has_fewer_tokens,
     is_static,
     layer_rule,
     named_encoder,
@@ -63,10 +64,16 @@ def check_student_encoder(settings: PreparationSettings, student: str) -> None:
         raise InputError(f"--pooling {settings.pooling}: --student static averages its tokens; expected mean, or none")
     if named := named_encoder(student):
         EncoderSpec(named).check_tokenizer("student")
-    if settings.vocabulary == "corpus":
+    if settings.vocabulary == "corpus" and has_fewer_tokens(student):
+        raise InputError(
+            f"--student {student}: --vocabulary corpus says the same of all students; expected one of the two"
+        )
+    if settings.vocabulary == "corpus" or has_fewer_tokens(student):
         from distilbench.prepare.vocabulary import check_vocabulary
 
-        check_vocabulary(student_source(student, settings.teacher_encoder), "student" if named else "teacher")
+        asked = f"--student {student}" if has_fewer_tokens(student) else "--vocabulary corpus"
+        source = student_source(student, settings.teacher_encoder)
+        check_vocabulary(source, f"{asked}: {'student' if named else 'teacher'}")
     _ = settings.student_reading(student)  # its prompts
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from distilbench.commands.afford import ASKED
 from distilbench.commands.run import portable_student, run_config
 from distilbench.data.corpus import Corpus
+from distilbench.encoders.student import said_of
 from distilbench.search.space import SearchSpace
 from distilbench.settings.sweep import SweepSettings
 
@@ -59,6 +60,9 @@ def _students_config(space: SearchSpace) -> dict[str, Any]:
 def of_students_added(differing: Collection[str], bound: Mapping[str, Any], config: Mapping[str, Any]) -> set[str]:
     """Which keys that differ are of students that one of the two does not name: trials of the others mean the same."""
     added = {key for key in differing if key.startswith(STUDENT) and (key not in bound or key not in config)}
-    before, now = (c.get(STUDENT_STEPS) or {} for c in (bound, config))
-    steps_differ = {f"{STUDENT}{s}" for s in {*before, *now} if before.get(s) != now.get(s)}
+    named = {key for key in {*bound, *config} if key.startswith(STUDENT)}
+    before, now = (
+        {key: said_of(key.removeprefix(STUDENT), c.get(STUDENT_STEPS)) for key in named} for c in (bound, config)
+    )
+    steps_differ = {key for key in named if before[key] != now[key]}
     return added | ({STUDENT_STEPS} if steps_differ <= added else set())

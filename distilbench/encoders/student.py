@@ -7,15 +7,16 @@ layers:0,3,5         these
 static               none: a vector and a weight for each of the teacher's tokens (`encoders.static`)
 teacher              all of the teacher's
 FOLDER or owner/name another encoder; layers of it are auto:2@FOLDER, half@FOLDER, layers:0,5@FOLDER
+ANY:corpus           any of these, with only the tokens that the training sentences use (`prepare.vocabulary`)
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from distilbench.choices import Pooling
 from distilbench.encoders.encoder import EncoderSpec, other_modules, transformer_config, transformer_folder
@@ -29,6 +30,8 @@ HALF = "half"
 AUTO = "auto"
 STATIC = "static"
 TEACHER = "teacher"
+CORPUS = ":corpus"
+"""Ends the name of a student that has only the tokens which the training sentences use."""
 MEAN = "mean"
 CHAINS = frozenset(
     {"bert", "camembert", "distilbert", "electra", "modernbert", "mpnet", "qwen2", "qwen3", "roberta", "xlm-roberta"}
@@ -46,6 +49,7 @@ _POOLING_FLAGS = {
 }
 """How sentence-transformers wrote the pooling before version 6."""
 
+Said = TypeVar("Said")
 _RULE = re.compile(rf"(?P<rule>{HALF}|{AUTO}(?::[^@]*)?|layers:[^@]*)(?:@(?P<encoder>.*))?", re.DOTALL)
 
 
@@ -66,8 +70,29 @@ class LayerRule:
         return self.rule if self.encoder is None else f"{self.rule}@{encoder(self.encoder)}"
 
 
+def has_fewer_tokens(student: str) -> bool:
+    """Whether the name says that the student has only the tokens which the training sentences use."""
+    return student.endswith(CORPUS)
+
+
+def with_all_tokens(student: str) -> str:
+    """The same start with all tokens of its tokenizer: "static" of "static:corpus"."""
+    return student.removesuffix(CORPUS)
+
+
+def names_of(student: str) -> tuple[str, ...]:
+    """The names by which a search space speaks of a student: its own, and that of the same start with all tokens."""
+    return tuple(dict.fromkeys((student, with_all_tokens(student))))
+
+
+def said_of(student: str, said: Mapping[str, Said] | None) -> Said | None:
+    """What `said` has of a student, or of the same start with all tokens; None where it has nothing of either."""
+    return next((said[name] for name in names_of(student) if name in said), None) if said else None
+
+
 def layer_rule(student: str) -> LayerRule | None:
     """The rule that a student's layers are chosen by; None where it is an encoder as it is."""
+    student = with_all_tokens(student)
     if student in (STATIC, TEACHER):
         return LayerRule(student)
     match = _RULE.fullmatch(student)
@@ -76,35 +101,38 @@ def layer_rule(student: str) -> LayerRule | None:
 
 def is_layers(student: str) -> bool:
     """Whether the student has some of an encoder's layers, rather than all."""
-    return layer_rule(student) is not None and student not in (STATIC, TEACHER)
+    return layer_rule(student) is not None and with_all_tokens(student) not in (STATIC, TEACHER)
 
 
 def is_static(student: str) -> bool:
     """Whether the student is a vector for each token, without layers."""
-    return student == STATIC
+    return with_all_tokens(student) == STATIC
 
 
 def named_encoder(student: str) -> str | None:
     """The encoder that the student is made of, as the user names it; None where that is the teacher."""
     rule = layer_rule(student)
-    return student if rule is None else rule.encoder
+    return with_all_tokens(student) if rule is None else rule.encoder
 
 
 def with_encoder(student: str, encoder: Callable[[str], str]) -> str:
     """The student with its encoder's name or path replaced, where that is not the teacher."""
-    rule = layer_rule(student)
-    return encoder(student) if rule is None else rule.at(encoder)
+    rule, start = layer_rule(student), with_all_tokens(student)
+    return (encoder(start) if rule is None else rule.at(encoder)) + student.removeprefix(start)
 
 
 def of_encoder(student: str, encoder: str) -> str:
-    """The student made of another encoder, which takes the place of the one that it is made of, the teacher or its own."""
+    """The student made of all of another encoder's tokens, which takes the place of the one that it is made of, the teacher
+    or its own.
+    """
     rule = layer_rule(student)
     return encoder if rule is None or rule.rule == TEACHER else replace(rule, encoder=encoder).at(str)
 
 
 def with_rule(student: str, rule: str) -> str:
     """The student with other layers of the same encoder."""
-    return replace(layer_rule(student) or LayerRule(rule, student), rule=rule).at(str)
+    start = with_all_tokens(student)
+    return replace(layer_rule(start) or LayerRule(rule, start), rule=rule).at(str) + student.removeprefix(start)
 
 
 def student_source(student: str, teacher: EncoderSpec) -> EncoderSpec:
@@ -312,8 +340,8 @@ def describe_student(student: str, teacher: EncoderSpec) -> str:
     rule = layer_rule(student)
     title = student_source(student, teacher).title
     if is_static(student):
-        return f"{title} tokens (static)"
-    if student == TEACHER:
+        return f"{title} tokens ({student})"
+    if rule is not None and rule.rule == TEACHER:
         return f"{title} (all layers)"
     return title if rule is None else f"{title} {rule.rule}"
 
@@ -325,11 +353,11 @@ def check_student(student: str, teacher: EncoderSpec) -> None:
         InputError: a layer or a number of layers that the encoder does not have, an encoder whose layers cannot be told apart
             or that is not there.
     """
-    if student in (STATIC, TEACHER):
+    if with_all_tokens(student) in (STATIC, TEACHER):
         folder = teacher.folder()
         if folder is not None and other_modules(folder):
             raise InputError(f"--student {student}: teacher {teacher.name!r} is no transformer that reads tokens")
     elif is_layers(student):
         student_layers(student, teacher)
     else:
-        EncoderSpec(student).folder()
+        EncoderSpec(with_all_tokens(student)).folder()

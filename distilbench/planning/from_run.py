@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import nnls
 
+from distilbench.encoders.student import said_of
 from distilbench.errors import InputError
 from distilbench.planning.rates import PhaseRate, Rates, Training, rate_name
 from distilbench.planning.steps import phase_steps
@@ -102,7 +103,7 @@ def _training(folder: Path, trials: Sequence[TrialRecord], worker_s: float) -> T
     method = trials[0].method
     config = json.loads((folder / "config.json").read_text())
     examples, budget = _examples(folder), int(config.get("budget.steps", 10**9))
-    budget = (config.get("budget.student_steps") or {}).get(trials[0].params.get("student") or "", budget)
+    budget = said_of(trials[0].params.get("student") or "", config.get("budget.student_steps")) or budget
     rows, seconds, sizes = [], [], dict[str, int]()
     for trial in trials:
         phases = phase_steps(method, trial.params, examples, budget)

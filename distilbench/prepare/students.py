@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
 from distilbench.data.corpus import Corpus
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import (
+    has_fewer_tokens,
     is_static,
     layer_rule,
     of_encoder,
     resolved_student,
     student_pooling,
     student_source,
+    with_all_tokens,
 )
 from distilbench.evaluation.selection import DevSet
 from distilbench.prepare.layer_ranking import ranking_artifact
@@ -43,29 +47,48 @@ def prepare_student(
         InputError: its encoder is not there, or has no such layers.
     """
     teacher, reads = settings.teacher_encoder, settings.student_reading(student)
-    key, size = corpus.sentences_fingerprint, settings.pool
+    fewer = settings.vocabulary == "corpus" or has_fewer_tokens(student)
+    pooling = settings.pooling or student_pooling(student, teacher)
     static = None
     if is_static(student):
-        static = static_start_artifact(student_source(student, teacher), store, size)
-    tokens = tokens_artifact(corpus.sentences, key, reads, store, size, corpus.roles_N, static)
-    pooling = settings.pooling or student_pooling(student, teacher)
-    if settings.vocabulary == "corpus":
-        before = sorted({text for text in (reads.prompt, reads.query_prompt, reads.document_prompt) if text})
-        if static is not None:
-            static = pruned_static(static, tokens, corpus, before, store)
-        else:
-            encoder = pruned_encoder(student_source(student, teacher), tokens, corpus, before, store)
-            student = of_encoder(student, str(encoder))
-            reads = settings.student_reading(student)
-        tokens = tokens_artifact(corpus.sentences, key, reads, store, size, corpus.roles_N, static)
+        static = static_start_artifact(student_source(student, teacher), store, settings.pool)
+    tokens = _tokens(settings, reads, corpus, static, store)
+    folder, chosen, rule = None, None, layer_rule(student)
+    if rule is not None and rule.ranked:
+        start = with_all_tokens(student)
+        folder = ranking_artifact(start, teacher, pooling, vectors, tokens, corpus.train, dev, store)
+        ranking = read_ranking(folder)
+        assert ranking is not None
+        ranking.show(console)
+        chosen = ranking.chosen
+    student = resolved_student(student, teacher, chosen)
+    if fewer:
+        student, reads, static = pruned_start(settings, student, corpus, tokens, static, store)
+        tokens = _tokens(settings, reads, corpus, static, store)
     prompts = Prompts.of(reads) if settings.by_role else None
-    rule = layer_rule(student)
-    if rule is None or not rule.ranked:
-        return StudentInputs(resolved_student(student, teacher), pooling, tokens, static, prompts=prompts)
-    folder = ranking_artifact(student, teacher, pooling, vectors, tokens, corpus.train, dev, store)
-    ranking = read_ranking(folder)
-    assert ranking is not None
-    ranking.show(console)
-    return StudentInputs(
-        resolved_student(student, teacher, ranking.chosen), pooling, tokens, ranking=folder, prompts=prompts
-    )
+    return StudentInputs(student, pooling, tokens, static, folder, prompts)
+
+
+def pruned_start(
+    settings: PreparationSettings, student: str, corpus: Corpus, tokens: Path, static: Path | None, store: ArtifactStore
+) -> tuple[str, EncoderSpec, Path | None]:
+    """A student whose layers are written out with the tokens of the training sentences alone: its name, how it reads, and
+    what it starts from if it is static. `tokens` and `static` are those with all tokens.
+
+    Raises:
+        InputError: its tokenizer cannot be pruned.
+    """
+    reads = settings.student_reading(student)
+    before = sorted({text for text in (reads.prompt, reads.query_prompt, reads.document_prompt) if text})
+    if static is not None:
+        return student, reads, pruned_static(static, tokens, corpus, before, store)
+    encoder = pruned_encoder(student_source(student, settings.teacher_encoder), tokens, corpus, before, store)
+    student = of_encoder(student, str(encoder))
+    return student, settings.student_reading(student), None
+
+
+def _tokens(
+    settings: PreparationSettings, reads: EncoderSpec, corpus: Corpus, static: Path | None, store: ArtifactStore
+) -> Path:
+    key = corpus.sentences_fingerprint
+    return tokens_artifact(corpus.sentences, key, reads, store, settings.pool, corpus.roles_N, static)

@@ -1,5 +1,5 @@
-"""Students that have only the tokens which the training sentences use (`--vocabulary corpus`): embeddings are most of the
-bytes of a small encoder, and all of a static one.
+"""Students that have only the tokens which the training sentences use (`--vocabulary corpus`, or a student such as
+static:corpus): embeddings are most of the bytes of a small encoder, and all of a static one.
 
 The tokenizer loses the others (`encoders.vocabulary`), and the table of embeddings loses their rows. Everything after it
 works from what was made here as from any other encoder, or any other start of a static student.
@@ -43,17 +43,15 @@ READ_AGAIN = 200
 
 
 def check_vocabulary(source: EncoderSpec, what: str) -> None:
-    """Check that an encoder's tokenizer can be pruned, before anything is made.
+    """Check that an encoder's tokenizer can be pruned, before anything is made; `what` it is, for the message.
 
     Raises:
         InputError: it cannot.
     """
     file = transformer_folder(source.described()) / TOKENIZER
     if not file.exists():
-        raise InputError(
-            f"--vocabulary corpus: {what} {source.name!r} has no tokenizer.json; expected a fast tokenizer"
-        )
-    check_prunable(json.loads(file.read_text()), f"--vocabulary corpus: {what} {source.name!r}")
+        raise InputError(f"{what} {source.name!r} has no tokenizer.json; expected a fast tokenizer")
+    check_prunable(json.loads(file.read_text()), f"{what} {source.name!r}")
 
 
 def training_rows(corpus: Corpus) -> Rows:

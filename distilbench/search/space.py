@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from distilbench.choices import Searcher
+from distilbench.encoders.student import names_of, said_of
 from distilbench.errors import InputError
 from distilbench.stored import Group, group_order, rival_group, stored_bytes
 from distilbench.training.params import Params, sweep_default
@@ -72,7 +73,7 @@ class Range(BaseModel):
     when: dict[str, Value | tuple[Value, ...]] | None = None
     """Searched only where these other parameters have one of these values; elsewhere it is the method's default."""
     students: dict[str, StudentRange] | None = None
-    """What it is searched in instead where the student is one of these."""
+    """What it is searched in instead where the student is one of these, or has fewer of the tokens of one."""
 
     def paper_at(self, dim: int) -> Value | None:
         """The published value at an output dimension; None where none is known."""
@@ -86,12 +87,18 @@ class Range(BaseModel):
 
     def active(self, drawn: Mapping[str, Any]) -> bool:
         """Whether `when` holds among parameters that are already drawn."""
-        conditions = (self.when or {}).items()
-        return all(drawn.get(name) in (value if isinstance(value, tuple) else (value,)) for name, value in conditions)
+        return all(self.meets(name, drawn.get(name)) for name in self.when or ())
+
+    def meets(self, name: str, value: Any) -> bool:
+        """Whether what `when` says of one other parameter holds where that has this value; without a word of it, yes."""
+        condition = (self.when or {}).get(name)
+        allowed = condition if isinstance(condition, tuple) else (condition,)
+        values = names_of(str(value)) if name == "student" else (value,)
+        return condition is None or any(one in allowed for one in values)
 
     def of_student(self, student: Any) -> Range | None:
         """What it is searched in for this student, where that is something of its own."""
-        own = (self.students or {}).get(str(student))
+        own = said_of(str(student), self.students)
         return None if own is None else Range(**own.model_dump(), when=self.when)
 
     def unit(self, value: float) -> float:
@@ -424,7 +431,8 @@ def _check_conditions(path: Path, file: _File, fields: Mapping[str, FieldInfo]) 
             for value in values if isinstance(values, tuple) else (values,):
                 check_value(path, name, f"when {other}", value, fields[other])
                 choices = file.parameters[other].choices if other in file.parameters else None
-                if choices is not None and value not in choices:
+                known = choices if other != "student" else [name for c in choices or () for name in names_of(str(c))]
+                if choices is not None and value not in (known or ()):
                     raise InputError(
                         f"{path}: {name}: when {other} is {value!r}; expected one of its choices {list(choices)}"
                     )
@@ -488,7 +496,7 @@ def _check_students(path: Path, file: _File) -> None:
 
 
 def _check_named(path: Path, where: str, student: str, known: Sequence[str]) -> None:
-    if student not in known:
+    if not any(student in names_of(one) for one in known):
         raise InputError(f"{path}: {where}: {student!r}; expected one of the students {list(known)}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from distilbench.encoders.student import names_of
 from distilbench.errors import InputError
 from distilbench.search.space import Range, SearchSpace, is_within
 
@@ -20,13 +21,12 @@ def of_student(space: SearchSpace, student: str, *, named: bool = True) -> Searc
         if name == "student":
             continue
         _, own = space.searched(name, drawn)
-        condition = (r.when or {}).get("student")
-        if condition is not None and student not in (condition if isinstance(condition, tuple) else (condition,)):
+        if not r.meets("student", student):
             fixed[name] = space.defaults[name]
             continue
         when = {other: values for other, values in (r.when or {}).items() if other != "student"}
         parameters[name] = own.model_copy(update={"when": when or None, "students": None})
-    steps = (space.budget.student_steps or {}).get(student, space.budget.steps)
+    steps = space.budget.steps_of(drawn)
     one = space.model_copy(
         update={
             "parameters": parameters,
@@ -42,7 +42,7 @@ def of_student(space: SearchSpace, student: str, *, named: bool = True) -> Searc
 def _without_student(space: SearchSpace, student: str) -> Callable[[dict[str, object]], dict[str, object]]:
     def setting(of_all: dict[str, object]) -> dict[str, object]:
         """A setting to try first, for this student; {} where it is for another one, or cannot be had here."""
-        if of_all.get("student", student) != student:
+        if of_all.get("student", student) not in names_of(student):
             return {}
         rest = {name: value for name, value in of_all.items() if name != "student"}
         inside = all(name in space.parameters and is_within(space.parameters[name], v) for name, v in rest.items())

@@ -12,6 +12,7 @@ from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from distilbench.encoders.student import names_of
 from distilbench.records import Rung, result_rung
 from distilbench.search.grid import grid
 from distilbench.search.space import GIVEN, SearchSpace, is_within
@@ -77,11 +78,17 @@ def first_settings(
 
 
 def settings_of(space: SearchSpace, setting: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A setting for every student that is searched and can have it; as it is where it names one, or none is searched."""
-    if "student" not in space.parameters or "student" in setting:
+    """A setting for every student that is searched and can have it, where it names one also for the same start with fewer
+    tokens; as it is where no student is searched."""
+    if "student" not in space.parameters:
         return [dict(setting)]
-    named = [{"student": student, **setting} for student in space.students]
-    return [one for one in named if all(is_within(space.searched(name, one)[1], value) for name, value in one.items())]
+    asked = [student for student in space.students if setting.get("student", student) in names_of(student)]
+    named = [{**setting, "student": student} for student in asked]
+    return [
+        one
+        for one in named
+        if one == setting or all(is_within(space.searched(name, one)[1], value) for name, value in one.items())
+    ]
 
 
 def at_dimensions(space: SearchSpace, setting: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -63,7 +63,7 @@ class EncoderSettings(ReadingSettings):
     student: str = option(
         "Where an encoder student starts: auto:N (the best N of the teacher's layers, ranked; auto: half of them), half, "
         "layers:0,2,4, teacher (all of them), a folder or hub id; auto:N@FOLDER and the like: layers of another encoder; "
-        "static: no layers, a vector for each token.",
+        "static: no layers, a vector for each token; :corpus after any of them: only the tokens of the training sentences.",
         DEFAULT_STUDENT,
     )
     pooling: Pooling | None = option(

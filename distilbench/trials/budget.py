@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from distilbench.choices import Resource, Stopping
+from distilbench.encoders.student import said_of
 from distilbench.training.params import sweep_field
 
 OLD_RESOURCE = "fidelity"
@@ -61,7 +62,7 @@ class Budget(BaseModel):
 
     def steps_of(self, params: Mapping[str, Any]) -> int:
         """Optimiser steps at most of a trial with these hyper-parameters."""
-        return (self.student_steps or {}).get(params.get("student") or "", self.steps)
+        return said_of(params.get("student") or "", self.student_steps) or self.steps
 
     def rung_steps(self, total: int) -> list[int]:
         """Steps at which a trial of `total` steps reports: total / eta^(rungs-1), ..., total / eta, total."""
