@@ -16,14 +16,20 @@ from distilbench.encoders.student import (
     absolute_student,
     check_student,
     describe_student,
+    is_layers,
+    is_static,
     load_student,
     named_encoder,
+    names_of,
+    of_encoder,
     resolved_student,
+    said_of,
     spread_layers,
     student_layers,
     student_pooling,
     student_source,
     student_width,
+    with_encoder,
 )
 from distilbench.errors import InputError
 
@@ -220,3 +226,29 @@ def test_a_static_student_has_no_layers(teacher: EncoderSpec, encoder_folder: Pa
         student_layers("static", teacher)
     with pytest.raises(InputError, match="--student static: it has no transformer to load"):
         load_student("static", teacher, "cpu")
+
+
+@pytest.mark.parametrize("start", ["static", "teacher", "half", "auto:2", "layers:0,2", "half@F", "auto:1@F", "F"])
+def test_fewer_tokens_change_nothing_else_of_a_name(start: str, teacher: EncoderSpec, encoder_folder: Path) -> None:
+    start = start.replace("F", str(encoder_folder))
+    student = f"{start}:corpus"
+    check_student(student, teacher)
+    assert names_of(student) == (student, start) and names_of(start) == (start,)
+    for of in (is_static, is_layers, named_encoder):
+        assert of(student) == of(start)
+    for of in (student_source, student_width, student_pooling):
+        assert of(student, teacher) == of(start, teacher)
+    for of in (absolute_student, lambda name: with_encoder(name, str.upper)):
+        assert of(student) == f"{of(start)}:corpus"
+    assert resolved_student(student, teacher) == f"{resolved_student(start, teacher)}:corpus"
+    if start != "static":
+        assert of_encoder(student, "PRUNED") == of_encoder(start, "PRUNED"), "that encoder has fewer tokens itself"
+        assert student_layers(student, teacher) == student_layers(start, teacher)
+        assert describe_student(student, teacher) == describe_student(start, teacher)
+
+
+def test_what_is_said_of_a_student_holds_with_fewer_tokens_unless_something_else_is_said() -> None:
+    said = {"static": 1, "auto:1": 2, "auto:1:corpus": 3}
+    asked = ("static", "static:corpus", "auto:1", "auto:1:corpus", "auto:2:corpus", "")
+    assert [said_of(student, said) for student in asked] == [1, 1, 2, 3, None, None]
+    assert said_of("static", None) is None

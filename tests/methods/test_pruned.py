@@ -22,6 +22,7 @@ from distilbench.data.needs import Needs
 from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
 from distilbench.encoders.student import describe_student, of_encoder
 from distilbench.errors import InputError
+from distilbench.prepare.layer_ranking import FILE
 from distilbench.prepare.prepared import Prepared, selection_sets
 from distilbench.prepare.static_start import load_static_start
 from distilbench.prepare.students import prepare_student
@@ -109,6 +110,28 @@ def test_it_is_trained_and_reads_all_sentences_as_its_export_does(
         np.testing.assert_allclose(encode(model, list(corpus.sentences[:40])), embedded_Nd, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["static", "auto:1", "teacher"])
+def test_a_student_can_ask_for_fewer_tokens_by_its_name(
+    name: str, student: Callable[..., Prepared], build: Callable[..., Any], tmp_path: Path
+) -> None:
+    by_option, by_name = student(name, "corpus"), student(f"{name}:corpus", "all")
+    assert by_name.student == (by_option.student if name != "static" else "static:corpus")
+    exported = []
+    for number, on in enumerate((by_option, by_name)):
+        build("hpd", on=on).eval().export(tmp_path / str(number))
+        exported.append({p.name: p.read_bytes() for p in (tmp_path / str(number)).rglob("*.json")})
+    assert exported[0] == exported[1], "the tokenizer among them"
+
+
+def test_the_layers_of_students_with_and_without_all_tokens_are_ranked_once(
+    student: Callable[..., Prepared], room: ArtifactStore
+) -> None:
+    few, whole = student("auto:2:corpus", "all"), student("auto:2", "all")
+    assert few.student.partition("@")[0] == whole.student, "the same layers"
+    rankings = [json.loads(file.read_text()) for file in room.root.glob(f"layers-*/{FILE}")]
+    assert [r["student"] for r in rankings if r["depth"] == 2] == ["auto:2"]
+
+
 def test_its_start_says_so(student: Callable[..., Prepared], prepared: Prepared) -> None:
     on = student("layers:0,2", "corpus")
     title = prepared.teacher.title
@@ -151,6 +174,9 @@ def test_what_cannot_lose_tokens_is_refused_before_anything_is_made(encoder_fold
     (slow / "tokenizer.json").unlink()
     with pytest.raises(InputError, match=r"^--vocabulary corpus: teacher .* has no tokenizer.json"):
         check(slow, "layers:0")
+    with pytest.raises(InputError, match=r"^--student static:corpus: teacher .* has no tokenizer.json"):
+        check_student_encoder(RunSettings(store=tmp_path, teacher=str(slow)), "static:corpus")
+    check_student_encoder(RunSettings(store=tmp_path, teacher=str(slow)), "layers:0")
 
 
 def test_a_run_is_bound_to_its_vocabulary(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:

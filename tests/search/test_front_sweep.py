@@ -24,9 +24,9 @@ fixed: {batch_size: 16, clusters: 4, lr: 0.001, head: residual}
 """
 ENCODERS = """
 method: hpd
-budget: {trials: 4, steps: 6, rungs: 2, eta: 2, stopping: none, patience: 2, confirm: {seeds: 1, front: true}}
+budget: {trials: 6, steps: 6, rungs: 2, eta: 2, stopping: none, patience: 2, confirm: {seeds: 1, front: true}}
 parameters:
-  student: {choices: [static, "auto:1"]}
+  student: {choices: [static, "static:corpus", "auto:1:corpus"]}
   lr: {low: 0.0001, high: 0.001, log: true}
 fixed: {output_dim: 8, nested: true, widths: [4], batch_size: 16, epochs: 1, start_sentences: 64}
 """
@@ -41,8 +41,17 @@ def test_it_ends_with_its_front_and_five_lines(
     spaces.mkdir()
     (spaces / "mcr2.yaml").write_text(HEADS)
     (spaces / "hpd.yaml").write_text(ENCODERS)
-    asked = ["--method", "all", "--space", str(spaces), "--objectives", "quality,latency,bytes", "--quantise", "none"]
-    sweep = Command("sweep", tmp_path, data_folder, encoder_folder, store, *asked, "--vocabulary", "corpus")
+    asked = [
+        "--method",
+        "all",
+        "--space",
+        str(spaces),
+        "--objectives",
+        "quality,latency,bytes,model_bytes",
+        "--quantise",
+        "none",
+    ]
+    sweep = Command("sweep", tmp_path, data_folder, encoder_folder, store, *asked)
     out = sweep.done("--time-budget", "30m")
     assert out.index("mcr2 (1 of 2)") < out.index("hpd (2 of 2)"), "heads first"
     lines = out.rstrip().splitlines()
@@ -51,20 +60,23 @@ def test_it_ends_with_its_front_and_five_lines(
     assert all(line.startswith(start) for line, start in zip(lines[closing:], starts, strict=False))
     assert "--student ROW --to DIR" in lines[closing + 5]
     # The heads rested before they had all of their trials, and that is not told as a want of time.
-    study = open_study(sqlite_url(sweep.run / "mcr2" / "study.db"), "mcr2", ("maximize",) * 3)
+    study = open_study(sqlite_url(sweep.run / "mcr2" / "study.db"), "mcr2", ("maximize",) * 4)
     assert study.user_attrs[RESTED] == len(study.trials) < 30 and "time was over" not in out
     # What is confirmed is on the front, the methods before included.
     confirmed = {m: json.loads((sweep.run / m / "confirmed.json").read_text()) for m in ("mcr2", "hpd")}
     assert set(confirmed["mcr2"]) <= {"2", "4", "8"} and confirmed["mcr2"]
     assert any(name.startswith("static") for name in confirmed["hpd"]), "nothing is as fast"
+    assert any(name.startswith("static:corpus, ") for name in confirmed["hpd"]), "nothing is as small"
     # A row within the limits of speed and size.
     rows = [r for m in ("mcr2", "hpd") for r in _scores(sweep, m) if r["role"] == "student"]
     assert all(r["latency_ms"] for r in rows)
-    layers = [r["start"] for r in rows if r["hyperparameters"].get("student") == "auto:1"]
+    layers = [r["start"] for r in rows if r["hyperparameters"].get("student") == "auto:1:corpus"]
     assert all(f"{encoder_folder.name}-pruned layers:" in start for start in layers), "its tokens are the text's"
+    smallest = min(rows, key=lambda r: r["cost"]["bytes_on_disk"])
+    assert smallest["hyperparameters"]["student"] == "static:corpus" and "(static:corpus)" in smallest["label"]
     static = min(r["latency_ms"] for r in rows)
     found = best_of_runs([sweep.run], ServingBudget(bytes_per_vector=16, latency_ms=static))
-    assert found.row.record.hyperparameters["student"] == "static" and found.row.record.bytes_per_vector <= 16
+    assert found.row.record.hyperparameters["student"].startswith("static") and found.row.record.bytes_per_vector <= 16
 
 
 def _scores(sweep: Command, method: str) -> list[dict]:

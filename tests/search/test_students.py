@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from distilbench.cli import app
 from distilbench.commands.reproduce import reproduce
+from distilbench.commands.sweep_config import of_students_added
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.records import TrialRecord
@@ -72,6 +73,43 @@ def test_a_space_seen_as_one_students(tmp_path: Path) -> None:
     assert (static.budget.steps, layers.budget.steps) == (12, 6)
     assert static.enqueue == ({"lr": 0.02, "sif": 0.01},) and layers.enqueue == ({"lr": 0.0005},)
     assert sorted(space.possible("lr")) == [1e-4, 1e-3, 0.01, 0.1]
+
+
+def test_what_a_space_says_of_a_student_holds_with_fewer_tokens(tmp_path: Path) -> None:
+    own = {"low": 0.02, "high": 0.05}
+    lr = {**SPACE["parameters"]["lr"], "students": {**SPACE["parameters"]["lr"]["students"], "auto:1:corpus": own}}
+    content = changed(student={"choices": ["static", "static:corpus", "auto:1", "auto:1:corpus"]}, lr=lr)
+    space = load(
+        tmp_path, {**content, "enqueue": [{"student": "static", "lr": 0.02}, {"student": "auto:1", "lr": 3e-4}]}
+    )
+    whole, few = of_student(space, "static"), of_student(space, "static:corpus")
+    assert (few.parameters, few.budget, few.enqueue) == (whole.parameters, whole.budget, whole.enqueue)
+    assert of_student(space, "auto:1").parameters["lr"].low == 1e-4
+    assert of_student(space, "auto:1:corpus").parameters["lr"].low == 0.02 and "sif" in whole.parameters
+    starts = starts_for(space, 20, 0)
+    chosen = [(s["student"], s["output_dim"]) for s in starts if "lr" in s]
+    assert chosen == [(s, d) for s in ("static", "static:corpus", "auto:1") for d in (4, 8)], (
+        "3e-4 is not in its own range"
+    )
+    for params in grid(space, 0):
+        assert ("sif" in params) == params["student"].startswith("static")
+    params = {"student": "static:corpus", "output_dim": 8}
+    assert rival_group(params) == Rivals("static:corpus", 8) and space.budget.steps_of(params) == 12
+
+
+def test_steps_of_a_student_that_was_there_are_not_changed_by_extending() -> None:
+    def config(*students: str, **steps: int) -> dict[str, Any]:
+        return {**{f"student.{s}": s for s in students}, "budget.student_steps": steps or None}
+
+    def added(before: dict[str, Any], now: dict[str, Any]) -> set[str]:
+        return of_students_added({key for key in {*before, *now} if before.get(key) != now.get(key)}, before, now)
+
+    was = config("static:corpus")
+    assert added(was, config("static:corpus", "static", static=12)) == {"student.static"}
+    assert added(config("auto:1"), config("auto:1", "static:corpus", static=12)) == {
+        "student.static:corpus",
+        "budget.student_steps",
+    }
 
 
 @pytest.mark.parametrize(
@@ -261,6 +299,8 @@ def test_extending_keeps_the_trials_of_a_student_that_was_there(
         ("hpd", ["static", "auto:1"], ("--pooling", "cls"), "--pooling cls: --student static averages its tokens"),
         ("hpd", ["teacher", "no/such/folder"], (), "no/such/folder"),
         ("mse", ["static", "NARROW"], (), "NARROW"),
+        ("crd", ["static:corpus"], (), "needs an encoder's hidden states"),
+        ("hpd", ["static:corpus"], ("--vocabulary", "corpus"), "--vocabulary corpus says the same of all students"),
     ],
 )
 def test_a_wrong_student_is_one_error_before_anything_runs(
