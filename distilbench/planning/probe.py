@@ -67,7 +67,7 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
             start_s = read_s + time.monotonic() - began
             resources = trial_resources(settings.share)
             small = sample_of(corpus)
-            prepared = prepare_sample(settings, small, folder, needs)
+            prepared = prepare_sample(settings, corpus, small, folder, needs)
             spread = np.linspace(0, len(corpus.sentences) - 1, min(4 * CHUNK, len(corpus.sentences))).astype(int)
             onnx = settings.backend == "onnx"
             job: dict[str, Any] = {

@@ -17,7 +17,7 @@ from distilbench.prepare.selection import DOCUMENTS, QUERIES, few_pairs, labelle
 from distilbench.prepare.stage import Wanted
 from distilbench.prepare.static_start import static_start_artifact
 from distilbench.prepare.student_inputs import StudentInputs
-from distilbench.prepare.tokens import tokens_artifact
+from distilbench.prepare.students import loses_tokens, pruned_start, sentence_tokens
 from distilbench.selection import STS
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
@@ -26,17 +26,21 @@ from distilbench.trials.scoring import evaluation_rows
 
 TRAIN = 2048
 """Training sentences, pairs, triplets and labelled pairs at most, of each."""
+READ = 50_000
+"""The same where they only say which tokens a student has that loses the others: a step takes longer with more of them."""
 
 
-def sample_of(corpus: Corpus) -> Corpus:
-    """Some training examples of each kind and the dev sets, with the sentences that these use; rows are numbered anew."""
-    train = corpus.train[np.linspace(0, len(corpus.train) - 1, min(TRAIN, len(corpus.train))).astype(np.int64)]
-    pairs, triplets = corpus.pairs_P2[:TRAIN], corpus.triplets_T3[:TRAIN]
+def sample_of(corpus: Corpus, most: int = TRAIN) -> Corpus:
+    """Some training examples, at `most` of each kind, and the dev sets, with the sentences that these use; rows are numbered
+    anew."""
+    train = corpus.train[np.linspace(0, len(corpus.train) - 1, min(most, len(corpus.train))).astype(np.int64)]
+    pairs, triplets = corpus.pairs_P2[:most], corpus.triplets_T3[:most]
     dev = [s for s in corpus.sts if s.split == "dev"]
     tasks = [
-        replace(task, splits={name: _first(split) for name, split in task.splits.items()}) for task in corpus.pair_tasks
+        replace(task, splits={name: _first(split, most) for name, split in task.splits.items()})
+        for task in corpus.pair_tasks
     ]
-    judged = corpus.judged_P2[:TRAIN]
+    judged = corpus.judged_P2[:most]
     pool = corpus.passages[np.linspace(0, len(corpus.passages) - 1, min(TRAIN, len(corpus.passages))).astype(np.int64)]
     used = [
         train,
@@ -108,13 +112,15 @@ def _at(task: PairTask, at: Callable[[Rows], Rows]) -> PairTask:
     return replace(task, splits=splits)
 
 
-def _first(split: PairSplit) -> PairSplit:
-    return PairSplit(split.left_P[:TRAIN], split.right_P[:TRAIN], split.target_P[:TRAIN])
+def _first(split: PairSplit, most: int) -> PairSplit:
+    return PairSplit(split.left_P[:most], split.right_P[:most], split.target_P[:most])
 
 
-def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, needs: Wanted) -> Path:
+def prepare_sample(settings: SweepSettings, whole: Corpus, corpus: Corpus, folder: Path, needs: Wanted) -> Path:
     """What trials read, made of a sampled corpus in `folder`, and its prepared folder: the student's real tokens, random
     vectors of the teacher's width in the place of its own (a step takes as long on them), and axes that are no PCA.
+
+    A student that loses tokens keeps those of the `whole` corpus, or of so many of its examples as `READ` says.
 
     Raises:
         InputError: teacher or student cannot be loaded.
@@ -126,7 +132,9 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, needs:
     save_array(folder / "pca" / "mean.npy", vectors_ND.mean(axis=0))
     save_array(folder / "pca" / "axes.npy", np.eye(width, dtype=np.float32))
     students = {
-        name: _student(settings, name or settings.student, corpus, folder) for name in needs.students if needs.tokens
+        name: _student(settings, name or settings.student, whole, corpus, folder)
+        for name in needs.students
+        if needs.tokens
     }
     own = students.get(None)
     task = corpus.pair_tasks[0] if corpus.pair_tasks else None
@@ -156,12 +164,15 @@ def prepare_sample(settings: SweepSettings, corpus: Corpus, folder: Path, needs:
     return ready
 
 
-def _student(settings: SweepSettings, student: str, corpus: Corpus, folder: Path) -> StudentInputs:
+def _student(settings: SweepSettings, student: str, whole: Corpus, corpus: Corpus, folder: Path) -> StudentInputs:
     """A student's real tokens; layers that are to be ranked are as many of them, unranked."""
     store, teacher, static = ArtifactStore(folder / "store"), settings.teacher_encoder, None
     if is_static(student):
         static = static_start_artifact(student_source(student, teacher), store, settings.pool)
-    source = settings.student_reading(student)
-    key = corpus.sentences_fingerprint
-    tokens = tokens_artifact(corpus.sentences, key, source, store, settings.pool, corpus.roles_N, static)
-    return StudentInputs(resolved_student(student, teacher), MEAN, tokens, static)
+    source, fewer = settings.student_reading(student), loses_tokens(settings, student)
+    student = resolved_student(student, teacher)
+    if fewer:
+        read = sample_of(whole, READ)
+        all_tokens = sentence_tokens(settings, source, read, static, store)
+        student, source, static = pruned_start(settings, student, read, all_tokens, static, store)
+    return StudentInputs(student, MEAN, sentence_tokens(settings, source, corpus, static, store), static)

@@ -47,12 +47,12 @@ def prepare_student(
         InputError: its encoder is not there, or has no such layers.
     """
     teacher, reads = settings.teacher_encoder, settings.student_reading(student)
-    fewer = settings.vocabulary == "corpus" or has_fewer_tokens(student)
+    fewer = loses_tokens(settings, student)
     pooling = settings.pooling or student_pooling(student, teacher)
     static = None
     if is_static(student):
         static = static_start_artifact(student_source(student, teacher), store, settings.pool)
-    tokens = _tokens(settings, reads, corpus, static, store)
+    tokens = sentence_tokens(settings, reads, corpus, static, store)
     folder, chosen, rule = None, None, layer_rule(student)
     if rule is not None and rule.ranked:
         start = with_all_tokens(student)
@@ -64,9 +64,14 @@ def prepare_student(
     student = resolved_student(student, teacher, chosen)
     if fewer:
         student, reads, static = pruned_start(settings, student, corpus, tokens, static, store)
-        tokens = _tokens(settings, reads, corpus, static, store)
+        tokens = sentence_tokens(settings, reads, corpus, static, store)
     prompts = Prompts.of(reads) if settings.by_role else None
     return StudentInputs(student, pooling, tokens, static, folder, prompts)
+
+
+def loses_tokens(settings: PreparationSettings, student: str) -> bool:
+    """Whether a student keeps only the tokens which the training sentences use, by its name or by the option of all."""
+    return settings.vocabulary == "corpus" or has_fewer_tokens(student)
 
 
 def pruned_start(
@@ -87,8 +92,9 @@ def pruned_start(
     return student, settings.student_reading(student), None
 
 
-def _tokens(
+def sentence_tokens(
     settings: PreparationSettings, reads: EncoderSpec, corpus: Corpus, static: Path | None, store: ArtifactStore
 ) -> Path:
+    """The artifact of a corpus's tokens, by the tokenizer of an encoder or of what a static student starts from."""
     key = corpus.sentences_fingerprint
     return tokens_artifact(corpus.sentences, key, reads, store, settings.pool, corpus.roles_N, static)

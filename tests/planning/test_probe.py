@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,12 @@ def corpora(data_folder: Path) -> dict[bool, Corpus]:
 def test_each_method_is_measured(
     method: str, corpora: dict[bool, Corpus], encoder_folder: Path, tmp_path: Path
 ) -> None:
-    own = sample_of(corpora[method == "dse"])
+    whole = corpora[method == "dse"]
+    own = sample_of(whole)
     settings = SweepSettings(
         method=(method,), teacher=str(encoder_folder), student="layers:0,2", store=tmp_path / "store"
     )
-    prepared = prepare_sample(settings, own, tmp_path, Wanted(augmentation=False, tokens=True, logits=True))
+    prepared = prepare_sample(settings, whole, own, tmp_path, Wanted(augmentation=False, tokens=True, logits=True))
     params = {**(COMMON if method != "pca" else {}), **EVERY[method]}
     job = ProbeJob(0, 1, 0.0, tmp_path, prepared, own.sentences, settings.teacher_encoder, None, (), (), 1)
     budget = Budget(trials=1, steps=30)
@@ -56,6 +58,29 @@ def test_each_method_is_measured(
     assert all(step_s > 0 for _, step_s in found["phases"].values())
     assert min(found[key] for key in ("begin_s", "judge_s", "finish_s", "embed_per_s")) > 0
     assert get_method(method).title
+
+
+def test_a_student_that_loses_tokens_is_measured_without_them(
+    corpora: dict[bool, Corpus], encoder_folder: Path, tmp_path: Path
+) -> None:
+    none = {"pairs_P2": np.empty((0, 2), np.int64), "triplets_T3": np.empty((0, 3), np.int64)}
+    train = corpora[False].train
+    small = sample_of(replace(corpora[False], train=train[:2], **none))
+    settings = SweepSettings(method=("hpd",), teacher=str(encoder_folder), store=tmp_path / "store")
+
+    def tables(whole: Corpus, *students: str) -> list[int]:
+        wanted = Wanted(augmentation=False, tokens=True, logits=False, students=students)
+        ready = load_prepared(prepare_sample(settings, whole, small, tmp_path / str(len(whole.train)), wanted))
+        params = [{**PARAMS["hpd"], **COMMON, "student": student} for student in students]
+        methods = [build_method("hpd", own, ready, 0, "cpu") for own in params]
+        return [max(len(parameter) for parameter in method.parameters()) for method in methods]
+
+    static, layer = tables(replace(corpora[False], train=train[:2], **none), "static:corpus", "layers:0:corpus")
+    found = tables(
+        replace(corpora[False], train=train[:12], **none), "static:corpus", "static", "layers:0:corpus", "layers:0"
+    )
+    assert static < found[0] < found[1] and layer < found[2] < found[3], "those of the whole corpus, not of the sample"
+    assert not settings.store.exists(), "a plan leaves nothing behind"
 
 
 def test_a_sample_has_what_it_needs_and_no_more(corpora: dict[bool, Corpus]) -> None:
