@@ -1,14 +1,20 @@
-"""Static students beside their teacher, model2vec and tokenlearn: how fast they read, how fast they are trained, how good.
+"""Static students beside their teacher, model2vec and tokenlearn: how good, how fast they read, how long they are trained.
 
-    python benchmarks/static.py --teacher FOLDER --student FOLDER [--sentences FILE] [--tokenlearn VECTORS.npy] [--sts DIR]
+    python benchmarks/static.py --data DIR --out OUT [--store STORE] [--step train] [--step peers] [--step measure]
 
-`--student` is an exported static student. `--sentences` has a sentence a line (else the built-in corpus). `model2vec` is
-distilled from the same teacher at the student's width; with the teacher's vectors of the sentences (`--tokenlearn`, N x D)
-tokenlearn trains that model on the same text. Both are optional packages; without them their rows are left out.
+Three steps, all of them unless some are named. What OUT has is not made again, so a command that was interrupted is repeated
+as it is; OUT lies outside of the repository.
 
-Every reader is timed on one thread, from text to vectors, tokenising included, in rounds that take turns, so that what else
+train    `search_spaces/studies/static.yaml` with `--seeds` seeds, on DIR's unlabelled sentences (OUT/runs); a training that
+         was interrupted goes on where it was
+peers    `model2vec.distill` of the same teacher at the student's width, and tokenlearn's training of that model on the same
+         sentences and vectors of the teacher (OUT/model2vec, OUT/tokenlearn); both are optional packages, and without them
+         their rows are left out
+measure  each seed's student beside the teacher and the peers (OUT/seed-N.json), then the table of all seeds (OUT/table.md)
+
+Every encoder is timed on one thread, from text to vectors, tokenising included, in rounds that take turns, so that what else
 the machine does meets all of them; the median round counts, in the process's own time. The quality is the mean Spearman
-x 100 of STS12 to STS14 and the test set of STS-B, in `--sts` (files as data/sts has them).
+x 100 of STS12 to STS14 and the test set of STS-B. Training seconds are those of one core, with the judging at rungs.
 """
 
 from __future__ import annotations
@@ -21,82 +27,201 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import importlib.util
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
 
-from distilbench.data.builtin import builtin_corpus
+from distilbench.commands.compare import compare
+from distilbench.commands.corpus import load_corpus
+from distilbench.data.needs import Needs
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.evaluation.sts import spearman
+from distilbench.prepare.prepared import load_prepared
+from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.settings.commands import CompareSettings
+from distilbench.storage.files import write_json
 
 GROUPS = ("STS12", "STS13", "STS14", "STSB.test")
+USED = ("sts", "unlabeled")
+"""What is read of a data folder: nothing that this is not about is encoded."""
+ROWS = Path(__file__).parents[1] / "search_spaces" / "studies" / "static.yaml"
+STEPS = ("train", "peers", "measure")
+TEACHER, STUDENT, DISTILLED, TRAINED = "teacher", "static student", "model2vec.distill", "tokenlearn"
+MODEL2VEC = f"{STUDENT} in model2vec"
+DEFAULTS = f"{STUDENT}, sentence-transformers' defaults"
 TEACHER_READS = 512
 """Sentences of a round of the teacher, which is hundreds of times slower."""
 Reader = Callable[[Sequence[str]], NDArray[Any]]
 
 
+class Trained(NamedTuple):
+    """A student that was trained: its folder, and how long that took."""
+
+    folder: Path
+    seconds: float
+
+
 def main() -> None:
     arguments = parse()
-    torch.set_num_threads(1)
-    texts = sentences(arguments.sentences, arguments.count)
-    teacher, student = EncoderSpec(arguments.teacher).load(), EncoderSpec(arguments.student).load()
-    readers: dict[str, Reader] = {
-        "teacher": lambda given: encode(teacher, given),
-        "static student": lambda given: encode(student, given),
-        "static student, sentence-transformers' defaults": lambda given: student.encode(list(given)),
-    }
-    bytes_on_disk = {"teacher": weights_bytes(arguments.teacher), "static student": weights_bytes(arguments.student)}
-    took: dict[str, float] = {}
-    if importlib.util.find_spec("model2vec"):
-        from model2vec import StaticModel
-        from model2vec.distill import distill
-
-        began = time.perf_counter()
-        distilled = distill(arguments.teacher, pca_dims=student.get_embedding_dimension(), device="cpu")
-        took["model2vec.distill"] = time.perf_counter() - began
-        readers["model2vec.distill"] = reader_of(distilled)
-        readers["static student in model2vec"] = reader_of(StaticModel.from_pretrained(arguments.student))
-        if arguments.tokenlearn and importlib.util.find_spec("tokenlearn"):
-            from tokenlearn.train import train_model
-
-            vectors_ND = np.load(arguments.tokenlearn, allow_pickle=False)[: len(texts)].astype(np.float32)
-            began = time.perf_counter()
-            readers["tokenlearn"] = reader_of(train_model(distilled, list(texts), vectors_ND))
-            took["tokenlearn"] = time.perf_counter() - began
-    speeds = timed(readers, texts, arguments.rounds)
-    table = []
-    for name, reader in readers.items():
-        row = {"encoder": name, "sentences_per_second": round(speeds[name])}
-        row |= {"times_teacher": round(speeds[name] / speeds["teacher"], 1)}
-        row |= {"sts": round(float(np.mean(quality(reader, arguments.sts))), 2)} if arguments.sts else {}
-        row |= {"seconds_to_make": round(took[name], 1)} if name in took else {}
-        row |= {"bytes": bytes_on_disk[name]} if name in bytes_on_disk else {}
-        table.append(row)
-    print(json.dumps({"threads": 1, "sentences": len(texts), "rows": table}, indent=1))
+    steps = arguments.step or STEPS
+    settings = settings_of(arguments)
+    if "train" in steps and len(trained(settings)) < settings.seeds:
+        compare(settings, Console())
+    students = trained(settings)
+    if "peers" in steps:
+        make_peers(settings, arguments.out)
+    if "measure" in steps:
+        for seed, student in sorted(students.items()):
+            measure_seed(seed, student, settings, arguments)
+        table = table_of(arguments.out)
+        (arguments.out / "table.md").write_text(table, encoding="utf-8")
+        print(table)
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--store", type=Path, help="where the teacher's vectors are found again; default: OUT/store")
     parser.add_argument("--teacher", default="all-MiniLM-L6-v2")
-    parser.add_argument("--student", required=True)
-    parser.add_argument("--sentences", type=Path)
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--tokenlearn", type=Path)
-    parser.add_argument("--sts", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--max-sentences", type=int, default=0, help="to train on; 0: all")
+    parser.add_argument("--max-steps", type=int, help="of a training; default: as its epochs say")
+    parser.add_argument("--count", type=int, default=20_000, help="sentences that the speed is measured on")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--step", action="append", choices=STEPS)
     return parser.parse_args()
 
 
-def sentences(file: Path | None, count: int) -> list[str]:
-    if file is None:
-        return list(builtin_corpus(count).sentences[:count])
-    return [line.split("\t")[0] for line in file.read_text(encoding="utf-8").splitlines()[:count]]
+def settings_of(arguments: argparse.Namespace) -> CompareSettings:
+    """The comparison that trains the students, on links to what is used of the data folder."""
+    data = arguments.out / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    for name in USED:
+        if not (data / name).exists():
+            (data / name).symlink_to((arguments.data / name).resolve())
+    return CompareSettings(
+        file=(ROWS,),
+        data=str(data),
+        teacher=arguments.teacher,
+        seeds=arguments.seeds,
+        steps=arguments.max_steps,
+        max_sentences=arguments.max_sentences,
+        tasks="sts",
+        quantise="none",
+        dashboard=False,
+        name="static",
+        runs=arguments.out / "runs",
+        reports=arguments.out / "reports",
+        store=arguments.store or arguments.out / "store",
+    )
+
+
+def run_of(settings: CompareSettings) -> Path:
+    return settings.runs / str(settings.name)
+
+
+def trained(settings: CompareSettings) -> dict[int, Trained]:
+    """The students that are there, by seed, at their whole width."""
+    scores, trials = (run_of(settings) / name for name in ("scores.jsonl", "trials.jsonl"))
+    if not scores.exists():
+        return {}
+    seconds = {
+        record.seed: math.fsum(rung.metrics["rung_seconds"] or 0.0 for rung in record.rungs)
+        for record in read_records(trials)
+        if isinstance(record, TrialRecord) and record.state == "COMPLETE"
+    }
+    return {
+        record.seed: Trained(run_of(settings) / record.model, seconds[record.seed])
+        for record in read_records(scores)
+        if isinstance(record, ScoreRecord) and record.model and record.dim == record.hyperparameters["output_dim"]
+    }
+
+
+def training_text(settings: CompareSettings) -> tuple[list[str], NDArray[np.float32]]:
+    """What the students were trained on: the sentences, and the teacher's vectors of them, N x D."""
+    corpus = load_corpus(settings, Needs(), Console(quiet=True))
+    prepared = load_prepared(run_of(settings) / "prepared")
+    if len(corpus.sentences) != prepared.vectors.rows:
+        raise SystemExit(f"{run_of(settings)} has {prepared.vectors.rows} sentences, the data {len(corpus.sentences)}")
+    return [corpus.sentences[int(row)] for row in prepared.train], prepared.vectors.take(prepared.train)
+
+
+def make_peers(settings: CompareSettings, out: Path) -> None:
+    """Save what model2vec and tokenlearn make, each with the seconds that it took, on all cores."""
+    if not importlib.util.find_spec("model2vec"):
+        return
+    from model2vec import StaticModel
+    from model2vec.distill import distill
+
+    torch.set_num_threads(os.cpu_count() or 1)
+    student = next(iter(trained(settings).values())).folder
+    width = EncoderSpec(str(student)).width()
+    folder = settings.teacher_encoder.folder() or settings.teacher
+
+    def keep(name: str, make: Callable[[], Any]) -> None:
+        if (out / f"{name}.json").exists():
+            return
+        began = time.perf_counter()
+        make().save_pretrained(out / name)
+        write_json(out / f"{name}.json", {"seconds": time.perf_counter() - began})
+
+    keep("model2vec", lambda: distill(str(folder), pca_dims=width, device="cpu"))
+    if importlib.util.find_spec("tokenlearn") and not (out / "tokenlearn.json").exists():
+        from tokenlearn.train import train_model
+
+        texts, vectors_ND = training_text(settings)
+        started = StaticModel.from_pretrained(out / "model2vec")
+        keep("tokenlearn", lambda: train_model(started, texts, vectors_ND.astype(np.float32), pca_dims=width))
+
+
+def measure_seed(seed: int, student: Trained, settings: CompareSettings, arguments: argparse.Namespace) -> None:
+    """Write what one seed's student and those beside it have."""
+    to = arguments.out / f"seed-{seed}.json"
+    if to.exists():
+        return
+    torch.set_num_threads(1)
+    texts = training_text(settings)[0][: arguments.count]
+    readers = readers_of(settings.teacher, student.folder, arguments.out)
+    speeds = timed(readers, texts, arguments.rounds)
+    rows = {}
+    for name, reader in readers.items():
+        rows[name] = {"sentences_per_second": speeds[name]}
+        if name not in (MODEL2VEC, DEFAULTS):
+            rows[name]["sts"] = float(np.mean(quality(reader, arguments.data / "sts")))
+    for name, file in ((DISTILLED, "model2vec.json"), (TRAINED, "tokenlearn.json")):
+        if name in rows:
+            rows[name]["seconds_to_make"] = json.loads((arguments.out / file).read_text())["seconds"]
+    rows[STUDENT]["seconds_to_make"] = student.seconds
+    rows[STUDENT]["bytes"] = weights_bytes(str(student.folder))
+    rows[TEACHER]["bytes"] = weights_bytes(settings.teacher)
+    write_json(to, {"seed": seed, "sentences": len(texts), "rounds": arguments.rounds, "rows": rows})
+
+
+def readers_of(teacher: str, student: Path, out: Path) -> dict[str, Reader]:
+    """Everything that is timed side by side."""
+    whole, small = EncoderSpec(teacher).load("cpu"), EncoderSpec(str(student)).load("cpu")
+    readers: dict[str, Reader] = {
+        TEACHER: lambda given: encode(whole, given),
+        STUDENT: lambda given: encode(small, given),
+        DEFAULTS: lambda given: small.encode(list(given)),
+    }
+    if importlib.util.find_spec("model2vec"):
+        from model2vec import StaticModel
+
+        readers[MODEL2VEC] = reader_of(StaticModel.from_pretrained(student))
+        for name, folder in ((DISTILLED, "model2vec"), (TRAINED, "tokenlearn")):
+            if (out / f"{folder}.json").exists():
+                readers[name] = reader_of(StaticModel.from_pretrained(out / folder))
+    return readers
 
 
 def reader_of(model: Any) -> Reader:
@@ -112,7 +237,7 @@ def weights_bytes(folder: str) -> int:
 def timed(readers: dict[str, Reader], texts: Sequence[str], rounds: int) -> dict[str, float]:
     """Sentences a second of each, in the process's own time."""
     seconds: dict[str, list[float]] = {name: [] for name in readers}
-    reads = {name: texts[:TEACHER_READS] if name == "teacher" else texts for name in readers}
+    reads = {name: texts[:TEACHER_READS] if name == TEACHER else texts for name in readers}
     for round_number in range(rounds + 1):
         for name, reader in readers.items():
             began = time.process_time()
@@ -137,6 +262,34 @@ def read_pairs(file: Path) -> list[tuple[str, str, float]]:
     lines = [line.split("\t") for line in file.read_text(encoding="utf-8").rstrip("\n").split("\n")]
     columns = [lines[0].index(name) for name in ("sentence1", "sentence2", "score")]
     return [(line[columns[0]], line[columns[1]], float(line[columns[2]])) for line in lines[1:]]
+
+
+def table_of(out: Path) -> str:
+    """The means over the seeds that are measured, as Markdown, and the range over the seeds of the student's quality."""
+    files = sorted(out.glob("seed-*.json"))
+    seeds = [json.loads(file.read_text())["rows"] for file in files]
+    lines = [
+        f"{len(seeds)} seeds: {', '.join(file.stem for file in files)}.",
+        "",
+        "| encoder | STS | of the teacher's | sentences per second | times the teacher | minutes to make | MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in dict.fromkeys(name for rows in seeds for name in rows):
+        own = [(rows[name], rows[TEACHER]) for rows in seeds if name in rows]
+        sts = [row["sts"] for row, _ in own if "sts" in row]
+        kept = [100 * row["sts"] / teacher["sts"] for row, teacher in own if "sts" in row]
+        times = [row["sentences_per_second"] / teacher["sentences_per_second"] for row, teacher in own]
+        made = [row["seconds_to_make"] / 60 for row, _ in own if "seconds_to_make" in row]
+        size = [row["bytes"] / 1e6 for row, _ in own if "bytes" in row]
+        spread = f" ({min(kept):.1f} to {max(kept):.1f})" if len(set(kept)) > 1 else ""
+        speed = statistics.fmean(row["sentences_per_second"] for row, _ in own)
+        cells = [name, _mean(sts, 2), f"{_mean(kept, 1)} %{spread}" if kept else "", f"{speed:,.0f}"]
+        lines.append(f"| {' | '.join([*cells, _mean(times, 0), _mean(made, 1), _mean(size, 1)])} |")
+    return "\n".join(lines) + "\n"
+
+
+def _mean(values: Sequence[float], digits: int) -> str:
+    return f"{statistics.fmean(values):,.{digits}f}" if values else ""
 
 
 if __name__ == "__main__":
