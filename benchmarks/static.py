@@ -8,8 +8,8 @@ as it is; OUT lies outside of the repository.
 train    `search_spaces/studies/static.yaml` with `--seeds` seeds, on DIR's unlabelled sentences (OUT/runs); a training that
          was interrupted goes on where it was
 peers    `model2vec.distill` of the same teacher at the student's width, and tokenlearn's training of that model on the same
-         sentences and vectors of the teacher (OUT/model2vec, OUT/tokenlearn); both are optional packages, and without them
-         their rows are left out
+         sentences and vectors of the teacher (OUT/model2vec, OUT/tokenlearn), in float32 as tokenlearn wants it; both are
+         optional packages, and without them their rows are left out
 measure  each seed's student beside the teacher and the peers (OUT/seed-N.json), then the table of all seeds (OUT/table.md)
 
 Every encoder is timed on one thread, from text to vectors, tokenising included, in rounds that take turns, so that what else
@@ -76,6 +76,8 @@ def main() -> None:
     if "train" in steps and len(trained(settings)) < settings.seeds:
         compare(settings, Console())
     students = trained(settings)
+    if not students:
+        raise SystemExit(f"{run_of(settings)} has no student yet; expected --step train before")
     if "peers" in steps:
         make_peers(settings, arguments.out)
     if "measure" in steps:
@@ -174,7 +176,7 @@ def make_peers(settings: CompareSettings, out: Path) -> None:
         make().save_pretrained(out / name)
         write_json(out / f"{name}.json", {"seconds": time.perf_counter() - began})
 
-    keep("model2vec", lambda: distill(str(folder), pca_dims=width, device="cpu"))
+    keep("model2vec", lambda: distill(str(folder), pca_dims=width, device="cpu", quantize_to="float32"))
     if importlib.util.find_spec("tokenlearn") and not (out / "tokenlearn.json").exists():
         from tokenlearn.train import train_model
 
