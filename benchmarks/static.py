@@ -57,6 +57,8 @@ STEPS = ("train", "peers", "measure")
 TEACHER, STUDENT, DISTILLED, TRAINED = "teacher", "static student", "model2vec.distill", "tokenlearn"
 MODEL2VEC = f"{STUDENT} in model2vec"
 DEFAULTS = f"{STUDENT}, sentence-transformers' defaults"
+ORDER = (TEACHER, STUDENT, DEFAULTS, MODEL2VEC, DISTILLED, TRAINED)
+"""Of the table's rows."""
 TEACHER_READS = 512
 """Sentences of a round of the teacher, which is hundreds of times slower."""
 Reader = Callable[[Sequence[str]], NDArray[Any]]
@@ -271,13 +273,15 @@ def table_of(out: Path) -> str:
     files = sorted(out.glob("seed-*.json"))
     seeds = [json.loads(file.read_text())["rows"] for file in files]
     lines = [
-        f"{len(seeds)} seeds: {', '.join(file.stem for file in files)}.",
+        f"The means over {', '.join(file.stem for file in files)}.",
         "",
         "| encoder | STS | of the teacher's | sentences per second | times the teacher | minutes to make | MB |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in dict.fromkeys(name for rows in seeds for name in rows):
+    for name in ORDER:
         own = [(rows[name], rows[TEACHER]) for rows in seeds if name in rows]
+        if not own:
+            continue
         sts = [row["sts"] for row, _ in own if "sts" in row]
         kept = [100 * row["sts"] / teacher["sts"] for row, teacher in own if "sts" in row]
         times = [row["sentences_per_second"] / teacher["sentences_per_second"] for row, teacher in own]
