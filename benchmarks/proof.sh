@@ -14,13 +14,15 @@
 #   CPUS     processors (default: 2)
 #   EXTRA    more options of every sweep, such as "--trials 2 --max-sentences 500" for a quick try
 #   PLAN     0: no plan is made before a sweep (a plan measures rates for about a minute)
+#   SPACES   the search spaces (default: search_spaces/proof)
 #   PEERS    a folder on PYTHONPATH that has model2vec and tokenlearn, for part `beside` (default: as installed)
 set -eu
 cd "$(dirname "$0")/.."
 : "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
 STORE=${STORE:-$RUNS/store} MINILM=${MINILM:-all-MiniLM-L6-v2} MPNET=${MPNET:-sentence-transformers/all-mpnet-base-v2}
 BEST=${BEST:-hpd mcr2_distil} CPUS=${CPUS:-2} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
-STUDY=$RUNS/data/study USERS=$RUNS/data/users STUDENTS=$RUNS/students SPACES=search_spaces/proof
+STUDY=$RUNS/data/study USERS=$RUNS/data/users STUDENTS=$RUNS/students
+SPACES=${SPACES:-search_spaces/proof}
 PLACES="--store $STORE --runs $RUNS/runs --reports $RUNS/reports"
 # 310,000 distinct sentences, drawn evenly from their sources. Rows are scored on 20,000 of Quora's documents; part `score`
 # takes all 210,937.
@@ -115,7 +117,8 @@ beside() {
   student static-256 static/hpd "HPD d=256"
   # shellcheck disable=SC2086
   once beside env ${PEERS:+PYTHONPATH="$PEERS${PYTHONPATH:+:$PYTHONPATH}"} "$PYTHON" benchmarks/beside.py \
-    --data "$STUDY" --run "$RUNS/runs/hpd-2" --student "$STUDENTS/two-128" --student "$STUDENTS/static-256" \
+    --data "$STUDY" --student "$STUDENTS/two-128=$RUNS/runs/hpd-2" \
+    --student "$STUDENTS/static-256=$RUNS/runs/static/hpd" --records "$RUNS/runs/heads/neighbours/scores.jsonl" \
     --out "$RUNS/beside" --store "$STORE" ${BESIDE:-}
 }
 
@@ -142,7 +145,7 @@ report() {
   $PYTHON benchmarks/plan_and_took.py "$RUNS"
 }
 
-for part in "${@:-data heads static two labelled depths score retrieval mpnet beside users report}"; do
+for part in "${@:-data heads static two labelled depths retrieval mpnet score beside users report}"; do
   for name in $part; do
     case $name in
       data | heads | static | two | labelled | depths | retrieval | mpnet | score | beside | users | report) "$name" ;;
