@@ -27,7 +27,7 @@ PLACES="--store $STORE --runs $RUNS/runs --reports $RUNS/reports"
 # 310,000 distinct sentences, drawn evenly from their sources. Rows are scored on 20,000 of Quora's documents; part `score`
 # takes all 210,937.
 READ="--max-sentences 310000 --max-documents 20000"
-mkdir -p "$RUNS/plans" "$RUNS/done" "$RUNS/logs" "$STUDENTS"
+mkdir -p "$RUNS/plans/rates" "$RUNS/done" "$RUNS/logs" "$STUDENTS"
 
 distilbench() { $PYTHON -m distilbench "$@"; }
 
@@ -53,7 +53,7 @@ sweep() {  # NAME OPTIONS...: planned, then swept
   # shellcheck disable=SC2086
   set -- "$@" --data "$STUDY" --name "$name" --cpus "$CPUS" --no-dashboard $READ $PLACES $EXTRA
   if [ "$PLAN" != 0 ] && [ ! -e "$RUNS/done/$name" ]; then
-    once "plan-$name" distilbench plan "$@" --nodes "1x$CPUS" --measure "$RUNS/plans/$name-rates.json" \
+    once "plan-$name" distilbench plan "$@" --nodes "1x$CPUS" --measure "$RUNS/plans/rates/$name.json" \
       --json "$RUNS/plans/$name.json"
   fi
   once "$name" distilbench sweep "$@"
