@@ -10,7 +10,8 @@
 #   MINILM   the first teacher (default: all-MiniLM-L6-v2)
 #   MPNET    the second teacher, a folder or hub id (default: sentence-transformers/all-mpnet-base-v2)
 #   BEST     the two methods that are trained longer, at one, two and three layers: what part `labelled` and part `two` have
-#            shown (default: hpd mcr2_distil)
+#            shown (default: hpd mcr2_distil); students of the first one are exported
+#   LABEL    what the first one's rows are called before " d=128" (default: HPD)
 #   CPUS     processors (default: 2)
 #   EXTRA    more options of every sweep, such as "--trials 2 --max-sentences 500" for a quick try
 #   PLAN     0: no plan is made before a sweep (a plan measures rates for about a minute)
@@ -20,7 +21,7 @@ set -eu
 cd "$(dirname "$0")/.."
 : "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
 STORE=${STORE:-$RUNS/store} MINILM=${MINILM:-all-MiniLM-L6-v2} MPNET=${MPNET:-sentence-transformers/all-mpnet-base-v2}
-BEST=${BEST:-hpd mcr2_distil} CPUS=${CPUS:-2} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
+BEST=${BEST:-hpd mcr2_distil} LABEL=${LABEL:-HPD} CPUS=${CPUS:-2} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
 STUDY=$RUNS/data/study USERS=$RUNS/data/users STUDENTS=$RUNS/students
 SPACES=${SPACES:-search_spaces/proof}
 PLACES="--store $STORE --runs $RUNS/runs --reports $RUNS/reports"
@@ -67,8 +68,7 @@ data() { once data "$PYTHON" benchmarks/folders.py "$DIR" "$RUNS/data"; }
 
 # All-MiniLM-L6-v2 as the teacher: heads, static students, every method at two layers, the best two at one to three layers.
 heads() {
-  sweep heads --method pca,whitening,random_projection,mcr2,neighbours --budget real --teacher "$MINILM" \
-    --peers 8,16,32,48,64,128
+  sweep heads --method pca,whitening,random_projection,mcr2,neighbours --budget real --teacher "$MINILM"
 }
 static() { sweep static --method hpd,mse,mcr2_distil --space $SPACES/static --student static --teacher "$MINILM"; }
 two() { sweep two --method hpd,mse,crd,mcr2_distil --space $SPACES/two --student auto:2 --teacher "$MINILM"; }
@@ -92,7 +92,7 @@ retrieval() {
 }
 # All-mpnet-base-v2 as the teacher.
 mpnet() {
-  sweep mpnet-heads --method pca,mcr2,neighbours --budget real --teacher "$MPNET" --peers 8,16,32,64
+  sweep mpnet-heads --method pca,mcr2,neighbours --budget real --teacher "$MPNET"
   sweep mpnet-static --method hpd --space $SPACES/static --student static --teacher "$MPNET"
   sweep mpnet-2 --method hpd --space $SPACES/long --student "auto:2@$MINILM" --teacher "$MPNET"
 }
@@ -100,10 +100,9 @@ mpnet() {
 # The students to deploy, on every set: all of Quora's documents, classification by SentEval's protocol, cost.
 score() {
   student static-256 static/hpd "HPD d=256"
-  student two-128 hpd-2 "HPD d=128"
-  student two-384 hpd-2 "HPD d=384"
-  student three-128 hpd-3 "HPD d=128"
-  student one-128 hpd-1 "HPD d=128"
+  student two-128 "${BEST%% *}-2" "$LABEL d=128"
+  student three-128 "${BEST%% *}-3" "$LABEL d=128"
+  student one-128 "${BEST%% *}-1" "$LABEL d=128"
   student retrieval-128 retrieval-2 "HPD d=128"
   # shellcheck disable=SC2046,SC2086
   once score distilbench evaluate $(ls -d "$STUDENTS"/*) --teacher "$MINILM" --data "$STUDY" \
@@ -113,36 +112,46 @@ score() {
 
 # Beside what people use instead, for as long as the student of two layers was trained.
 beside() {
-  student two-128 hpd-2 "HPD d=128"
+  student two-128 "${BEST%% *}-2" "$LABEL d=128"
   student static-256 static/hpd "HPD d=256"
   # shellcheck disable=SC2086
   once beside env ${PEERS:+PYTHONPATH="$PEERS${PYTHONPATH:+:$PYTHONPATH}"} "$PYTHON" benchmarks/beside.py \
-    --data "$STUDY" --student "$STUDENTS/two-128=$RUNS/runs/hpd-2" \
+    --data "$STUDY" --student "$STUDENTS/two-128=$RUNS/runs/${BEST%% *}-2" \
     --student "$STUDENTS/static-256=$RUNS/runs/static/hpd" --records "$RUNS/runs/heads/neighbours/scores.jsonl" \
     --out "$RUNS/beside" --store "$STORE" ${BESIDE:-}
 }
 
 # Three users with text and pairs of their own: one command each, then each one's student beside the general one.
 users() {
-  student two-128 hpd-2 "HPD d=128"
+  student two-128 "${BEST%% *}-2" "$LABEL d=128"
   for user in stackexchange captions quora; do
     # shellcheck disable=SC2086
     once "user-$user" distilbench sweep --method hpd --student auto:2 --data "$USERS/$user" --select retrieval \
       --teacher "$MINILM" --time-budget "${USER_TIME:-10m}" --name "user-$user" --cpus "$CPUS" --no-dashboard $PLACES $EXTRA
-    student "$user-128" "user-$user" "HPD d=128"
+    once "export-$user" distilbench export "$RUNS/runs/user-$user" --student "HPD d=128" --to "$RUNS/users/$user-128"
     # shellcheck disable=SC2086
-    once "score-$user" distilbench evaluate "$STUDENTS/$user-128" "$STUDENTS/two-128" --teacher "$MINILM" \
+    once "score-$user" distilbench evaluate "$RUNS/users/$user-128" "$STUDENTS/two-128" --teacher "$MINILM" \
       --data "$USERS/$user" --tasks retrieval --indexes flat --name "score-$user" $PLACES
   done
   $PYTHON benchmarks/own_domain.py "$RUNS"/runs/score-*
 }
 
-# The tables and the leaderboard. It may be run at any time: it takes the sweeps that there are.
+# The leaderboards and the table of plans. It may be run at any time: it takes the sweeps that there are.
 report() {
-  # shellcheck disable=SC2046
-  distilbench report $(find "$RUNS/runs" -name scores.jsonl -not -path '*/user-*' -not -path '*/score-*' \
-    -not -path '*/mpnet*' -exec dirname {} \;) --out "$RUNS/reports/proof"
+  board proof heads static two labelled dse "$(for method in $BEST; do echo "$method-"{1,2,3}; done)"
+  board proof-retrieval retrieval retrieval-2
+  board proof-mpnet mpnet-heads mpnet-static mpnet-2
   $PYTHON benchmarks/plan_and_took.py "$RUNS"
+}
+board() {  # NAME SWEEPS...
+  local name=$1 found=() run
+  shift
+  for run in $*; do
+    for scores in "$RUNS/runs/$run"/scores.jsonl "$RUNS/runs/$run"/*/scores.jsonl; do
+      [ -e "$scores" ] && found+=("$(dirname "$scores")")
+    done
+  done
+  [ ${#found[@]} -eq 0 ] || distilbench report "${found[@]}" --out "$RUNS/reports/$name"
 }
 
 for part in "${@:-data heads static two labelled depths retrieval mpnet score beside users report}"; do
