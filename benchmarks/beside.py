@@ -230,7 +230,9 @@ def make_static(name: str, text: Text, folder: Path, own: Path, distilled: Path)
         before = json.loads(distilled.read_text())["minutes"]
         sentences, vectors_ND = text.train()
         began = time.perf_counter()  # the teacher's vectors were there for our students too
-        model = train_model(StaticModel.from_pretrained(own), sentences, vectors_ND, pca_dims=STATIC_WIDTH)
+        model = train_model(
+            StaticModel.from_pretrained(own, quantize_to="float32"), sentences, vectors_ND, pca_dims=STATIC_WIDTH
+        )
         own = own.with_name("tokenlearn-own")
     seconds = time.perf_counter() - began
     model.save_pretrained(own)

@@ -57,11 +57,8 @@ def lines(run: Path) -> Iterator[str]:
         difference = one.minus(other)
         low, high = difference.interval
         cells = [data, str(len(scored[0][name])), METRICS[metric], *map(told, (teacher, one, other))]
-        yield (
-            "| "
-            + " | ".join([*cells, f"{difference.value:+.2f} ({low:+.2f} to {high:+.2f})", f"{difference.p:.3f}"])
-            + " |"
-        )
+        cells += [f"{difference.value:+.2f} ({low:+.2f} to {high:+.2f})", f"{difference.p:.3f}"]
+        yield f"| {' | '.join(cells)} |"
 
 
 def items(run: Path, record: ScoreRecord) -> dict[str, NDArray[np.float32]]:

@@ -58,7 +58,9 @@ def main() -> None:
         from model2vec.distill import distill
 
         began = time.perf_counter()
-        distilled = distill(arguments.teacher, pca_dims=student.get_embedding_dimension(), device="cpu")
+        distilled = distill(
+            arguments.teacher, pca_dims=student.get_embedding_dimension(), device="cpu", quantize_to="float32"
+        )
         took["model2vec.distill"] = time.perf_counter() - began
         readers["model2vec.distill"] = reader_of(distilled)
         readers["static student in model2vec"] = reader_of(StaticModel.from_pretrained(arguments.student))
