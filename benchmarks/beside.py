@@ -393,7 +393,8 @@ def rows(
     ]
     for row in board.rows:
         record, test = row.record, board.cell(row, AVERAGE)
-        key = "teacher" if record.role == "teacher" else record.label.partition(" d=")[0]
+        key = record.label.partition(" d=")[0]
+        key = "teacher" if key == specs["teacher"].title else key
         own = record.role in ("teacher", "encoder")
         on_disk = weights_bytes(str(specs[key].folder() or specs[key].name)) if own and key in specs else None
         kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
