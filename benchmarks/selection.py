@@ -19,15 +19,13 @@ regret on a test measure is what the criterion that belongs to this measure gain
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import yaml
+from folders import link, part_queries, trecqa
 
 from distilbench.methods import get_method
 from distilbench.records import ScoreRecord, read_records
@@ -56,57 +54,11 @@ def make_data(source: Path, out: Path) -> None:
     """Write the study's folder."""
     for name in ("sts", "unlabeled"):
         for file in sorted((source / name).iterdir()):
-            _link(file, out / name / file.name)
+            link(file, out / name / file.name)
     for name in ("corpus.tsv.gz", "pairs.tsv.gz"):
-        _link(source / "quora" / name, out / "quora" / name)
-    _part_queries(source / "quora" / "retrieval", out / "quora" / "retrieval")
-    _trecqa(source / "retrieval_extra", out / "trecqa")
-
-
-def _link(file: Path, link: Path) -> None:
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.unlink(missing_ok=True)
-    link.symlink_to(file.resolve())
-
-
-def _part_queries(source: Path, out: Path) -> None:
-    queries, judgements = _table(source / "queries.dev.tsv"), _table(source / "qrels.dev.tsv")
-    order = np.random.default_rng(0).permutation(len(queries))
-    halves = {"dev": order[: len(order) // 2], "test": order[len(order) // 2 :]}
-    out.mkdir(parents=True, exist_ok=True)
-    for split, rows in halves.items():
-        ids = {queries[row]["query_id"] for row in rows}
-        _write(out / f"queries.{split}.tsv", [query for query in queries if query["query_id"] in ids])
-        _write(out / f"qrels.{split}.tsv", [judged for judged in judgements if judged["query_id"] in ids])
-
-
-def _trecqa(source: Path, out: Path) -> None:
-    """BEIR's layout; a question without an answer among its sentences is left out."""
-    documents: dict[str, str] = {}
-    questions: dict[str, str] = {}
-    (out / "qrels").mkdir(parents=True, exist_ok=True)
-    for split in ("train", "dev", "test"):
-        answers: dict[tuple[str, str], int] = {}
-        for row in _table(source / f"trecqa.{split}.tsv"):
-            document = documents.setdefault(row["sentence"], f"d{len(documents)}")
-            if row["label"] == "1":
-                answers[questions.setdefault(row["question"], f"q{len(questions)}"), document] = 1
-        judged = [{"query-id": q, "corpus-id": d, "score": "1"} for q, d in answers]
-        if split != "train":
-            _write(out / "qrels" / f"{split}.tsv", judged)
-    for name, texts in (("corpus", documents), ("queries", questions)):
-        lines = (json.dumps({"_id": number, "text": text}) for text, number in texts.items())
-        (out / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-
-
-def _table(path: Path) -> list[dict[str, str]]:
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-
-
-def _write(path: Path, rows: list[dict[str, str]]) -> None:
-    lines = ["\t".join(rows[0]), *("\t".join(row.values()) for row in rows)]
-    path.write_text("\n".join(lines) + "\n")
+        link(source / "quora" / name, out / "quora" / name)
+    part_queries(source / "quora" / "retrieval", out / "quora" / "retrieval")
+    trecqa(source / "retrieval_extra", out / "trecqa")
 
 
 def make_rows(out: Path, draws: int) -> None:

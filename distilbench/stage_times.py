@@ -1,4 +1,4 @@
-"""How long each stage of a sweep took: `timings.json` in the run's folder, a list of them, which `plan` can read."""
+"""How long each stage of a sweep took, and how much memory: `timings.json` in the run's folder, which `plan` can read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from distilbench.memory import peak_mb
 from distilbench.records import TrialRecord
 from distilbench.storage.files import DiskFull, write_json
 from distilbench.storage.patience import require
 from distilbench.watchers import INTERRUPTED, Watcher
 
 TIMINGS = "timings.json"
+PEAK = "peak_mb"
+"""Among a rung's metrics: the most memory that the training's worker has had resident until then, in MB."""
 
 
 class Took(BaseModel):
@@ -31,6 +34,10 @@ class Took(BaseModel):
     first_s: float = 0.0
     """The seconds until a pool's first shard was done."""
     device: str = "cpu"
+    driver_mb: float = 0.0
+    """The most memory that the driver has had resident until the stage ended, in MB; 0 where it was not noted."""
+    worker_mb: float = 0.0
+    """The same of the worker that has had most: of a pool, or of the trainings that ended in the stage."""
 
 
 _list = TypeAdapter(list[Took])
@@ -52,7 +59,8 @@ def timed_stage(run: Path, stage: str, count: int = 0) -> Iterator[None]:
 
 def keep(run: Path, *took: Took) -> None:
     """Add what the run's pools took, and these, to its file. Where it cannot be written the sweep goes on without."""
-    added = [*_pools, *took]
+    driver_mb = peak_mb()
+    added = [*_pools, *(timing.model_copy(update={"driver_mb": driver_mb}) for timing in took)]
     _pools.clear()
     with contextlib.suppress(OSError, DiskFull):
         require(run)
@@ -71,18 +79,20 @@ class StageTimes(Watcher):
 
     def __init__(self, run: Path, workers: int) -> None:
         self.run, self.workers = run, workers
-        self.at, self.began, self.count = "", time.monotonic(), 0
+        self.at, self.began, self.count, self.worker_mb = "", time.monotonic(), 0, 0.0
 
     def finished(self, record: TrialRecord) -> None:
-        """Count it."""
+        """Count it, and note its memory."""
         self.count += 1
+        self.worker_mb = max([self.worker_mb, *(rung.metrics.get(PEAK) or 0.0 for rung in record.rungs)])
 
     def stage(self, name: str) -> None:
         """The stage before is over."""
         now = time.monotonic()
         if self.at and name != INTERRUPTED:
-            keep(self.run, Took(stage=self.at, seconds=now - self.began, count=self.count, workers=self.workers))
-        self.at, self.began, self.count = ("" if name == "done" else name), now, 0
+            took = Took(stage=self.at, seconds=now - self.began, count=self.count, workers=self.workers)
+            keep(self.run, took.model_copy(update={"worker_mb": self.worker_mb}))
+        self.at, self.began, self.count, self.worker_mb = ("" if name == "done" else name), now, 0, 0.0
 
     def close(self) -> None:
         """Nothing: a stage that was not finished says little."""

@@ -28,7 +28,7 @@ from distilbench.storage.arrays import MANIFEST
 from distilbench.storage.files import bound_config
 from distilbench.trials.budget import Budget
 
-NOT_COMPARED = frozenset({"rung_seconds", "latency_ms", "single_ms", "model_bytes", "micro_batches"})
+NOT_COMPARED = frozenset({"rung_seconds", "peak_mb", "latency_ms", "single_ms", "model_bytes", "micro_batches"})
 """What depends on the machine at that moment: times, and whether its memory sufficed; and what was measured beforehand."""
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from distilbench.cluster.nodes import places_on, possible_nodes, waiting_told
 from distilbench.cluster.resources import quiet_data_log
 from distilbench.errors import InputError
+from distilbench.memory import peak_mb
 from distilbench.prepare.progress import progress
 from distilbench.settings.pool import AS_FIT, PoolSize
 from distilbench.stage_times import Took, note_pool
@@ -76,7 +77,7 @@ class ShardWorker:
             self.error = str(error)
 
     def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, list[Any]]:
-        """Input columns `shard`, `start` and `stop`; output `shard`, `count` (rows done) and `error` ("" for none)."""
+        """Input columns `shard`, `start`, `stop`; output `shard`, `count` (rows done), `error` ("" for none), `peak_mb`."""
         counts = []
         for shard, start, stop in zip(batch["shard"], batch["start"], batch["stop"], strict=True):
             if not self.error:
@@ -86,7 +87,8 @@ class ShardWorker:
                 except InputError as error:
                     self.error = str(error)
             counts.append(int(stop - start))
-        return {"shard": batch["shard"].tolist(), "count": counts, "error": [self.error] * len(counts)}
+        told = {"error": [self.error] * len(counts), "peak_mb": [peak_mb()] * len(counts)}
+        return {"shard": batch["shard"].tolist(), "count": counts, **told}
 
     def _keep(self, shard: int) -> None:
         """Copy what was made to the storage, for the driver and for whoever goes on without it."""
@@ -147,7 +149,7 @@ def run_pool(
         num_cpus=1,
         num_gpus=share,
     )
-    began, first = time.monotonic(), 0.0
+    began, first, worker_mb = time.monotonic(), 0.0, 0.0
     fetched: list[Future[None]] = []
     waiting = waiting_told(1, share, label)
     with waiting, progress(label, total, unit) as advance, ThreadPoolExecutor(FETCHED_AT_ONCE) as threads:
@@ -155,6 +157,7 @@ def run_pool(
             if row["error"]:
                 raise InputError(row["error"])
             first = first or time.monotonic() - began
+            worker_mb = max(worker_mb, row["peak_mb"])
             advance(row["count"])
             if place is not None:
                 fetched.append(threads.submit(_collect, task, int(row["shard"]), place))
@@ -162,7 +165,8 @@ def run_pool(
             one.result()
     device = "cuda" if share else "cpu"
     seconds = time.monotonic() - began
-    note_pool(Took(stage=label, seconds=seconds, count=total, workers=workers, first_s=first, device=device))
+    took = Took(stage=label, seconds=seconds, count=total, workers=workers, first_s=first, device=device)
+    note_pool(took.model_copy(update={"worker_mb": worker_mb}))
 
 
 def _collect(task: ShardTask, shard: int, place: Place) -> None:

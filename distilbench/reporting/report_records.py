@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from distilbench.prepare.ranked_layers import LayerRanking
 from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.stage_times import Took
 
 TiesWithin = Literal["bytes", "dimension"]
 """Which rows tie letters are of: those with as many bytes per vector, or those of one dimension and quantisation."""
@@ -34,6 +35,8 @@ class RunRecord(_Part):
     """Trials that the sweep wants, as its progress file says."""
     sentences: int | None = None
     """Distinct sentences that its students are trained on."""
+    timings: tuple[Took, ...] = ()
+    """How long its stages took, and how much memory."""
     ranking: LayerRanking | tuple[LayerRanking, ...] | None = None
     """Those that chose the layers of its students: one as it is, as in records of before; several as a list."""
 

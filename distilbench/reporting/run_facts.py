@@ -20,6 +20,7 @@ from distilbench.reporting.figures import steps_of
 from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.runs import SCORES, TRIAL_FILES
 from distilbench.reporting.table import DEV, Cell, Leaderboard, Row, unique_trials
+from distilbench.stage_times import Took, read_timings
 from distilbench.storage.files import bound_config, flat
 
 FOLDER = "runs"
@@ -48,9 +49,11 @@ class RunFacts(NamedTuple):
     stage: str
     wanted: int | None
     rankings: tuple[LayerRanking, ...] = ()
+    """Those that chose the layers of its students, one for each student."""
     sentences: int | None = None
     """Distinct sentences that its students are trained on; None where its folder does not say it."""
-    """Those that chose the layers of its students, one for each student."""
+    timings: tuple[Took, ...] = ()
+    """How long its stages took and how much memory, in the order of time; those that it shares with other methods first."""
 
 
 class Changed(NamedTuple):
@@ -86,6 +89,7 @@ def run_facts(
     configs: Mapping[str, tuple[Mapping[str, Any], str, int | None]] = {**described_configs, **_configs(folders)}
     rankings = {**{one.run: one.rankings for one in described}, **_rankings(folders)}
     sentences = {**{one.run: one.sentences for one in described}, **_sentences(folders)}
+    timings = {**{one.run: one.timings for one in described}, **_timings(folders)}
     trials: dict[str, list[TrialRecord]] = {}
     for trial in unique_trials(records):
         trials.setdefault(trial.run, []).append(trial)
@@ -122,6 +126,7 @@ def run_facts(
                 wanted=wanted,
                 rankings=rankings.get(run, ()),
                 sentences=sentences.get(run),
+                timings=timings.get(run, ()),
             )
         )
     return tuple(facts)
@@ -137,6 +142,7 @@ def descriptions(runs: Iterable[RunFacts]) -> list[RunRecord]:
             wanted=run.wanted,
             ranking=_one_or_all(run),
             sentences=run.sentences,
+            timings=run.timings,
         )
         for run in runs
         if run.config or run.stage or run.rankings
@@ -217,6 +223,16 @@ def _sentences(folders: Iterable[Path]) -> dict[str, int]:
             if (name := _run_name(folder)) is not None:
                 counts[name] = rows
     return counts
+
+
+def _timings(folders: Iterable[Path]) -> dict[str, tuple[Took, ...]]:
+    """By the run's name in its records: those of the sweep of several methods that it is part of, and its own."""
+    return {
+        name: timings
+        for folder in folders
+        if (timings := (*read_timings(folder.parent), *read_timings(folder)))
+        and (name := _run_name(folder)) is not None
+    }
 
 
 def _run_name(folder: Path) -> str | None:

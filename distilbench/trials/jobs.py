@@ -19,9 +19,11 @@ from distilbench.cluster.provenance import machine
 from distilbench.cluster.resources import TrialResources
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import default_device
+from distilbench.memory import peak_mb
 from distilbench.methods.method import Method
 from distilbench.records import Rung
 from distilbench.signs import goes_on
+from distilbench.stage_times import PEAK
 from distilbench.storage.files import remove_folder
 from distilbench.storage.patience import StorageGone, patiently, require
 from distilbench.trials.budget import Budget
@@ -108,11 +110,19 @@ def finish(
         raise
     except Exception as error:
         failed = describe_error(error)
-    rungs = patiently(lambda: tuple(known_rungs(job.folder)))
+    rungs = patiently(lambda: _with_memory(known_rungs(job.folder)))
     if place is not None and not place.here:
         remove_folder(job.run / job.model)
         remove_folder(job.folder)
     return Outcome(given, failed, rungs, machine())
+
+
+def _with_memory(rungs: Sequence[Rung]) -> tuple[Rung, ...]:
+    """The rungs, of which the last has the memory of the export and of what it embedded, too."""
+    return tuple(
+        rung.model_copy(update={"metrics": {**rung.metrics, PEAK: peak_mb()}}) if rung is rungs[-1] else rung
+        for rung in rungs
+    )
 
 
 def _export(job: Job, method: Method, corpus: Corpus, prepared: Path) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from distilbench.cluster.provenance import provenance
-from distilbench.records import TrialRecord
-from distilbench.stage_times import StageTimes, Took, note_pool, read_timings, timed_stage
+from distilbench.records import Rung, TrialRecord
+from distilbench.stage_times import PEAK, StageTimes, Took, note_pool, read_timings, timed_stage
+
+DRIVER_MB = 512.0
 
 
-def trial(number: int) -> TrialRecord:
+def trial(number: int, *peaks: float) -> TrialRecord:
+    rungs = [Rung(rung=i, step=i, objective=None, metrics={PEAK: peak}) for i, peak in enumerate(peaks)]
     return TrialRecord(
         run="r",
         number=number,
@@ -22,7 +27,7 @@ def trial(number: int) -> TrialRecord:
         seed=0,
         dim=4,
         objective=None,
-        rungs=[],
+        rungs=rungs,
         provenance=provenance(),
     )
 
@@ -31,6 +36,7 @@ def trial(number: int) -> TrialRecord:
 def no_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests of this process had pools for which no run was there."""
     monkeypatch.setattr("distilbench.stage_times._pools", [])
+    monkeypatch.setattr("distilbench.stage_times.peak_mb", lambda: DRIVER_MB)
 
 
 def test_stages_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,19 +46,19 @@ def test_stages_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     now[0] = 110.0
     times.stage("search")
     for number in range(4):
-        times.finished(trial(number))
+        times.finished(trial(number, 100.0, 700.0 - number))
     now[0] = 140.0
     times.stage("confirm")
-    times.finished(trial(1))
+    times.finished(trial(1, 900.0))
     now[0] = 145.0
     times.stage("score")
     now[0] = 147.5
     times.stage("done")
     times.close()
     assert read_timings(tmp_path) == [
-        Took(stage="search", seconds=30.0, count=4, workers=3),
-        Took(stage="confirm", seconds=5.0, count=1, workers=3),
-        Took(stage="score", seconds=2.5, workers=3),
+        Took(stage="search", seconds=30.0, count=4, workers=3, driver_mb=DRIVER_MB, worker_mb=700.0),
+        Took(stage="confirm", seconds=5.0, count=1, workers=3, driver_mb=DRIVER_MB, worker_mb=900.0),
+        Took(stage="score", seconds=2.5, workers=3, driver_mb=DRIVER_MB),
     ]
 
 
@@ -62,4 +68,11 @@ def test_a_stage_that_fails_is_no_rate(tmp_path: Path) -> None:
         pass
     with pytest.raises(RuntimeError), timed_stage(tmp_path, "report"):
         raise RuntimeError("no")
-    assert [(took.stage, took.count) for took in read_timings(tmp_path)] == [("Tokens", 100), ("prepare", 7)]
+    took = [(took.stage, took.count, took.driver_mb) for took in read_timings(tmp_path)]
+    assert took == [("Tokens", 100, 0.0), ("prepare", 7, DRIVER_MB)]  # a pool's memory is its workers'
+
+
+def test_memory_is_of_this_process() -> None:
+    script = "from distilbench.memory import peak_mb; held = b'x' * 400_000_000; print(peak_mb())"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert 400 < float(told) < 1_000

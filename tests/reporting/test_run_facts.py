@@ -14,6 +14,7 @@ from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.run_facts import beside, changed, descriptions, run_facts, run_file
 from distilbench.reporting.run_page import render_run
 from distilbench.reporting.table import leaderboard
+from distilbench.stage_times import TIMINGS, Took
 from distilbench.storage.files import write_json
 
 
@@ -67,6 +68,26 @@ def test_the_number_of_training_sentences_is_told(two_runs, tmp_path):
     assert [run.sentences for run in run_facts(records, board, described=described)] == [212_000, 90]
     np.save(folders[0] / "prepared" / "train.npy", np.array([object()]), allow_pickle=True)
     assert run_facts(records, board, folders)[0].sentences is None
+
+
+def test_what_the_stages_took_is_shown_and_kept(two_runs, tmp_path):
+    records, folders = two_runs()
+    board = leaderboard(records)
+    shared = [Took(stage="Teacher <b>encoding", seconds=30.25, count=900, workers=2, worker_mb=1234.4)]
+    write_json(tmp_path / TIMINGS, [took.model_dump() for took in shared])  # of the sweep of both
+    own = [{"stage": "search", "seconds": 5.0, "driver_mb": 678.0}]
+    write_json(folders[0] / TIMINGS, own)
+    a, b = run_facts(records, board, folders)
+    assert [took.stage for took in a.timings] == ["Teacher <b>encoding", "search"] and list(b.timings) == shared
+    assert [run.timings for run in run_facts(records, board, described=descriptions([a, b]))] == [a.timings, b.timings]
+    page = render_run(a, [r for r in records if r.run == "a"], board, "t")
+    assert "Teacher &lt;b&gt;encoding" in page and "<b>" not in page
+    assert ">1,234</td>" in page and ">678</td>" in page and ">30.2</td>" in page
+    write_json(folders[1] / TIMINGS, ["nonsense"])
+    (tmp_path / TIMINGS).unlink()
+    b = run_facts(records, board, folders)[1]
+    assert b.timings == ()
+    assert "Time and memory" not in render_run(b, [r for r in records if r.run == "b"], board, "t")
 
 
 def test_the_ranking_that_chose_the_layers_is_shown(two_runs):

@@ -92,7 +92,15 @@ def test_a_trial_reports_its_rungs_and_the_shape_of_its_embeddings(tmp_path: Pat
     assert record.result is not None
     best, metrics = record.result.metrics, record.rungs[-1].metrics
     assert best["dev_spearman"] - best["dev_pca_spearman"] == pytest.approx(record.objective)
-    assert metrics.keys() >= {"dev_spearman", "dev_pca_spearman", "effective_rank", "variance", "loss", "rung_seconds"}
+    assert metrics.keys() >= {
+        "dev_spearman",
+        "dev_pca_spearman",
+        "effective_rank",
+        "variance",
+        "loss",
+        "rung_seconds",
+        "peak_mb",
+    }
     assert training is not None
     shape = geometry(training.method.embed(dev_rows(load_prepared(prepared_folder))))
     assert (metrics["effective_rank"], metrics["variance"]) == pytest.approx(shape)

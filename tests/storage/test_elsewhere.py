@@ -319,6 +319,7 @@ def on_a_node(task: ShardTask, shards: list[Shard], place: Place, driver: Place)
     for shard, start, stop in shards:
         batch = {"shard": np.array([shard]), "start": np.array([start]), "stop": np.array([stop])}
         said = worker(batch)
+        assert said.pop("peak_mb")[0] > 0
         assert said == {"shard": [shard], "count": [stop - start], "error": [""]}
         assert not any((task.folder / name).exists() for name in task.files(shard))
         _collect_shard(task, shard, driver)

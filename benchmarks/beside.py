@@ -1,0 +1,414 @@
+"""Students beside what people use instead: the same teacher, text, start and machine, and for as long.
+
+    python benchmarks/beside.py --data DIR --student FOLDER=RUN [--student FOLDER=RUN ...] --out OUT --store STORE
+
+FOLDER is an exported student, RUN the sweep's folder that it comes from. The first student must be of layers: the peers are
+trained as long as one training of its run took, judging included (--minutes says otherwise), from the same layers, on the
+training text of that run (its data folder, limits and teacher), with the teacher's vectors from STORE:
+
+    mse-384           SentenceTransformerTrainer, MSELoss to the teacher's vectors
+    mse-128           the same with a dense layer, to the teacher's PCA
+    matryoshka-mse    MatryoshkaLoss around MSELoss, to the teacher's vectors
+    matryoshka-pairs  MatryoshkaLoss around MultipleNegativesRankingLoss, on similar pairs
+    model2vec         model2vec.distill of the teacher, at 256 dimensions
+    tokenlearn        tokenlearn's training of that model on the same text and vectors, by its own early stopping
+
+Each of the first four tries every --lr for a tenth of its time first, and takes the best on STS-B dev; its learning rate
+falls to 0 with the time. The last two are optional packages, which may be on PYTHONPATH. Two peers are made at once
+(--at-once), each on one thread, as trials are. A peer that was made is not made again.
+
+All are scored by `distilbench evaluate`, plain truncation by its --dims. --records adds FAISS's codes and PCA out of a sweep
+that has them. Speed is of one thread, text to vectors, in rounds that take turns (benchmarks/static.py); model2vec and
+tokenlearn read with their own library. OUT/beside.md is the table.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import importlib.util
+import json
+import math
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from static import Reader, quality, reader_of, timed, weights_bytes
+
+from distilbench.data.corpus import Corpus
+from distilbench.data.folder import Limits, folder_corpus
+from distilbench.encoders.encoder import EncoderSpec, encode
+from distilbench.encoders.student import load_student
+from distilbench.prepare.encode import encode_corpus
+from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.table import AVERAGE, leaderboard
+from distilbench.storage.arrays import ShardedArray
+from distilbench.storage.files import write_json
+from distilbench.storage.store import ArtifactStore
+
+TRAINED = ("mse-384", "mse-128", "matryoshka-mse", "matryoshka-pairs")
+STATIC = ("model2vec", "tokenlearn")
+WIDTH, STATIC_WIDTH = 128, 256
+DIMS = (256, 128, 64)
+PCA_ROWS = 20_000
+TRIED = 0.1
+"""The share of the time in which each learning rate is tried."""
+WARM_STEPS = 20
+SPEED_TEXTS = 20_000
+
+
+@dataclass(frozen=True)
+class Text:
+    """What is trained on: the run's corpus and the teacher's vectors of it, and the layers that its student has."""
+
+    data: Path
+    store: Path
+    run: Path
+    limits: Limits
+
+    @cached_property
+    def prepared(self) -> dict[str, Any]:
+        """The run's `prepared.json`."""
+        found: dict[str, Any] = json.loads((self.run / "prepared" / "prepared.json").read_text())
+        return found
+
+    @cached_property
+    def teacher(self) -> EncoderSpec:
+        """The run's teacher."""
+        return EncoderSpec(**self.prepared["teacher"])
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The corpus of the run.
+
+        Raises:
+            SystemExit: the data folder, or the limits, are not those of the run.
+        """
+        corpus = folder_corpus(self.data, self.limits)
+        asked = json.loads((self.run / "config.json").read_text())["corpus_fingerprint"]
+        if corpus.fingerprint != asked:
+            raise SystemExit(
+                f"{self.data}: with these limits not the corpus of {self.run}; expected the sweep's --data and limits"
+            )
+        return corpus
+
+    @cached_property
+    def vectors(self) -> ShardedArray:
+        """The teacher's vectors of all texts of the corpus; a run has left them in the store."""
+        corpus, store = self.corpus, ArtifactStore(self.store)
+        return encode_corpus(
+            corpus.sentences, corpus.sentences_fingerprint, self.teacher, store, label="Teacher", here=True
+        )[0]
+
+    def train(self) -> tuple[list[str], NDArray[np.float32]]:
+        """The training sentences, and the teacher's vectors of them."""
+        rows = self.corpus.train
+        return [self.corpus.sentences[int(row)] for row in rows], self.vectors.take(rows).astype(np.float32)
+
+
+def main() -> None:
+    """Make what is missing, score it, and write the table; or make one part, which the whole does in processes of its own."""
+    asked = parse()
+    students = [tuple(map(Path, student.split("=", 1))) for student in asked.student]
+    if any(len(student) != 2 for student in students):
+        raise SystemExit(f"--student {' '.join(asked.student)}: expected FOLDER=RUN")
+    limit = asked.max_sentences or None
+    limits = Limits(sentences=limit, pairs=asked.max_pairs or None, documents=asked.max_documents or None, evenly=True)
+    text = Text(asked.data, asked.store, students[0][1], limits)
+    minutes = asked.minutes or training_minutes(students[0][1])
+    if asked.part:
+        make(asked.part, text, minutes, [float(lr) for lr in asked.lr.split(",")], asked.batch, asked.out)
+        return
+    wanted = [*TRAINED, *(name for name in STATIC if importlib.util.find_spec(name))]
+    missing = [name for name in wanted if not (asked.out / "parts" / f"{name}.json").exists()]
+    with ThreadPoolExecutor(asked.at_once) as threads:
+        left = [name for name in missing if name != "tokenlearn"]  # it begins with model2vec's
+        list(threads.map(in_own_process, left))
+        list(threads.map(in_own_process, [name for name in missing if name == "tokenlearn"]))
+    made = {name: asked.out / "models" / name for name in wanted}
+    folders = {folder.name: folder for folder, _ in students} | made
+    evaluate(asked, text.teacher, list(folders.values()))
+    speeds = measured_speeds(asked.out, text, folders, asked.rounds)
+    took = {folder.name: training_minutes(run) for folder, run in students}
+    took |= {name: json.loads((asked.out / "parts" / f"{name}.json").read_text())["minutes"] for name in made}
+    table = rows(asked.out, asked.records, took, speeds, {"teacher": text.teacher, **spec_of(folders)})
+    (asked.out / "beside.md").write_text(table)
+    print(table)
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--student", action="append", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--records", type=Path, action="append", default=[], help="a run's scores.jsonl; repeatable")
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--lr", default="0.0001,0.0003")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--max-sentences", type=int, default=310_000)
+    parser.add_argument("--max-pairs", type=int, default=20_000)
+    parser.add_argument("--max-documents", type=int, default=20_000)
+    parser.add_argument("--tasks", default="sts")
+    parser.add_argument("--part", choices=(*TRAINED, *STATIC), help="make this one alone")
+    return parser.parse_args()
+
+
+def training_minutes(run: Path) -> float:
+    """How long a training that confirmed a trial of the run took, judging included; the median."""
+    files = [run / name for name in ("trials.jsonl", "confirmations.jsonl")]
+    records = [r for file in files for r in read_records(file) if isinstance(r, TrialRecord) and r.confirms]
+    if not records:
+        raise SystemExit(f"{run}: no training that confirmed a trial; expected a finished sweep, or --minutes")
+    return statistics.median(
+        math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in record.rungs) / 60 for record in records
+    )
+
+
+def in_own_process(name: str) -> None:
+    """Make one part by this script, so that its threads and memory are its own."""
+    subprocess.run([sys.executable, *sys.argv, "--part", name], check=True)
+
+
+def make(name: str, text: Text, minutes: float, rates: Sequence[float], batch: int, out: Path) -> None:
+    """Make one peer, and note how long it took."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    folder, part = out / "models" / name, out / "parts" / f"{name}.json"
+    noted: dict[str, Any]
+    if name in STATIC:
+        noted = make_static(name, text, folder, out / "models" / "model2vec-own", part.parent / "model2vec.json")
+    else:
+        sts = text.data / "sts"
+        tried = {
+            lr: dev_score(trained(name, text, lr, batch, minutes * TRIED)[0], sts) for lr in rates if len(rates) > 1
+        }
+        lr = max(tried, key=lambda rate: tried[rate]) if tried else rates[0]
+        model, steps, seconds = trained(name, text, lr, batch, minutes)
+        model.save(str(folder))
+        noted = {"minutes": seconds / 60, "steps": steps, "batch": batch, "lr": lr, "dev": dev_score(model, sts)}
+        noted |= {"tried": {str(rate): score for rate, score in tried.items()}}
+    part.parent.mkdir(parents=True, exist_ok=True)
+    write_json(part, noted)
+
+
+def make_static(name: str, text: Text, folder: Path, own: Path, distilled: Path) -> dict[str, Any]:
+    """Model2vec's distillation, or tokenlearn's training of it, as sentence-transformers reads it.
+
+    `own` is the folder of the distillation as its own library saves it, `distilled` the notes of that part.
+    """
+    from model2vec import StaticModel
+    from model2vec.distill import distill
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+
+    began = time.perf_counter()
+    before = 0.0
+    if name == "model2vec":
+        teacher = text.teacher.folder()
+        model = distill(str(teacher or text.teacher.name), pca_dims=STATIC_WIDTH, device="cpu")
+    else:
+        from tokenlearn.train import train_model
+
+        before = json.loads(distilled.read_text())["minutes"]
+        sentences, vectors_ND = text.train()
+        began = time.perf_counter()  # the teacher's vectors were there for our students too
+        model = train_model(
+            StaticModel.from_pretrained(own, quantize_to="float32"), sentences, vectors_ND, pca_dims=STATIC_WIDTH
+        )
+        own = own.with_name("tokenlearn-own")
+    seconds = time.perf_counter() - began
+    model.save_pretrained(own)
+    SentenceTransformer(modules=[StaticEmbedding.from_model2vec(str(own)), Normalize()], device="cpu").save(str(folder))
+    return {"minutes": before + seconds / 60}
+
+
+def trained(name: str, text: Text, lr: float, batch: int, minutes: float) -> tuple[Any, int, float]:
+    """A model trained by SentenceTransformerTrainer for so many minutes, its steps and seconds."""
+    from datasets import Dataset
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MSELoss, MultipleNegativesRankingLoss
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize
+    from transformers import TrainerCallback
+
+    torch.manual_seed(0)
+    start = load_student(text.prepared["student"], text.teacher, "cpu", text.prepared["pooling"])
+    modules = list(start)
+    if name == "matryoshka-pairs":
+        pairs_P2 = text.corpus.pairs_P2
+        columns = [[text.corpus.sentences[int(row)] for row in pairs_P2[:, side]] for side in (0, 1)]
+        dataset = Dataset.from_dict({"anchor": columns[0], "positive": columns[1]})
+    else:
+        sentences, vectors_ND = text.train()
+        if name == "mse-128":
+            vectors_ND = projected(vectors_ND)
+        dataset = Dataset.from_dict({"sentence": sentences, "label": vectors_ND})
+    width = int(start.get_embedding_dimension())
+    if name == "mse-128":
+        modules.append(Dense(width, min(WIDTH, width), activation_function=torch.nn.Identity()))
+    else:
+        modules.append(Normalize())
+    model = SentenceTransformer(modules=modules, device="cpu")
+    loss: torch.nn.Module = MultipleNegativesRankingLoss(model) if name == "matryoshka-pairs" else MSELoss(model)
+    if name.startswith("matryoshka"):
+        loss = MatryoshkaLoss(model, loss, [width, *(d for d in DIMS if d < width)])
+    optimiser = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01, fused=True)
+    began = 0.0
+
+    def falling(step: int) -> float:
+        """Rises over the first steps, then falls to 0 with the time."""
+        left = 1 - (time.perf_counter() - began) / (60 * minutes) if began else 1.0
+        return max(0.0, left) * min(1.0, (step + 1) / WARM_STEPS)
+
+    class Clock(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            if time.perf_counter() - began >= 60 * minutes:
+                control.should_training_stop = True
+
+    trainer = SentenceTransformerTrainer(
+        model=model,
+        args=SentenceTransformerTrainingArguments(
+            output_dir=str(text.store / "beside-trainer"),
+            max_steps=10**7,
+            per_device_train_batch_size=batch,
+            max_grad_norm=1.0,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            use_cpu=True,
+        ),
+        train_dataset=dataset,
+        loss=loss,
+        callbacks=[Clock()],
+        optimizers=(optimiser, torch.optim.lr_scheduler.LambdaLR(optimiser, falling)),
+    )
+    began = time.perf_counter()
+    trainer.train()
+    return model.eval(), int(trainer.state.global_step), time.perf_counter() - began
+
+
+def projected(vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The first principal components of the vectors, as sentence-transformers' example of distillation makes its targets."""
+    from sklearn.decomposition import PCA
+
+    sample = np.random.default_rng(0).permutation(len(vectors_ND))[:PCA_ROWS]
+    pca = PCA(n_components=min(WIDTH, vectors_ND.shape[1])).fit(vectors_ND[sample])
+    found: NDArray[np.float32] = vectors_ND @ pca.components_.T.astype(np.float32)
+    return found
+
+
+def dev_score(model: Any, sts: Path) -> float:
+    """Spearman x 100 on STS-B dev."""
+    return quality(lambda given: encode(model, given), sts, ("STSB.dev",))[0]
+
+
+def evaluate(asked: argparse.Namespace, teacher: EncoderSpec, folders: Sequence[Path]) -> None:
+    """Score all of them by `distilbench evaluate`, in `out/runs/beside`; what was scored is not scored again."""
+    models = [str(folder) for folder in folders]
+    options = ["--teacher", teacher.name, "--data", str(asked.data), "--tasks", asked.tasks, "--no-cost"]
+    options += ["--dims", ",".join(map(str, DIMS)), "--max-documents", str(asked.max_documents), "--name", "beside"]
+    places = ["--store", str(asked.store), "--runs", str(asked.out / "runs"), "--reports", str(asked.out / "reports")]
+    subprocess.run([sys.executable, "-m", "distilbench", "evaluate", *models, *options, *places], check=True)
+
+
+def spec_of(folders: dict[str, Path]) -> dict[str, EncoderSpec]:
+    """The folders as encoders."""
+    return {name: EncoderSpec(str(folder)) for name, folder in folders.items()}
+
+
+def measured_speeds(out: Path, text: Text, folders: dict[str, Path], rounds: int) -> dict[str, float]:
+    """Sentences a second of each on one thread, measured once for all that there are."""
+    file, names = out / "speeds.json", sorted(["teacher", *folders])
+    if file.exists() and sorted(found := json.loads(file.read_text())) == names:
+        return dict(found)
+    torch.set_num_threads(1)
+    texts = [text.corpus.sentences[int(row)] for row in text.corpus.train[:SPEED_TEXTS]]
+    readers: dict[str, Reader] = {}
+    for name, spec in {"teacher": text.teacher, **spec_of(folders)}.items():
+        readers[name] = own_reader(out, name) or st_reader(spec)
+    slow = [name for name in readers if name not in STATIC and not is_static(folders.get(name))]
+    speeds = timed(readers, texts, rounds, slow)
+    write_json(file, speeds)
+    return speeds
+
+
+def is_static(folder: Path | None) -> bool:
+    """Whether a folder's first module is a table of tokens."""
+    return folder is not None and "StaticEmbedding" in (folder / "modules.json").read_text()
+
+
+def own_reader(out: Path, name: str) -> Reader | None:
+    """Model2vec's own reading of its models."""
+    if name not in STATIC:
+        return None
+    from model2vec import StaticModel
+
+    return reader_of(StaticModel.from_pretrained(out / "models" / f"{name}-own"))
+
+
+def st_reader(spec: EncoderSpec) -> Callable[[Sequence[str]], NDArray[Any]]:
+    """Ours, of a sentence-transformers model."""
+    model = spec.load()
+    return lambda given: encode(model, given)
+
+
+def rows(
+    out: Path,
+    also: Sequence[Path],
+    minutes: dict[str, float],
+    speeds: dict[str, float],
+    specs: dict[str, EncoderSpec],
+) -> str:
+    """The table in Markdown: a line for each encoder at each width, and FAISS's codes and PCA of `also`."""
+    records = [r for r in read_records(out / "runs" / "beside" / "scores.jsonl") if isinstance(r, ScoreRecord)]
+    for file in also:
+        found = [r for r in read_records(file) if isinstance(r, ScoreRecord)]
+        records += [r for r in found if r.method == "faiss" or (r.method, r.quantisation) == ("pca", "float32")]
+    board = leaderboard(records)
+    lines = [
+        "| encoder | bytes per vector | STS | of the teacher's, % | minutes of training | sentences per second | MB |",
+        "|---" * 7 + "|",
+    ]
+    for row in board.rows:
+        record, test = row.record, board.cell(row, AVERAGE)
+        key = record.label.partition(" d=")[0]
+        key = "teacher" if key == specs["teacher"].title else key
+        own = record.role in ("teacher", "encoder")
+        on_disk = weights_bytes(str(specs[key].folder() or specs[key].name)) if own and key in specs else None
+        kind = "" if record.quantisation == "float32" else f" {record.quantisation}"
+        cells = [f"{row.name}{kind}", str(record.bytes_per_vector)]
+        cells += ["" if test.value is None else f"{test.value:.2f}"]
+        cells += ["" if test.retention is None else f"{test.retention:.1f}"]
+        cells += [
+            f"{minutes[key]:.1f}" if key in minutes else "",
+            f"{speeds[key]:,.0f}" if key in speeds and own else "",
+        ]
+        cells += ["" if on_disk is None else f"{on_disk / 1e6:.1f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Is a student of a user's own text better there than the general one? A table of both, with paired intervals.
+
+    distilbench evaluate OWN GENERAL --teacher TEACHER --data USER --tasks retrieval --name score-USER
+    python benchmarks/own_domain.py runs/score-USER ...
+
+Each folder is such an evaluation: the user's own student is named first. The scores are those of the test queries, which no
+choice has seen, with 95 % intervals over them; the difference is own minus general, paired: both are resampled alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.evaluation.statistics import Resampled, resampled_mean
+from distilbench.records import ScoreRecord, read_records
+
+METRICS = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "recall@100": "Recall@100"}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="+")
+    print("| user | queries | metric | teacher | own student | general student | own - general | p |")
+    print("|---" * 8 + "|")
+    for run in parser.parse_args().runs:
+        for line in lines(run):
+            print(line)
+
+
+def lines(run: Path) -> Iterator[str]:
+    """A line for each metric of each test set of an evaluation.
+
+    Raises:
+        SystemExit: it is not one of a teacher and two students.
+    """
+    folders = json.loads((run / "config.json").read_text())["models"]
+    records = [r for r in read_records(run / "scores.jsonl") if isinstance(r, ScoreRecord)]
+    whole = {(r.role, r.label): r for r in records if r.quantisation == "float32"}
+    teachers = [r for (role, _), r in whole.items() if role == "teacher"]
+    own, general = (whole.get(("encoder", Path(folder).name)) for folder in (*folders, "", "")[:2])
+    if not teachers or own is None or general is None:
+        raise SystemExit(f"{run}: rows {sorted(label for _, label in whole)}; expected a teacher and two students")
+    scored = [items(run, record) for record in (teachers[0], own, general)]
+    for name in scored[0]:
+        _, data, metric = name.split("/")
+        if metric not in METRICS:
+            continue
+        teacher, one, other = (resampled_mean(of[name]) for of in scored)
+        difference = one.minus(other)
+        low, high = difference.interval
+        cells = [data, str(len(scored[0][name])), METRICS[metric], *map(told, (teacher, one, other))]
+        cells += [f"{difference.value:+.2f} ({low:+.2f} to {high:+.2f})", f"{difference.p:.3f}"]
+        yield f"| {' | '.join(cells)} |"
+
+
+def items(run: Path, record: ScoreRecord) -> dict[str, NDArray[np.float32]]:
+    """The value of each test query, by "retrieval/SET/METRIC"."""
+    found = Predictions.load(predictions_path(run, record.record_id)).item
+    return {name: values for name, values in found.items() if name.startswith("retrieval/")}
+
+
+def told(score: Resampled) -> str:
+    """A score and its interval."""
+    low, high = score.interval
+    return f"{score.value:.2f} ({low:.2f} to {high:.2f})"
+
+
+if __name__ == "__main__":
+    main()

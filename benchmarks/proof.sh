@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# The proof: what to deploy, on real data. Every part goes on where it was interrupted: run the same command again.
+#
+#   DIR=... RUNS=... MPNET=... bash benchmarks/proof.sh            all parts, in this order
+#   DIR=... RUNS=... bash benchmarks/proof.sh data heads static    some
+#
+#   DIR      the real data (docs/data.md)
+#   RUNS     a folder for everything that is made: data, plans, runs, students, reports
+#   STORE    the artifact store (default: RUNS/store)
+#   MINILM   the first teacher (default: all-MiniLM-L6-v2)
+#   MPNET    the second teacher, a folder or hub id (default: sentence-transformers/all-mpnet-base-v2)
+#   BEST     the two methods that are trained longer, at one, two and three layers: what part `labelled` and part `two` have
+#            shown (default: hpd mcr2_distil); students of the first one are exported
+#   LABEL    what the first one's rows are called before " d=128" (default: HPD)
+#   CPUS     processors (default: 2)
+#   EXTRA    more options of every sweep, such as "--trials 2 --max-sentences 500" for a quick try
+#   PLAN     0: no plan is made before a sweep (a plan measures rates for about a minute)
+#   SPACES   the search spaces (default: search_spaces/proof)
+#   PEERS    a folder on PYTHONPATH that has model2vec and tokenlearn, for part `beside` (default: as installed)
+set -eu
+cd "$(dirname "$0")/.."
+: "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
+STORE=${STORE:-$RUNS/store} MINILM=${MINILM:-all-MiniLM-L6-v2} MPNET=${MPNET:-sentence-transformers/all-mpnet-base-v2}
+BEST=${BEST:-hpd mcr2_distil} LABEL=${LABEL:-HPD} CPUS=${CPUS:-2} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
+STUDY=$RUNS/data/study USERS=$RUNS/data/users STUDENTS=$RUNS/students
+SPACES=${SPACES:-search_spaces/proof}
+PLACES="--store $STORE --runs $RUNS/runs --reports $RUNS/reports"
+# 310,000 distinct sentences, drawn evenly from their sources. Rows are scored on 20,000 of Quora's documents; part `score`
+# takes all 210,937.
+READ="--max-sentences 310000 --max-documents 20000"
+mkdir -p "$RUNS/plans/rates" "$RUNS/done" "$RUNS/logs" "$STUDENTS"
+
+distilbench() { $PYTHON -m distilbench "$@"; }
+
+once() {  # NAME COMMAND...: what is done is not done again
+  local name=$1
+  shift
+  if [ -e "$RUNS/done/$name" ]; then
+    echo "$name: done"
+    return
+  fi
+  echo "== $name: $(date '+%d %b %H:%M')"
+  "$@" 2>&1 | tee -a "$RUNS/logs/$name.log"
+  if [ "${PIPESTATUS[0]}" -ne 0 ]; then
+    echo "$name failed: $RUNS/logs/$name.log" >&2
+    exit 1
+  fi
+  touch "$RUNS/done/$name"
+}
+
+sweep() {  # NAME OPTIONS...: planned, then swept
+  local name=$1
+  shift
+  # shellcheck disable=SC2086
+  set -- "$@" --data "$STUDY" --name "$name" --cpus "$CPUS" --no-dashboard $READ $PLACES $EXTRA
+  if [ "$PLAN" != 0 ] && [ ! -e "$RUNS/done/$name" ]; then
+    once "plan-$name" distilbench plan "$@" --nodes "1x$CPUS" --measure "$RUNS/plans/rates/$name.json" \
+      --json "$RUNS/plans/$name.json"
+  fi
+  once "$name" distilbench sweep "$@"
+}
+
+student() {  # FOLDER RUN ROW: export a row's best training by dev
+  once "export-$1" distilbench export "$RUNS/runs/$2" --student "$3" --to "$STUDENTS/$1"
+}
+
+data() { once data "$PYTHON" benchmarks/folders.py "$DIR" "$RUNS/data"; }
+
+# All-MiniLM-L6-v2 as the teacher: heads, static students, every method at two layers, the best two at one to three layers.
+heads() {
+  sweep heads --method pca,whitening,random_projection,mcr2,neighbours --budget real --teacher "$MINILM"
+}
+static() { sweep static --method hpd,mse,mcr2_distil --space $SPACES/static --student static --teacher "$MINILM"; }
+two() { sweep two --method hpd,mse,crd,mcr2_distil --space $SPACES/two --student auto:2 --teacher "$MINILM"; }
+labelled() {
+  sweep labelled --method ibkd,contrastive,matryoshka --space $SPACES/two --student auto:2 --teacher "$MINILM"
+  # DSE reads STS-B's own training pairs and no other text.
+  READ="--max-sentences 20000 --max-documents 20000" sweep dse --method dse --space $SPACES/two --student auto:2 \
+    --teacher "$MINILM" --max-labelled 0 --cross-encoder-lr 1e-4 --cross-encoder-epochs 2
+}
+depths() {
+  for method in $BEST; do
+    for layers in 2 3 1; do
+      sweep "$method-$layers" --method "$method" --space $SPACES/long --student "auto:$layers" --teacher "$MINILM"
+    done
+  done
+}
+# Students selected by retrieval, on Quora's dev queries.
+retrieval() {
+  sweep retrieval --method neighbours --budget real --teacher "$MINILM" --select retrieval
+  sweep retrieval-2 --method hpd --space $SPACES/two --student auto:2 --teacher "$MINILM" --select retrieval
+}
+# All-mpnet-base-v2 as the teacher.
+mpnet() {
+  sweep mpnet-heads --method pca,mcr2,neighbours --budget real --teacher "$MPNET"
+  sweep mpnet-static --method hpd --space $SPACES/static --student static --teacher "$MPNET"
+  sweep mpnet-2 --method hpd --space $SPACES/long --student "auto:2@$MINILM" --teacher "$MPNET"
+}
+
+# The students to deploy, on every set: all of Quora's documents, classification by SentEval's protocol, cost.
+score() {
+  student static-256 static/hpd "HPD d=256"
+  student two-128 "${BEST%% *}-2" "$LABEL d=128"
+  student three-128 "${BEST%% *}-3" "$LABEL d=128"
+  student one-128 "${BEST%% *}-1" "$LABEL d=128"
+  student retrieval-128 retrieval-2 "HPD d=128"
+  # shellcheck disable=SC2046,SC2086
+  once score distilbench evaluate $(ls -d "$STUDENTS"/*) --teacher "$MINILM" --data "$STUDY" \
+    --tasks sts,classification,retrieval --max-documents "${DOCUMENTS:-0}" --quantise int8,int4 --indexes flat,ivf \
+    --name score $PLACES
+}
+
+# Beside what people use instead, for as long as the student of two layers was trained.
+beside() {
+  student two-128 "${BEST%% *}-2" "$LABEL d=128"
+  student static-256 static/hpd "HPD d=256"
+  # shellcheck disable=SC2086
+  once beside env ${PEERS:+PYTHONPATH="$PEERS${PYTHONPATH:+:$PYTHONPATH}"} "$PYTHON" benchmarks/beside.py \
+    --data "$STUDY" --student "$STUDENTS/two-128=$RUNS/runs/${BEST%% *}-2" \
+    --student "$STUDENTS/static-256=$RUNS/runs/static/hpd" --records "$RUNS/runs/heads/neighbours/scores.jsonl" \
+    --out "$RUNS/beside" --store "$STORE" ${BESIDE:-}
+}
+
+# Three users with text and pairs of their own: one command each, then each one's student beside the general one.
+users() {
+  student two-128 "${BEST%% *}-2" "$LABEL d=128"
+  for user in stackexchange captions quora; do
+    # shellcheck disable=SC2086
+    once "user-$user" distilbench sweep --method hpd --student auto:2 --data "$USERS/$user" --select retrieval \
+      --teacher "$MINILM" --time-budget "${USER_TIME:-10m}" --name "user-$user" --cpus "$CPUS" --no-dashboard $PLACES $EXTRA
+    once "export-$user" distilbench export "$RUNS/runs/user-$user" --student "HPD d=128" --to "$RUNS/users/$user-128"
+    # shellcheck disable=SC2086
+    once "score-$user" distilbench evaluate "$RUNS/users/$user-128" "$STUDENTS/two-128" --teacher "$MINILM" \
+      --data "$USERS/$user" --tasks retrieval --indexes flat --name "score-$user" $PLACES
+  done
+  $PYTHON benchmarks/own_domain.py "$RUNS"/runs/score-*
+}
+
+# The leaderboards and the table of plans. It may be run at any time: it takes the sweeps that there are.
+report() {
+  board proof heads static two labelled dse "$(for method in $BEST; do echo "$method-"{1,2,3}; done)"
+  board proof-retrieval retrieval retrieval-2
+  board proof-mpnet mpnet-heads mpnet-static mpnet-2
+  $PYTHON benchmarks/plan_and_took.py "$RUNS"
+}
+board() {  # NAME SWEEPS...
+  local name=$1 found=() run
+  shift
+  for run in $*; do
+    for scores in "$RUNS/runs/$run"/scores.jsonl "$RUNS/runs/$run"/*/scores.jsonl; do
+      [ -e "$scores" ] && found+=("$(dirname "$scores")")
+    done
+  done
+  [ ${#found[@]} -eq 0 ] || distilbench report "${found[@]}" --out "$RUNS/reports/$name"
+}
+
+for part in "${@:-data heads static two labelled depths retrieval mpnet score beside users report}"; do
+  for name in $part; do
+    case $name in
+      data | heads | static | two | labelled | depths | retrieval | mpnet | score | beside | users | report) "$name" ;;
+      *)
+        echo "no part called $name" >&2
+        exit 2
+        ;;
+    esac
+  done
+done
