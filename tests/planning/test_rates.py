@@ -133,10 +133,12 @@ def test_timings_that_are_damaged_or_cannot_be_written(tmp_path: Path) -> None:
     took = Took(stage="search", seconds=1.5, count=3)
     keep(tmp_path, took)
     keep(tmp_path, took)
-    assert read_timings(tmp_path) == [took, took]
+    first, _ = noted = read_timings(tmp_path)
+    assert noted == [took.model_copy(update={"driver_mb": timing.driver_mb}) for timing in noted]
+    assert first.driver_mb > 50, "this process has had at least that"
     (tmp_path / "timings.json").write_text('[{"stage": "conf')
     assert read_timings(tmp_path) == []
     keep(tmp_path, took)
-    assert read_timings(tmp_path) == [took]
+    assert [timing.stage for timing in read_timings(tmp_path)] == ["search"]
     keep(tmp_path / "gone", took)
     assert not (tmp_path / "gone").exists(), "where the disk is away nothing is written into its mount point"

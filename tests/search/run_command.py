@@ -124,7 +124,7 @@ def workers(driver: int, name: str) -> list[psutil.Process]:
     return found
 
 
-TIMES = ("rung_seconds", "latency_ms")
+TIMES = ("rung_seconds", "peak_mb", "latency_ms")
 
 
 def told(records: Iterable[TrialRecord]) -> dict[tuple[int, int], dict[str, Any]]:

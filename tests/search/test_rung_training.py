@@ -53,7 +53,10 @@ def train(spec: TrainingSpec, slices: float = 1e9) -> RungTraining:
 
 def comparable(rungs: list[Rung]) -> list[tuple[Any, ...]]:
     """Everything that does not depend on the clock."""
-    return [(r.rung, r.step, r.objective, {k: v for k, v in r.metrics.items() if k != "rung_seconds"}) for r in rungs]
+    return [
+        (r.rung, r.step, r.objective, {k: v for k, v in r.metrics.items() if k not in ("rung_seconds", "peak_mb")})
+        for r in rungs
+    ]
 
 
 def weights(training: RungTraining) -> dict[str, torch.Tensor]:

@@ -210,7 +210,7 @@ class Machine:
                 assert isinstance(record, TrialRecord) and key not in found
                 found[key] = record.model_dump(exclude={"provenance"})
                 for rung in found[key]["rungs"]:
-                    del rung["metrics"]["rung_seconds"]
+                    del rung["metrics"]["rung_seconds"], rung["metrics"]["peak_mb"]
         for score in read_records(self.run / "scores.jsonl"):
             assert isinstance(score, ScoreRecord)
             found[score.record_id] = [s.model_dump() for s in score.scores]
