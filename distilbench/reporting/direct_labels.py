@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from distilbench.reporting.colours import Palette
 
-GAP = 0.055
+GAP = 0.065
 """The least distance of two names, as a share of the axis."""
 WIDE = 3.5
 """Times the x of a name's point, as far as a name may reach."""
