@@ -193,10 +193,7 @@ def draw_kept(data: Kept, palette: Palette = LIGHT) -> go.Figure:
     figure.update_yaxes(range=[data.low, data.high])
     figure.update_layout(showlegend=False, meta={"chips": chips})
     if sizes:
-        first, last = math.log10(min(sizes)), math.log10(max(sizes))
-        room = 0.04 * ((last - first) or 1.0)  # the names have a margin of their own
-        figure.update_xaxes(range=[first - room, last + room])
-        add_labels(figure, labels, (data.low, data.high), palette)
+        add_labels(figure, labels, (min(sizes), max(sizes)), (data.low, data.high), palette)
     if data.taken:
         _add_rings(figure, data.taken, sizes, palette)
     return figure
@@ -221,8 +218,8 @@ def _add_rings(figure: go.Figure, taken: Sequence[tuple[int, float]], sizes: Seq
         font={"color": palette.ink, "size": 12},
         bgcolor=palette.surface,
         xanchor="left" if at_axis else "right",
-        ax=26 if at_axis else -26,
-        ay=34 if at_axis else -24,
+        ax=30 if at_axis else -40,
+        ay=34 if at_axis else -12,
         arrowcolor=palette.ink,
         arrowwidth=1.3,
         arrowhead=0,

@@ -148,11 +148,8 @@ def _plot(
 
 
 def script_json(value: Any) -> str:
-    """JSON with <, > and / as escapes, so no text can close the script element that it is in."""
-    text = json.dumps(value, separators=(",", ":"))
-    for character in "<>/":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    """JSON with < as an escape: without it no text can close the script element that it is in, or begin a comment."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _rounded(value: Any) -> Any:

@@ -145,7 +145,8 @@ def _each_size_first(
     `before` are the starts before them.
     """
     begun = {(start.get("student"), space.bytes_of(start)) for start in before}
-    first, rest = [], []
+    first: list[dict[str, Any]] = []
+    rest: list[dict[str, Any]] = []
     for start in starts:
         size = space.bytes_of(start)
         (rest if size is None or (start.get("student"), size) in begun else first).append(start)
