@@ -148,8 +148,8 @@ def _plot(
 
 
 def script_json(value: Any) -> str:
-    """JSON with < as an escape: without it no text can close the script element that it is in, or begin a comment."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+    """JSON with < and > as escapes, so no text can close the script element that it is in."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _rounded(value: Any) -> Any:

@@ -254,6 +254,8 @@ class _Teller:
 
     def _scored(self, title: str, row: Row) -> Taken:
         parts = [_bytes(row)]
+        if self._test(row).retention is not None and not _is_teacher(row):
+            parts.append(f"keeps {self._kept(row)} of the teacher's")
         if speed := self.serving.rows[row.anchor].sentences_per_s.value:
             parts.append(f"{short(speed)} sentences per second")
         return self._taken(title, row, f": {', '.join(parts)}.")
