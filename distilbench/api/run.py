@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from distilbench.evaluation.quantisation import Quantiser
 
-FIGURES = {"bytes": "quality-bytes", "kept": "quality-bytes", "dim": "quality-dim", "latency": "quality-latency"}
+FIGURES = {"kept": "quality-bytes", "dim": "quality-dim", "latency": "quality-latency"}
 """What figures of the leaderboard are called here; the others by their own names."""
 
 

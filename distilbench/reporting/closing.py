@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.apart import dev_groups
 from distilbench.reporting.deploy import deploy_lines, is_front, on_front
 from distilbench.reporting.formats import short
+from distilbench.reporting.loading import export_command
 from distilbench.reporting.recommended import answer
 from distilbench.reporting.retrieval import mean_mrr10, retrieval_sets
 from distilbench.reporting.runs import run_folders
@@ -93,14 +93,9 @@ def what_to_take(board: Leaderboard, run: Path) -> list[str]:
     lines = []
     for one, sentence in zip(chosen.taken, chosen.sentences(), strict=False):
         lines.append(sentence)
-        if one.command:
-            lines.append(f"    {export_command(run, one.row)}")
+        if command := export_command(one.row.record, one.row.anchor, str(run)):
+            lines.append(f"    {command}")
     return [*lines, *chosen.absent]
-
-
-def export_command(run: Path, row: Row) -> str:
-    """The `distilbench export` of this row; DIR is left to the reader."""
-    return shlex.join(["distilbench", "export", str(run), "--student", row.anchor, "--to", "DIR"])
 
 
 def _teachers(board: Leaderboard) -> list[Row]:

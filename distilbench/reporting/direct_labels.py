@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from distilbench.reporting.colours import Palette
 
-GAP = 0.055
+GAP = 0.065
 """The least distance of two names, as a share of the axis."""
 WIDE = 3.5
 """Times the x of a name's point, as far as a name may reach."""
@@ -28,11 +28,20 @@ class EndLabel(NamedTuple):
     colour: str
 
 
-def add_labels(figure: go.Figure, labels: Sequence[EndLabel], span: tuple[float, float], palette: Palette) -> None:
+def add_labels(
+    figure: go.Figure,
+    labels: Sequence[EndLabel],
+    drawn: tuple[float, float],
+    span: tuple[float, float],
+    palette: Palette,
+) -> None:
     """Write each name to the right of its point, and make room there; names that would touch are moved apart.
 
-    `span` are the ends of the y axis; the x axis is logarithmic.
+    `drawn` is the least and the greatest x of the marks, on a logarithmic axis; `span` are the ends of the y axis.
     """
+    first, last = map(math.log10, drawn)
+    room = 0.04 * ((last - first) or 1.0)
+    figure.update_xaxes(range=[first - room, last + room])  # else the axis would make room for the names too
     low, high = span
     gap = GAP * (high - low)
     heights = [label.y for label in labels]

@@ -155,7 +155,7 @@ def draw_quality_dim(data: QualityDim, palette: Palette = LIGHT) -> go.Figure:
         low, high = min(heights), max(heights)
         room = 0.06 * ((high - low) or 1.0)
         figure.update_yaxes(range=[low - room, high + room])
-        add_labels(figure, labels, (low - room, high + room), palette)
+        add_labels(figure, labels, (min(dims), max(dims)), (low - room, high + room), palette)
     return figure
 
 

@@ -26,6 +26,11 @@ def fixed(number: float | None, digits: int = 2) -> str:
     return "—" if number is None else f"{number:.{digits}f}"
 
 
+def unbroken(text: str) -> str:
+    """The text, in which no line ends before a percent sign or beside ±."""
+    return text.replace(" %", "\u00a0%").replace(" ± ", "\u00a0±\u00a0")
+
+
 def key(number: float | None) -> str:
     """What a cell is sorted by: enough digits to tell scores apart; nothing for None."""
     return "" if number is None else f"{number:.4f}"
@@ -90,6 +95,7 @@ FILTERS = {
     "short": short,
     "signed": signed,
     "fixed": fixed,
+    "unbroken": unbroken,
     "key": key,
     "millions": millions,
     "binary": binary,

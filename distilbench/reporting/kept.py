@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ from distilbench.reporting.loading import FITTED
 from distilbench.reporting.table import DEV, Leaderboard, Row, competes, teacher_row
 from distilbench.stored import FAISS_PEER
 
+RECOMMENDED = "recommended"
+"""The name at the first choice's ring; the page's script leaves it out where there is no room."""
 COLOURED = 4
 """Methods whose marks are in colour from the start, trained ones first, beside PCA and FAISS: six colours at most."""
 
@@ -70,10 +73,12 @@ class Kept(NamedTuple):
     ours: bool
     """Whether the front is of students, and not of encoders as they came."""
     on_dev: bool
+    taken: tuple[tuple[int, float], ...] = ()
+    """Bytes and y of the rows that the page recommends, the first choice first."""
 
 
-def compute_kept(board: Leaderboard, lines: Lines) -> Kept:
-    """Every row of the largest corpus that has a line in the table and a test score."""
+def compute_kept(board: Leaderboard, lines: Lines, taken: Sequence[Row] = ()) -> Kept:
+    """Every row of the largest corpus that has a line in the table and a test score; `taken` are the recommended ones."""
     largest = next(iter(board.corpora), "")
     rows = [row for row in board.rows if row.record.compared_on == largest and row.anchor not in lines.same]
     placed = [(row, point) for row in rows if row.record.dim and (point := quality_point(board, row, "all"))]
@@ -103,7 +108,9 @@ def compute_kept(board: Leaderboard, lines: Lines) -> Kept:
     ]
     heights = sorted(mark.y for _, mark in marks)
     lined = [y for method in drawn if _has_line(method.method, method.role) for _, y in method.line]
-    low, high = _span(heights, [*lined, *(y for _, y in _front(ours))])
+    places = {mark.shows: (mark.point.bytes_per_vector, mark.y) for _, mark in marks}
+    recommended = tuple(places[anchor] for row in taken if (anchor := lines.place(row)) in places)
+    low, high = _span(heights, [*lined, *(y for _, y in (*_front(ours), *recommended))])
     return Kept(
         tuple(drawn),
         _front(ours),
@@ -118,6 +125,7 @@ def compute_kept(board: Leaderboard, lines: Lines) -> Kept:
         len(board.rows) - sum(row.record.compared_on == largest for row in board.rows),
         any(mark.point.role == "student" for mark in ours),
         any(mark.dev is not None for mark in ours),
+        recommended,
     )
 
 
@@ -129,6 +137,8 @@ def kept_caption(data: Kept) -> str:
         f"joins the {'students' if data.ours else 'encoders'} that no smaller one beats{on_dev}; other lines pass through a "
         f"method's best{on_dev} at each size."
     ]
+    if data.taken:
+        parts.append("A ring is what is recommended." if len(data.taken) == 1 else "Rings are what is recommended.")
     if any(mark.spread for method in data.methods for mark in method.marks):
         parts.append("Bars are 95 % intervals over seeds.")
     if data.below:
@@ -183,8 +193,38 @@ def draw_kept(data: Kept, palette: Palette = LIGHT) -> go.Figure:
     figure.update_yaxes(range=[data.low, data.high])
     figure.update_layout(showlegend=False, meta={"chips": chips})
     if sizes:
-        add_labels(figure, labels, (data.low, data.high), palette)
+        add_labels(figure, labels, (min(sizes), max(sizes)), (data.low, data.high), palette)
+    if data.taken:
+        _add_rings(figure, data.taken, sizes, palette)
     return figure
+
+
+def _add_rings(figure: go.Figure, taken: Sequence[tuple[int, float]], sizes: Sequence[int], palette: Palette) -> None:
+    """A ring around each recommended row, and a name at the first: above the lines, or below them at the axis."""
+    figure.add_scatter(
+        x=[size for size, _ in taken],
+        y=[y for _, y in taken],
+        mode="markers",
+        marker={"symbol": "circle-open", "size": 19, "color": palette.ink, "line": {"width": 2.2}},
+        hoverinfo="skip",
+    )
+    size, y = taken[0]
+    at_axis = size**3 < min(sizes) ** 2 * max(sizes)  # in the left third
+    figure.add_annotation(
+        x=math.log10(size),
+        y=y,
+        name=RECOMMENDED,
+        text=f"<b>{RECOMMENDED}</b>",
+        font={"color": palette.ink, "size": 12},
+        bgcolor=palette.surface,
+        xanchor="left" if at_axis else "right",
+        ax=30 if at_axis else -40,
+        ay=34 if at_axis else -12,
+        arrowcolor=palette.ink,
+        arrowwidth=1.3,
+        arrowhead=0,
+        standoff=9,
+    )
 
 
 def _mark(board: Leaderboard, row: Row, point: QualityPoint, lines: Lines, *, share: bool) -> Mark:

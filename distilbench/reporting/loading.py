@@ -29,11 +29,14 @@ def can_be_built(record: ScoreRecord) -> bool:
     return record.start != AS_IT_CAME and not no_encoder and bool(record.dim) and record.method in ("teacher", *FITTED)
 
 
-def export_command(record: ScoreRecord, anchor: str) -> str:
-    """The `distilbench export` that writes this row, from the folder that holds `runs/`; "" where it cannot be exported."""
+def export_command(record: ScoreRecord, anchor: str, run: str = "") -> str:
+    """The `distilbench export` that writes this row, DIR left to the reader; "" where it cannot be exported.
+
+    `run`: the run's folder, else it is in `runs/` of the working folder.
+    """
     if not record.model and not can_be_built(record):
         return ""
-    return shlex.join(["distilbench", "export", f"runs/{record.run}", "--student", anchor, "--to", "DIR"])
+    return shlex.join(["distilbench", "export", run or f"runs/{record.run}", "--student", anchor, "--to", "DIR"])
 
 
 def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> str:

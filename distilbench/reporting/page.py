@@ -81,7 +81,7 @@ def write_report(
         exports=exports,
     )
     write_assets(folder)
-    _write_pages(records, board, folder, title, compared.ties, runs, live)
+    _write_pages(records, board, folder, title, compared, runs, live)
     write_page(folder / "index.html", index)
     if not live:
         _remove_leftovers(folder)
@@ -101,7 +101,7 @@ def _write_pages(
     board: table.Leaderboard,
     folder: Path,
     title: str,
-    ties: Ties,
+    compared: Comparisons,
     runs: Sequence[RunFacts],
     live: bool,
 ) -> None:
@@ -113,10 +113,10 @@ def _write_pages(
     written = set()
     for row in board.rows:
         written.add(folder / encoder_file(row))
-        write_page(folder / encoder_file(row), render_encoder(row, board, ties, trainings, title))
+        write_page(folder / encoder_file(row), render_encoder(row, board, compared.ties, trainings, title))
     for run in runs:
         written.add(folder / run.file)
-        write_page(folder / run.file, render_run(run, by_run[run.run], board, title, live=live))
+        write_page(folder / run.file, render_run(run, by_run[run.run], board, title, dev=compared.dev, live=live))
     for pattern in (f"{encoder_page.FOLDER}/r-*.html", f"{run_facts.FOLDER}/s-*.html"):
         for page in folder.glob(pattern):
             if page not in written:
@@ -141,7 +141,8 @@ def render_page(
     found = {row.anchor: main_retrieval(row, table.teacher_row(board, row), serving) for row in board.rows}
     first_found = next((own for own in found.values() if own is not None), None)
     front = is_front(records)
-    plots = board_plots(board, lines, front=front)
+    taken = chosen.rows if chosen.chosen else ()
+    plots = board_plots(board, lines, front=front, taken=taken)
     return render_html(
         "index.html.j2",
         "",
@@ -149,7 +150,7 @@ def render_page(
         notes=notes,
         board=board,
         answer=chosen,
-        taken=chosen.rows if chosen.chosen else (),
+        taken=taken,
         lines=lines.lines,
         others=len(lines.of("other")),
         twins={twin: anchor for anchor, twin in lines.same.items()},

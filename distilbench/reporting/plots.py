@@ -22,7 +22,7 @@ from distilbench.reporting.latency import compute_quality_latency, draw_quality_
 from distilbench.reporting.lines import Lines, encoder_lines
 from distilbench.reporting.sensitivity import compute_sensitivity, draw_sensitivity, sensitivity_caption
 from distilbench.reporting.space_map import compute_space_map, draw_space_map, space_caption
-from distilbench.reporting.table import Leaderboard, index_rows
+from distilbench.reporting.table import Leaderboard, Row, index_rows
 
 Data = TypeVar("Data")
 Records = Sequence[TrialRecord | ScoreRecord]
@@ -43,13 +43,16 @@ class Plot(NamedTuple):
     """Whether it takes the whole width of the page."""
 
 
-def board_plots(board: Leaderboard, lines: Lines | None = None, *, front: bool = False) -> dict[str, Plot]:
+def board_plots(
+    board: Leaderboard, lines: Lines | None = None, *, front: bool = False, taken: Sequence[Row] = ()
+) -> dict[str, Plot]:
     """The figures of the leaderboard that have something to show, by name; `lines` are those of its table.
 
+    `taken` are the rows that the page recommends.
     `front`: of a search over several objectives, whose first two figures stand beside each other.
     """
     plots = []
-    share, speed = compute_kept(board, lines or encoder_lines(board)), compute_quality_latency(board)
+    share, speed = compute_kept(board, lines or encoder_lines(board), taken), compute_quality_latency(board)
     if share.methods:
         title = "Quality kept against bytes per vector" if share.share else "Quality against bytes per vector"
         plots.append(_plot("kept", title, kept_caption(share), draw_kept, share, wide=not (front and speed.points)))
@@ -145,11 +148,8 @@ def _plot(
 
 
 def script_json(value: Any) -> str:
-    """JSON with <, > and / as escapes, so no text can close the script element that it is in."""
-    text = json.dumps(value, separators=(",", ":"))
-    for character in "<>/":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    """JSON with < and > as escapes, so no text can close the script element that it is in."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _rounded(value: Any) -> Any:

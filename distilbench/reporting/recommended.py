@@ -71,18 +71,43 @@ class _Needs(NamedTuple):
     timed: bool
 
 
-def answer(board: Leaderboard, dev: DevGroups = NOTHING_KEPT, serving: ServingCosts | None = None) -> Answer:
+class RunRows(NamedTuple):
+    """The rows of one run: its students below their teachers, and all others; without students all rows are `shown`."""
+
+    shown: tuple[Row, ...]
+    others: tuple[Row, ...]
+
+
+def rows_of_run(board: Leaderboard, run: str) -> RunRows:
+    """The rows of a run, the teachers of its students among them, whichever run has scored these."""
+    own = [row for row in board.rows if row.record.run == run]
+    students = [row for row in own if row.record.role == "student"]
+    if not students:
+        return RunRows(tuple(own), ())
+    teachers = {t.anchor: t for row in students if (t := teacher_row(board, row)) is not None}
+    shown = (*teachers.values(), *students)
+    return RunRows(shown, tuple(row for row in own if row not in shown))
+
+
+def answer_of_run(board: Leaderboard, run: str, dev: DevGroups = NOTHING_KEPT) -> Answer:
+    """`answer` among the students of one run alone, or where it has none among all its rows."""
+    return answer(board._replace(rows=rows_of_run(board, run).shown), dev, first="Of this run take ")
+
+
+def answer(
+    board: Leaderboard, dev: DevGroups = NOTHING_KEPT, serving: ServingCosts | None = None, first: str = "Take "
+) -> Answer:
     """Choose on dev among the rows of the largest corpus: students, baselines and the teacher's own codes alike.
 
     The first choice is the best in 64 bytes, if it keeps 95 % of the teacher's dev score; else the smallest row that does;
     else the smallest that cannot be told from the best but the teacher. Of encoders that were evaluated as they came nothing
-    is chosen: the highest test score and the fastest are named.
+    is chosen: the highest test score and the fastest are named. `first` is how the first sentence begins.
     """
     serving = serving or serving_costs(board)
     measure = "STS average" if board.selection == STS else board.selection.title
     rows = _largest_corpus(board)
     board_of_corpus = board._replace(rows=tuple(rows))
-    teller = _Teller(board_of_corpus, serving, measure)
+    teller = _Teller(board_of_corpus, serving, measure, first)
     if not candidates(board_of_corpus):
         return Answer(tuple(teller.of_encoders(rows)), (), measure, chosen=False)
     needs = _choose(board_of_corpus, dev, serving)
@@ -141,8 +166,8 @@ def kept_spread(board: Leaderboard, row: Row) -> float | None:
 class _Teller:
     """Puts a choice into words."""
 
-    def __init__(self, board: Leaderboard, serving: ServingCosts, measure: str) -> None:
-        self.board, self.serving, self.measure = board, serving, measure
+    def __init__(self, board: Leaderboard, serving: ServingCosts, measure: str, first: str) -> None:
+        self.board, self.serving, self.measure, self.first = board, serving, measure, first
 
     def of_needs(self, needs: _Needs) -> tuple[tuple[Taken, ...], tuple[str, ...]]:
         small_keeps = needs.small is not None and keeps(self.board, needs.small)
@@ -214,7 +239,7 @@ class _Teller:
         tells += "."
         if also:
             tells += f" It is also the {' and the '.join(also)}."
-        return self._taken("Take ", row, tells)
+        return self._taken(self.first, row, tells)
 
     def _other(self, title: str, row: Row) -> Taken:
         smaller = self._smaller(row)
@@ -229,6 +254,8 @@ class _Teller:
 
     def _scored(self, title: str, row: Row) -> Taken:
         parts = [_bytes(row)]
+        if self._test(row).retention is not None and not _is_teacher(row):
+            parts.append(f"keeps {self._kept(row)} of the teacher's")
         if speed := self.serving.rows[row.anchor].sentences_per_s.value:
             parts.append(f"{short(speed)} sentences per second")
         return self._taken(title, row, f": {', '.join(parts)}.")

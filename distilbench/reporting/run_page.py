@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting import table
+from distilbench.reporting.apart import DevGroups
+from distilbench.reporting.budget import NOTHING_KEPT
 from distilbench.reporting.pages import render_html
 from distilbench.reporting.plots import search_plots
+from distilbench.reporting.recommended import answer_of_run, kept_spread, rows_of_run
 from distilbench.reporting.run_facts import RunFacts
 from distilbench.stored import by_bytes
 
@@ -21,18 +24,26 @@ def render_run(
     board: table.Leaderboard,
     title: str,
     *,
+    dev: DevGroups = NOTHING_KEPT,
     live: bool = False,
 ) -> str:
-    """The HTML of the run's page; `records` are those of this run. A `live` one is without what takes seconds."""
+    """The HTML of the run's page; `records` are those of this run. A `live` one is without what takes seconds.
+
+    `dev` are the dev predictions by which rows are told apart (`apart.dev_groups`).
+    """
     plots, absent = search_plots(records, importance=not live)
     trials = table.trial_table(records, MAX_TRIALS)
+    rows = rows_of_run(board, run.run)
     return render_html(
         "run.html.j2",
         "../",
         title=title,
         run=run,
         board=board,
-        rows=[row for row in board.rows if row.record.run == run.run],
+        answer=answer_of_run(board, run.run, dev),
+        on_demonstration=ON_DEMONSTRATION,
+        rows=rows,
+        spreads={row.anchor: kept_spread(board, row) for row in (*rows.shown, *rows.others)},
         trials=trials,
         coded=any(by_bytes(t.params) for t in trials.shown),
         diagnostics=table.DIAGNOSTICS,

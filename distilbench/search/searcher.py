@@ -38,7 +38,7 @@ from distilbench.search.study import (
 from distilbench.search.suggestions import Suggestions
 from distilbench.storage.files import write_json
 from distilbench.storage.patience import StorageGone, patiently
-from distilbench.stored import Group, rival_group, vector_bytes
+from distilbench.stored import Group, rival_group, size_of, vector_bytes
 
 RETRIES, EXCUSED = 3, 60
 """Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with
@@ -84,7 +84,7 @@ class _Live:
     since: float = 0.0
     """When it was handed out."""
     waits: bool = False
-    """Whether it was taken from its worker, so that a dimension without a trial begins."""
+    """Whether it was taken from its worker, so that a dimension, or a number of bytes, without a trial begins."""
     begun: bool = False
     """Whether its worker is at work."""
     node: str = ""
@@ -108,8 +108,8 @@ class _Live:
 class StudySearcher(Searcher):  # type: ignore[misc]
     """Serves interrupted trials first, then new ones, at most `concurrency` at a time, until there are `wanted`.
 
-    While an output dimension has no trial and `deadline()` (seconds since the epoch) is finite, a trial that has had its
-    dimension's share of the time waits at its next rung until every dimension has begun.
+    While an output dimension (a number of bytes, where trials compete within bytes) has no trial and `deadline()` (seconds
+    since the epoch) is finite, a trial that has had one's share of the time waits at its next rung until all have begun.
 
     After `deadline()`, and when a trial says that storage is gone, no trial is begun and the
     running ones are left as they are: RUNNING in the study, their checkpoints kept.
@@ -137,6 +137,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.unsettled: dict[int, _Live] = {}
         self.interrupted: list[_Live] = []
         self.began = time.time()
+        self.sizes = set((space.bytes_competed if len(self.objectives) == 1 else []) or space.dimensions)
+        """Within which trials compete; with several objectives the dimensions, since the sampler chooses the code."""
         self.halted = ""
         """Why no trial is begun any more, where storage is gone."""
         self.enough = ""
@@ -208,7 +210,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if not self.remaining or len(self.live) >= self.concurrency:  # one that is live may be handed out again
             return None
         params = None
-        if not self.interrupted or (self._waiting_dimensions() and all(trial.waits for trial in self.interrupted)):
+        if not self.interrupted or (self._waiting_sizes() and all(trial.waits for trial in self.interrupted)):
             params = self.suggestions.ask(self.finished.get) if self.count < self.wanted else None
             if params is None and self.suggestions.rested:
                 self._rest()
@@ -276,18 +278,19 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return False
         return True
 
-    def _waiting_dimensions(self) -> int:
-        """Output dimensions that no trial of the study has had yet, where the time may not be enough for them."""
+    def _waiting_sizes(self) -> int:
+        """How many of `sizes` no trial of the study has had yet, where the time may not be enough for them."""
         if math.isinf(self.deadline()) or self.count >= self.wanted:
             return 0
-        begun = {trial_params(t).get("output_dim") for t in self.finished.values()}
-        begun |= {live_trial.params.get("output_dim") for live_trial in self.unsettled.values()}
-        return len(set(self.space.dimensions) - begun)
+        begun = [trial_params(t) for t in self.finished.values()]
+        begun += [live_trial.params for live_trial in self.unsettled.values()]
+        coded = len(self.objectives) == 1
+        return len(self.sizes - {size_of(rival_group(p)) if coded else int(p["output_dim"]) for p in begun})
 
     def _had_its_share(self, live_trial: _Live) -> bool:
-        if not self._waiting_dimensions():
+        if not self._waiting_sizes():
             return False
-        share = (self.deadline() - self.began) * self.concurrency / len(self.space.dimensions)
+        share = (self.deadline() - self.began) * self.concurrency / len(self.sizes)
         return time.time() - live_trial.since >= share
 
     def _take(self, live_trial: _Live, result: dict[str, Any]) -> None:

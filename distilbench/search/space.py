@@ -190,6 +190,27 @@ class SearchSpace(BaseModel):
         settings = self._settings("student", "output_dim", "bits", "codebooks")
         return sorted({size for setting in settings if (size := stored_bytes(setting)) is not None})
 
+    def bytes_of(self, setting: Mapping[str, Any]) -> int | None:
+        """The bytes within which a trial that is given `setting` competes; None where it competes within dimensions, or
+        where the sampler decides."""
+        values = {**self.fixed, **setting}
+        for name in (name for name in ("output_dim", "bits", "codebooks") if name in self.parameters):
+            if name not in values:
+                if self.parameters[name].active(values):
+                    return None
+                values[name] = self.defaults[name]
+        return stored_bytes(values)
+
+    @property
+    def code_settings(self) -> dict[int, dict[str, Any]]:
+        """For each of `bytes_competed` the first dimension and code, of those that are searched, that make it up."""
+        found: dict[int, dict[str, Any]] = {}
+        for values in self._settings("output_dim", "bits", "codebooks"):
+            active = {n: v for n, v in values.items() if n in self.parameters and self.parameters[n].active(values)}
+            if (size := self.bytes_of(active)) is not None:
+                found.setdefault(size, active)
+        return dict(sorted(found.items()))
+
     def _settings(self, *of: str) -> list[dict[str, Any]]:
         """Every combination of what these parameters can be together."""
         settings: list[dict[str, Any]] = [{name: self.fixed[name] for name in of if name in self.fixed}]

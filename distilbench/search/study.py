@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,10 +65,7 @@ def first_settings(
     (`user_settings`), then those of the space; then the published setting, at the
     dimensions where the budget can carry it (`SearchSpace.paper_dimensions`).
     """
-    starts: list[dict[str, Any]] = []
-    for setting in (*user_settings, *space.enqueue):
-        for student in settings_of(space, setting):
-            starts += at_dimensions(space, student)
+    starts = [start for setting in (*user_settings, *space.enqueue) for start in _at_all(space, setting)]
     for d in space.paper_dimensions:
         if paper := space.paper_setting(d):
             at_d = {"output_dim": d, **paper} if "output_dim" in space.parameters else dict(paper)
@@ -98,6 +96,10 @@ def at_dimensions(space: SearchSpace, setting: Mapping[str, Any]) -> list[dict[s
     return [{"output_dim": d, **setting} for d in space.dimensions]
 
 
+def _at_all(space: SearchSpace, setting: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [start for student in settings_of(space, setting) for start in at_dimensions(space, student)]
+
+
 def starts_for(
     space: SearchSpace,
     trials: int,
@@ -108,6 +110,7 @@ def starts_for(
 ) -> list[dict[str, Any]]:
     """The values that every trial is given: first settings, then students and output dimensions, so that each has its share.
 
+    Where trials compete within bytes, the settings of the command are followed by a trial of each number of bytes.
     With `share_dimensions` False (several objectives, of which the size is one) the sampler chooses the dimension.
     """
     starts = first_settings(space, trials, seed, user_settings)
@@ -117,13 +120,40 @@ def starts_for(
         return starts
     named: list[dict[str, Any]] = [{"student": student} for student in students] or [{}]
     sized: list[dict[str, Any]] = [{"output_dim": d} for d in dimensions] or [{}]
+    if dimensions and (sizes := space.code_settings):
+        given = sum(len(_at_all(space, setting)) for setting in user_settings)
+        first = first_settings(space, sys.maxsize, seed, user_settings)
+        starts = [*first[:given], *_each_size_first(space, sizes, first[given:], named, first[:given])]
     pairs = [{**student, **d} for d in sized for student in named]
     share = [sum(all(start[k] == v for k, v in pair.items()) for start in starts) for pair in pairs]
     while len(starts) < trials:
         fewest = share.index(min(share))
         starts.append(dict(pairs[fewest]))
         share[fewest] += 1
-    return starts
+    return starts[:trials]
+
+
+def _each_size_first(
+    space: SearchSpace,
+    sizes: Mapping[int, dict[str, Any]],
+    starts: Sequence[dict[str, Any]],
+    students: Sequence[dict[str, Any]],
+    before: Sequence[dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """`starts`, those first that begin a number of bytes (of a student); with a start for each that none is sure to have.
+
+    `before` are the starts before them.
+    """
+    begun = {(start.get("student"), space.bytes_of(start)) for start in before}
+    first: list[dict[str, Any]] = []
+    rest: list[dict[str, Any]] = []
+    for start in starts:
+        size = space.bytes_of(start)
+        (rest if size is None or (start.get("student"), size) in begun else first).append(start)
+        begun.add((start.get("student"), size))
+    missing = [{**student, **code} for size, code in sizes.items() for student in students]
+    missing = [start for start in missing if (start.get("student"), space.bytes_of(start)) not in begun]
+    return [*first, *missing, *rest]
 
 
 def starts_after(starts: Sequence[dict[str, Any]], trials: Sequence[FrozenTrial]) -> list[dict[str, Any]]:

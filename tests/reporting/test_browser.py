@@ -281,6 +281,32 @@ def test_a_click_on_a_mark_leads_to_its_row(drawn, lines):
     assert drawn.execute_script(seen)
 
 
+def test_no_name_in_the_first_figure_hides_another_or_leaves_it(drawn):
+    script = """
+        const notes = document.querySelectorAll('#plot-kept .annotation');
+        const boxes = [...notes].map(note => note.getBoundingClientRect());
+        const over = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+        const {left, right} = document.querySelector('#plot-kept').getBoundingClientRect();
+        return [boxes.length, boxes.filter((a, n) => boxes.slice(n + 1).some(b => over(a, b))).length,
+                boxes.filter(box => box.left < left || box.right > right).length];
+    """
+    wait(lambda: drawn.execute_script(script)[0] >= 3)
+    assert drawn.execute_script(script)[1:] == [0, 0]
+
+
+def test_a_runs_page_begins_with_its_best_student(browser, report, lines):
+    (report.parent / "plotly.min.js").write_text("")
+    [run] = (report.parent / "runs").iterdir()
+    opened = open_page(browser, run, 390)
+    sentence = opened.find_element(By.CSS_SELECTOR, ".need.first")
+    assert sentence.text.startswith("Of this run take") and sentence.rect["y"] + sentence.rect["height"] < 900
+    link = sentence.find_element(By.CSS_SELECTOR, "a").get_attribute("href")
+    assert Path(link.removeprefix("file://")).is_file() and fits(opened)
+    roles = [row.get_attribute("class") for row in opened.find_elements(By.CSS_SELECTOR, "#rows tbody tr")]
+    assert roles[0] == "teacher" and set(roles[1:]) == {"student"}
+    assert not opened.find_element(By.ID, "other-rows").is_displayed(), "what nobody trained is folded away"
+
+
 def test_a_method_is_shown_in_colour_when_it_is_asked_for(drawn):
     chip = next(b for b in drawn.find_elements(By.CSS_SELECTOR, ".chips button") if "random" in b.text)
     look = (

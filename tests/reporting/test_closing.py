@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from distilbench.records import ScoreRecord
-from distilbench.reporting.closing import best_students, closing_lines, export_command, student_table
+from distilbench.reporting.closing import best_students, closing_lines, student_table
 from distilbench.reporting.table import leaderboard
 
 
@@ -64,7 +64,6 @@ def test_what_to_take_says_what_it_keeps_and_how_to_export_it(make_score) -> Non
     sentence = "Take MCR2 d=32 codes, int8: it keeps 112.7 % of the teacher's STS average"
     assert any(line.startswith(sentence) for line in lines)
     command = f"distilbench export 'runs/my run' --student {best.anchor} --to DIR"
-    assert export_command(Path("runs/my run"), best) == command
     assert f"    {command}" in lines
     generated = [r.model_copy(update={"demonstration": True}) for r in records]
     assert "Scores are on the demonstration corpus, no benchmark." in closing_lines(generated, Path("r"))

@@ -10,7 +10,7 @@ import pytest
 
 from distilbench.reporting import colours
 from distilbench.reporting.direct_labels import spread
-from distilbench.reporting.kept import compute_kept, draw_kept, kept_caption
+from distilbench.reporting.kept import RECOMMENDED, compute_kept, draw_kept, kept_caption
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.table import leaderboard
 
@@ -71,6 +71,21 @@ def test_every_row_is_a_mark_that_leads_to_its_row(make_study):
     assert [chip["name"] for chip in chips] == ["hpd", "mcr2", "random-projection (baseline)"]
     assert [figure["data"][chip["line"]]["visible"] for chip in chips] == [False] * 3
     assert [chip["rest"] == chip["colour"] for chip in chips] == [True, True, False]
+
+
+def test_what_is_recommended_has_a_ring_and_the_first_choice_a_name(make_study):
+    board = leaderboard(make_study())
+    lines = encoder_lines(board)
+    students = [row for row in board.rows if row.record.role == "student"]
+    data = compute_kept(board, lines, students[:2])
+    figure = drawn(data)
+    ring = figure["data"][-1]
+    assert ring["marker"]["symbol"] == "circle-open" and len(data.taken) == 2
+    assert list(zip(ring["x"], ring["y"], strict=True)) == [tuple(place) for place in data.taken]
+    [label] = [note for note in figure["layout"]["annotations"] if note.get("name") == RECOMMENDED]
+    assert 10 ** label["x"] == pytest.approx(students[0].record.bytes_per_vector)
+    assert "Rings are what is recommended." in kept_caption(data)
+    assert "recommended" not in kept_caption(compute_kept(board, lines))
 
 
 def test_the_front_is_chosen_on_dev(make_score):

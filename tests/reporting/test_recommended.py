@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from distilbench.records import AS_IT_CAME
-from distilbench.reporting.recommended import answer
+from distilbench.reporting.recommended import answer, answer_of_run, rows_of_run
 from distilbench.reporting.table import leaderboard
 
 
@@ -124,6 +124,27 @@ def test_encoders_as_they_came_are_named_by_their_test_scores(make_score):
         "Highest STS average: good: 3,072 bytes, 111 sentences per second. (STS average 78.50"
     )
     assert found.sentences()[1].startswith("Fastest: small") and all(one.command == "" for one in found.taken)
+
+
+def test_a_run_is_answered_by_its_own_students_beside_their_teacher(make_score):
+    own = [make_score(f"own {d}", 80.0 - d / 100, dim=d, run="own", record_id=f"o{d}") for d in (16, 64)]
+    better = [
+        make_score("another run's", 90.0, dim=16, run="another"),
+        make_score("a baseline", 95.0, dim=16, role="baseline", method="pca", run="own"),
+    ]
+    board = leaderboard([teacher(make_score, run="another"), *own, *better])
+    found = answer_of_run(board, "own")
+    assert [one.name for one in found.taken][:1] == ["own 16"]
+    assert found.sentences()[0].startswith("Of this run take own 16: it keeps ")
+    rows = rows_of_run(board, "own")
+    assert [row.record.role for row in rows.shown] == ["teacher", "student", "student"]
+    assert [row.name for row in rows.others] == ["a baseline"]
+
+
+def test_a_run_without_students_is_all_its_rows(make_score):
+    board = leaderboard([make_score(name, 80.0, role="encoder", start=AS_IT_CAME, trial=None) for name in ("a", "b")])
+    rows = rows_of_run(board, board.rows[0].record.run)
+    assert len(rows.shown) == 2 and not rows.others and not answer_of_run(board, board.rows[0].record.run).chosen
 
 
 @pytest.mark.parametrize("records", [[], None])

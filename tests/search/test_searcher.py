@@ -23,6 +23,7 @@ from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySe
 from distilbench.search.study import MACHINE, PARAMS, trial_rungs
 from distilbench.search.trial import this_node
 from distilbench.storage.patience import StorageGone
+from distilbench.stored import rival_group
 
 STATES = {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
 
@@ -114,6 +115,26 @@ def test_with_little_time_every_dimension_begins(tmp_path: Path, monkeypatch: py
         undisturbed = Simulation(in_memory(), space, wanted=12, lag=8, outcome=long)
         undisturbed.sit(1)
         assert content(one.study) == content(undisturbed.study)
+
+
+def test_with_little_time_every_number_of_bytes_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module.time, "time", lambda: now)
+
+    class Timed(Simulation):
+        def result(self, number: int, params: dict[str, Any]) -> dict[str, Any]:
+            nonlocal now
+            now += 1
+            return super().result(number, params)
+
+    text = YAML.replace("  lr: {", "  bits: {choices: [8, 4, 1]}\n  lr: {")
+    space = space_of(tmp_path, text, stopping="none").model_copy(update={"enqueue": ({"bits": 8, "lr": 0.002},)})
+    assert space.bytes_competed == [1, 2, 4, 8]
+    end = now + 40
+    one = Timed(in_memory(), space, wanted=12, lag=8, outcome=lambda params: (12, "", False))
+    one.sit(1, 0, deadline=lambda: end)
+    assert {rival_group(t.user_attrs[PARAMS]) for t in one.study.trials} == {1, 2, 4, 8}
+    assert not any(t.state.is_finished() for t in one.study.trials[:2]), "they had their share, and wait"
 
 
 # Killed and continued

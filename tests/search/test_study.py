@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
 from optuna.trial import TrialState
 
 from distilbench.methods.mcr2 import MCR2Params
+from distilbench.methods.neighbours import NeighboursParams
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.study import (
     PARAMS,
@@ -118,6 +120,36 @@ def test_the_published_setting_may_depend_on_the_dimension(tmp_path: Path) -> No
     )
     space = load_space(tmp_path / "space.yaml", "mcr2", MCR2Params, native=32)
     assert [(s["output_dim"], s["lambda"]) for s in first_settings(space, 99, 0)] == [(4, 2000), (8, 4000), (16, 4000)]
+
+
+def test_where_trials_compete_within_bytes_every_number_of_bytes_has_a_start(tmp_path: Path) -> None:
+    (tmp_path / "space.yaml").write_text(YAML.replace("  lr:", "  bits: {choices: [8, 4]}\n  lr:"))
+    space = load_space(tmp_path / "space.yaml", "mcr2", MCR2Params, native=32)
+    assert space.bytes_competed == [2, 4, 8, 16]
+    given = [{"lr": 0.002, "bits": 4}, {"lr": 0.003}]
+    starts = starts_for(space, 99, 0, given)
+    assert [space.bytes_of(start) for start in starts[:7]] == [2, 4, 8, None, None, None, 16]
+    assert starts[6] == {"output_dim": 16, "bits": 8}, "of 16 bytes no first setting is sure to be"
+    assert starts[7:10] == first_settings(space, 99, 0), "the published setting, whatever its bytes"
+    assert all(start.keys() == {"output_dim"} for start in starts[10:]), "the others are drawn"
+    for trials in range(1, 14):
+        assert starts_for(space, trials, 0, given) == starts[:trials]
+    assert len(starts_for(space, 20, 0, share_dimensions=False)) == 3  # the published setting alone
+
+
+def test_every_code_that_comes_along_begins_with_little_time() -> None:
+    spaces = Path(__file__).parents[2] / "distilbench" / "search_spaces"
+    for name in ("real", "small", "recorded"):
+        space = load_space(spaces / name / "neighbours.yaml", "neighbours", NeighboursParams, native=384)
+        first = starts_for(space, len(space.bytes_competed) + len(space.enqueue), 0)
+        assert {space.bytes_of(start) for start in first} >= set(space.bytes_competed)
+        assert all(space.suggest(optuna.trial.FixedTrial(_whole(space, start))) for start in first)
+
+
+def _whole(space: SearchSpace, start: dict[str, Any]) -> dict[str, Any]:
+    """The start, with some value for whatever else is drawn."""
+    drawn = space.suggest(optuna.create_study().ask(space.in_study({})[1]))
+    return {**drawn, **start}
 
 
 def test_with_the_size_as_an_objective_the_searcher_chooses_the_dimension(space: SearchSpace) -> None:
