@@ -1,7 +1,7 @@
 """Runs of an earlier version: a record, or a row of a paper, without a newer parameter means what it meant then.
 
-tests/fixtures/run-be7c367 is tiny sweeps and a comparison by commit be7c367 (tests/fixtures/make_old_run.py made it), trained
-on its teacher's layers 1 and 3: `half` of four layers, as that commit chose them.
+tests/fixtures/run-be7c367.tar.xz is tiny sweeps and a comparison by commit be7c367 (tests/fixtures/make_old_run.py made it),
+trained on its teacher's layers 1 and 3: `half` of four layers, as that commit chose them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from old_run import FIXTURE
 from typer.testing import CliRunner
 
 from distilbench.cli import app
@@ -24,7 +25,6 @@ from distilbench.evaluation.sts import spearman
 from distilbench.methods import get_method
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 
-FIXTURE = Path(__file__).parent / "fixtures" / "run-be7c367"
 PAPERS = sorted((Path(__file__).parents[1] / "search_spaces" / "papers").glob("*.yaml"))
 SPEARMAN = 0.05
 """Two neighbours of 40 pairs that change places are 0.02; other CPUs differ in the last digits of a cosine."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from old_run import FIXTURE
 from samples import make_encoder
 from test_docs import blocks, text_of
 
@@ -30,7 +31,6 @@ from distilbench.settings.option import Settings
 from distilbench.settings.sweep import SweepSettings
 
 ROOT = Path(__file__).parents[1]
-FIXTURE = Path(__file__).parent / "fixtures" / "run-be7c367"
 SPACE = """
 method: mcr2
 budget: {trials: 4, steps: 12, rungs: 2, eta: 2, confirm: {seeds: 2}}
