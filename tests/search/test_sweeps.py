@@ -142,7 +142,9 @@ def test_the_whole_question_is_asked_of_all_methods_of_the_front_heads_first(
     assert heads == sorted(heads, reverse=True) and any(heads) and not all(heads)
     assert all(space.budget.patience for space in swept.values())
     # The teacher has one layer and 16 dimensions, and no more is asked of it.
-    assert swept["hpd"].students == ["static", "auto:1"] and swept["hpd"].dimensions == [16]
+    assert swept["hpd"].students == ["static", "static:corpus", "auto:1", "auto:1:corpus"] and swept[
+        "hpd"
+    ].dimensions == [16]
     assert any("auto:3" in note for note in swept["hpd"].notes)
     assert swept["mse"].students == ["static"] and "student" not in swept["mse"].parameters
     assert all(max(space.dimensions) <= 16 for space in swept.values())
