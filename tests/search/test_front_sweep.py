@@ -72,8 +72,9 @@ def test_it_ends_with_its_front_and_five_lines(
     assert all(r["latency_ms"] for r in rows)
     layers = [r["start"] for r in rows if r["hyperparameters"].get("student") == "auto:1:corpus"]
     assert all(f"{encoder_folder.name}-pruned layers:" in start for start in layers), "its tokens are the text's"
-    smallest = min(rows, key=lambda r: r["cost"]["bytes_on_disk"])
-    assert smallest["hyperparameters"]["student"] == "static:corpus" and "(static:corpus)" in smallest["label"]
+    sizes = {r["hyperparameters"]["student"]: r["cost"]["bytes_on_disk"] for r in rows if "(static" in r["label"]}
+    smallest = min(r["cost"]["bytes_on_disk"] for r in rows)
+    assert sizes["static:corpus"] == smallest, "no student is smaller; here the text has every token"
     static = min(r["latency_ms"] for r in rows)
     found = best_of_runs([sweep.run], ServingBudget(bytes_per_vector=16, latency_ms=static))
     assert found.row.record.hyperparameters["student"].startswith("static") and found.row.record.bytes_per_vector <= 16
