@@ -250,7 +250,7 @@ def test_a_job_on_another_node_reaches_the_driver(sites: Sites, prepared_folder:
     assert list(sites.run.rglob("*")) == []
     _collect(job, sites.driver)
     found = Encoded.load(job.folder)
-    assert found is not None and known_rungs(job.folder) == list(outcome.rungs)
+    assert found is not None and told(known_rungs(job.folder)) == told(outcome.rungs)
 
     alone = replace(job, run=sites.root / "alone", folder=sites.root / "alone" / "trials" / "key")
     alone.run.mkdir()
