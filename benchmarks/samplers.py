@@ -109,29 +109,34 @@ def sampler_of(kind: SearchKind, space: SearchSpace, seed: int, trials: int) -> 
     return optuna.samplers.TPESampler(**options)
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=32)
 def table_at(path: Path) -> Table:
     """A table, read once by each process."""
     return read_table(path)
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)
 def answers_of(path: Path, answers: str) -> Nearest | Surrogate:
     """What answers, made once by each process."""
     return Nearest(table_at(path)) if answers == "nearest" else Surrogate(table_at(path))
 
 
+def elsewhere(path: Path) -> list[Path]:
+    """The tables of the same method on other data."""
+    tables = [table_at(other) for other in sorted(TABLES.glob("*.parquet"))]
+    return [TABLES / f"{other.name}.parquet" for other in others(table_at(path), tables)]
+
+
 @functools.lru_cache(maxsize=64)
 def learnt(path: Path, size: int) -> tuple[dict[str, Any], ...]:
     """What a search over this table may know of others: settings to try first. None of its own trials is among them."""
-    tables = [table_at(other) for other in sorted(TABLES.glob("*.parquet"))]
-    return tuple(portfolio([Surrogate(other) for other in others(table_at(path), tables)], size))
+    sources = [answers_of(other, "surrogate") for other in elsewhere(path)]
+    return tuple(portfolio([source for source in sources if isinstance(source, Surrogate)], size))
 
 
 def can_have(search: str, path: Path) -> bool:
     """Whether there is something to learn a search's first settings from."""
-    tables = [table_at(other) for other in sorted(TABLES.glob("*.parquet"))]
-    return not SEARCHES[search].prior or bool(others(table_at(path), tables))
+    return not SEARCHES[search].prior or bool(elsewhere(path))
 
 
 def goals_of(path: Path, answers: str) -> dict[Group, Goal]:

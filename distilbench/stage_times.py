@@ -90,8 +90,14 @@ class StageTimes(Watcher):
         """The stage before is over."""
         now = time.monotonic()
         if self.at and name != INTERRUPTED:
-            took = Took(stage=self.at, seconds=now - self.began, count=self.count, workers=self.workers)
-            keep(self.run, took.model_copy(update={"worker_mb": self.worker_mb}))
+            took = Took(
+                stage=self.at,
+                seconds=now - self.began,
+                count=self.count,
+                workers=self.workers,
+                worker_mb=self.worker_mb,
+            )
+            keep(self.run, took)
         self.at, self.began, self.count, self.worker_mb = ("" if name == "done" else name), now, 0, 0.0
 
     def close(self) -> None:

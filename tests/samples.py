@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from distilbench.data.corpus import Corpus
     from distilbench.evaluation.encoders import EncoderRow
+    from distilbench.records import Rung
 
 WORDS = (
     "the a one two man woman dog cat child runs walks eats sees plays in on under park house street river "
     "red blue small big quickly slowly today yesterday not how do i what is can you pay open close door shop"
 ).split()
+
+
+def comparable_rungs(rungs: Sequence[Rung]) -> list[tuple[Any, ...]]:
+    """Everything of a training's rungs that does not depend on the clock or on memory."""
+    timeless = [{k: v for k, v in r.metrics.items() if k not in ("rung_seconds", "peak_mb")} for r in rungs]
+    return [(r.rung, r.step, r.objective, metrics) for r, metrics in zip(rungs, timeless, strict=True)]
 
 
 def write_tsv(path: Path, header: list[str], rows: list[list[object]]) -> Path:

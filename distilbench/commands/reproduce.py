@@ -24,11 +24,12 @@ from distilbench.cluster.prepared_paths import ARTIFACTS
 from distilbench.errors import InputError
 from distilbench.records import Rung, TrialRecord, read_records
 from distilbench.reporting.runs import TRIAL_FILES, run_folders
+from distilbench.stage_times import PEAK
 from distilbench.storage.arrays import MANIFEST
 from distilbench.storage.files import bound_config
 from distilbench.trials.budget import Budget
 
-NOT_COMPARED = frozenset({"rung_seconds", "peak_mb", "latency_ms", "single_ms", "model_bytes", "micro_batches"})
+NOT_COMPARED = frozenset({"rung_seconds", PEAK, "latency_ms", "single_ms", "model_bytes", "micro_batches"})
 """What depends on the machine at that moment: times, and whether its memory sufficed; and what was measured beforehand."""
 
 

@@ -165,8 +165,16 @@ def run_pool(
             one.result()
     device = "cuda" if share else "cpu"
     seconds = time.monotonic() - began
-    took = Took(stage=label, seconds=seconds, count=total, workers=workers, first_s=first, device=device)
-    note_pool(took.model_copy(update={"worker_mb": worker_mb}))
+    took = Took(
+        stage=label,
+        seconds=seconds,
+        count=total,
+        workers=workers,
+        first_s=first,
+        device=device,
+        worker_mb=worker_mb,
+    )
+    note_pool(took)
 
 
 def _collect(task: ShardTask, shard: int, place: Place) -> None:

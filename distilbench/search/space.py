@@ -103,16 +103,16 @@ class Range(BaseModel):
 
     def unit(self, value: float) -> float:
         """Where a number lies between `low` (0) and `high` (1), on the scale that it is searched on."""
-        low, high = self._ends()
+        low, high = self._scaled()
         return ((math.log(value) if self.log else value) - low) / (high - low)
 
     def number(self, unit: float) -> float:
         """The number that lies at `unit`, 0 to 1."""
-        low, high = self._ends()
+        low, high = self._scaled()
         at = low + unit * (high - low)
         return min(max(math.exp(at) if self.log else at, self.low or 0.0), self.high or 0.0)
 
-    def _ends(self) -> tuple[float, float]:
+    def _scaled(self) -> tuple[float, float]:
         low, high = self.low or 0.0, self.high or 0.0
         return (math.log(low), math.log(high)) if self.log else (low, high)
 

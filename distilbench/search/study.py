@@ -113,17 +113,17 @@ def starts_for(
     Where trials compete within bytes, the settings of the command are followed by a trial of each number of bytes.
     With `share_dimensions` False (several objectives, of which the size is one) the sampler chooses the dimension.
     """
-    starts = first_settings(space, trials, seed, user_settings)
+    starts = first_settings(space, sys.maxsize, seed, user_settings)
     students = space.students if "student" in space.parameters else []
     dimensions = space.dimensions if share_dimensions and "output_dim" in space.parameters else []
     if space.searcher == "grid" or not (students or dimensions):
-        return starts
+        return starts[:trials]
     named: list[dict[str, Any]] = [{"student": student} for student in students] or [{}]
     sized: list[dict[str, Any]] = [{"output_dim": d} for d in dimensions] or [{}]
     if dimensions and (sizes := space.code_settings):
         given = sum(len(_at_all(space, setting)) for setting in user_settings)
-        first = first_settings(space, sys.maxsize, seed, user_settings)
-        starts = [*first[:given], *_each_size_first(space, sizes, first[given:], named, first[:given])]
+        before, after = starts[:given], starts[given:]
+        starts = [*before, *_each_size_first(space, sizes, after, named, before)]
     pairs = [{**student, **d} for d in sized for student in named]
     share = [sum(all(start[k] == v for k, v in pair.items()) for start in starts) for pair in pairs]
     while len(starts) < trials:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from samples import comparable_rungs
 
 from distilbench.cluster.resources import TrialResources
 from distilbench.data.calibration import calibration_rows
@@ -79,11 +80,8 @@ def test_a_job_trains_reports_saves_and_embeds(
 
 
 def comparable(outcome: Outcome) -> list[tuple[Any, ...]]:
-    """Everything of an outcome's rungs that does not depend on the clock or on memory."""
-    return [
-        (r.rung, r.step, r.objective, {k: v for k, v in r.metrics.items() if k not in ("rung_seconds", "peak_mb")})
-        for r in outcome.rungs
-    ]
+    """What of its rungs does not depend on the machine at that moment."""
+    return comparable_rungs(outcome.rungs)
 
 
 def told(outcome: Outcome) -> tuple[Any, ...]:

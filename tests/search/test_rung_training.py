@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from samples import comparable_rungs
 
 from distilbench.methods.hpd import HPD as Hpd
 from distilbench.methods.mcr2 import MCR2 as Mcr2
-from distilbench.records import Rung, result_rung
+from distilbench.records import result_rung
 from distilbench.storage import patience
 from distilbench.storage.files import DiskFull
 from distilbench.storage.patience import StorageGone
@@ -51,14 +52,6 @@ def train(spec: TrainingSpec, slices: float = 1e9) -> RungTraining:
     return training
 
 
-def comparable(rungs: list[Rung]) -> list[tuple[Any, ...]]:
-    """Everything that does not depend on the clock."""
-    return [
-        (r.rung, r.step, r.objective, {k: v for k, v in r.metrics.items() if k not in ("rung_seconds", "peak_mb")})
-        for r in rungs
-    ]
-
-
 def weights(training: RungTraining) -> dict[str, torch.Tensor]:
     return {name: p.detach().clone() for name, p in training.method.named_parameters()}
 
@@ -79,8 +72,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory, prepared_folder: Path) -> Ca
 
 def assert_same(training: RungTraining, wanted: RungTraining) -> None:
     assert training.failed == "" and [r.step for r in training.rungs] == STEPS
-    assert comparable(training.rungs) == comparable(wanted.rungs)
-    assert comparable(known_rungs(training.spec.folder)) == comparable(wanted.rungs)
+    assert comparable_rungs(training.rungs) == comparable_rungs(wanted.rungs)
+    assert comparable_rungs(known_rungs(training.spec.folder)) == comparable_rungs(wanted.rungs)
     theirs = weights(wanted)
     assert all(torch.equal(w, theirs[name]) for name, w in weights(training).items())
     assert all(r.metrics["loss"] is not None for r in training.rungs)
@@ -96,9 +89,9 @@ def test_the_start_is_judged_before_the_first_step_and_changes_no_other_rung(
     training = train(spec, slices)
     first, *others = training.rungs
     assert (first.rung, first.step, first.eligible, first.metrics["loss"]) == (0, 0, True, None)
-    assert comparable(others) == comparable(whole(method, "steps").rungs)
+    assert comparable_rungs(others) == comparable_rungs(whole(method, "steps").rungs)
     again = RungTraining(spec, "cpu")
-    assert again.done and comparable(again.rungs) == comparable(training.rungs)
+    assert again.done and comparable_rungs(again.rungs) == comparable_rungs(training.rungs)
 
 
 def test_a_training_that_only_loses_gives_its_start(tmp_path: Path, prepared_folder: Path) -> None:
@@ -156,7 +149,7 @@ def test_slices_do_not_alter_a_training(
 
 
 def test_less_data_is_another_training(whole: Callable[[str, str], RungTraining]) -> None:
-    assert comparable(whole("mcr2", "steps").rungs)[0] != comparable(whole("mcr2", "data").rungs)[0]
+    assert comparable_rungs(whole("mcr2", "steps").rungs)[0] != comparable_rungs(whole("mcr2", "data").rungs)[0]
 
 
 @pytest.mark.parametrize("resource", ["steps", "data"])

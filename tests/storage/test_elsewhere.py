@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bucket import Bucket
+from samples import comparable_rungs
 
 from distilbench.cluster import place as place_module
 from distilbench.cluster.place import Place, make_place, of_run, prepared_keys
@@ -91,13 +92,6 @@ def training(place: Place, folder: Path, prepared: Path, **params: Any) -> RungT
     return RungTraining(spec, "cpu")
 
 
-def told(rungs: Any) -> list[Any]:
-    return [
-        (r.rung, r.step, r.objective, {k: v for k, v in r.metrics.items() if k not in ("rung_seconds", "peak_mb")})
-        for r in rungs
-    ]
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, prepared_folder: Path) -> list[Any]:
     """The rungs of a training that nothing interrupted, on a machine with a disk."""
@@ -107,7 +101,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, prepared_folder: Path) -> li
     while not own.done:
         own.advance()
     assert len(own.rungs) == 3 and not own.failed
-    return told(own.rungs)
+    return comparable_rungs(own.rungs)
 
 
 def test_a_training_goes_on_on_another_node(sites: Sites, prepared_folder: Path, whole: list[Any]) -> None:
@@ -119,14 +113,14 @@ def test_a_training_goes_on_on_another_node(sites: Sites, prepared_folder: Path,
     two = training(place, folder, prepared_folder)
     assert len(two.rungs) == 2 and two.trainer.step == 6
     two.advance()
-    assert told(two.rungs) == whole
+    assert comparable_rungs(two.rungs) == whole
     assert list(sites.run.rglob("*")) == []  # nothing was written under the driver's paths
     used = json.loads((place.prepared(prepared_folder) / "prepared.json").read_text())
     assert all(str(sites.root / "two") in used[name] for name in ("pca", "tokens"))
     assert used["vectors"]["folder"].startswith(str(sites.root / "two"))
     assert used["teacher"]["name"].startswith(str(sites.root / "two"))  # the driver's own folder is not read
     back = training(sites.node("one"), folder, prepared_folder)  # where an older state lies
-    assert back.done and told(back.rungs) == whole
+    assert back.done and comparable_rungs(back.rungs) == whole
 
 
 @pytest.mark.parametrize("rule", ["layers:0", "layers:0,2"])
@@ -179,7 +173,7 @@ def test_a_node_that_dies_between_checkpoint_and_report(
     assert len(two.rungs) == 1 and two.trainer.step == 6
     while not two.done:
         two.advance()
-    assert told(two.rungs) == whole
+    assert comparable_rungs(two.rungs) == whole
 
 
 def test_what_is_there_of_another_training_is_not_taken(sites: Sites, prepared_folder: Path, whole: list[Any]) -> None:
@@ -192,7 +186,7 @@ def test_what_is_there_of_another_training_is_not_taken(sites: Sites, prepared_f
         assert own.rungs == [] and own.trainer.step == 0
     while not own.done:
         own.advance()
-    assert told(own.rungs) == whole
+    assert comparable_rungs(own.rungs) == whole
 
 
 def test_a_run_that_began_without_a_storage_goes_on_with_it(
@@ -207,7 +201,7 @@ def test_a_run_that_began_without_a_storage_goes_on_with_it(
     assert len(away.rungs) == 1
     while not away.done:
         away.advance()
-    assert told(away.rungs) == whole
+    assert comparable_rungs(away.rungs) == whole
 
 
 def test_only_the_newest_checkpoints_are_kept_there(sites: Sites, prepared_folder: Path) -> None:
@@ -238,7 +232,7 @@ def test_the_storage_is_away_while_a_trial_trains(
     while not own.done:
         own.advance()
     back.join()
-    assert told(own.rungs) == whole and not own.failed
+    assert comparable_rungs(own.rungs) == whole and not own.failed
 
 
 @pytest.mark.slow
@@ -250,7 +244,7 @@ def test_a_job_on_another_node_reaches_the_driver(sites: Sites, prepared_folder:
     assert list(sites.run.rglob("*")) == []
     _collect(job, sites.driver)
     found = Encoded.load(job.folder)
-    assert found is not None and told(known_rungs(job.folder)) == told(outcome.rungs)
+    assert found is not None and comparable_rungs(known_rungs(job.folder)) == comparable_rungs(outcome.rungs)
 
     alone = replace(job, run=sites.root / "alone", folder=sites.root / "alone" / "trials" / "key")
     alone.run.mkdir()
