@@ -4,7 +4,9 @@
     python benchmarks/selection.py rows ROWS.yaml          settings drawn at random from the search spaces
     distilbench compare ROWS.yaml --data STUDY --select sts=1,retrieval=1,fidelity=1 --seeds 1 --steps 300
     python benchmarks/selection.py regret RECORDS          what each criterion chooses, and what that costs
-    python benchmarks/selection.py chosen RECORDS ROWS.yaml OUT.yaml   those rows, to be trained again with other seeds
+    python benchmarks/selection.py chosen RECORDS ROWS.yaml OUT.yaml   those rows, to be trained with three seeds
+    distilbench compare OUT.yaml --data STUDY --select sts=1,retrieval=1,fidelity=1 --seeds 3 --steps 300 --max-documents 0
+    python benchmarks/selection.py pays RECORDS SEEDS  what each criterion's choice has, over these seeds
 
 STUDY has links to DIR's STS sets, sentences and pairs. Half of Quora's dev queries (drawn with a fixed seed) are its dev
 queries, the others its test queries, which no criterion sees. TrecQA is there in BEIR's layout: a question finds its
@@ -29,6 +31,7 @@ from folders import link, part_queries, trecqa
 
 from distilbench.methods import get_method
 from distilbench.records import ScoreRecord, read_records
+from distilbench.reporting.table import interval
 from distilbench.search.fit import within
 from distilbench.search.samplers import random_settings
 from distilbench.search.space import load_space
@@ -80,6 +83,8 @@ class Candidate(NamedTuple):
     method: str
     configuration: str
     label: str
+    dim: int
+    code: str
     size: int
     criterion: dict[str, float]
     test: dict[str, float]
@@ -90,7 +95,10 @@ def candidates(paths: list[Path], most: int) -> list[Candidate]:
     records = [r for path in paths for r in read_records(path) if isinstance(r, ScoreRecord)]
     students = [r for r in records if r.role == "student" and r.bytes_per_vector <= most]
     return [
-        Candidate(r.method, r.configuration, r.label, r.bytes_per_vector, _criteria(r), _tests(r)) for r in students
+        Candidate(
+            r.method, r.configuration, r.label, r.dim, r.quantisation, r.bytes_per_vector, _criteria(r), _tests(r)
+        )
+        for r in students
     ]
 
 
@@ -145,12 +153,54 @@ def print_regret(paths: list[Path], most: int) -> None:
         lost = regrets(of, np.random.default_rng(0))
         for c in CRITERIA:
             best = max(of, key=lambda candidate, c=c: candidate.criterion[c])
-            cells = [name, str(len({x.configuration for x in of})), str(len(of)), c, best.label]
+            cells = [name, str(len({x.configuration for x in of})), str(len(of)), c, f"{best.label}, {best.code}"]
             for t in TESTS:
                 values = lost[t, c]
                 low, high = np.percentile(values[1:], [2.5, 97.5])
                 cells += [f"{best.test[t]:.2f}", "" if OWN[t] == c else f"{values[0]:+.2f} ({low:+.2f} to {high:+.2f})"]
             print("| " + " | ".join(cells) + " |")
+
+
+class Deployed(NamedTuple):
+    """A criterion's choice over its seeds: each test measure, and what a search of Quora costs."""
+
+    test: dict[str, list[float]]
+    milliseconds: float
+    megabytes: float
+
+
+def deployed(records: list[ScoreRecord], choice: Candidate) -> Deployed:
+    """What the records of other seeds say of the row that was chosen, in the code that it was chosen in."""
+    own = [
+        r
+        for r in records
+        if (r.role, r.configuration, r.dim, r.quantisation)
+        == ("student", choice.configuration, choice.dim, choice.code)
+    ]
+    flat = [i for r in own for i in r.indexes if (i.set, i.split, i.kind) == ("quora", "test", "flat")]
+    scores = [_tests(r) for r in own]
+    return Deployed(
+        {t: [values[t] for values in scores] for t in TESTS},
+        float(np.median([i.ms_per_1000_queries for i in flat])),
+        float(np.mean([i.bytes for i in flat])) / 1e6,
+    )
+
+
+def print_pays(drawn: Path, seeds: Path, most: int) -> None:
+    """Print what each criterion's choice has over its seeds, with the half width of the mean's 95 % interval."""
+    found = candidates([drawn], most)
+    records = [r for r in read_records(seeds) if isinstance(r, ScoreRecord)]
+    print("| of | chosen by | row | bytes |" + "".join(f" {t} |" for t in TESTS) + " ms per 1,000 queries | index MB |")
+    print("|---" * (6 + len(TESTS)) + "|")
+    for method in [*SPACES, "all"]:
+        of = [c for c in found if method in (c.method, "all")]
+        for c in CRITERIA:
+            choice = max(of, key=lambda candidate, c=c: candidate.criterion[c])
+            of_seeds = deployed(records, choice)
+            cells = [method, c, f"{choice.label}, {choice.code}", str(choice.size)]
+            for values in of_seeds.test.values():
+                cells.append(f"{np.mean(values):.2f} ± {interval(values) or 0:.2f}")
+            print(f"| {' | '.join(cells)} | {of_seeds.milliseconds:,.0f} | {of_seeds.megabytes:.2f} |")
 
 
 def write_chosen(paths: list[Path], rows: Path, out: Path, most: int) -> None:
@@ -177,11 +227,13 @@ def main() -> None:
     drawn.add_argument("--draws", type=int, default=10)
     regret = steps.add_parser("regret")
     chosen = steps.add_parser("chosen")
-    for step in (regret, chosen):
+    pays = steps.add_parser("pays")
+    for step in (regret, chosen, pays):
         step.add_argument("records", type=Path, nargs="+" if step is regret else None)
         step.add_argument("--bytes", type=int, default=64, dest="most")
     chosen.add_argument("rows", type=Path)
     chosen.add_argument("out", type=Path)
+    pays.add_argument("seeds", type=Path)
     asked = parser.parse_args()
     if asked.step == "data":
         make_data(asked.source, asked.out)
@@ -189,6 +241,8 @@ def main() -> None:
         make_rows(asked.out, asked.draws)
     elif asked.step == "regret":
         print_regret(asked.records, asked.most)
+    elif asked.step == "pays":
+        print_pays(asked.records, asked.seeds, asked.most)
     else:
         write_chosen([asked.records], asked.rows, asked.out, asked.most)
 
