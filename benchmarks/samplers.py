@@ -11,18 +11,20 @@ median, and 90 % of the seeds. `best 1 %` is the share after which it has a sett
 many groups it found one. Regrets are in points, after 1/9, 1/3 and all of the budget, with 95 % intervals over seeds.
 
 The nearest recorded setting that is still unused answers for a suggestion (`--answers nearest`), or Gaussian processes that
-are fitted to the table (`surrogate`). Searches are those of `SEARCHES`. Those called `prior` begin with settings that are
-learnt from the tables of the same method on other data, and are left out where there is none.
+are fitted to the table (`surrogate`). With `--keep FILE` every replay's measures are written to FILE, and no replay that
+FILE has of the same table is done again, so an interrupted command goes on. Searches are those of `SEARCHES`. Those called
+`prior` begin with settings that are learnt from the tables of the same method on other data, and are left out where there
+is none.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import hashlib
 import json
 import math
 import os
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -185,14 +187,38 @@ def full_level(table: Path, answers: str, workers: int, seed: int) -> float:
     return level(replayed(task, task.search).found, goals_of(table, answers))
 
 
-def carried_out(task: Task) -> tuple[Task, Measured, float]:
-    """A replay's measures, and its seconds."""
-    began = time.perf_counter()
+def carried_out(task: Task) -> tuple[Task, Measured]:
+    """A replay's measures."""
     result = replayed(task, task.search)
-    took = time.perf_counter() - began
     budget = FULL_TRIALS * table_at(task.table).space.budget.steps
     full = full_level(task.table, task.answers, task.workers, task.seed)
-    return task, measured(result.found, goals_of(task.table, task.answers), budget, full), took
+    return task, measured(result.found, goals_of(task.table, task.answers), budget, full)
+
+
+@functools.lru_cache(maxsize=32)
+def trials_of(table: Path) -> str:
+    """A digest of the table that a replay was over."""
+    return hashlib.sha256(table.read_bytes()).hexdigest()
+
+
+def read_kept(path: Path | None) -> dict[Task, Measured]:
+    """The replays that an earlier command has written."""
+    if path is None or not path.exists():
+        return {}
+    found = {}
+    for row in map(json.loads, path.read_text().splitlines()):
+        task = Task(**row["task"] | {"table": Path(row["task"]["table"])})
+        if row["trials"] == trials_of(task.table):
+            found[task] = Measured(**row["measured"])
+    return found
+
+
+def keep(path: Path, task: Task, result: Measured) -> None:
+    """Add one replay to those that are written."""
+    row = {"task": task._asdict() | {"table": str(task.table)}, "measured": result._asdict()}
+    row["trials"] = trials_of(task.table)
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 class Ended(NamedTuple):
@@ -296,6 +322,8 @@ def tell_overall(results: dict[tuple[Path, int, str], list[Measured]], searches:
                 pairs = zip(ours, base, strict=False)  # by seed; gp has fewer
                 gains[position] += [(a.regrets[position] - b.regrets[position]) / unit for a, b in pairs]
             better += float(np.mean([m.regrets[1] for m in ours])) < float(np.mean([m.regrets[1] for m in base]))
+        if not gains[0]:
+            continue
         cells = [f"{100 * m:+.0f} % ({100 * lo:+.0f} to {100 * hi:+.0f})" for m, lo, hi in map(interval, gains)]
         print(f"| {search} | " + " | ".join(cells) + f" | {better} of {len(spaces)} |")
 
@@ -318,7 +346,7 @@ def main() -> None:
         "--portfolio", type=int, default=0, help="print so many settings to try first, learnt from the tables"
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--json", type=Path, help="write every replay's measures to this file")
+    parser.add_argument("--keep", type=Path, help="write every replay to this file, and do none that it has")
     given = parser.parse_args()
     paths = [Path(t) if t.endswith(".parquet") else TABLES / f"{t}.parquet" for t in given.tables]
     paths = paths or sorted(TABLES.glob("*.parquet"))
@@ -338,12 +366,16 @@ def main() -> None:
         return tell_portfolios([table_at(path) for path in paths], given.portfolio)
     if given.enough:
         return tell_enough(tasks, [float(points) for points in given.enough.split(",")])
-    every: dict[tuple[Path, str, int, str], list[Measured]] = {}
-    took = 0.0
+    kept = read_kept(given.keep)
+    missing = [task for task in tasks if task not in kept]
     with ProcessPoolExecutor(given.processes, initializer=threadpool_limits, initargs=(1,)) as pool:
-        for task, result, seconds in pool.map(carried_out, tasks, chunksize=10):
-            every.setdefault((task.table, task.answers, task.workers, task.search), []).append(result)
-            took += seconds
+        for task, result in pool.map(carried_out, missing, chunksize=10):
+            kept[task] = result
+            if given.keep:
+                keep(given.keep, task, result)
+    every: dict[tuple[Path, str, int, str], list[Measured]] = {}
+    for task in tasks:
+        every.setdefault((task.table, task.answers, task.workers, task.search), []).append(kept[task])
     for path in paths:
         for answers in kinds:
             for workers in map(int, given.workers.split(",")):
@@ -351,14 +383,7 @@ def main() -> None:
     for answers in kinds:
         print(f"\nAnswered by {answers}:")
         tell_overall({(p, w, s): m for (p, a, w, s), m in every.items() if a == answers}, searches)
-    print(f"\n{len(tasks)} replays, {took / len(tasks):.2f} s each.")
-    if given.json:
-        rows = [
-            {"table": p.stem, "answers": a, "workers": w, "search": s, "seed": seed, **m._asdict()}
-            for (p, a, w, s), measures in every.items()
-            for seed, m in enumerate(measures)
-        ]
-        given.json.write_text(json.dumps(rows))
+    print(f"\n{len(tasks)} replays, {len(missing)} of them now.")
 
 
 if __name__ == "__main__":
