@@ -90,9 +90,9 @@ class Candidate(NamedTuple):
     test: dict[str, float]
 
 
-def candidates(paths: list[Path], most: int) -> list[Candidate]:
+def candidates(path: Path, most: int) -> list[Candidate]:
     """The students of at most `most` bytes a vector."""
-    records = [r for path in paths for r in read_records(path) if isinstance(r, ScoreRecord)]
+    records = [r for r in read_records(path) if isinstance(r, ScoreRecord)]
     students = [r for r in records if r.role == "student" and r.bytes_per_vector <= most]
     return [
         Candidate(
@@ -141,9 +141,9 @@ def regrets(found: list[Candidate], rng: np.random.Generator) -> dict[tuple[str,
     return {key: np.array(values) for key, values in out.items()}
 
 
-def print_regret(paths: list[Path], most: int) -> None:
+def print_regret(path: Path, most: int) -> None:
     """Print the tables, in Markdown."""
-    found = candidates(paths, most)
+    found = candidates(path, most)
     groups = {method: [c for c in found if c.method == method] for method in SPACES}
     groups = {method: of for method, of in groups.items() if of} | {"all": found}
     print(f"Students of at most {most} bytes a vector.\n")
@@ -177,7 +177,8 @@ def deployed(records: list[ScoreRecord], choice: Candidate) -> Deployed:
         if (r.role, r.configuration, r.dim, r.quantisation)
         == ("student", choice.configuration, choice.dim, choice.code)
     ]
-    flat = [i for r in own for i in r.indexes if (i.set, i.split, i.kind) == ("quora", "test", "flat")]
+    whole = "flat" if choice.code == "float32" else choice.code
+    flat = [i for r in own for i in r.indexes if (i.set, i.split, i.kind) == ("quora", "test", whole)]
     scores = [_tests(r) for r in own]
     return Deployed(
         {t: [values[t] for values in scores] for t in TESTS},
@@ -188,7 +189,7 @@ def deployed(records: list[ScoreRecord], choice: Candidate) -> Deployed:
 
 def print_pays(drawn: Path, seeds: Path, most: int) -> None:
     """Print what each criterion's choice has over its seeds, with the half width of the mean's 95 % interval."""
-    found = candidates([drawn], most)
+    found = candidates(drawn, most)
     records = [r for r in read_records(seeds) if isinstance(r, ScoreRecord)]
     print("| of | chosen by | row | bytes |" + "".join(f" {t} |" for t in TESTS) + " ms per 1,000 queries | index MB |")
     print("|---" * (6 + len(TESTS)) + "|")
@@ -203,9 +204,9 @@ def print_pays(drawn: Path, seeds: Path, most: int) -> None:
             print(f"| {' | '.join(cells)} | {of_seeds.milliseconds:,.0f} | {of_seeds.megabytes:.2f} |")
 
 
-def write_chosen(paths: list[Path], rows: Path, out: Path, most: int) -> None:
+def write_chosen(path: Path, rows: Path, out: Path, most: int) -> None:
     """Write the rows that a criterion chose, of each method and of all."""
-    found = candidates(paths, most)
+    found = candidates(path, most)
     chosen = {
         max((x for x in found if x.method == method), key=lambda x, c=c: x.criterion[c]).configuration
         for method in {x.method for x in found}
@@ -215,36 +216,32 @@ def write_chosen(paths: list[Path], rows: Path, out: Path, most: int) -> None:
     out.write_text(yaml.safe_dump({"rows": [row for row in drawn if row["name"] in chosen]}, sort_keys=False))
 
 
+PATHS = {"data": 2, "rows": 1, "regret": 1, "chosen": 3, "pays": 2}
+"""How many files each step asks for."""
+
+
 def main() -> None:
     """Do one step of the study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    steps = parser.add_subparsers(dest="step", required=True)
-    data = steps.add_parser("data")
-    data.add_argument("source", type=Path)
-    data.add_argument("out", type=Path)
-    drawn = steps.add_parser("rows")
-    drawn.add_argument("out", type=Path)
-    drawn.add_argument("--draws", type=int, default=10)
-    regret = steps.add_parser("regret")
-    chosen = steps.add_parser("chosen")
-    pays = steps.add_parser("pays")
-    for step in (regret, chosen, pays):
-        step.add_argument("records", type=Path, nargs="+" if step is regret else None)
-        step.add_argument("--bytes", type=int, default=64, dest="most")
-    chosen.add_argument("rows", type=Path)
-    chosen.add_argument("out", type=Path)
-    pays.add_argument("seeds", type=Path)
+    parser.add_argument("step", choices=("data", "rows", "regret", "chosen", "pays"))
+    parser.add_argument("paths", type=Path, nargs="+")
+    parser.add_argument("--draws", type=int, default=10, help="settings of each method")
+    parser.add_argument("--bytes", type=int, default=64, dest="most")
     asked = parser.parse_args()
-    if asked.step == "data":
-        make_data(asked.source, asked.out)
-    elif asked.step == "rows":
-        make_rows(asked.out, asked.draws)
-    elif asked.step == "regret":
-        print_regret(asked.records, asked.most)
-    elif asked.step == "pays":
-        print_pays(asked.records, asked.seeds, asked.most)
-    else:
-        write_chosen([asked.records], asked.rows, asked.out, asked.most)
+    if len(asked.paths) != PATHS[asked.step]:
+        parser.error(f"{asked.step} asks for {PATHS[asked.step]} paths; you gave {len(asked.paths)}")
+    paths: list[Path] = asked.paths
+    match asked.step:
+        case "data":
+            make_data(*paths)
+        case "rows":
+            make_rows(paths[0], asked.draws)
+        case "regret":
+            print_regret(paths[0], asked.most)
+        case "chosen":
+            write_chosen(*paths, most=asked.most)
+        case "pays":
+            print_pays(*paths, most=asked.most)
 
 
 if __name__ == "__main__":

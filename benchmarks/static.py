@@ -160,13 +160,13 @@ def training_text(settings: CompareSettings) -> tuple[list[str], NDArray[np.floa
 
 
 def make_peers(settings: CompareSettings, out: Path) -> None:
-    """Save what model2vec and tokenlearn make, each with the seconds that it took, on all cores."""
+    """Save what model2vec and tokenlearn make, each with the seconds that it took on one core."""
     if not importlib.util.find_spec("model2vec"):
         return
     from model2vec import StaticModel
     from model2vec.distill import distill
 
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(1)
     student = next(iter(trained(settings).values())).folder
     width = EncoderSpec(str(student)).width()
     folder = settings.teacher_encoder.folder() or settings.teacher
