@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
 from distilbench.data.sentences import TEXT
 from distilbench.data.vector_file import VectorFile, vector_file
+from distilbench.encoders.words import WordReader, reads_by_word
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256
 from distilbench.storage.hub import hub_silence, tell_cached
@@ -425,6 +427,8 @@ def encode(
         ids = token_ids(model, sentences, before)
         budget = tokens_per_batch or TOKENS_PER_BATCH[device]
         out = encode_ids(model, ids, budget, ENOUGH_TOKENS if device == "cpu" else None)
+    elif reader := word_reader(model):
+        out = _encode_words(model, reader, _prompted(sentences, before))
     else:
         texts = _prompted(sentences, before)
         vectors = model.encode(texts, prompt="", batch_size=AT_ONCE, show_progress_bar=False, convert_to_numpy=True)
@@ -432,6 +436,38 @@ def encode(
     bad = ~np.isfinite(out).all(axis=1)
     if bad.any():
         raise FloatingPointError(f"the encoder's vector is not finite for {sentences[int(bad.argmax())]!r:.200}")
+    return out
+
+
+_READERS: WeakKeyDictionary[Any, WordReader | None] = WeakKeyDictionary()
+"""Of each static embedding that was used, what it remembers of words."""
+
+
+def word_reader(model: SentenceTransformer) -> WordReader | None:
+    """What reads words for a static embedding, if its tokenizer reads text word by word; None for any other encoder."""
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    first = model[0]
+    if not isinstance(first, StaticEmbedding):
+        return None
+    if first not in _READERS:
+        _READERS[first] = WordReader(first.tokenizer) if reads_by_word(first.tokenizer) else None
+    return _READERS[first]
+
+
+def _encode_words(model: SentenceTransformer, reader: WordReader, texts: Sequence[str]) -> NDArray[np.float32]:
+    """As sentence-transformers encodes them, which tokenises every word of every text."""
+    import torch
+
+    out = np.empty((len(texts), model.get_embedding_dimension() or 0), dtype=np.float32)
+    with torch.inference_mode():
+        for start in range(0, len(texts), AT_ONCE):
+            ids_T, begin_B = reader.ids(texts[start : start + AT_ONCE])
+            given = {
+                "input_ids": torch.from_numpy(ids_T).to(model.device),
+                "offsets": torch.from_numpy(begin_B).to(model.device),
+            }
+            out[start : start + AT_ONCE] = model(given)["sentence_embedding"].float().cpu().numpy()
     return out
 
 

@@ -3,7 +3,8 @@
 A fixed sample of sentences is read in batches of 32 in their order, and one at a time; the tokenizer counts. After each batch
 a reference is timed, the same numbers through the same products: what else the machine does slows both, and their ratio
 stays. The median ratio of repeated rounds, times what the reference takes on this machine when nothing disturbs it, is the
-latency. What counts is the thread's own time, not that on the wall.
+latency. What counts is the thread's own time, not that on the wall. A static encoder has met the words before, as it has in
+use (`encoders.words`).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from distilbench.trials.costs import COSTS, FILE, StudentCost, kind_key
 from distilbench.trials.rung_training import build_method
 from distilbench.trials.scoring import TEACHER
 
-STEP_VERSION = 1
+STEP_VERSION = 2
 FLOAT32 = 4
 UNTRAINED: dict[str, Any] = {"projection_start": "random", "map_start": "random", "bits": None, "codebooks": 0}
 """Hyper-parameters that take long to start from, and change nothing of what a student costs."""
