@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +41,8 @@ S = TypeVar("S", bound=Settings)
 
 INTERRUPTED = 130
 """The exit status of a command that Ctrl-C ended, as shells have it: 128 + SIGINT."""
+TERMINATED = 143
+"""That of a command that SIGTERM ended, as of a scheduler or a container that stops: 128 + SIGTERM."""
 GO_ON = ("sweep", "compare", "prepare", "evaluate", "index")
 """Commands that go on where they were interrupted."""
 SETTINGS: dict[str, type[Settings]] = {}
@@ -48,7 +52,7 @@ SETTINGS: dict[str, type[Settings]] = {}
 def takes(settings: type[S]) -> Callable[[Callable[[S], None]], Callable[..., None]]:
     """Gives a command the options of `settings`, and calls it with the settings that they make.
 
-    Bad input is one message and exit status 2. Ctrl-C is one message and exit status 130.
+    Bad input is one message and exit status 2. Ctrl-C is one message and exit status 130, SIGTERM the same and 143.
     """
 
     def decorate(command: Callable[[S], None]) -> Callable[..., None]:
@@ -77,16 +81,29 @@ def input_errors() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came, and the command ends as with Ctrl-C."""
+
+
 @contextmanager
 def interruption(*, goes_on: bool) -> Iterator[None]:
-    """Turns Ctrl-C into one message, which names the command that goes on from there, and exit status 130."""
+    """Turns Ctrl-C and SIGTERM into one message, which names the command that goes on from there, and their exit status."""
+    heard = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _terminate) if heard else None
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         program, *rest = sys.orig_argv[1:]
         again = shlex.join(["python", program, *rest] if program == "-m" else [Path(program).name, *rest])
         print(f"interrupted; to go on: {again}" if goes_on else "interrupted", file=sys.stderr)  # noqa: T201
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(TERMINATED if isinstance(error, Terminated) else INTERRUPTED) from None
+    finally:
+        if heard:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated
 
 
 def _place(name: str, field: FieldInfo) -> tuple[bool, int, int]:

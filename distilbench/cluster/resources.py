@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,9 +73,13 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
 
 
 def _started(**settings: Any) -> Any:
-    """`ray.init`, tried again where a busy machine takes longer than Ray waits for its own processes."""
+    """`ray.init`, tried again where a busy machine takes longer than Ray waits for its own processes.
+
+    Ray also takes SIGTERM over, and aborts at it; it does again what it did before.
+    """
     import ray
 
+    before = signal.getsignal(signal.SIGTERM)
     for _ in range(STARTS):
         try:
             return ray.init(**settings)
@@ -81,6 +87,9 @@ def _started(**settings: Any) -> Any:
             if TOO_SLOW not in str(error):
                 raise
             ray.shutdown()
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, before)
     raise InputError(
         f"Ray did not start on this machine, {STARTS} times 30 s. Is it busy? The same command tries again"
     )

@@ -258,7 +258,7 @@ def test_a_full_disk_in_a_sweep(tmp_path: Path, data_folder: Path, encoder_folde
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_ctrl_c_is_heard_in_every_stage(
+def test_ctrl_c_and_sigterm_are_heard_in_every_stage(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, fault_store: Path
 ) -> None:
     sweep = make(tmp_path, data_folder, encoder_folder, fault_store, MCR2, "--confirm-seeds", "3")
@@ -267,11 +267,15 @@ def test_ctrl_c_is_heard_in_every_stage(
         (run,) = run_statuses(sweep.run) if (sweep.run / "config.json").exists() else [None]
         return run is not None and run.progress is not None and run.progress.stage == stage
 
-    for reached in (lambda: at("search") and (sweep.run / "trials.jsonl").exists(), lambda: at("confirm")):
-        with running(sweep, status=130) as driver:
+    stages = (
+        (lambda: at("search") and (sweep.run / "trials.jsonl").exists(), signal.SIGTERM),
+        (lambda: at("confirm"), signal.SIGINT),
+    )
+    for reached, sent in stages:
+        with running(sweep, status=128 + sent) as driver:
             wait_while(driver, sweep, reached)
             before = sweep.scores()
-            driver.send_signal(signal.SIGINT)
+            driver.send_signal(sent)
             began = time.monotonic()
             driver.wait(timeout=60)
             assert time.monotonic() - began < 20
