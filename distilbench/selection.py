@@ -105,10 +105,13 @@ class Selection:
 
     @property
     def title(self) -> str:
-        """What it is called on a page: `nDCG@10`, or `0.7 nDCG@10 + 0.3 Spearman`."""
-        if len(self.parts) == 1:
-            return self.parts[0].title
-        return " + ".join(f"{part.weight:g} {part.title}" for part in self.parts)
+        """What it is called on a page: `nDCG@10`, `0.7 nDCG@10 + 0.3 Spearman`, or `mean of nDCG@10 and Spearman`."""
+        titles = [part.title for part in self.parts]
+        if len(titles) == 1:
+            return titles[0]
+        if len({round(part.weight, 6) for part in self.parts}) == 1:
+            return f"mean of {', '.join(titles[:-1])} and {titles[-1]}"
+        return " + ".join(f"{part.weight:.2g} {part.title}" for part in self.parts)
 
     def __str__(self) -> str:
         if len(self.parts) == 1:

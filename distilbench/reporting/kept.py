@@ -27,6 +27,8 @@ from distilbench.reporting.table import DEV, Leaderboard, Row, competes, teacher
 from distilbench.stored import FAISS_PEER
 
 RECOMMENDED = "recommended"
+LONGEST = 30
+"""Letters of a measure that the figure's height has room for, beside the rest of its axis's title."""
 """The name at the first choice's ring; the page's script leaves it out where there is no room."""
 COLOURED = 4
 """Methods whose marks are in colour from the start, trained ones first, beside PCA and FAISS: six colours at most."""
@@ -188,7 +190,8 @@ def draw_kept(data: Kept, palette: Palette = LIGHT) -> go.Figure:
         )
     how = ", % of the teacher's" if data.share else ""
     what = data.measure or "STS average"
-    frame(figure, palette, "Bytes per vector (log scale)", f"Test {what}{how}")
+    title = f"Test {what}{how}" if len(what) <= LONGEST else f"Test score{how}"
+    frame(figure, palette, "Bytes per vector (log scale)", title)
     doubling_ticks(figure, sizes)
     figure.update_yaxes(range=[data.low, data.high])
     figure.update_layout(showlegend=False, meta={"chips": chips})

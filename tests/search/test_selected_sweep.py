@@ -33,7 +33,7 @@ def test_a_sweep_follows_its_measure(
     arguments = ("--method", "mcr2", "--space", str(space), "--max-sentences", "400", "--quantise", "int8")
     sweep = Command("sweep", tmp_path, data_folder, encoder_folder, store, *arguments)
     out = sweep.done("--select", SELECT)
-    assert "Students are selected by 0.5 nDCG@10 + 0.5 Fidelity" in out and "sentences to select by" in out
+    assert "Students are selected by mean of nDCG@10 and Fidelity" in out and "sentences to select by" in out
     assert json.loads((sweep.run / "config.json").read_text())["select"] == SELECT
     trials, scores = sweep.trials(), sweep.scores()
     assert {r.select for r in (*trials, *scores)} == {SELECT}
