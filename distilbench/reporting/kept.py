@@ -27,9 +27,9 @@ from distilbench.reporting.table import DEV, Leaderboard, Row, competes, teacher
 from distilbench.stored import FAISS_PEER
 
 RECOMMENDED = "recommended"
+"""The name at the first choice's ring; the page's script leaves it out where there is no room."""
 LONGEST = 30
 """Letters of a measure that the figure's height has room for, beside the rest of its axis's title."""
-"""The name at the first choice's ring; the page's script leaves it out where there is no room."""
 COLOURED = 4
 """Methods whose marks are in colour from the start, trained ones first, beside PCA and FAISS: six colours at most."""
 
