@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import hashlib
 import json
 import math
 import os
@@ -45,6 +44,7 @@ from distilbench.search.enough import why_enough
 from distilbench.search.samplers import STARTUP, make_sampler
 from distilbench.search.space import SearchSpace
 from distilbench.search.suggestions import default_lag
+from distilbench.storage.files import file_sha256
 from distilbench.stored import Group
 
 TABLES = Path(__file__).parent / "recorded"
@@ -198,7 +198,7 @@ def carried_out(task: Task) -> tuple[Task, Measured]:
 @functools.lru_cache(maxsize=32)
 def trials_of(table: Path) -> str:
     """A digest of the table that a replay was over."""
-    return hashlib.sha256(table.read_bytes()).hexdigest()
+    return file_sha256(table)
 
 
 def read_kept(path: Path | None) -> dict[Task, Measured]:

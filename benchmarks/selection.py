@@ -122,6 +122,17 @@ def _tests(record: ScoreRecord) -> dict[str, float]:
     return found
 
 
+def grouped(found: list[Candidate]) -> dict[str, list[Candidate]]:
+    """Those of each method that is there, then all of them."""
+    by_method = {method: [c for c in found if c.method == method] for method in SPACES}
+    return {method: of for method, of in by_method.items() if of} | {"all": found}
+
+
+def choice(found: list[Candidate], criterion: str) -> Candidate:
+    """The one that is best by a criterion."""
+    return max(found, key=lambda candidate: candidate.criterion[criterion])
+
+
 def regrets(found: list[Candidate], rng: np.random.Generator) -> dict[tuple[str, str], np.ndarray]:
     """By test measure and criterion: the regret of all rows, then of each resample of the drawn settings."""
     own: dict[str, list[int]] = defaultdict(list)
@@ -144,15 +155,13 @@ def regrets(found: list[Candidate], rng: np.random.Generator) -> dict[tuple[str,
 def print_regret(path: Path, most: int) -> None:
     """Print the tables, in Markdown."""
     found = candidates(path, most)
-    groups = {method: [c for c in found if c.method == method] for method in SPACES}
-    groups = {method: of for method, of in groups.items() if of} | {"all": found}
     print(f"Students of at most {most} bytes a vector.\n")
     print("| of | settings | rows | chosen by | row |" + "".join(f" {t} | regret |" for t in TESTS))
     print("|---" * (5 + 2 * len(TESTS)) + "|")
-    for name, of in groups.items():
+    for name, of in grouped(found).items():
         lost = regrets(of, np.random.default_rng(0))
         for c in CRITERIA:
-            best = max(of, key=lambda candidate, c=c: candidate.criterion[c])
+            best = choice(of, c)
             cells = [name, str(len({x.configuration for x in of})), str(len(of)), c, f"{best.label}, {best.code}"]
             for t in TESTS:
                 values = lost[t, c]
@@ -169,15 +178,15 @@ class Deployed(NamedTuple):
     megabytes: float
 
 
-def deployed(records: list[ScoreRecord], choice: Candidate) -> Deployed:
+def deployed(records: list[ScoreRecord], chosen: Candidate) -> Deployed:
     """What the records of other seeds say of the row that was chosen, in the code that it was chosen in."""
     own = [
         r
         for r in records
         if (r.role, r.configuration, r.dim, r.quantisation)
-        == ("student", choice.configuration, choice.dim, choice.code)
+        == ("student", chosen.configuration, chosen.dim, chosen.code)
     ]
-    whole = "flat" if choice.code == "float32" else choice.code
+    whole = "flat" if chosen.code == "float32" else chosen.code
     flat = [i for r in own for i in r.indexes if (i.set, i.split, i.kind) == ("quora", "test", whole)]
     scores = [_tests(r) for r in own]
     return Deployed(
@@ -193,12 +202,11 @@ def print_pays(drawn: Path, seeds: Path, most: int) -> None:
     records = [r for r in read_records(seeds) if isinstance(r, ScoreRecord)]
     print("| of | chosen by | row | bytes |" + "".join(f" {t} |" for t in TESTS) + " ms per 1,000 queries | index MB |")
     print("|---" * (6 + len(TESTS)) + "|")
-    for method in [*SPACES, "all"]:
-        of = [c for c in found if method in (c.method, "all")]
+    for name, of in grouped(found).items():
         for c in CRITERIA:
-            choice = max(of, key=lambda candidate, c=c: candidate.criterion[c])
-            of_seeds = deployed(records, choice)
-            cells = [method, c, f"{choice.label}, {choice.code}", str(choice.size)]
+            best = choice(of, c)
+            of_seeds = deployed(records, best)
+            cells = [name, c, f"{best.label}, {best.code}", str(best.size)]
             for values in of_seeds.test.values():
                 cells.append(f"{np.mean(values):.2f} ± {interval(values) or 0:.2f}")
             print(f"| {' | '.join(cells)} | {of_seeds.milliseconds:,.0f} | {of_seeds.megabytes:.2f} |")
@@ -207,11 +215,7 @@ def print_pays(drawn: Path, seeds: Path, most: int) -> None:
 def write_chosen(path: Path, rows: Path, out: Path, most: int) -> None:
     """Write the rows that a criterion chose, of each method and of all."""
     found = candidates(path, most)
-    chosen = {
-        max((x for x in found if x.method == method), key=lambda x, c=c: x.criterion[c]).configuration
-        for method in {x.method for x in found}
-        for c in CRITERIA
-    }
+    chosen = {choice(of, c).configuration for of in grouped(found).values() for c in CRITERIA}
     drawn = yaml.safe_load(rows.read_text())["rows"]
     out.write_text(yaml.safe_dump({"rows": [row for row in drawn if row["name"] in chosen]}, sort_keys=False))
 
@@ -223,7 +227,7 @@ PATHS = {"data": 2, "rows": 1, "regret": 1, "chosen": 3, "pays": 2}
 def main() -> None:
     """Do one step of the study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("data", "rows", "regret", "chosen", "pays"))
+    parser.add_argument("step", choices=PATHS)
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--draws", type=int, default=10, help="settings of each method")
     parser.add_argument("--bytes", type=int, default=64, dest="most")

@@ -75,7 +75,7 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
 def _started(**settings: Any) -> Any:
     """`ray.init`, tried again where a busy machine takes longer than Ray waits for its own processes.
 
-    Ray also takes SIGTERM over, and aborts at it; it does again what it did before.
+    Ray also takes SIGTERM over, and aborts at it; it does again what it did before, if Python knows what that was.
     """
     import ray
 
@@ -88,7 +88,7 @@ def _started(**settings: Any) -> Any:
                 raise
             ray.shutdown()
         finally:
-            if threading.current_thread() is threading.main_thread():
+            if before is not None and threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, before)
     raise InputError(
         f"Ray did not start on this machine, {STARTS} times 30 s. Is it busy? The same command tries again"

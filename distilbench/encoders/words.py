@@ -16,8 +16,10 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-MOST_WORDS = 500_000
-"""Words that are remembered, about 100 MB of them; one more, and all are forgotten."""
+MOST_WORDS, MOST_LETTERS = 500_000, 5_000_000
+"""Words that are remembered, and letters of all of them (a text of a language without spaces is one word), about 100 MB.
+With more of either all are forgotten.
+"""
 
 Integers = NDArray[np.int64]
 
@@ -63,6 +65,7 @@ class WordReader:
     def forget(self) -> None:
         """Remember no word."""
         self._numbers = _Numbers()
+        self._letters = 0
         self._tokens, self._begins, self._counts = array("q"), array("q"), array("q")
 
     def ids(self, texts: Sequence[str]) -> tuple[Integers, Integers]:
@@ -76,10 +79,14 @@ class WordReader:
             words += parts
             count_B[i] = len(parts)
         with self._busy:
-            if len(self._numbers) > self._most:
+            if len(self._numbers) > self._most or self._letters > MOST_LETTERS:
                 self.forget()
-            word_W = np.fromiter(map(self._numbers.__getitem__, words), dtype=np.int64, count=len(words))
-            self._learn()
+            try:
+                word_W = np.fromiter(map(self._numbers.__getitem__, words), dtype=np.int64, count=len(words))
+                self._learn()
+            except BaseException:
+                self.forget()  # numbers without tokens would be those of other words
+                raise
             ids_T, tokens_W = self._gather(word_W)
         tokens_B = np.add.reduceat(tokens_W, _begins(count_B))
         if self._limit is not None and tokens_B.max() > self._limit:
@@ -90,6 +97,7 @@ class WordReader:
     def _learn(self) -> None:
         """Tokenise the words that are new."""
         new, self._numbers.new = self._numbers.new, []
+        self._letters += sum(map(len, new))
         for encoding in self._tokenizer.encode_batch_fast(new, add_special_tokens=False):
             self._begins.append(len(self._tokens))
             self._counts.append(len(encoding.ids))
