@@ -5,7 +5,8 @@
     python benchmarks/samplers.py --portfolio 2                  settings to try first, learnt from all tables of a method
     python benchmarks/samplers.py mcr2 hpd --seeds 5 --workers 1,8,64 --only random,tpe --answers surrogate
 
-The budget is what full random search spends on 40 trials. Every other search goes on until it has spent as many steps.
+The budget is what full random search spends on 40 trials, or on twice as many as run at once: with 64 workers, on 128, for
+which a table of 160 settings and fewer is too small. Every other search goes on until it has spent as many steps.
 `full` is the share of the budget after which a search has what full random search of the same seed has at its end: the
 median, and 90 % of the seeds. `best 1 %` is the share after which it has a setting of the best 1 % of a group, and in how
 many groups it found one. Regrets are in points, after 1/9, 1/3 and all of the budget, with 95 % intervals over seeds.
@@ -49,8 +50,7 @@ from distilbench.stored import Group
 
 TABLES = Path(__file__).parent / "recorded"
 FULL_TRIALS = 40
-"""Trials of the full random search that others are compared with."""
-MOST_TRIALS = 200
+"""Trials of the full random search that others are compared with, where few run at once."""
 SLOW = frozenset({"gp+asha"})
 """Searches with fewer seeds."""
 
@@ -101,6 +101,18 @@ class Task(NamedTuple):
     search: str
     workers: int
     seed: int
+    full: int = FULL_TRIALS
+    """Trials of the full random search that it is compared with."""
+
+    @property
+    def budget(self) -> int:
+        """Steps that it may spend."""
+        return self.full * table_at(self.table).space.budget.steps
+
+
+def full_trials(workers: int) -> int:
+    """Trials of the full random search: with as many as run at once, no verdict would come before its end."""
+    return max(FULL_TRIALS, 2 * workers)
 
 
 def sampler_of(kind: SearchKind, space: SearchSpace, seed: int, trials: int) -> optuna.samplers.BaseSampler:
@@ -155,12 +167,12 @@ def replayed(task: Task, search: str, limit: float | None = None, points: float 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     kind, table = SEARCHES[search], table_at(task.table)
     full, hyperband = search == "random+none", kind.stopping == "hyperband"
-    trials = FULL_TRIALS if full else min(MOST_TRIALS, len(table.settings))
+    trials = task.full if full else min(5 * task.full, len(table.settings))
     budget = table.space.budget.model_copy(update={"stopping": "asha" if hyperband else kind.stopping})
     first = learnt(task.table, kind.prior) if kind.prior else ()
     space = table.space.model_copy(update={"searcher": kind.sampler, "budget": budget, "enqueue": first})
     if limit is None:
-        limit = math.inf if full else FULL_TRIALS * budget.steps
+        limit = math.inf if full else task.budget
 
     def is_over(told: Sequence[optuna.trial.FrozenTrial], number: int) -> str:
         return why_enough(told, trials - number, space, points) if points else ""
@@ -181,18 +193,16 @@ def replayed(task: Task, search: str, limit: float | None = None, points: float 
 
 
 @functools.lru_cache(maxsize=1024)
-def full_level(table: Path, answers: str, workers: int, seed: int) -> float:
+def full_level(random: Task) -> float:
     """What full random search has found at its end."""
-    task = Task(table, answers, "random+none", workers, seed)
-    return level(replayed(task, task.search).found, goals_of(table, answers))
+    return level(replayed(random, random.search).found, goals_of(random.table, random.answers))
 
 
 def carried_out(task: Task) -> tuple[Task, Measured]:
     """A replay's measures."""
     result = replayed(task, task.search)
-    budget = FULL_TRIALS * table_at(task.table).space.budget.steps
-    full = full_level(task.table, task.answers, task.workers, task.seed)
-    return task, measured(result.found, goals_of(task.table, task.answers), budget, full)
+    full = full_level(task._replace(search="random+none"))
+    return task, measured(result.found, goals_of(task.table, task.answers), task.budget, full)
 
 
 @functools.lru_cache(maxsize=32)
@@ -289,9 +299,9 @@ def _percent(share: float) -> str:
 def tell(path: Path, answers: str, workers: int, results: dict[str, list[Measured]]) -> None:
     """Print the table of one space."""
     table = table_at(path)
-    print(
-        f"\n## {table.name}, {workers} at once, answered by {answers}: {len(table.settings)} settings, groups {table.groups}"
-    )
+    budget = f"{workers} at once, steps of {full_trials(workers)} trials"
+    settings = f"{len(table.settings)} settings, groups {table.groups}"
+    print(f"\n## {table.name}, {budget}, answered by {answers}: {settings}")
     if answers == "surrogate":
         source = answers_of(path, answers)
         assert isinstance(source, Surrogate)
@@ -354,10 +364,11 @@ def main() -> None:
     searches = [s for s in SEARCHES if not named or any(s.startswith(name) for name in named)]
     kinds = ["nearest", "surrogate"] if given.answers == "both" else [given.answers]
     tasks = [
-        Task(path, answers, search, workers, seed)
+        Task(path, answers, search, workers, seed, full_trials(workers))
         for path in paths
         for answers in kinds
         for workers in map(int, given.workers.split(","))
+        if 1.5 * full_trials(workers) <= len(table_at(path).settings)
         for search in searches
         if can_have(search, path)
         for seed in range(given.gp_seeds if search in SLOW else given.seeds)
@@ -379,7 +390,9 @@ def main() -> None:
     for path in paths:
         for answers in kinds:
             for workers in map(int, given.workers.split(",")):
-                tell(path, answers, workers, {s: m for s in searches if (m := every.get((path, answers, workers, s)))})
+                found = {s: m for s in searches if (m := every.get((path, answers, workers, s)))}
+                if found:
+                    tell(path, answers, workers, found)
     for answers in kinds:
         print(f"\nAnswered by {answers}:")
         tell_overall({(p, w, s): m for (p, a, w, s), m in every.items() if a == answers}, searches)
