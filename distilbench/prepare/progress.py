@@ -43,19 +43,24 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
             rate = (done - before) / max(now - began, 1e-9)
             if not before:
                 began, before = now, done
-            bar.update(task, advance=count, rate=f"{rate:,.0f} {unit}/s")
+            bar.update(task, advance=count, rate=f"{_rate(rate)} {unit}/s")
             gauges.set(done, rate)
             in_place = drawn and (console.is_terminal or console.is_jupyter)
             if not in_place and now - last_line_at > LINE_EVERY_S:
                 last_line_at = now
                 left = (total - done) / rate
                 bar.console.print(
-                    f"{label}: {done:,} of {total:,} {unit}, {rate:,.0f}/s, {left:,.0f} s left", markup=False
+                    f"{label}: {done:,} of {total:,} {unit}, {_rate(rate)}/s, {left:,.0f} s left", markup=False
                 )
 
         yield advance
     if not drawn:
         console.print(f"{label}: {done:,} of {total:,} {unit}", markup=False)
+
+
+def _rate(rate: float) -> str:
+    """A rate as it is shown: of what takes seconds each, two digits."""
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 GAUGES = {

@@ -27,7 +27,7 @@ from distilbench.prepare.given import corpus_vectors
 from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import save_prepared, selection_sets
-from distilbench.prepare.ranked_layers import keep_rankings
+from distilbench.prepare.ranked_layers import keep_rankings, read_ranking
 from distilbench.prepare.selection import Judged, judged_artifact
 from distilbench.prepare.student_inputs import StudentInputs
 from distilbench.prepare.students import prepare_student
@@ -194,11 +194,13 @@ def _with_students(
     console: Console,
 ) -> Made:
     """With what each student is trained from."""
-    dev, named = selection_sets(prepared.corpus), dict[str, StudentInputs]()
+    dev, named, shown = selection_sets(prepared.corpus), dict[str, StudentInputs](), set[Path]()
     for name in dict.fromkeys(students):
-        inputs = prepare_student(
-            settings, name or settings.student, prepared.corpus, prepared.vectors, dev, store, console
-        )
+        inputs = prepare_student(settings, name or settings.student, prepared.corpus, prepared.vectors, dev, store)
+        path = inputs.ranking
+        if path is not None and path not in shown and (ranking := read_ranking(path)):
+            ranking.show(console)
+            shown.add(path)  # students with all tokens and with fewer have one ranking
         if name is not None:
             named[name] = inputs
             continue

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
@@ -39,7 +37,6 @@ def prepare_student(
     vectors: ShardedArray,
     dev: Sequence[DevSet],
     store: ArtifactStore,
-    console: Console,
 ) -> StudentInputs:
     """The inputs of a student of this name, made or found in the store; students of one encoder share its tokens.
 
@@ -59,7 +56,6 @@ def prepare_student(
         folder = ranking_artifact(start, teacher, pooling, vectors, tokens, corpus.train, dev, store)
         ranking = read_ranking(folder)
         assert ranking is not None
-        ranking.show(console)
         chosen = ranking.chosen
     student = resolved_student(student, teacher, chosen)
     if fewer:

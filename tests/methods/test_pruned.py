@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from architectures import make_architecture
-from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 from distilbench.commands.run import check_student_encoder, run_config
@@ -55,7 +53,7 @@ def student(prepared: Prepared, corpus: Corpus, room: ArtifactStore) -> Callable
     def made(name: str, vocabulary: str) -> Prepared:
         settings = RunSettings(store=room.root, teacher=prepared.teacher.name, vocabulary=vocabulary)
         dev = selection_sets(corpus)
-        inputs = prepare_student(settings, name, corpus, prepared.vectors, dev, room, Console(file=io.StringIO()))
+        inputs = prepare_student(settings, name, corpus, prepared.vectors, dev, room)
         return replace(
             prepared,
             student=inputs.student,

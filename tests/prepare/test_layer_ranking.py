@@ -176,10 +176,12 @@ def named(given: dict[str, Any]) -> dict[str, Any]:
     return {name: value.name if isinstance(value, EncoderSpec) else value for name, value in given.items()}
 
 
-def prepare(tmp_path: Path, corpus: Corpus, **given: object) -> tuple[Path, str]:
+def prepare(
+    tmp_path: Path, corpus: Corpus, students: tuple[str | None, ...] = (None,), **given: object
+) -> tuple[Path, str]:
     settings = RunSettings(**{"store": tmp_path / "store", **named(given)})
-    said = io.StringIO()
-    made = prepare_corpus(settings, corpus, Wanted(False, True, False), Console(file=said, width=120))
+    said, wanted = io.StringIO(), Wanted(False, True, False, students=students)
+    made = prepare_corpus(settings, corpus, wanted, Console(file=said, width=120))
     made.save(tmp_path / "prepared", settings)
     return tmp_path / "prepared", said.getvalue()
 
@@ -201,6 +203,15 @@ def test_a_run_is_prepared_with_the_layers_written_out(
     assert load_prepared(folder).student == "layers:0,3" and read_ranking(folder) is None and "Student" not in said
     folder, _ = prepare(tmp_path, corpus, teacher=teacher, student="half", pooling="cls")
     assert load_prepared(folder).pooling == "cls"
+
+
+@pytest.mark.slow
+def test_students_with_one_ranking_show_it_once(
+    corpus: Corpus, encoder_folder: Path, tmp_path: Path, cluster: None
+) -> None:
+    teacher = EncoderSpec(str(make_architecture("bert", encoder_folder, tmp_path / "bert")))
+    _, said = prepare(tmp_path, corpus, ("auto:1", "auto:1:corpus", "auto:2"), teacher=teacher)
+    assert [said.count(f"Student auto:{depth}: ") for depth in (1, 2)] == [1, 1]
 
 
 def test_a_run_from_before_pools_by_the_mean(prepared_folder: Path) -> None:

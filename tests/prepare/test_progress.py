@@ -27,6 +27,16 @@ def test_a_log_gets_lines_with_rate_and_time_left(
     assert "200/400" in out
 
 
+def test_what_takes_seconds_has_a_rate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(module, "LINE_EVERY_S", 0.01)
+    with progress("Encoders", 3, "encoders") as advance:
+        advance(1)
+        time.sleep(1.25)
+        advance(1)
+    rate = capsys.readouterr().out.split("2 of 3 encoders, ")[1].split("/s, ")[0]
+    assert 0 < float(rate) <= 0.8
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_rays_metrics_have_the_stage(cluster: None) -> None:
