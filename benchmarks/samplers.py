@@ -211,21 +211,20 @@ def trials_of(table: Path) -> str:
     return file_sha256(table)
 
 
-def read_kept(path: Path | None) -> dict[Task, Measured]:
-    """The replays that an earlier command has written."""
+def read_kept(path: Path | None, tables: Sequence[Path]) -> dict[Task, Measured]:
+    """The replays over these tables that an earlier command has written, wherever the tables lay then."""
     if path is None or not path.exists():
         return {}
-    found = {}
+    asked, found = {trials_of(table): table for table in tables}, {}
     for row in map(json.loads, path.read_text().splitlines()):
-        task = Task(**row["task"] | {"table": Path(row["task"]["table"])})
-        if row["trials"] == trials_of(task.table):
-            found[task] = Measured(**row["measured"])
+        if table := asked.get(row["trials"]):
+            found[Task(**row["task"] | {"table": table})] = Measured(**row["measured"])
     return found
 
 
 def keep(path: Path, task: Task, result: Measured) -> None:
     """Add one replay to those that are written."""
-    row = {"task": task._asdict() | {"table": str(task.table)}, "measured": result._asdict()}
+    row = {"task": task._asdict() | {"table": task.table.stem}, "measured": result._asdict()}
     row["trials"] = trials_of(task.table)
     with path.open("a") as file:
         file.write(json.dumps(row) + "\n")
@@ -377,7 +376,7 @@ def main() -> None:
         return tell_portfolios([table_at(path) for path in paths], given.portfolio)
     if given.enough:
         return tell_enough(tasks, [float(points) for points in given.enough.split(",")])
-    kept = read_kept(given.keep)
+    kept = read_kept(given.keep, paths)
     missing = [task for task in tasks if task not in kept]
     with ProcessPoolExecutor(given.processes, initializer=threadpool_limits, initargs=(1,)) as pool:
         for task, result in pool.map(carried_out, missing, chunksize=10):
