@@ -44,7 +44,7 @@ from distilbench.reporting.runs import read_runs
 from distilbench.search import earlier
 from distilbench.search.confirm import chosen_trials, confirmation_jobs, worth_confirming, write_confirmed
 from distilbench.search.fit import adapted
-from distilbench.search.moving import RESTED, Point
+from distilbench.search.moving import RESTED
 from distilbench.search.objectives import directions
 from distilbench.search.run import Search, discard_checkpoints, run_trials
 from distilbench.search.samplers import make_sampler
@@ -111,9 +111,8 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
                 begun[member.run] = None
                 member.missing.clear()
                 live = LivePage(report, run.name, list(begun))
-                beside = found_before(member, members, settings.objectives)
                 try:
-                    _Sweep(settings, member, inputs, share, live, console, copy, beside).carry_out()
+                    _Sweep(settings, member, inputs, share, live, console, copy, members).carry_out()
                 except NoStudent as error:
                     if not several:
                         raise
@@ -312,10 +311,13 @@ class _Sweep:
         page: LivePage,
         console: Console,
         copy: RunCopy | None = None,
-        beside: Sequence[Point] = (),
+        members: Sequence[Member] = (),
     ) -> None:
         self.settings, self.member, self.inputs, self.clock, self.console = settings, member, inputs, clock, console
-        self.page, self.copy, self.beside = page, copy, beside
+        self.page, self.copy = page, copy
+        self.beside = {other.name: other.run for other in members if other is not member}
+        """The runs of the other methods."""
+        self.found_before = found_before(member, members, settings.objectives)
         self.run, self.space = member.run, member.space
         self.ended_since = ""
         """Why the search ended before its last trial, where that was not the time."""
@@ -349,6 +351,7 @@ class _Sweep:
             self.place,
             settings.scored_tasks(inputs.corpus.selection),
             costs,
+            self.beside,
         )
         peers = settings.peers or space.bytes_competed
         references = 1 + 2 * len(self.widths) + len(peers)
@@ -449,7 +452,7 @@ class _Sweep:
             restored = self.study.get_trials(deepcopy=False)[: self.study.user_attrs.get(TAKEN, 0)]
             trials = min(trials, len(starts_after(starts, restored)))
         history = earlier.as_frozen(earlier_trials.history, space, len(settings.objectives))
-        found = (starts, lag, settings.seed, history, str(self.inputs.corpus.selection), self.beside)
+        found = (starts, lag, settings.seed, history, str(self.inputs.corpus.selection), self.found_before)
         ends = (settings.transfer, settings.enough)
         return Search(self.member.name, space, settings.objectives, trials, *found, *ends)
 

@@ -43,7 +43,9 @@ def in_turn(members: Sequence[Member], clock: Clock) -> Iterator[tuple[Member, C
     """
     for number, member in enumerate(members):
         turn = f"{number + 1} of {len(members)}" if len(members) > 1 else ""
-        yield member, clock.part(len(members) - number), turn
+        share = clock.part(len(members) - number)
+        yield member, share, turn
+        clock.row_s = max(clock.row_s, share.row_s)
     cut_off = [member for member in members if member.cut_off] if len(members) > 1 else []
     for number, member in enumerate(cut_off):
         if clock.much_left:

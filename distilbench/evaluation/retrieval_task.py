@@ -136,7 +136,7 @@ def evaluate_retrieval(
     """Search the documents exactly and by each of `kinds` and `quantisers`, on `threads` threads.
 
     A recall whose k is not below the number of documents is left out, and noted: any encoder would have 100. An index is
-    searched for the first min(100, documents), `batch` queries at a time (None: all at once), a few times; the fastest
+    searched for the first min(100, documents), `batch` queries at a time (None: all at once), up to three times; the fastest
     counts. Its build time is training and adding, without reading and normalising.
 
     Raises:

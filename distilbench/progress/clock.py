@@ -30,11 +30,14 @@ class Clock(Watcher):
         self.end = math.inf if budget_s is None else self.began + budget_s
         self.row_s = 0.0
         self.training_s = 0.0
+        self.parts = 1
 
     def part(self, parts: int) -> Clock:
         """The clock of the next of so many methods: an equal share of the time that is left."""
         now = time.time()
-        return Clock(None if math.isinf(self.end) else max(1.0, self.end - now) / parts, now)
+        share = Clock(None if math.isinf(self.end) else max(1.0, self.end - now) / parts, now)
+        share.row_s, share.parts = self.row_s, parts
+        return share
 
     @property
     def much_left(self) -> bool:
@@ -43,10 +46,15 @@ class Clock(Watcher):
 
     @contextmanager
     def scoring(self, rows: int) -> Iterator[None]:
-        """Time the scoring of so many encoders."""
+        """Time the scoring of so many references. They are those of all methods, so all give of their time for them.
+
+        Where those of another method were taken over, its time for one is what is known.
+        """
         began = time.time()
         yield
-        self.row_s = (time.time() - began) / rows
+        seconds = time.time() - began
+        self.row_s = max(self.row_s, seconds / rows)
+        self.end += seconds * (1 - 1 / self.parts)
 
     def search_end(self, rows: int, trainings: float = 0.0) -> float:
         """When a search has to end (seconds since the epoch) before so many encoders are scored, so many trained in turn."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
@@ -35,7 +38,7 @@ from distilbench.records import (
     result_rung,
 )
 from distilbench.selection import Selection
-from distilbench.storage.files import fingerprint
+from distilbench.storage.files import atomic_path, fingerprint
 from distilbench.stored import FAISS_PEER, FAMILIES, code_of
 from distilbench.trials.jobs import Job, Outcome, finish_jobs
 from distilbench.trials.rung_training import build_method, known_rungs
@@ -73,7 +76,8 @@ class RowScorer:
     """The rows of one run, `name` in records. A row that is already in `scores.jsonl` (same identity) is not scored again.
 
     `place`: where workers on other nodes find what the driver has; None: under its paths. `tasks` are the kinds of sets
-    that rows are scored on; `costs` what each kind of student costs (`trials.costs`), where it was measured.
+    that rows are scored on; `costs` what each kind of student costs (`trials.costs`), where it was measured. `beside` are
+    other runs of the same command, by their names: what they have of the teacher and the baselines is taken over.
     """
 
     def __init__(
@@ -87,8 +91,9 @@ class RowScorer:
         place: Place | None = None,
         tasks: Sequence[TaskKind] = SWEPT_TASKS,
         costs: Mapping[str, StudentCost] | None = None,
+        beside: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
-        self.place, self.tasks, self.costs = place, tasks, costs or {}
+        self.place, self.tasks, self.costs, self.beside = place, tasks, costs or {}, beside
         self.scored_corpus = corpus.of_tasks(tasks)
         """What encoders embed for their rows; a record's identity is of the whole `corpus`."""
         self.run, self.name, self.prepared, self.corpus, self.console = run, name, prepared, corpus, console
@@ -310,7 +315,10 @@ class RowScorer:
         `kinds` are the codes of its vectors; () stands for those in which the run scores such a candidate.
         """
         kinds = kinds or self._kinds(candidate)
+        if candidate.role != "student":
+            self._take_over(candidate, widths, kinds)
         if not self.scored(candidate, widths, kinds):
+            missing = [kind for kind in kinds if not self.scored(candidate, widths, [kind])]
             vectors = encoded()
             model = self.run / vectors.model if vectors.model else None
             parameters = parameters_of(self.prepared, candidate.method, candidate.dim, model)
@@ -321,7 +329,7 @@ class RowScorer:
                 self.corpus,
                 vectors,
                 widths,
-                kinds,
+                missing,
                 parameters,
                 self.run,
                 self.tasks,
@@ -338,6 +346,25 @@ class RowScorer:
             for record in fresh.values():
                 self.log.line(_line(record))
         return [self.known[i] for i in self._ids(candidate, widths, kinds)]
+
+    def _take_over(self, candidate: Candidate, widths: Sequence[int], kinds: Sequence[Quantisation]) -> None:
+        """Copy the records that runs beside this one have of a reference: they would be scored alike."""
+        wanted = list(self._ids(candidate, widths, kinds))
+        cost = self._cost(candidate)
+        for name, run in self.beside.items() if not all(i in self.known for i in wanted) else ():
+            theirs = {r.record_id: r for r in read_records(run / "scores.jsonl") if isinstance(r, ScoreRecord)}
+            same = self._ids(replace(candidate, run=name), widths, kinds)
+            taken = {}
+            for own_id, their_id in zip(wanted, same, strict=True):
+                path = predictions_path(run, their_id)
+                if own_id not in self.known and their_id in theirs and path.exists():
+                    with atomic_path(predictions_path(self.run, own_id)) as temporary:
+                        shutil.copyfile(path, temporary)
+                    measured = {"cost": cost and cost.cost, "latency_ms": cost and cost.latency_ms}
+                    own = {"run": self.name, "record_id": own_id, **measured}
+                    taken[own_id] = theirs[their_id].model_copy(update=own)
+            append_records(self.file, taken.values())
+            self.known |= taken
 
     def _cost(self, candidate: Candidate) -> StudentCost | None:
         """What its encoder costs; None where that was not measured."""

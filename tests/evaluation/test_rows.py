@@ -88,9 +88,15 @@ class Run:
         folder = self.folder / "trials" / key
         return Job(candidate, budget, self.folder, folder, f"students/{key}", recorded_in=recorded_in)
 
-    def board(self, quantisations: Sequence[Any] = ("int8",), tasks: Sequence[TaskKind] = SWEPT_TASKS) -> RowScorer:
+    def board(
+        self,
+        quantisations: Sequence[Any] = ("int8",),
+        tasks: Sequence[TaskKind] = SWEPT_TASKS,
+        name: str = "run",
+        **more: Any,
+    ) -> RowScorer:
         console, ready = Console(file=self.console, width=200), load_prepared(self.prepared)
-        return RowScorer(self.folder, "run", ready, self.corpus, quantisations, console, tasks=tasks)
+        return RowScorer(self.folder, name, ready, self.corpus, quantisations, console, tasks=tasks, **more)
 
     def students(self, *jobs: Job, quantisations: Sequence[Any] = ("int8",)) -> tuple[list[ScoreRecord], list[Outcome]]:
         found = self.board(quantisations).students(jobs, self.prepared, RESOURCES)
@@ -129,6 +135,40 @@ def test_references_are_the_teacher_and_two_baselines_at_each_width(run: Run) ->
     assert run.board().references([4, 8, 64], seed=5) == found
     assert (run.folder / "scores.jsonl").read_bytes() == before
     assert len({r.record_id for r in run.scores()}) == len(run.scores()) == 10
+
+
+def test_what_runs_beside_it_have_of_references_is_taken_over(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = run.board(("int8", "binary")).references([4, 8], seed=5)
+    other = Run(tmp_path / "other", run.prepared, run.corpus, monkeypatch)
+    scored: list[tuple[str, int, list[str]]] = []
+    real = module.score_candidate
+
+    def counted(candidate: Candidate, prepared: Any, corpus: Any, encoded: Any, *rest: Any) -> Any:
+        scored.append((candidate.method, candidate.dim, list(rest[1])))
+        return real(candidate, prepared, corpus, encoded, *rest)
+
+    monkeypatch.setattr(module, "score_candidate", counted)
+    board = other.board(("int8", "int4"), name="other", beside={"run": run.folder, "none": tmp_path / "none"})
+    found = board.references([4], seed=5)
+    assert scored == [("teacher", 32, ["int4"]), ("pca", 4, ["int4"]), ("random_projection", 4, ["int4"])]
+    assert {r.run for r in found} == {"other"} == {r.run for r in other.scores()} and len(found) == 9
+    same = {(r.method, r.dim, r.quantisation): r for r in theirs}
+    for record in found:
+        own = predictions_path(other.folder, record.record_id)
+        assert own.exists()
+        if record.quantisation != "int4":
+            original = same[record.method, record.dim, record.quantisation]
+            assert record.record_id != original.record_id
+            assert record.model_copy(update={"run": "run", "record_id": original.record_id}) == original
+            assert own.read_bytes() == predictions_path(run.folder, original.record_id).read_bytes()
+    assert (
+        len({r.record_id for r in found}) == 9
+        and other.board(("int8", "int4"), name="other").references([4], seed=5) == found
+    ), "its identities are its own"
+    run.students(run.job("a"))  # what is trained is not taken over
+    assert not board.scored(replace(run.job("a").candidate, run="other"), [8], ["int8"])
 
 
 def test_rows_are_scored_once_and_more_are_added(run: Run) -> None:

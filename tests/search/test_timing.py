@@ -86,6 +86,23 @@ def test_each_method_has_an_equal_share_of_what_is_left(now: Now) -> None:
     assert 0 < clock.part(1).end - now.at <= 1
 
 
+def test_what_references_take_is_shared_by_the_methods(now: Now) -> None:
+    clock = Clock(300.0)
+    first = clock.part(3)
+    with first.scoring(rows=4):
+        now.at += 60
+    assert first.row_s == 15 and first.end == 1140  # 20 of its own 100, and 80 seconds are left as for the others
+    clock.row_s, now.at = 15, 1140
+    second = clock.part(2)
+    with second.scoring(rows=4):  # they were taken over
+        now.at += 1
+    assert second.row_s == 15 and second.end == 1220.5
+    alone = Clock(300.0)
+    with alone.scoring(rows=4):
+        now.at += 60
+    assert alone.end == alone.began + 300
+
+
 def trial(*rung_seconds: float) -> TrialRecord:
     """A complete trial whose rungs took so long."""
     rungs = [
