@@ -307,7 +307,9 @@ class ScoreRecord(_Record):
     indexes: list[IndexCost]
     quantisation: Quantisation = "float32"
     configuration: str = ""
-    """The name of the row in a comparison file ("HPD-MiniLM-128"); "" for a row of a sweep."""
+    """The name of the row in a comparison file ("HPD-MiniLM-128"); of a sweep's trial that was not finished, how far it came,
+    of the others "".
+    """
     clusters: list[ClusterCost] = []
     sets: dict[str, str] = {}
     """By "STS12/test" the SHA-256 of the pairs and gold scores of an STS set: rows are compared on equal sets."""
@@ -325,6 +327,13 @@ class ScoreRecord(_Record):
     model: str
     """Folder of the exported sentence-transformers model, relative to the run; "" when none is saved."""
     provenance: Provenance
+
+    @property
+    def name(self) -> str:
+        """What its row is called."""
+        if self.trial is None:
+            return self.configuration or self.label
+        return ", ".join(filter(None, (self.label, self.configuration)))
 
     @property
     def weights(self) -> str:

@@ -42,7 +42,7 @@ class Student:
     def __repr__(self) -> str:
         """The row's name, its code and its size."""
         r = self.record
-        return f"{r.configuration or r.label}, {r.quantisation}, {r.bytes_per_vector:,} bytes per vector"
+        return f"{r.name}, {r.quantisation}, {r.bytes_per_vector:,} bytes per vector"
 
     def encode(self, sentences: list[str]) -> NDArray[Any]:
         """What is stored of sentences: their codes, or where there is no code their vectors; a row for each."""

@@ -353,7 +353,8 @@ class _Sweep:
             costs,
             self.beside,
         )
-        peers = settings.peers or space.bytes_competed
+        sensible = [size for size in space.bytes_competed if 2 * size <= ready.vectors.width]  # more is int4's
+        peers = settings.peers or sensible
         references = 1 + 2 * len(self.widths) + len(peers)
         encoders = 1 + 2 * len(self.widths) + bool(peers)
         with (

@@ -15,7 +15,7 @@ from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.apart import DevGroups
 from distilbench.reporting.budget import NOTHING_KEPT, ServingBudget, best_under, candidates, latency_of
 from distilbench.reporting.formats import binary, short
-from distilbench.reporting.recommended import FEW_BYTES, KEPT_PERCENT, faster, keeps, kept_spread
+from distilbench.reporting.recommended import FEW_BYTES, KEPT_PERCENT, faster, keeps, kept_spread, more_on_dev
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, competes, told
 from distilbench.search.objectives import pareto_front
@@ -69,7 +69,7 @@ def deployed(board: Leaderboard, dev: DevGroups = NOTHING_KEPT) -> tuple[Deploye
         parts = []
         if cell.retention is not None:
             spread = "" if half is None else f" ± {half:.1f}"
-            parts.append(f"keeps {cell.retention:.1f}{spread} %")
+            parts.append(f"keeps {cell.retention:.1f}{spread} %{more_on_dev(board, row)}")
         parts.append(f"{row.record.bytes_per_vector:,} bytes")
         if speed := serving.rows[row.anchor].sentences_per_s.value:
             times = speeds[row.anchor]

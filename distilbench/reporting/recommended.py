@@ -141,6 +141,13 @@ def keeps(board: Leaderboard, row: Row) -> bool:
     return (board.cell(row, DEV).retention or 0.0) >= KEPT_PERCENT
 
 
+def more_on_dev(board: Leaderboard, row: Row) -> str:
+    """ " (96.6 % on dev)" where a row keeps `KEPT_PERCENT` on dev, by which it is chosen, and less on test; else ""."""
+    retention = board.cell(row, AVERAGE).retention
+    less = keeps(board, row) and retention is not None and retention < KEPT_PERCENT
+    return f" ({board.cell(row, DEV).retention:.1f} % on dev)" if less else ""
+
+
 def faster(board: Leaderboard, row: Row, serving: ServingCosts) -> float | None:
     """Times the teacher's sentences per second, both measured on one kind of machine; None where that is not known."""
     teacher = teacher_row(board, row)
@@ -290,7 +297,7 @@ class _Teller:
         return "as fast as the teacher" if same else f"at {short(times)} times the teacher's sentences per second"
 
     def _kept(self, row: Row) -> str:
-        return _pm(self._test(row).retention, kept_spread(self.board, row), 1, " %")
+        return _pm(self._test(row).retention, kept_spread(self.board, row), 1, " %") + more_on_dev(self.board, row)
 
     def _smaller(self, row: Row) -> float | None:
         teacher = teacher_row(self.board, row)

@@ -400,13 +400,11 @@ def _names(records: Sequence[ScoreRecord]) -> dict[int, str]:
     """What each record's row is called, by `id`."""
 
     def place(r: ScoreRecord) -> tuple[object, ...]:
-        return r.run, r.configuration or r.label, r.quantisation, r.teacher, r.corpus_fingerprint
+        return r.run, r.name, r.quantisation, r.teacher, r.corpus_fingerprint
 
     shared = Counter(place(r) for r in records)
     return {
-        id(r): (r.configuration or r.label)
-        + (f", trial {r.trial}" if r.trial is not None and shared[place(r)] > 1 else "")
-        for r in records
+        id(r): r.name + (f", trial {r.trial}" if r.trial is not None and shared[place(r)] > 1 else "") for r in records
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import faiss
@@ -10,10 +12,10 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from distilbench.errors import InputError
-from distilbench.evaluation.codes.faiss_code import FEW_ROUNDS, FaissCode, factory_of
+from distilbench.evaluation.codes.faiss_code import ROUNDS, FaissCode, factory_of
 from distilbench.evaluation.codes.steps import Int4
 from distilbench.evaluation.quantisation import calibrated, check_kind, load_quantiser, not_possible
-from distilbench.evaluation.retrieval import unit
+from distilbench.evaluation.retrieval import quick_clustering, unit
 from distilbench.records import Quantisation
 
 KINDS = ["pq8", "opq8", "itq4", "lsh4", "pcar16"]
@@ -71,8 +73,8 @@ def test_a_code_of_faiss_is_what_faiss_makes(kind: str) -> None:
     vectors = some_vectors(600, 32)
     code = FaissCode.calibrate(kind, vectors)
     by_hand = faiss.index_factory(32, factory_of(kind, 32), faiss.METRIC_L2)
-    if kind == "opq8":  # 4 dimensions a part
-        faiss.downcast_VectorTransform(by_hand.chain.at(0)).niter = FEW_ROUNDS
+    if kind == "opq8":
+        faiss.downcast_VectorTransform(by_hand.chain.at(0)).niter = ROUNDS
     by_hand.train(unit(vectors))
     assert np.array_equal(code.encode(vectors), by_hand.sa_encode(unit(vectors)))
     assert code.bytes_per_vector == int(kind.lstrip("pqoitlshcar"))
@@ -80,6 +82,23 @@ def test_a_code_of_faiss_is_what_faiss_makes(kind: str) -> None:
     decoded = code.decode(code.encode(vectors))
     near, far = unit(vectors[:300]) @ unit(vectors[300:]).T, unit(decoded[:300]) @ unit(decoded[300:]).T
     assert np.corrcoef(near.ravel(), far.ravel())[0, 1] > 0.7
+
+
+def test_product_codes_are_trained_as_by_faiss_and_sooner() -> None:
+    vectors = some_vectors(6_000, 64)
+    errors, seconds = [], []
+    threshold = faiss.cvar.distance_compute_blas_threshold
+    for quick in (False, True):
+        product = faiss.ProductQuantizer(64, 16, 8)
+        product.cp.min_points_per_centroid = 1
+        began = time.process_time()
+        with quick_clustering() if quick else nullcontext():
+            product.train(vectors)
+        seconds.append(time.process_time() - began)
+        errors.append(np.square(product.decode(product.compute_codes(vectors)) - vectors).sum())
+    assert errors[1] == pytest.approx(errors[0], rel=0.01)
+    assert seconds[1] < seconds[0] / 2
+    assert faiss.cvar.distance_compute_blas_threshold == threshold
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -73,6 +73,14 @@ def test_each_need_has_its_row(make_score) -> None:
     )
 
 
+def test_a_row_that_keeps_less_on_test_says_what_it_keeps_on_dev(make_score) -> None:
+    teacher, head = records(make_score)[:2]
+    scores = [s.model_copy(update={"value": s.value - 5}) if s.split == "test" else s for s in head.scores]
+    board = leaderboard([teacher, head.model_copy(update={"scores": scores})])
+    found = {one.need: one.text() for one in deployed(board)}["Smallest vectors that keep 95 %"]
+    assert "keeps 93.6 % (99.9 % on dev), 128 bytes" in found
+
+
 def test_a_need_that_nothing_serves_says_so(make_score) -> None:
     teacher, head = records(make_score)[:2]
     board = leaderboard([teacher, head.model_copy(update={"cost": None})])

@@ -539,3 +539,11 @@ def test_confirmations_are_counted_apart_from_the_trials(make_score, make_trial)
     found = table.trial_table(confirmed_pair(make_score, make_trial))
     assert [(t.number, t.seed) for t in found.shown] == [(3, 0), (7, 0)]
     assert (found.total, found.states, found.confirmations) == (2, {"COMPLETE": 2}, 2)
+
+
+def test_a_trial_that_was_not_finished_has_its_students_name_too(make_score):
+    whole = make_score("HPD d=64", 80.0, trial=3)
+    cut = make_score("HPD d=64", 70.0, trial=4, configuration="trial 4, interrupted after step 9", record_id="c")
+    named = make_score("HPD d=64", 75.0, trial=None, configuration="My HPD", record_id="n")
+    names = {row.name for row in table.leaderboard([whole, cut, named]).rows}
+    assert names == {"HPD d=64", "HPD d=64, trial 4, interrupted after step 9", "My HPD"}

@@ -18,6 +18,7 @@ from distilbench.errors import InputError
 from distilbench.evaluation.codes.checks import calibration_rows, check_codes, unit_rows
 from distilbench.evaluation.codes.code import Code, search_decoded
 from distilbench.evaluation.codes.files import card_path, checked_file, write_card
+from distilbench.evaluation.retrieval import quick_clustering
 from distilbench.storage.files import atomic_path
 from distilbench.stored import family_of
 
@@ -26,8 +27,6 @@ CENTROIDS = 256
 ROUNDS = 10
 """Of OPQ, where FAISS has 50: on 20,000 embeddings of all-MiniLM-L6-v2 in 16 bytes the STS average was 73.1 after 10 and 72.6
 after 50."""
-FEW_ROUNDS = 2
-"""Where a part has fewer than 8 dimensions: at so many bytes the rotation matters little, and FAISS takes 5 s a round."""
 
 
 def can_make(kind: str, width: int) -> str:
@@ -81,7 +80,8 @@ class FaissCode(Code):
         unit_Nd = calibration_rows(vectors_Nd, CENTROIDS if family in ("pq", "opq") else 2)
         index = faiss.index_factory(unit_Nd.shape[1], factory_of(kind, unit_Nd.shape[1]), faiss.METRIC_L2)
         kept = _quiet(index)
-        index.train(unit_Nd)
+        with quick_clustering():
+            index.train(unit_Nd)
         del kept
         return cls(kind, index)
 
@@ -201,6 +201,6 @@ def _quiet(index: Any) -> list[Any]:
         if isinstance(rotation, faiss.OPQMatrix):
             codes = faiss.ProductQuantizer(rotation.d_out, rotation.M, 8)
             codes.cp.min_points_per_centroid = 1
-            rotation.pq, rotation.niter = codes, ROUNDS if rotation.d_out == 8 * rotation.M else FEW_ROUNDS
+            rotation.pq, rotation.niter = codes, ROUNDS
             kept.append(codes)
     return kept

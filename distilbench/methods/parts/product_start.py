@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.evaluation.codes.faiss_code import CENTROIDS
+from distilbench.evaluation.retrieval import quick_clustering
 
 ROUNDS = 4
 """Of OPQ, each a rotation and a few rounds of k-means; FAISS has 50."""
@@ -39,8 +40,9 @@ def product_start(vectors_Nd: NDArray[np.float32], codebooks: int) -> ProductSta
     rotation, product = faiss.OPQMatrix(d, codebooks), faiss.ProductQuantizer(d, codebooks, 8)
     product.cp.min_points_per_centroid = 1  # below 39 FAISS warns on the terminal
     rotation.niter, rotation.pq = ROUNDS, product
-    rotation.train(vectors_Nd)
-    product.train(rotation.apply(vectors_Nd))
+    with quick_clustering():
+        rotation.train(vectors_Nd)
+        product.train(rotation.apply(vectors_Nd))
     turn_dd = faiss.vector_to_array(rotation.A).reshape(d, d).T
     centroids = faiss.vector_to_array(product.centroids).reshape(codebooks, CENTROIDS, d // codebooks)
     return ProductStart(np.ascontiguousarray(turn_dd), centroids.copy())
