@@ -399,6 +399,15 @@ def quality_told(sets: Sequence[str], measure: str = "") -> str:
     return f"{measure} x 100 on the test sets" if measure else f"Mean Spearman x 100 on the test sets {', '.join(sets)}"
 
 
+def span(heights: Sequence[float], lined: Sequence[float]) -> tuple[float, float]:
+    """The ends of the y axis: all lines and nine of ten marks, whose `heights` rise, with room around them."""
+    if not heights:
+        return 0.0, 1.0
+    low = min([heights[len(heights) // 10], *lined])
+    room = 0.06 * ((heights[-1] - low) or 1.0)
+    return low - room, heights[-1] + room
+
+
 def frame(figure: go.Figure, palette: Palette, x_title: str, y_title: str) -> None:
     """What all figures have in common: a see-through ground, axes with their titles, the legend above."""
     axis = {

@@ -20,6 +20,7 @@ from distilbench.reporting.figures import (
     point_hover,
     quality_point,
     quality_told,
+    span,
 )
 from distilbench.reporting.lines import Lines
 from distilbench.reporting.loading import FITTED
@@ -112,7 +113,7 @@ def compute_kept(board: Leaderboard, lines: Lines, taken: Sequence[Row] = ()) ->
     lined = [y for method in drawn if _has_line(method.method, method.role) for _, y in method.line]
     places = {mark.shows: (mark.point.bytes_per_vector, mark.y) for _, mark in marks}
     recommended = tuple(places[anchor] for row in taken if (anchor := lines.place(row)) in places)
-    low, high = _span(heights, [*lined, *(y for _, y in (*_front(ours), *recommended))])
+    low, high = span(heights, [*lined, *(y for _, y in (*_front(ours), *recommended))])
     return Kept(
         tuple(drawn),
         _front(ours),
@@ -264,15 +265,6 @@ def _front(marks: Sequence[Mark]) -> tuple[tuple[int, float], ...]:
             best = _merit(mark)
             front.append((mark.point.bytes_per_vector, mark.y))
     return tuple(front)
-
-
-def _span(heights: Sequence[float], lined: Sequence[float]) -> tuple[float, float]:
-    """The ends of the y axis: all lines and nine of ten marks, whose `heights` rise, with room around them."""
-    if not heights:
-        return 0.0, 1.0
-    low = min([heights[len(heights) // 10], *lined])
-    room = 0.06 * ((heights[-1] - low) or 1.0)
-    return low - room, heights[-1] + room
 
 
 def _add_line(

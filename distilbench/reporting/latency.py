@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import plotly.graph_objects as go
 
 from distilbench.progress.tally import finite
+from distilbench.records import AS_IT_CAME, FROZEN, ON_VECTORS
 from distilbench.reporting.colours import LIGHT, Palette
 from distilbench.reporting.figures import (
     QualityPoint,
@@ -21,10 +22,12 @@ from distilbench.reporting.figures import (
     frame,
     looks_of,
     own_measure,
+    plain,
     point_hover,
     quality_point,
     quality_title,
     quality_told,
+    span,
 )
 from distilbench.reporting.formats import short
 from distilbench.reporting.table import Leaderboard, Row, Variant, mean_cell
@@ -45,7 +48,16 @@ class Measure(NamedTuple):
 
 
 SMALLEST, LARGEST = 5.0, 16.0
-"""Pixels of the marks of the fewest and of the most bytes: Plotly's legends have no larger ones."""
+"""Pixels of the marks of the fewest and of the most bytes."""
+
+
+NEAR = 1.25
+"""Kinds of encoders whose speeds differ by less share a name in the figure."""
+MOST_NAMES = 8
+TOUCHING = 2.5
+"""A name whose kind is slower by less may touch the one before it, and stands above it."""
+NAMES_ROOM = 0.08
+"""Above the highest mark, as a share of the axis."""
 
 
 class LatencyPoint(NamedTuple):
@@ -53,6 +65,8 @@ class LatencyPoint(NamedTuple):
 
     ms: float
     encoder: QualityPoint
+    kind: str
+    """What embeds: "static", "auto:2", "teacher"."""
 
 
 class QualityLatency(NamedTuple):
@@ -93,7 +107,10 @@ def compute_quality_latency(board: Leaderboard, variant: Variant = "all") -> Qua
         front = pareto_front(values, ["minimize", "maximize"]).tolist()
         on_front.update(rows[k] for k in front)
         fronts.append(tuple(sorted({values[k] for k in front})))
-    points = tuple(LatencyPoint(ms, placed[i][1]._replace(pareto=i in on_front)) for i, ms in timed[measure].items())
+    points = tuple(
+        LatencyPoint(ms, placed[i][1]._replace(pareto=i in on_front), _kind(placed[i][0]))
+        for i, ms in timed[measure].items()
+    )
     omitted, own = len(placed) - len(points), own_measure(board)
     return QualityLatency(points, tuple(fronts), measure, board.sts_sets, variant, omitted, own)
 
@@ -122,7 +139,7 @@ def latency_caption(data: QualityLatency) -> str:
 
 
 def draw_quality_latency(data: QualityLatency, palette: Palette = LIGHT) -> go.Figure:
-    """Sentences per second on a logarithmic axis, and larger marks for more bytes, which three of the legend show."""
+    """Sentences per second on a logarithmic axis, larger marks for more bytes, and a name above the best of each kind."""
     figure = go.Figure()
     add_fronts(figure, [[(1000 / ms, quality) for ms, quality in front] for front in data.fronts], palette)
     sizes = sorted({point.encoder.bytes_per_vector for point in data.points})
@@ -132,19 +149,66 @@ def draw_quality_latency(data: QualityLatency, palette: Palette = LIGHT) -> go.F
         return SMALLEST + share * (LARGEST - SMALLEST)
 
     methods: dict[tuple[str, str], list[LatencyPoint]] = {}
-    for point in sorted(data.points, key=lambda point: -point.encoder.quality):
+    for point in sorted(data.points, key=lambda point: (point.encoder.role != "student", -point.encoder.quality)):
         methods.setdefault((point.encoder.method, point.encoder.role), []).append(point)
     for points, look in zip(methods.values(), looks_of(list(methods), palette), strict=True):
         encoders = [point.encoder for point in points]
         speeds, diameters = [1000 / point.ms for point in points], [diameter(e.bytes_per_vector) for e in encoders]
         add_points(figure, speeds, encoders, look, hovers=[_hover(p) for p in points], diameters=diameters)
-    for size in dict.fromkeys((sizes[0], sizes[len(sizes) // 2], sizes[-1])) if len(sizes) > 1 else ():
-        marker = {"color": palette.faint, "symbol": "circle", "size": diameter(size)}
-        figure.add_scatter(x=[None], y=[None], mode="markers", name=f"{size:,} bytes", marker=marker)
+        figure.data[-1].showlegend = look.colour != palette.faint
     frame(figure, palette, _title(data.measure), quality_title(data.sets, data.variant, data.tested))
-    figure.update_layout(legend_itemsizing="trace")
+    figure.update_layout(legend_itemsizing="constant")
     log_axis(figure, [1000 / point.ms for point in data.points])
+    low, high = 0.0, 1.0
+    if data.points:
+        lined = [quality for front in data.fronts for _, quality in front]
+        low, high = span(sorted(point.encoder.quality for point in data.points), lined)
+        figure.update_yaxes(range=[low, high + NAMES_ROOM * (high - low)])
+    before, lifted = (math.inf, 0.0), False
+    for speed, quality, name in _names(data.points):
+        touches = before[0] < TOUCHING * speed and abs(before[1] - quality) < NAMES_ROOM * (high - low)
+        before, lifted = (speed, quality), touches and not lifted
+        figure.add_annotation(
+            x=math.log10(speed),
+            y=quality,
+            text=f"<b>{plain(name, 40)}</b>",
+            font={"color": palette.ink, "size": 12},
+            showarrow=False,
+            yanchor="bottom",
+            yshift=LARGEST / 2 + (17 if lifted else 2),
+        )
     return figure
+
+
+def _names(points: Sequence[LatencyPoint]) -> list[tuple[float, float, str]]:
+    """Sentences per second, quality and name above the best of each kind; [] where there is one kind, or there are many.
+
+    Kinds that are about as fast have one name together.
+    """
+    best: dict[str, LatencyPoint] = {}
+    for point in sorted(points, key=lambda point: -point.encoder.quality):
+        best.setdefault(point.kind, point)
+    together: list[list[LatencyPoint]] = []
+    for point in sorted(best.values(), key=lambda point: point.ms):
+        if together and point.ms < NEAR * together[-1][0].ms:
+            together[-1].append(point)
+        else:
+            together.append([point])
+    if not 1 < len(together) <= MOST_NAMES:
+        return []
+    tops = [max(kinds, key=lambda point: point.encoder.quality) for kinds in together]
+    names = [", ".join(sorted(point.kind for point in kinds)) for kinds in together]
+    return [(1000 / top.ms, top.encoder.quality, name) for top, name in zip(tops, names, strict=True)]
+
+
+def _kind(row: Row) -> str:
+    """What embeds: the student by the name that the search has for it, the teacher, or what the student started from."""
+    record = row.record
+    if record.role in ("teacher", "baseline") or record.start in (FROZEN, ON_VECTORS):
+        return "teacher"
+    if record.start == AS_IT_CAME:
+        return row.name
+    return str(record.hyperparameters.get("student") or record.start.removeprefix("teacher "))
 
 
 def _timed(row: Row) -> dict[Measure, float]:

@@ -104,16 +104,57 @@ def test_more_bytes_are_larger_marks(make_score):
         data = compute(*records)
         marks = [t for t in json.loads(latency.draw_quality_latency(data).to_json())["data"] if t["mode"] == "markers"]
         by_size = {}
-        for trace in (trace for trace in marks if trace["x"] != [None]):
+        for trace in marks:
             assert trace["x"] == [2000.0] * len(trace["y"]), "sentences per second"
             for text, pixels in zip(trace["hovertext"], trace["marker"]["size"], strict=True):
                 by_size[int(text.split(" bytes")[0].rpartition(">")[2].replace(",", ""))] = pixels
-        return by_size, [t["name"] for t in marks if t["x"] == [None]], latency.latency_caption(data)
+        return by_size, latency.latency_caption(data)
 
-    by_size, legend, caption = drawn(1536, 4, 64, 128)
+    by_size, caption = drawn(1536, 4, 64, 128)
     assert by_size[4] == latency.SMALLEST and by_size[1536] == latency.LARGEST
     assert latency.SMALLEST < by_size[64] < by_size[128] < latency.LARGEST
-    assert legend == ["4 bytes", "128 bytes", "1,536 bytes"]
     assert "The size of a mark is the bytes of a vector, from 4 to 1,536." in caption
-    alone, legend, caption = drawn(64)
-    assert len(alone) == 1 and legend == [] and "size of a mark" not in caption
+    alone, caption = drawn(64)
+    assert len(alone) == 1 and "size of a mark" not in caption
+
+
+def test_the_best_of_each_kind_has_its_name(make_score):
+    def student(name, quality, ms, **more):
+        chosen = {"record_id": f"{name} {quality}", "latency_ms": ms, "hyperparameters": {"student": name}}
+        return make_score(f"HPD ({name})", quality, **(chosen | more))
+
+    records = [
+        student("static", 70.0, 0.010),
+        student("static", 72.0, 0.011),
+        student("static:corpus", 71.0, 0.009),
+        student("auto:2", 75.0, 2.0),
+        make_score("head", 79.0, record_id="h", latency_ms=6.0, start="teacher (frozen)"),
+        make_score("t", 80.0, record_id="t", role="teacher", latency_ms=6.1),
+    ]
+    data = compute(*records)
+    names = json.loads(latency.draw_quality_latency(data).to_json())["layout"]["annotations"]
+    assert [(note["text"], round(10 ** note["x"]), round(note["y"], 1)) for note in names] == [
+        ("<b>static, static:corpus</b>", 90_909, 70.5),
+        ("<b>auto:2</b>", 500, 73.5),
+        ("<b>teacher</b>", 164, 78.5),
+    ]
+    near = compute(*records[:2], student("auto:1", 72.2, 0.02), student("auto:3", 72.1, 0.04), records[3])
+    names = json.loads(latency.draw_quality_latency(near).to_json())["layout"]["annotations"]
+    heights = [note["yshift"] for note in names]
+    assert heights[0] == heights[2] == heights[3] < heights[1]  # the second would touch the first, the third would not
+    # One kind, or more than there is room for: no names.
+    for few_or_many in ([records[0]], [student(f"s{n}", 70.0, 2.0**n) for n in range(9)]):
+        layout = json.loads(latency.draw_quality_latency(compute(*few_or_many)).to_json())["layout"]
+        assert "annotations" not in layout
+
+
+def test_students_are_in_colour_before_baselines(make_score):
+    methods = ["hpd", "mse", "mcr2", "mcr2_distil", "neighbours"]
+    students = [make_score(m, 70.0, method=m, record_id=m, latency_ms=1.0) for m in methods]
+    others = [
+        make_score(m, 80.0, method=m, role="baseline", record_id=m, latency_ms=1.0)
+        for m in ("pca", "random_projection")
+    ]
+    traces = json.loads(latency.draw_quality_latency(compute(*others, *students)).to_json())["data"]
+    coloured = {t["name"]: t["marker"]["color"] for t in traces if t["mode"] == "markers" and t["showlegend"]}
+    assert coloured.keys() == {*methods, "PCA"} and colours.LIGHT.faint not in coloured.values()
