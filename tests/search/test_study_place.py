@@ -292,25 +292,12 @@ def test_runs_that_begin_at_the_same_moment_in_an_empty_database(tmp_path: Path,
     assert [latest_study(tmp_path / str(n)).user_attrs["number"] for n in range(6)] == list(range(6))
 
 
-def outages(server: PostgresServer, study: optuna.Study, at: tuple[int, ...], seconds: float) -> threading.Thread:
-    """The server crashes as soon as a study has so many trials, and is back after a while."""
-
-    def fall() -> None:
-        for count in at:
-            while counted(server, study) < count:
-                time.sleep(0.01)
-            server.stop("immediate")
-            time.sleep(seconds)
-            server.start()
-
-    thread = threading.Thread(target=fall)
-    thread.start()
-    return thread
-
-
-def counted(server: PostgresServer, study: optuna.Study) -> int:
-    statement = f"SELECT count(*) FROM trials WHERE study_id = {study._study_id}"
-    return int(server.do(statement, "outage")[0][0])
+def outage(server: PostgresServer, seconds: float) -> threading.Timer:
+    """The server crashes now, and is back after a while."""
+    server.stop("immediate")
+    back = threading.Timer(seconds, server.start)
+    back.start()
+    return back
 
 
 @pytest.mark.slow
@@ -323,10 +310,16 @@ def test_a_database_that_crashes_in_the_middle_changes_nothing(
     run = tmp_path / "b" / "r"
     run.mkdir()
     study = claim_place(run, postgres.create("outage"), "r").open(["maximize"])
-    thread = outages(postgres, study, (6,), 1.5)
     made = Simulation(study, space_of(tmp_path), 16, lag=3)
-    made.sit(2, 0)
-    thread.join()
+    fallen: list[threading.Timer] = []
+
+    def fall() -> float:
+        if not fallen and len(study.get_trials(deepcopy=False)) >= 6:
+            fallen.append(outage(postgres, 1.5))
+        return float("inf")
+
+    made.sit(2, 0, deadline=fall)
+    fallen[0].join()
     assert content(made.study) == content(plain.study)
     printed = "".join(capsys.readouterr().out.split())
     assert printed.count("waitingforit(") >= 1 and printed.count(":itisback") >= 1
@@ -350,6 +343,7 @@ def test_a_database_that_does_not_come_back_is_said(
         # A run that has not begun does not wait.
         with pytest.raises(InputError, match=r"^--study postgresql\+psycopg://tester@127.0.0.1:\d+/gone: Operational"):
             check_place(tmp_path / "s", postgres.url_of("gone"))
+        monkeypatch.setattr(study_place, "DATABASE_LIMIT_S", 30)
         timer = threading.Timer(0.6, postgres.start)
         timer.start()
         assert len(latest_study(run).trials) == 3
