@@ -36,7 +36,7 @@ import numpy as np
 import optuna
 from replay.answers import Nearest, Surrogate
 from replay.measures import CHECKPOINTS, Goal, Measured, goal_of, interval, level, measured
-from replay.portfolio import others, portfolio
+from replay.portfolio import foreseen, others, portfolio
 from replay.tables import Table, read_table
 from replay.workers import Replayed, replay
 from threadpoolctl import threadpool_limits
@@ -64,10 +64,14 @@ class SearchKind(NamedTuple):
     transfer: bool = False
     prior: int = 0
     """Settings that are tried first at every dimension, learnt from the tables of other data."""
+    foreseen: bool = False
+    """Whether the table's own settings are tried in the order that a model of all of them foresees."""
 
 
 SEARCHES: dict[str, SearchKind] = {
     "random+none": SearchKind("random", "none"),
+    "foreseen+none": SearchKind("random", "none", foreseen=True),
+    "foreseen+asha": SearchKind("random", "asha", foreseen=True),
     "random+asha": SearchKind("random", "asha"),
     "random+hyperband": SearchKind("random", "hyperband"),
     "random+median": SearchKind("random", "median"),
@@ -148,6 +152,12 @@ def learnt(path: Path, size: int) -> tuple[dict[str, Any], ...]:
     return tuple(portfolio([source for source in sources if isinstance(source, Surrogate)], size))
 
 
+@functools.lru_cache(maxsize=64)
+def foreknown(path: Path) -> tuple[dict[str, Any], ...]:
+    """The table's settings, the best first as far as a model can tell."""
+    return tuple(foreseen(table_at(path)))
+
+
 def can_have(search: str, path: Path) -> bool:
     """Whether there is something to learn a search's first settings from."""
     return not SEARCHES[search].prior or bool(elsewhere(path))
@@ -169,7 +179,7 @@ def replayed(task: Task, search: str, limit: float | None = None, points: float 
     full, hyperband = search == "random+none", kind.stopping == "hyperband"
     trials = task.full if full else min(5 * task.full, len(table.settings))
     budget = table.space.budget.model_copy(update={"stopping": "asha" if hyperband else kind.stopping})
-    first = learnt(task.table, kind.prior) if kind.prior else ()
+    first = learnt(task.table, kind.prior) if kind.prior else foreknown(task.table) if kind.foreseen else ()
     space = table.space.model_copy(update={"searcher": kind.sampler, "budget": budget, "enqueue": first})
     if limit is None:
         limit = math.inf if full else task.budget

@@ -11,10 +11,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.model_selection import KFold, cross_val_predict
 
 from distilbench.search.space import GIVEN
-from replay.answers import Surrogate
+from distilbench.stored import Group
+from replay.answers import Coordinates, Surrogate
 from replay.tables import Table
+
+FOLDS = 20
 
 
 def portfolio(sources: Sequence[Surrogate], size: int) -> list[dict[str, Any]]:
@@ -29,6 +34,26 @@ def portfolio(sources: Sequence[Surrogate], size: int) -> list[dict[str, Any]]:
         chosen.append(int(np.argmax(gain_S)))
         best_G = np.maximum(best_G, value_SG[chosen[-1]])
     return [settings[i] for i in chosen]
+
+
+def foreseen(table: Table) -> list[dict[str, Any]]:
+    """The searched parameters of all settings, the best of every group first: a bound of what a model can do for a search.
+
+    Best is what a random forest says that was fitted to the results of all settings but a twentieth, the setting's own. No
+    search that begins with nothing knows as much.
+    """
+    finite = [s for s in table.settings if np.isfinite(s.value)]
+    coordinates = Coordinates(table.space, finite)
+    points = np.array([coordinates.point(s.params) for s in finite])
+    forest = RandomForestRegressor(300, random_state=0)
+    folds = KFold(FOLDS, shuffle=True, random_state=0)
+    predicted = cross_val_predict(forest, points, np.array([s.value for s in finite]), cv=folds)
+    ranks: dict[Group, int] = dict.fromkeys(table.groups, 0)
+    order = list[tuple[int, int]]()
+    for i in np.argsort(-predicted, kind="stable"):
+        order.append((ranks[finite[i].group], int(i)))
+        ranks[finite[i].group] += 1
+    return [finite[i].searched for _, i in sorted(order, key=lambda rank_and_setting: rank_and_setting[0])]
 
 
 def others(table: Table, tables: Sequence[Table]) -> list[Table]:

@@ -54,8 +54,8 @@ SMALLEST, LARGEST = 5.0, 16.0
 NEAR = 1.25
 """Kinds of encoders whose speeds differ by less share a name in the figure."""
 MOST_NAMES = 8
-TOUCHING = 2.5
-"""A name whose kind is slower by less may touch the one before it, and stands above it."""
+TOUCHING = 4
+"""A name whose kind is slower by less may touch the one before it on a phone, and stands above it."""
 NAMES_ROOM = 0.08
 """Above the highest mark, as a share of the axis."""
 

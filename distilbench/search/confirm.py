@@ -15,6 +15,7 @@ from distilbench.search.moving import NOISE, Point, better_by, point_at
 from distilbench.search.run import Search
 from distilbench.search.study import (
     best_per_group,
+    distinct_settings,
     nested_leader,
     result_objective,
     result_of,
@@ -25,7 +26,7 @@ from distilbench.search.study import (
     width_in,
 )
 from distilbench.search.trial import trial_folder
-from distilbench.storage.files import fingerprint, write_json
+from distilbench.storage.files import write_json
 from distilbench.stored import Group, group_order
 from distilbench.trials.budget import Confirmation
 from distilbench.trials.jobs import Job
@@ -47,7 +48,7 @@ def chosen_trials(trials: Sequence[FrozenTrial], groups: Sequence[Group], top: i
     Of trials with the same settings only the first: they are one training, made twice. Of nested trainings the one with
     the highest objective over all its widths is taken wherever none is better by more than `SAME`.
     """
-    ranking = {group: _distinct(ranked) for group, ranked in best_per_group(trials, len(trials)).items()}
+    ranking = {group: distinct_settings(ranked) for group, ranked in best_per_group(trials, len(trials)).items()}
     best = {group: _led_by(nested_leader(ranked, group), ranked)[:top] for group, ranked in ranking.items()}
     for group in groups:
         if group not in best:
@@ -61,10 +62,6 @@ def chosen_trials(trials: Sequence[FrozenTrial], groups: Sequence[Group], top: i
 
 def _led_by(first: FrozenTrial, ranked: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     return [first, *(t for t in ranked if t is not first)]
-
-
-def _distinct(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    return list({fingerprint(trial_params(t)): t for t in reversed(trials)}.values())[::-1]
 
 
 def worth_confirming(

@@ -28,6 +28,7 @@ from distilbench.search.study import (
     MACHINE,
     as_rung,
     best_per_group,
+    distinct_settings,
     finished_trials,
     nested_leader,
     result_objective,
@@ -110,8 +111,8 @@ class _Recorder:
         forget: Callable[[Path], None],
     ) -> None:
         self.run, self.study, self.search, self.watchers, self.forget = run, study, search, watchers, forget
-        self.stopped: set[int] = set()
-        """Stopped trials whose checkpoints are kept, being the best of their dimension so far."""
+        self.held: set[int] = set()
+        """Trials that have finished here and whose checkpoints are kept, being the best of their group so far."""
 
     def started(self, number: int, params: dict[str, Any]) -> None:
         self._tell(lambda watcher: watcher.started(number, params))
@@ -134,15 +135,14 @@ class _Recorder:
         self._tell(lambda watcher: watcher.finished(record))
 
     def _keep_the_best(self, trial: FrozenTrial) -> None:
-        """Keep a stopped trial's checkpoints only while no other trial of its group is better."""
-        if trial.state == TrialState.PRUNED:
-            self.stopped.add(trial.number)
+        """Keep a trial's checkpoints only while it may be confirmed: no other trial of its group is better."""
+        self.held.add(trial.number)
         finished, top = finished_trials(self.study), self.search.space.budget.confirm.top
         kept: set[int] = set()
         for group, ranked in best_per_group(finished, len(finished)).items():
-            kept |= {t.number for t in (*ranked[:top], nested_leader(ranked, group))}
-        for number in self.stopped - kept:
-            self.stopped.discard(number)
+            kept |= {t.number for t in (*distinct_settings(ranked)[:top], nested_leader(ranked, group))}
+        for number in self.held - kept:
+            self.held.discard(number)
             self._discard(number)
 
     def _discard(self, number: int) -> None:

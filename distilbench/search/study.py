@@ -17,6 +17,7 @@ from distilbench.encoders.student import names_of
 from distilbench.records import Rung, result_rung
 from distilbench.search.grid import grid
 from distilbench.search.space import GIVEN, SearchSpace, is_within
+from distilbench.storage.files import fingerprint
 from distilbench.stored import Group, group_order, rival_group
 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
@@ -266,6 +267,11 @@ def best_per_group(trials: Sequence[FrozenTrial], top: int = 1) -> dict[Group, l
             candidates.setdefault(group, []).append((-value, trial.number, trial))
     ordered = sorted(candidates, key=group_order)
     return {group: [member[2] for member in sorted(candidates[group])[:top]] for group in ordered}
+
+
+def distinct_settings(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """The first of the trials with the same settings: they are one training, made twice."""
+    return list({fingerprint(trial_params(t)): t for t in reversed(trials)}.values())[::-1]
 
 
 def nested_leader(ranked: Sequence[FrozenTrial], group: Group) -> FrozenTrial:

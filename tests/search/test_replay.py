@@ -21,7 +21,7 @@ from distilbench.search.study import STEPS, trial_params
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from replay.answers import Nearest, Surrogate
 from replay.measures import Goal, goal_of, interval, level, measured
-from replay.portfolio import others, portfolio
+from replay.portfolio import foreseen, others, portfolio
 from replay.tables import Table, read_table, write_table
 from replay.workers import Found, Replayed, replay
 
@@ -207,3 +207,16 @@ def test_a_portfolio_is_learnt_from_the_same_method_on_other_data(table: Table) 
     fewer = Table("fewer", table.space.model_copy(update={"parameters": few}), [])
     another = Table("another", table.space.model_copy(update={"method": "hpd"}), [])
     assert others(table, [table, elsewhere, fewer, another]) == [elsewhere]
+
+
+def test_foreseen_settings_come_with_the_best_of_each_group_first(table: Table) -> None:
+    ends = [replace(s, rungs=s.rungs[-1:]) for s in table.settings if not s.failed]
+    ordered = foreseen(Table("ends", table.space, ends))
+    searched = [s.searched for s in ends]
+    assert len(ordered) == len(ends) and all(setting in searched for setting in ordered)
+    ours = [next(s for s in ends if s.searched == setting) for setting in ordered]
+    assert {s.group for s in ours[:2]} == {s.group for s in ours[2:4]} == {4, 8}, "in turns"
+    first, last = ours[: len(ours) // 4], ours[-len(ours) // 4 :]
+    assert np.mean([s.value - s.params["output_dim"] / 8 for s in first]) > 0.5 + np.mean(
+        [s.value - s.params["output_dim"] / 8 for s in last]
+    )

@@ -1,0 +1,40 @@
+"""What a search leaves on disk while it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distilbench.search.confirm import chosen_trials
+from distilbench.search.run import Search, _Recorder
+from distilbench.search.study import finished_trials
+from distilbench.search.trial import trial_folder
+from distilbench.trials.budget import Confirmation
+from tests.search.simulated import CHOICES, YAML, Simulation, in_sqlite, space_of
+
+
+@pytest.mark.parametrize(("yaml", "eta"), [(YAML, 2), (YAML, 1000), (CHOICES, 1000)], ids=["stopping", "all", "twice"])
+@pytest.mark.parametrize("top", [1, 2])
+def test_only_checkpoints_of_trials_that_may_be_confirmed_are_kept(
+    tmp_path: Path, yaml: str, eta: int, top: int
+) -> None:
+    """Whether trials are stopped or not, and where settings are drawn twice."""
+    space = space_of(tmp_path, yaml, eta=eta, confirm=Confirmation(top=top))
+    ours, most, forgotten = Simulation(in_sqlite(tmp_path), space, 30), [0], set[Path]()
+    search = Search("simulated", space, ("quality",), 30, [], 4, 0)
+
+    class Recorder(_Recorder):
+        def started(self, number: int, params: dict[str, Any]) -> None:
+            trial_folder(tmp_path, number).mkdir(parents=True, exist_ok=True)
+            most[0] = max(most[0], len(list((tmp_path / "trials").iterdir())))
+
+    ours.sit(2, 0, events=Recorder(tmp_path, ours.study, search, (), forgotten.add))
+    chosen = chosen_trials(finished_trials(ours.study), (), top)
+    kept = {int(folder.name) for folder in (tmp_path / "trials").iterdir()}
+    assert {t.number for group in chosen.values() for t in group} == kept and len(chosen) == 2
+    assert most[0] <= 2 * top + 4 and len(ours.study.trials) == 30  # at work, or waiting for their verdict
+    assert forgotten == {trial_folder(tmp_path, t.number) for t in ours.study.trials} - {
+        trial_folder(tmp_path, number) for number in kept
+    }
