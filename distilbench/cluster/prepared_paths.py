@@ -7,7 +7,7 @@ from typing import Any
 
 from distilbench.encoders.student import with_encoder
 
-ARTIFACTS = ("pca", "tokens", "logits", "negatives", "static")
+ARTIFACTS = ("pca", "tokens", "logits", "negatives", "nearest", "static")
 """Beside the embeddings; None, or not named at all, where the methods do not need one."""
 
 

@@ -14,13 +14,14 @@ class Needs:
 
     `triplets`: whether a method learns from triplets; `pair_tasks`: names of labelled pair tasks, such as "MRPC";
     `augmentation`: whether one trains on sentences made from the training sentences; `negatives`: by what hard negatives of
-    judged queries are found.
+    judged queries are found; `nearest`: how many nearest others of each training sentence are known.
     """
 
     triplets: bool = False
     pair_tasks: tuple[str, ...] = ()
     augmentation: bool = False
     negatives: tuple[str, ...] = ()
+    nearest: int = 0
 
     def __or__(self, other: Needs) -> Needs:
         return Needs(
@@ -28,6 +29,7 @@ class Needs:
             self.pair_tasks + other.pair_tasks,
             self.augmentation or other.augmentation,
             tuple(sorted({*self.negatives, *other.negatives})),
+            max(self.nearest, other.nearest),
         )
 
     def distinct_tasks(self, known: Collection[str]) -> tuple[str, ...]:

@@ -16,17 +16,18 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
+from distilbench.data.needs import Needs
 from distilbench.errors import InputError
 from distilbench.evaluation.codes.faiss_code import CENTROIDS, FaissCode
 from distilbench.evaluation.quantisation import Quantiser
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.head_method import HeadMethod
 from distilbench.methods.parts.heads import Layer, elu_layer, pca_head
-from distilbench.methods.parts.nearest import nearest_others
 from distilbench.methods.parts.neighbour_loss import neighbour_loss
 from distilbench.methods.parts.product_start import product_start
 from distilbench.methods.parts.starts import spread
 from distilbench.methods.parts.straight_through import Codebooks, coded
+from distilbench.prepare.nearest import nearest_others
 from distilbench.prepare.prepared import Prepared
 from distilbench.stored import code_of
 from distilbench.training.length import Examples, PhaseSteps
@@ -91,8 +92,8 @@ class Neighbours(HeadMethod):
             self.codebooks = Codebooks(torch.zeros(params.codebooks, CENTROIDS, d // params.codebooks))
         self.coding = False
         """Whether the codebooks are there, so that vectors are stored by them."""
-        self.near_NK: NDArray[np.int64] | None = None
-        """The nearest others of each training sentence, found when training begins."""
+        self.near_NK: NDArray[np.integer] | None = None
+        """The nearest others of each training sentence, where batches are made of groups."""
         self.to(device)
         self.vectors_ND = self.vectors_ND.to(device)
 
@@ -114,6 +115,11 @@ class Neighbours(HeadMethod):
             for d in possible("output_dim"):
                 if d % m:
                     raise InputError(f"codebooks: {m} of output_dim {d}; expected a divisor of every output_dim")
+
+    @classmethod
+    def needs(cls, possible: Possible) -> Needs:
+        """Who is near whom, for the largest groups."""
+        return Needs(nearest=max(possible("group")) - 1)
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
@@ -142,9 +148,12 @@ class Neighbours(HeadMethod):
         return [PhaseSteps(name, count, int(params["batch_size"])) for name, count in steps.items()]
 
     def _group(self) -> None:
-        """Find who is near whom, where batches are made of groups."""
-        if self.params.group > 1 and self.near_NK is None:
-            self.near_NK = nearest_others(self.vectors_ND.cpu().numpy(), self.params.group - 1)
+        """Know who is near whom, where batches are made of groups."""
+        if (count := self.params.group - 1) and self.near_NK is None:
+            known_NK: NDArray[np.integer] | None = self.prepared.nearest_NK
+            if known_NK is None or known_NK.shape[1] < count:  # prepared for smaller groups
+                known_NK = nearest_others(self.vectors_ND.cpu().numpy(), count)
+            self.near_NK = known_NK[:, :count]
 
     def _code(self) -> None:
         self._group()

@@ -11,6 +11,7 @@ import numpy as np
 from distilbench.data.corpus import Corpus, PairSplit, PairTask, RetrievalSet, Rows
 from distilbench.encoders.student import MEAN, is_static, resolved_student, student_source
 from distilbench.evaluation.retrieval import unit
+from distilbench.prepare.nearest import nearest_artifact
 from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.prepared import LOGITS, save_prepared
 from distilbench.prepare.selection import DOCUMENTS, QUERIES, few_pairs, labelled_set, make_judged
@@ -145,7 +146,8 @@ def prepare_sample(settings: SweepSettings, whole: Corpus, corpus: Corpus, folde
     logits_folder = folder / "logits" if task is not None and needs.logits else None
     ready = folder / "prepared"
     judged = None if corpus.selection == STS else make_judged(corpus, vectors.take).dev
-    negatives = negatives_artifact(corpus, vectors, needs.negatives, ArtifactStore(folder / "store"))
+    here = ArtifactStore(folder / "store")
+    negatives = negatives_artifact(corpus, vectors, needs.negatives, here)
     save_prepared(
         ready,
         corpus,
@@ -159,6 +161,7 @@ def prepare_sample(settings: SweepSettings, whole: Corpus, corpus: Corpus, folde
         negatives=negatives,
         judged=judged,
         static=own.static if own else None,
+        nearest=nearest_artifact(vectors, corpus.train, needs.nearest, here) if needs.nearest else None,
         students={name: inputs for name, inputs in students.items() if name is not None},
     )
     return ready

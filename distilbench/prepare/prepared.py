@@ -17,6 +17,7 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN, absolute_student
 from distilbench.evaluation.selection import DevSet, SelectionSets, of_sts
+from distilbench.prepare.nearest import load_nearest
 from distilbench.prepare.negatives import Candidates, load_candidates
 from distilbench.prepare.pca import Pca, load_pca
 from distilbench.prepare.selection_files import load_sets, save_sets
@@ -58,6 +59,8 @@ class Prepared:
     """Queries and relevant passages to train on."""
     candidates: Candidates | None = None
     """Candidates for the hard negatives of these queries."""
+    nearest_NK: NDArray[np.int32] | None = None
+    """The nearest others of each training sentence, by their place among these."""
     judged: SelectionSets | None = None
     """What students are selected by; None is the STS sets of `dev`."""
     tested: SelectionSets | None = None
@@ -110,13 +113,15 @@ def save_prepared(
     tested: SelectionSets | None = None,
     static: Path | None = None,
     students: Mapping[str, StudentInputs] | None = None,
+    nearest: Path | None = None,
 ) -> None:
     """Write the row numbers of the training and dev sets, and where the artifacts are, into `folder`.
 
     `logits` is the artifact folder with the cross-encoder's logits for the training pairs of `pair_task`, `negatives` that
     with the candidates for hard negatives of the judged queries; `judged` is what students are selected by, where it is not
     the STS dev sets, `tested` what is reported of held-out sentences. `static` is that of what a static student starts from.
-    `students` are those that the search space names, beside `student`.
+    `students` are those that the search space names, beside `student`; `nearest` is that of the nearest others of each
+    training sentence.
     """
     dev = selection_sets(corpus)
     save_array(folder / "train.npy", corpus.train)
@@ -152,6 +157,7 @@ def save_prepared(
             "task": None if pair_task is None else {**vars(pair_task), "splits": sorted(pair_task.splits)},
             "logits": None if logits is None else str(logits),
             **({"negatives": str(negatives)} if negatives else {}),
+            **({"nearest": str(nearest)} if nearest else {}),
             **({"judged": save_sets(folder, judged, "judged")} if judged else {}),
             **({"tested": save_sets(folder, tested, "tested")} if tested else {}),
             **({} if static is None else {"static": str(static)}),
@@ -188,6 +194,7 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         if (folder / JUDGED).exists()
         else np.empty((0, 2), dtype=np.int64),
         candidates=load_candidates(Path(saved["negatives"])) if "negatives" in saved else None,
+        nearest_NK=load_nearest(Path(saved["nearest"])) if "nearest" in saved else None,
         judged=load_sets(folder, saved["judged"]) if saved.get("judged") else None,
         tested=load_sets(folder, saved["tested"]) if saved.get("tested") else None,
         logits_PC=None if saved["logits"] is None else np.load(Path(saved["logits"]) / LOGITS, allow_pickle=False),

@@ -24,6 +24,7 @@ from distilbench.prepare.cross_encoder import (
 )
 from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.given import corpus_vectors
+from distilbench.prepare.nearest import nearest_artifact
 from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import save_prepared, selection_sets
@@ -46,6 +47,8 @@ class Wanted:
     logits: bool
     negatives: tuple[str, ...] = ()
     """By what hard negatives of judged queries are found."""
+    nearest: int = 0
+    """How many nearest others of each training sentence are known."""
     students: tuple[str | None, ...] = (None,)
     """The students that are trained, where `tokens` are wanted; None is that of the settings."""
 
@@ -67,6 +70,8 @@ class Made:
     ranking: Path | None = None
     """The ranking that chose its layers."""
     negatives: Path | None = None
+    nearest: Path | None = None
+    """The nearest others of each training sentence."""
     judged: Judged | None = None
     """What students are selected by, where it is not the STS dev sets."""
     static: Path | None = None
@@ -93,6 +98,7 @@ class Made:
             self.judged.test if self.judged else None,
             self.static,
             self.students,
+            self.nearest,
         )
         keep_rankings(folder, self.ranking, (student.ranking for student in self.students.values()))
 
@@ -109,7 +115,8 @@ class Made:
             "PCA": [self.pca],
             "tokens": tokens,
             "logits": [self.logits] if self.logits else [],
-            "negatives": [self.negatives] if self.negatives else [],
+            "negatives": _distinct(self.negatives),
+            "nearest": _distinct(self.nearest),
             "layers": layers,
             "static": static,
         }
@@ -181,6 +188,8 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Wanted,
     prepared = Made(corpus, vectors, pca, task=corpus.pair_tasks[0] if corpus.pair_tasks else None, judged=judged)
     if needs.negatives:
         prepared = replace(prepared, negatives=negatives_artifact(corpus, vectors, needs.negatives, store))
+    if needs.nearest:
+        prepared = replace(prepared, nearest=nearest_artifact(vectors, corpus.train, needs.nearest, store))
     if needs.tokens:
         prepared = _with_students(settings, prepared, needs.students, store, console)
     return _with_logits(settings, prepared, store, console) if needs.logits and prepared.task else prepared

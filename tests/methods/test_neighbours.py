@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from distilbench.evaluation.codes.binary import Binary
 from distilbench.evaluation.codes.steps import Int4
 from distilbench.evaluation.quantisation import load_quantiser
 from distilbench.methods.neighbours import Neighbours
-from distilbench.methods.parts import nearest
 from distilbench.methods.parts.neighbour_loss import neighbour_loss
 from distilbench.methods.parts.product_start import product_start
 from distilbench.methods.parts.straight_through import Codebooks, coded
+from distilbench.prepare.nearest import nearest_others
+from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
 
 
@@ -157,14 +159,23 @@ def test_the_queue_adds_candidates_without_a_gradient(
     assert torch.equal(candidates[:6], student)
 
 
-def test_a_group_is_a_sentence_and_its_nearest(build: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each sentence is compared once, though two groups may share it."""
+@pytest.mark.parametrize("known", [None, 2, 7])
+def test_a_group_is_a_sentence_and_its_nearest(
+    build: Callable[..., Any], prepared: Prepared, monkeypatch: pytest.MonkeyPatch, known: int | None
+) -> None:
+    """Each sentence is compared once, though two groups may share it. What was prepared is taken where it is enough."""
+    if known:
+        vectors = prepared.vectors.take(prepared.train).astype(np.float32)
+        near = nearest_others(vectors, known).astype(np.int32)
+        prepared = replace(prepared, nearest_NK=near)
+        if known > 2:
+            monkeypatch.setattr("distilbench.methods.neighbours.nearest_others", None)
     seen: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
         "distilbench.methods.neighbours.neighbour_loss",
         lambda *a: seen.append(a) or torch.zeros((), requires_grad=True),
     )
-    method = build("neighbours", group=4)
+    method = build("neighbours", on=prepared, group=4)
     (phase,) = method.phases()
     phase.begin()
     index = np.arange(10, 22)
@@ -174,26 +185,6 @@ def test_a_group_is_a_sentence_and_its_nearest(build: Callable[..., Any], monkey
     wanted = {int(row) for of_one in np.argsort(-cosines, axis=1, kind="stable")[:, :4] for row in of_one}
     _, _, teacher, *_ = seen[0]
     assert torch.equal(teacher, method.vectors_ND[sorted(wanted)])
-
-
-@pytest.mark.parametrize("exact", [True, False])
-def test_the_nearest_others_are_found(monkeypatch: pytest.MonkeyPatch, exact: bool) -> None:
-    """All of them among few sentences; among many nearly all."""
-    if not exact:
-        monkeypatch.setattr(nearest, "EXACT", 100)
-    rng = np.random.default_rng(0)
-    vectors = (rng.normal(size=(40, 1, 16)) + 0.4 * rng.normal(size=(40, 50, 16))).reshape(-1, 16).astype(np.float32)
-    vectors[1] = vectors[0]
-    found = nearest.nearest_others(3 * vectors, 7)
-    cosines = unit(vectors) @ unit(vectors).T
-    np.fill_diagonal(cosines, -np.inf)
-    best = np.sort(cosines, axis=1)[:, ::-1][:, :7]
-    given = np.take_along_axis(cosines, found, axis=1)
-    assert found.shape == (2000, 7) and found[0, 0] == 1 and found[1, 0] == 0
-    assert (np.abs(given - best) < 1e-5).mean() > (0.999 if exact else 0.9)
-    for count in (0, 2000):
-        with pytest.raises(ValueError, match="expected 1 to 1999"):
-            nearest.nearest_others(vectors, count)
 
 
 def test_settings_that_the_corpus_cannot_serve() -> None:

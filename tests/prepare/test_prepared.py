@@ -12,6 +12,7 @@ import pytest
 
 from distilbench.data.corpus import Copies, Corpus, CorpusBuilder, PairTask
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.prepare.nearest import nearest_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import LOGITS, load_prepared, save_prepared, selection_sets
 from distilbench.prepare.tokens import tokens_artifact
@@ -51,7 +52,8 @@ def prepare(
     logits = store.path("logits", {"of": "x"})
     save_array(logits / LOGITS, np.array([[0.5, -1, 2], [0, 3, 1]], dtype=np.float32))
     learned = (made.pair_tasks[0], logits) if task else ()
-    save_prepared(root / "prepared", made, teacher, student, vectors, pca, ids, *learned)
+    near = nearest_artifact(vectors, made.train, 2, store)
+    save_prepared(root / "prepared", made, teacher, student, vectors, pca, ids, *learned, nearest=near)
     return root / "prepared", vectors
 
 
@@ -65,7 +67,8 @@ def test_everything_comes_back(tmp_path: Path, encoder_folder: Path) -> None:
     np.testing.assert_array_equal(kept.triplets_T3, made.triplets_T3)
     np.testing.assert_array_equal(kept.augmented, [3, 1])
     assert kept.pair_task is None and kept.logits_PC is None
-    assert kept.pca.axes_DD.shape == (6, 6)
+    assert kept.pca.axes_DD.shape == (6, 6) and kept.nearest_NK is not None
+    assert kept.nearest_NK.shape == (len(made.train), 2)
     assert kept.tokens is not None and len(kept.tokens.offsets) == len(made.sentences) + 1
     (dev,) = kept.dev
     wanted = made.sts[2]

@@ -16,6 +16,7 @@ def wanted_by(methods: Sequence[tuple[type[Method], Possible]]) -> Wanted:
         tokens=any(method.trains_encoder for method, _ in methods),
         logits=any(method.needs_logits(possible) for method, possible in methods),
         negatives=tuple(sorted({kind for need in needs for kind in need.negatives})),
+        nearest=max((need.nearest for need in needs), default=0),
         students=tuple(dict.fromkeys(s for method, possible in methods for s in students_of(method, possible))),
     )
 
