@@ -589,7 +589,8 @@ class _Sweep:
             member.missing.append(
                 f"{search.name}: trial {candidate.trial} failed with seed {candidate.seed}: {outcome.failed}."
             )
-        if confirmed.unfinished:
+        member.unconfirmed = bool(confirmed.unfinished)
+        if member.unconfirmed:
             member.missing.append(
                 f"{search.name}: time was over for {len(confirmed.unfinished)} of {len(jobs)} confirmations."
             )

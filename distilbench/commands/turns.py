@@ -32,12 +32,15 @@ class Member:
     scores: list[ScoreRecord] = field(default_factory=list)
     cut_off: bool = False
     """Whether time was over before its search was."""
+    unconfirmed: bool = False
+    """Whether time was over before the last of its confirmations."""
     asked_steps: int | None = None
     """The steps of its search space, where its trials are shorter to fit into the time."""
 
 
 def in_turn(members: Sequence[Member], clock: Clock) -> Iterator[tuple[Member, Clock, str]]:
-    """Each method with its share of the time that is left, then those again that time cut off, while much of it is left.
+    """Each method with its share of the time that is left, then those again that time cut off, while much of it is left:
+    first those that only confirmations are missing of, which leave the others what they do not need.
 
     With each a word on its turn, "" where there is one method.
     """
@@ -46,8 +49,8 @@ def in_turn(members: Sequence[Member], clock: Clock) -> Iterator[tuple[Member, C
         share = clock.part(len(members) - number)
         yield member, share, turn
         clock.row_s = max(clock.row_s, share.row_s)
-    cut_off = [member for member in members if member.cut_off] if len(members) > 1 else []
-    for number, member in enumerate(cut_off):
+    cut_off = [member for member in members if member.cut_off or member.unconfirmed] if len(members) > 1 else []
+    for number, member in enumerate(sorted(cut_off, key=lambda member: member.cut_off)):
         if clock.much_left:
             yield member, clock.part(len(cut_off) - number), "goes on"
 

@@ -158,11 +158,13 @@ def test_methods_have_their_turns_and_those_that_time_cut_off_go_on(
     turns = []
     for member, share, turn in in_turn(members, Clock(900)):
         member.cut_off = turn != "goes on" and member.space.method == "mcr2"
+        member.unconfirmed = turn != "goes on" and member.space.method == "random_projection"
         turns.append((member.space.method, round(share.end - time.time(), -1), turn))
     assert turns == [
         ("pca", 300, "1 of 3"),
         ("mcr2", 450, "2 of 3"),
         ("random_projection", 900, "3 of 3"),
+        ("random_projection", 450, "goes on"),  # of which nothing but confirmations is missing
         ("mcr2", 900, "goes on"),
     ]
     members[1].cut_off = True
