@@ -51,13 +51,15 @@ SMALLEST, LARGEST = 5.0, 16.0
 """Pixels of the marks of the fewest and of the most bytes."""
 
 
-NEAR = 1.25
+NEAR = 1.5
 """Kinds of encoders whose speeds differ by less share a name in the figure."""
 MOST_NAMES = 8
-TOUCHING = 4
-"""A name whose kind is slower by less may touch the one before it on a phone, and stands above it."""
 NAMES_ROOM = 0.08
 """Above the highest mark, as a share of the axis."""
+PLOT = (250, 220)
+"""Pixels of the plot on a phone, which names have to stand apart in."""
+LETTER, LINE = 7, 15
+"""Pixels of a name's letter, and of its height."""
 
 
 class LatencyPoint(NamedTuple):
@@ -164,10 +166,10 @@ def draw_quality_latency(data: QualityLatency, palette: Palette = LIGHT) -> go.F
         lined = [quality for front in data.fronts for _, quality in front]
         low, high = span(sorted(point.encoder.quality for point in data.points), lined)
         figure.update_yaxes(range=[low, high + NAMES_ROOM * (high - low)])
-    before, lifted = (math.inf, 0.0), False
-    for speed, quality, name in _names(data.points):
-        touches = before[0] < TOUCHING * speed and abs(before[1] - quality) < NAMES_ROOM * (high - low)
-        before, lifted = (speed, quality), touches and not lifted
+    names = _names(data.points)
+    for (speed, quality, name), level in zip(
+        names, _levels(names, [1000 / p.ms for p in data.points], high - low), strict=True
+    ):
         figure.add_annotation(
             x=math.log10(speed),
             y=quality,
@@ -175,13 +177,13 @@ def draw_quality_latency(data: QualityLatency, palette: Palette = LIGHT) -> go.F
             font={"color": palette.ink, "size": 12},
             showarrow=False,
             yanchor="bottom",
-            yshift=LARGEST / 2 + (17 if lifted else 2),
+            yshift=LARGEST / 2 + 2 + level * LINE,
         )
     return figure
 
 
 def _names(points: Sequence[LatencyPoint]) -> list[tuple[float, float, str]]:
-    """Sentences per second, quality and name above the best of each kind; [] where there is one kind, or there are many.
+    """Sentences per second, quality and name above the best of each kind, the best first; [] where there is one kind, or there are many.
 
     Kinds that are about as fast have one name together.
     """
@@ -198,7 +200,25 @@ def _names(points: Sequence[LatencyPoint]) -> list[tuple[float, float, str]]:
         return []
     tops = [max(kinds, key=lambda point: point.encoder.quality) for kinds in together]
     names = [", ".join(sorted(point.kind for point in kinds)) for kinds in together]
-    return [(1000 / top.ms, top.encoder.quality, name) for top, name in zip(tops, names, strict=True)]
+    named = [(1000 / top.ms, top.encoder.quality, name) for top, name in zip(tops, names, strict=True)]
+    return sorted(named, key=lambda speed_quality_name: -speed_quality_name[1])
+
+
+def _levels(names: Sequence[tuple[float, float, str]], speeds: Sequence[float], span_of_axis: float) -> list[int]:
+    """How many lines each name is lifted by, so that none covers another one."""
+    if not names:
+        return []
+    decades = math.log10(max(speeds) / min(speeds)) or 1.0
+    placed: list[tuple[float, float, float]] = []
+    levels = []
+    for speed, quality, name in names:
+        x, y, half = PLOT[0] * math.log10(speed) / decades, PLOT[1] * quality / span_of_axis, LETTER * len(name) / 2
+        level = 0
+        while any(abs(x - px) < half + phalf and abs(y + level * LINE - py) < LINE for px, py, phalf in placed):
+            level += 1
+        placed.append((x, y + level * LINE, half))
+        levels.append(level)
+    return levels
 
 
 def _kind(row: Row) -> str:

@@ -134,14 +134,15 @@ def test_the_best_of_each_kind_has_its_name(make_score):
     data = compute(*records)
     names = json.loads(latency.draw_quality_latency(data).to_json())["layout"]["annotations"]
     assert [(note["text"], round(10 ** note["x"]), round(note["y"], 1)) for note in names] == [
-        ("<b>static, static:corpus</b>", 90_909, 70.5),
-        ("<b>auto:2</b>", 500, 73.5),
         ("<b>teacher</b>", 164, 78.5),
+        ("<b>auto:2</b>", 500, 73.5),
+        ("<b>static, static:corpus</b>", 90_909, 70.5),
     ]
     near = compute(*records[:2], student("auto:1", 72.2, 0.02), student("auto:3", 72.1, 0.04), records[3])
     names = json.loads(latency.draw_quality_latency(near).to_json())["layout"]["annotations"]
-    heights = [note["yshift"] for note in names]
-    assert heights[0] == heights[2] == heights[3] < heights[1]  # the second would touch the first, the third would not
+    heights = {note["text"]: note["yshift"] for note in names}
+    # Each is right above its mark, but for those that would touch one that is placed already.
+    assert heights["<b>auto:2</b>"] == heights["<b>auto:1</b>"] < heights["<b>auto:3</b>"] == heights["<b>static</b>"]
     # One kind, or more than there is room for: no names.
     for few_or_many in ([records[0]], [student(f"s{n}", 70.0, 2.0**n) for n in range(9)]):
         layout = json.loads(latency.draw_quality_latency(compute(*few_or_many)).to_json())["layout"]
