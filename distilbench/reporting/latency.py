@@ -183,8 +183,9 @@ def draw_quality_latency(data: QualityLatency, palette: Palette = LIGHT) -> go.F
 
 
 def _names(points: Sequence[LatencyPoint]) -> list[tuple[float, float, str]]:
-    """Sentences per second, quality and name above the best of each kind, the best first; [] where there is one kind, or there are many.
+    """Sentences per second, quality and name above the best of each kind, the best first.
 
+    [] where there is one kind, or there are many.
     Kinds that are about as fast have one name together.
     """
     best: dict[str, LatencyPoint] = {}
