@@ -183,7 +183,9 @@ class Trainer:
     def _train_step(self) -> float:
         if self.phase != self._phase_of(self.step):
             self._enter(self._phase_of(self.step), first=True)
-        torch.manual_seed(np.random.SeedSequence([self.seed, self.step]).generate_state(1)[0].item())
+        # `torch.manual_seed` would note the call's stack for each kind of device that is not there.
+        seeded = torch.default_generator.manual_seed if self.device == "cpu" else torch.manual_seed
+        seeded(np.random.SeedSequence([self.seed, self.step]).generate_state(1)[0].item())
         for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
             group["lr"] = self.learning_rate(self.step)
         autocast = AUTOCAST.get(self.precision)
