@@ -132,6 +132,10 @@ def compute_kept(board: Leaderboard, lines: Lines, taken: Sequence[Row] = ()) ->
     )
 
 
+MOST_NAMED = 8
+"""Encoders as they came that have their names in the figure at most."""
+
+
 def kept_caption(data: Kept) -> str:
     """What the figure of `compute_kept` shows."""
     told, on_dev = quality_told(data.sets, data.measure), " on dev" if data.on_dev else ""
@@ -200,7 +204,27 @@ def draw_kept(data: Kept, palette: Palette = LIGHT) -> go.Figure:
         add_labels(figure, labels, (min(sizes), max(sizes)), (data.low, data.high), palette)
     if data.taken:
         _add_rings(figure, data.taken, sizes, palette)
+    elif not data.teachers and not data.ours and 0 < len(sizes) <= MOST_NAMED:
+        _add_names(figure, [mark for method in data.methods for mark in method.marks], sizes, palette)
     return figure
+
+
+def _add_names(figure: go.Figure, marks: Sequence[Mark], sizes: Sequence[int], palette: Palette) -> None:
+    """The name of each encoder above its mark; beside it at the left, where lines go up."""
+    low, high = math.log(min(sizes)), math.log(max(sizes))
+    for mark in marks:
+        place = (math.log(mark.point.bytes_per_vector) - low) / ((high - low) or 1.0)
+        figure.add_annotation(
+            x=math.log10(mark.point.bytes_per_vector),
+            y=mark.y,
+            text=f"<b>{plain(mark.point.label, 24)}</b>",
+            font={"color": palette.ink, "size": 12},
+            showarrow=False,
+            xanchor="left" if place < 1 / 3 else "right" if place > 2 / 3 else "center",
+            xshift=10 if place < 1 / 3 else 0,
+            yanchor="middle" if place < 1 / 3 else "bottom",
+            yshift=0 if place < 1 / 3 else 8,
+        )
 
 
 def _add_rings(figure: go.Figure, taken: Sequence[tuple[int, float]], sizes: Sequence[int], palette: Palette) -> None:

@@ -216,9 +216,13 @@ class _Teller:
         timed = [(speed, row) for row in scored if (speed := self.serving.rows[row.anchor].sentences_per_s.value)]
         top = max((speed for speed, _ in timed), default=0.0)
         quick = [row for speed, row in timed if speed * 1.02 >= top]
-        if quick and (fast := max(quick, key=lambda row: self._test(row).value or 0.0)) is not best:
-            yield self._scored("Fastest: ", fast)
+        fast = max(quick, key=lambda row: self._test(row).value or 0.0) if quick else None
         small = min(scored, key=lambda row: (row.record.bytes_per_vector, -(self._test(row).value or 0.0)))
+        if fast is small and small is not best:
+            yield self._scored("Fastest, with the fewest bytes: ", small)
+            return
+        if fast is not None and fast is not best:
+            yield self._scored("Fastest: ", fast)
         if small is not best:
             yield self._scored("Fewest bytes: ", small)
 

@@ -134,3 +134,17 @@ def test_hostile_names(make_score, palette):
     hostile = "</script><b>&%{x}"
     text = draw_kept(kept([make_score(hostile, method=hostile)]), palette).to_json()
     assert "</script" not in text
+
+
+def test_few_encoders_as_they_came_have_their_names(make_score):
+    def encoder(label, size):
+        return make_score(
+            label, 70.0, role="encoder", teacher="", model="", trial=None, bytes_per_vector=size, dim=size
+        )
+
+    few = [encoder(f"<i>{n}", 2**n) for n in range(4, 9)]
+    for records, named in ((few, 5), ([encoder(f"e{n}", 2**n) for n in range(4, 14)], 0)):
+        board = leaderboard(records)
+        notes = json.loads(draw_kept(compute_kept(board, encoder_lines(board), ())).to_json())["layout"]["annotations"]
+        names = [note["text"] for note in notes if note["text"].startswith("<b>") and note["text"] != "<b>front</b>"]
+        assert len(names) == named and not any("<i>" in name for name in names)

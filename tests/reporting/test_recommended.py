@@ -132,7 +132,17 @@ def test_encoders_as_they_came_are_named_by_their_test_scores(make_score):
     assert found.sentences()[0].startswith(
         "Highest STS average: good: 3,072 bytes, 111 sentences per second. (STS average 78.50"
     )
-    assert found.sentences()[1].startswith("Fastest: small") and all(one.command == "" for one in found.taken)
+    assert found.sentences()[1].startswith("Fastest, with the fewest bytes: small") and len(found.taken) == 2
+    assert all(one.command == "" for one in found.taken)
+    apart = leaderboard(
+        [encoder("good", 80.0, 3072, 9.0), encoder("quick", 70.0, 768, 1.0), encoder("s", 60.0, 64, 8.0)]
+    )
+    titles = [sentence.partition(": ")[::2] for sentence in answer(apart).sentences()]
+    assert [(title, told.partition(":")[0]) for title, told in titles] == [
+        ("Highest STS average", "good"),
+        ("Fastest", "quick"),
+        ("Fewest bytes", "s"),
+    ]
 
 
 def test_a_run_is_answered_by_its_own_students_beside_their_teacher(make_score):
