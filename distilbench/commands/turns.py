@@ -49,10 +49,10 @@ def in_turn(members: Sequence[Member], clock: Clock) -> Iterator[tuple[Member, C
         share = clock.part(len(members) - number)
         yield member, share, turn
         clock.row_s = max(clock.row_s, share.row_s)
-    cut_off = [member for member in members if member.cut_off or member.unconfirmed] if len(members) > 1 else []
-    for number, member in enumerate(sorted(cut_off, key=lambda member: member.cut_off)):
+    again = [member for member in members if member.cut_off or member.unconfirmed] if len(members) > 1 else []
+    for number, member in enumerate(sorted(again, key=lambda member: member.cut_off)):
         if clock.much_left:
-            yield member, clock.part(len(cut_off) - number), "goes on"
+            yield member, clock.part(len(again) - number), "goes on"
 
 
 def found_before(member: Member, members: Sequence[Member], objectives: Sequence[str]) -> list[Point]:

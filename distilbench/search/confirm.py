@@ -48,7 +48,7 @@ def chosen_trials(trials: Sequence[FrozenTrial], groups: Sequence[Group], top: i
     Of trials with the same settings only the first: they are one training, made twice. Of nested trainings the one with
     the highest objective over all its widths is taken wherever none is better by more than `SAME`.
     """
-    ranking = {group: distinct_settings(ranked) for group, ranked in best_per_group(trials, len(trials)).items()}
+    ranking = {group: list(distinct_settings(ranked)) for group, ranked in best_per_group(trials, len(trials)).items()}
     best = {group: _led_by(nested_leader(ranked, group), ranked)[:top] for group, ranked in ranking.items()}
     for group in groups:
         if group not in best:

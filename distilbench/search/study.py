@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -269,9 +269,13 @@ def best_per_group(trials: Sequence[FrozenTrial], top: int = 1) -> dict[Group, l
     return {group: [member[2] for member in sorted(candidates[group])[:top]] for group in ordered}
 
 
-def distinct_settings(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """The first of the trials with the same settings: they are one training, made twice."""
-    return list({fingerprint(trial_params(t)): t for t in reversed(trials)}.values())[::-1]
+def distinct_settings(trials: Iterable[FrozenTrial]) -> Iterator[FrozenTrial]:
+    """The trials in their order, of those with the same settings the first: they are one training, made twice."""
+    seen = set[str]()
+    for trial in trials:
+        if (key := fingerprint(trial_params(trial))) not in seen:
+            seen.add(key)
+            yield trial
 
 
 def nested_leader(ranked: Sequence[FrozenTrial], group: Group) -> FrozenTrial:

@@ -80,6 +80,8 @@ def test_the_best_complete_ones_of_each_dimension(top: int, wanted: dict[int, li
 def test_the_same_settings_are_chosen_once() -> None:
     twins = [trial(0, 4, 3.0, lr=0.1), trial(1, 4, 3.0, lr=0.1), trial(2, 4, 2.0, lr=0.2)]
     assert numbers(chosen_trials(twins, [4], 2)) == {4: [0, 2]}
+    stopped = [trial(0, 4, 3.0, lr=0.1), trial(1, 4, 2.0, lr=0.2), trial(2, 4, 1.0, lr=0.1)]
+    assert numbers(chosen_trials(stopped, [4], 1)) == {4: [0]}, "the best stays first, though its twin got less far"
 
 
 def test_an_interrupted_one_only_where_none_is_complete() -> None:
