@@ -73,6 +73,8 @@ SEARCHES: dict[str, SearchKind] = {
     "foreseen+none": SearchKind("random", "none", foreseen=True),
     "foreseen+asha": SearchKind("random", "asha", foreseen=True),
     "random+asha": SearchKind("random", "asha"),
+    "random+halving": SearchKind("random", "halving"),
+    "random, prior+halving": SearchKind("random", "halving", prior=2),
     "random+hyperband": SearchKind("random", "hyperband"),
     "random+median": SearchKind("random", "median"),
     "tpe+asha": SearchKind("tpe", "asha"),

@@ -3,7 +3,7 @@
 from typing import Literal, get_args
 
 Searcher = Literal["tpe", "cmaes", "nsga2", "nsga3", "gp", "forest", "random", "grid"]
-Stopping = Literal["asha", "median", "none"]
+Stopping = Literal["halving", "asha", "median", "none"]
 Resource = Literal["steps", "data"]
 SpaceBudget = Literal["small", "real", "cluster"]
 BUDGETS: tuple[SpaceBudget, ...] = get_args(SpaceBudget)

@@ -42,6 +42,9 @@ class Watcher:
         first), and at the end of a rung also "objective" and metrics such as "dev_spearman".
         """
 
+    def waiting(self, number: int) -> None:
+        """A trial waits for its verdict at a rung; its worker takes another one, and the trial may be started again."""
+
     def finished(self, record: TrialRecord) -> None:
         """A trial ended: COMPLETE, PRUNED or FAIL; or a training that confirms one did (`record.confirms`)."""
 

@@ -64,8 +64,16 @@ class Recorded:
     def value(self) -> float:
         """The objective of its result: of the best rung at which the student had its final form; NaN where it has none."""
         last = self.rungs[-1:] if not self.failed else []
-        values = [r["objective"] for r in self.rungs if r["eligible"]] or [r["objective"] for r in last]
-        return max((float(v) for v in values if v is not None), default=float("nan"))
+        return self.judged if any(r["eligible"] for r in self.rungs) else _highest(last)
+
+    @property
+    def judged(self) -> float:
+        """The same of the rungs at which the student had its final form alone."""
+        return _highest([r for r in self.rungs if r["eligible"]])
+
+
+def _highest(rungs: Sequence[dict[str, Any]]) -> float:
+    return max((float(v) for r in rungs if (v := r["objective"]) is not None), default=float("nan"))
 
 
 @dataclass

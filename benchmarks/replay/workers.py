@@ -27,7 +27,7 @@ PACES = (0.5, 1.0, 1.5, 2.0)
 
 
 class Found(NamedTuple):
-    """A trial that has ended with a student."""
+    """A trial that has ended with a student, or waits with one for its verdict: a search that ends now can choose it."""
 
     spent: int
     """Steps that all trials together have been trained by then."""
@@ -100,6 +100,8 @@ class _Events:
     found: list[Found] = field(default_factory=list)
     trials: list[FrozenTrial] = field(default_factory=list)
     spent: int = 0
+    student_of: Callable[[int], tuple[Group, float]] = field(kw_only=True)
+    """A trial by its number -> its group, and the objective of the student that it has so far (NaN: none)."""
 
     def started(self, number: int, params: dict[str, Any]) -> None:
         pass
@@ -107,11 +109,17 @@ class _Events:
     def progressed(self, number: int, result: dict[str, Any]) -> None:
         pass
 
+    def waiting(self, number: int) -> None:
+        self._find(*self.student_of(number))
+
     def finished(self, trial: FrozenTrial) -> None:
         self.trials.append(trial)
-        value = result_objective(trial)
-        if is_candidate(trial) and value == value:
-            self.found.append(Found(self.spent, trial_group(trial), value))
+        if is_candidate(trial):
+            self._find(trial_group(trial), result_objective(trial))
+
+    def _find(self, group: Group, value: float) -> None:
+        if value == value:
+            self.found.append(Found(self.spent, group, value))
 
 
 def replay(
@@ -137,7 +145,13 @@ def replay(
         make_sampler, ["maximize"], space, more.pop("starts", starts_for(space, wanted, seed)), lag, **more
     )
     suggestions.answers, suggestions.answered = answers, []
-    events = _Events()
+
+    def student_of(number: int) -> tuple[Group, float]:
+        setting = suggestions.answered[number]
+        so_far = [rung for rung in setting.rungs if rung["step"] <= at[number]]
+        return setting.group, Recorded(setting.params, setting.searched, so_far).judged
+
+    events = _Events(student_of=student_of)
     searcher = StudySearcher(study, space, ["quality"], suggestions, wanted, workers, events)
     if hyperband:
         searcher.verdicts = Brackets(stopping_rule(space.budget), space.budget.rungs, space.budget.eta)
@@ -154,7 +168,7 @@ def replay(
             number = int(suggested["number"])
             pace[number] = pace.get(number) or paces.choice(PACES)
             searcher.begun(str(count))
-            at[number] = 0
+            at.setdefault(number, 0)  # it may have waited for its verdict
             heapq.heappush(
                 queue, (now + _slice(suggestions.answered[number]) / pace[number], number, count, str(count))
             )

@@ -49,6 +49,7 @@ from distilbench.search.objectives import directions
 from distilbench.search.run import Search, discard_checkpoints, run_trials
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace, check_setting, read_yaml
+from distilbench.search.stopping import stopping_for
 from distilbench.search.study import TAKEN, finished_trials, starts_after, starts_for
 from distilbench.search.study_place import check_place, claim_place, database_url
 from distilbench.search.suggestions import default_lag
@@ -218,10 +219,11 @@ def _chosen(settings: SweepSettings, space: SearchSpace, trials: int) -> SearchS
             raise InputError(f"--{name}: it is for one objective; expected --objectives quality alone with it")
     confirm = {"top": settings.top, "seeds": settings.confirm_seeds}
     confirmation = space.budget.confirm.model_copy(update={k: v for k, v in confirm.items() if v is not None})
-    budget = {"trials": trials, "stopping": settings.stopping or space.budget.stopping, "confirm": confirmation}
-    chosen = space.model_copy(
-        update={"searcher": settings.searcher or space.searcher, "budget": space.budget.model_copy(update=budget)}
-    )
+    chosen = space.model_copy(update={"searcher": settings.searcher or space.searcher})
+    learns = settings.transfer or settings.enough is not None or len(settings.objectives) > 1
+    stopping = stopping_for(chosen, learns, settings.stopping)
+    budget = {"trials": trials, "stopping": stopping, "confirm": confirmation}
+    chosen = chosen.model_copy(update={"budget": space.budget.model_copy(update=budget)})
     make_sampler(chosen, settings.seed, trials, len(settings.objectives))  # refuses what it cannot do
     return chosen
 
@@ -396,9 +398,16 @@ class _Sweep:
             return measure_costs(kinds, ready, texts, prepared, store, self.console)
 
     def _how(self, search: Search) -> str:
-        stopping = {"asha": "ASHA", "median": "median stopping", "none": "no early stopping"}[
-            self.space.budget.stopping
-        ]
+        rule = self.space.budget.stopping
+        told = {
+            "halving": "successive halving",
+            "asha": "ASHA",
+            "median": "median stopping",
+            "none": "no early stopping",
+        }
+        if rule == "halving":
+            return told[rule]
+        stopping = told[rule]
         apart = f"suggested {search.lag} apart" if search.lag else "suggested from all that is known"
         return f"{stopping}, {apart}"
 

@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from distilbench.planning.cohorts import play_cohorts
 from distilbench.planning.machines import Cluster
 from distilbench.planning.rates import Rates, Training
 from distilbench.planning.schedule import PlannedTrial, list_schedule, play
@@ -205,13 +206,19 @@ OfStudent = Mapping[str | None, Training]
 
 def _search(method_work: MethodWork, training: OfStudent, rates: Rates, at_once: int, ending: str) -> Stage:
     seconds = lru_cache(maxsize=None)(lambda trial: rung_seconds(trial, training[trial.student]))
+    budget = method_work.space.budget
+    halving = budget.stopping == "halving"
 
     def mean(workers: int, draws: Sequence[Sequence[int]], lag: int | None = None) -> tuple[float, float, float]:
         played = []
         for ends in draws:
             trials = [PlannedTrial(t.group, seconds(t), end) for t, end in zip(method_work.trials, ends, strict=True)]
             apart = method_work.lag_for(workers) if lag is None else lag
-            played.append(play(trials, workers, apart, worker_s=rates.worker_s, driver_s=rates.driver_s))
+            delays = {"worker_s": rates.worker_s, "driver_s": rates.driver_s}
+            if halving:
+                played.append(play_cohorts(trials, workers, budget.eta, **delays))
+            else:
+                played.append(play(trials, workers, apart, **delays))
         makespan, work, longest = (math.fsum(column) / len(played) for column in zip(*played, strict=True))
         return makespan, work, longest
 
@@ -220,7 +227,7 @@ def _search(method_work: MethodWork, training: OfStudent, rates: Rates, at_once:
     twice, freely = mean(2 * at_once, method_work.draws)[0], mean(at_once, method_work.draws, lag=0)[0]
     if rates.worker_s > 0.5 * makespan:
         bound = "starting the workers"
-    elif freely < min(twice, HELPS * makespan):
+    elif not halving and freely < min(twice, HELPS * makespan):
         bound = f"trials wait for the results of those {method_work.lag_for(at_once)} before them; a larger --lag shortens it"
     elif twice < HELPS * makespan:
         bound = f"{at_once} trials at once"

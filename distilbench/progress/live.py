@@ -103,6 +103,10 @@ class LiveTable(Watcher):
         """Show how far it is."""
         self._draw_if_old()
 
+    def waiting(self, number: int) -> None:
+        """Show it no longer among the running."""
+        self._draw_if_old()
+
     def finished(self, record: TrialRecord) -> None:
         """Move it to the finished ones."""
         line = finished_line(record, len(self.tally.records), self.tally.plan.trials)

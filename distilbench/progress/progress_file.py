@@ -33,6 +33,10 @@ class ProgressFile(Watcher):
         """Write how far it is."""
         self._write_if_old()
 
+    def waiting(self, number: int) -> None:
+        """Write that it waits."""
+        self._write_if_old()
+
     def finished(self, record: TrialRecord) -> None:
         """Write that it has ended."""
         self._write_if_old()

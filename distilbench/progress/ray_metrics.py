@@ -65,6 +65,10 @@ class RayMetrics(Watcher):
         """Note how far it is."""
         self._note()
 
+    def waiting(self, number: int) -> None:
+        """Count it no longer."""
+        self._note()
+
     def finished(self, record: TrialRecord) -> None:
         """Count it."""
         self._note()

@@ -96,6 +96,8 @@ class Tally(Watcher):
         self.at, self.at_since = STAGES[0], self.began
         self.done, self.total = 0, 0
         self.running: dict[int, Running] = {}
+        self.waiting_trials: dict[int, Running] = {}
+        """Those without a worker, at their last report: they wait for a verdict."""
         self.records = {r.number: r for r in plan.earlier if not r.confirms}
         self.confirmed = 0
         self.trained = 0.0
@@ -104,6 +106,9 @@ class Tally(Watcher):
     def started(self, number: int, params: dict[str, Any]) -> None:
         """Count it among the running."""
         now, dim = self.clock(), params.get("output_dim")
+        if waited := self.waiting_trials.pop(number, None):
+            self.running[number] = waited.model_copy(update={"seen": now})
+            return
         self.running[number] = Running(
             number=number,
             dim=int(dim) if isinstance(dim, int | float) else None,
@@ -135,9 +140,14 @@ class Tally(Watcher):
             }
         )
 
+    def waiting(self, number: int) -> None:
+        """Count it no longer among the running."""
+        if number in self.running:
+            self.waiting_trials[number] = self.running.pop(number)
+
     def finished(self, record: TrialRecord) -> None:
         """Count it among the finished, or among the confirmations."""
-        last = self.running.pop(record.number, None)
+        last = self.running.pop(record.number, None) or self.waiting_trials.pop(record.number, None)
         if record.confirms:
             self.confirmed += 1
             return
@@ -208,10 +218,10 @@ class Tally(Watcher):
                 ahead += max(0, (trial.total_steps or max(totals)) - trial.step)
             else:
                 return None
-        waiting = max(0, self.plan.trials - len(self.records) - len(self.running))
-        if waiting and not (lengths or totals):
+        to_begin = max(0, self.plan.trials - len(self.records) - len(self.running) - len(self.waiting_trials))
+        if to_begin and not (lengths or totals):
             return None
-        return ahead + waiting * _mean(lengths or totals) if waiting else ahead
+        return ahead + to_begin * _mean(lengths or totals) if to_begin else ahead
 
 
 def _length(record: TrialRecord) -> int:

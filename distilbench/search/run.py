@@ -121,6 +121,9 @@ class _Recorder:
     def progressed(self, number: int, result: dict[str, Any]) -> None:
         self._tell(lambda watcher: watcher.progressed(number, result))
 
+    def waiting(self, number: int) -> None:
+        self._tell(lambda watcher: watcher.waiting(number))
+
     def finished(self, trial: FrozenTrial) -> None:
         record = trial_record(trial, self.search)
 

@@ -22,7 +22,7 @@ from distilbench.choices import QUALITY
 from distilbench.records import result_rung
 from distilbench.search.moving import RESTED
 from distilbench.search.space import SearchSpace
-from distilbench.search.stopping import Verdicts, stopping_reason, stopping_rule
+from distilbench.search.stopping import make_verdicts, stopping_reason
 from distilbench.search.study import (
     LAST,
     MACHINE,
@@ -56,6 +56,9 @@ class Events(Protocol):
     def progressed(self, number: int, result: dict[str, Any]) -> None:
         """It has trained another slice."""
 
+    def waiting(self, number: int) -> None:
+        """It waits for its verdict, and its worker takes another trial."""
+
     def finished(self, trial: FrozenTrial) -> None:
         """It was told to the study."""
 
@@ -84,7 +87,8 @@ class _Live:
     since: float = 0.0
     """When it was handed out."""
     waits: bool = False
-    """Whether it was taken from its worker, so that a dimension, or a number of bytes, without a trial begins."""
+    """Whether it was taken from its worker: for its verdict, or so that a dimension (a number of bytes) without a trial
+    begins."""
     begun: bool = False
     """Whether its worker is at work."""
     node: str = ""
@@ -108,11 +112,14 @@ class _Live:
 class StudySearcher(Searcher):  # type: ignore[misc]
     """Serves interrupted trials first, then new ones, at most `concurrency` at a time, until there are `wanted`.
 
+    A trial that has to wait for its verdict (`Verdicts.waits`) gives its worker back, and is served again once it may go on.
+
     While an output dimension (a number of bytes, where trials compete within bytes) has no trial and `deadline()` (seconds
     since the epoch) is finite, a trial that has had one's share of the time waits at its next rung until all have begun.
 
     After `deadline()`, and when a trial says that storage is gone, no trial is begun and the
-    running ones are left as they are: RUNNING in the study, their checkpoints kept.
+    running ones are left as they are: RUNNING in the study, their checkpoints kept. After `deadline()` those that wait for
+    their verdicts are stopped.
     """
 
     def __init__(
@@ -131,11 +138,13 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.lost_nodes = lost_nodes
         self.study, self.space, self.objectives, self.suggestions = study, space, list(objectives), suggestions
         self.wanted, self.concurrency, self.events, self.deadline = wanted, concurrency, events, deadline
-        self.verdicts = Verdicts(stopping_rule(space.budget))
+        self.verdicts = make_verdicts(space.budget)
         self.finished: dict[int, FrozenTrial] = {}
         self.live: dict[str, _Live] = {}
         self.unsettled: dict[int, _Live] = {}
         self.interrupted: list[_Live] = []
+        self.waiting: dict[int, _Live] = {}
+        """Trials without a worker that wait for their verdicts."""
         self.began = time.time()
         self.sizes = set((space.bytes_competed if len(self.objectives) == 1 else []) or space.dimensions)
         """Within which trials compete; with several objectives the dimensions, since the sampler chooses the code."""
@@ -151,11 +160,15 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         for trial in begun:
             self._restore(trial)
         suggestions.repeat(begun, self._count_taken())
+        if self.count >= self.wanted:
+            self.verdicts.close()
         self._settle()
         for live_trial in self.interrupted:
             # Killed between its last verdict and telling it.
             live_trial.ended = self.verdicts.settled(live_trial.number)
-        self.interrupted = [live_trial for live_trial in self.interrupted if not live_trial.ended]
+            if self.verdicts.waits(live_trial.number):
+                self.waiting[live_trial.number] = live_trial
+        self.interrupted = [o for o in self.interrupted if not o.ended and o.number not in self.waiting]
         self._settle()
         if not self.interrupted and self.count < self.wanted and suggestions.ends(self.finished.get):
             self._end()
@@ -180,6 +193,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
                 group,
                 {r: _value(rung_values) for r, rung_values in rungs.items() if not _collapsed(rung_values)},
             )
+            if (last := trial.user_attrs.get(LAST)) is not None:
+                self.verdicts.finish(trial.number, last)
             return
         again, stored = optuna.Trial(self.study, trial._trial_id), max(rungs, default=-1)
         live_trial = _Live(again, trial.number, trial_params(trial), dict(rungs), stored)
@@ -206,6 +221,9 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """The next trial's number and hyper-parameters; None while enough are running, or one has to end before it."""
         if self.over or not (self.remaining or self.live):
+            if self.waiting and not self.halted:
+                self.verdicts.cut()
+                self._settle()
             return Searcher.FINISHED
         if not self.remaining or len(self.live) >= self.concurrency:  # one that is live may be handed out again
             return None
@@ -233,6 +251,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             self.count += 1
             self.verdicts.enter(live_trial.number, live_trial.group)
             self.unsettled[live_trial.number] = live_trial
+            if self.count >= self.wanted:
+                self.verdicts.close()
         live_trial.node, live_trial.lost_before, live_trial.since = "", self.lost_nodes(), time.time()
         self.live[trial_id] = live_trial
         self.events.started(live_trial.number, live_trial.params)
@@ -241,11 +261,15 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     def _rest(self) -> None:
         """No student moves the front any more: the trials that there are, are all."""
         self.wanted = self.count
+        self.verdicts.close()
         self._stored(lambda: self.study.set_user_attr(RESTED, self.count))
+        self._settle()
 
     def _end(self) -> None:
         """Begin no other trial: what was found is enough."""
         self.enough, self.wanted = self.suggestions.over, self.count
+        self.verdicts.close()
+        self._settle()
 
     def begun(self, trial_id: str) -> None:
         """The trial's worker is at work."""
@@ -272,6 +296,9 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             live_trial.left = True
             return False
         self.events.progressed(live_trial.number, result)
+        if not result["done"] and self.verdicts.waits(live_trial.number):
+            live_trial.waits = True
+            return False
         trained_on = len(live_trial.rungs) > rungs_before and max(live_trial.rungs) > 0
         if trained_on and not result["done"] and self._had_its_share(live_trial):
             live_trial.waits = True  # its checkpoint is of this rung: nothing is trained twice
@@ -327,8 +354,12 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     def _settle(self) -> None:
         self.verdicts.settle()
         for live_trial in list(self.unsettled.values()):
-            stopped = self.verdicts.stopped(live_trial.number)
-            self._store(live_trial, stopped or self.verdicts.passed(live_trial.number))
+            self._store(live_trial, self.verdicts.kept(live_trial.number))
+            if live_trial.number in self.waiting and not self.verdicts.waits(live_trial.number):
+                del self.waiting[live_trial.number]
+                live_trial.waits, live_trial.ended = False, self.verdicts.settled(live_trial.number)
+                if not live_trial.ended:
+                    self._serve_again(live_trial)
             if live_trial.ended and self.verdicts.settled(live_trial.number):
                 self._tell(live_trial)
 
@@ -401,13 +432,17 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return
         if live_trial.waits and not error:
             live_trial.begun = False
-            self.interrupted = sorted([*self.interrupted, live_trial], key=lambda o: o.number)
+            if self.verdicts.waits(live_trial.number):
+                self.waiting[live_trial.number] = live_trial
+                self.events.waiting(live_trial.number)
+            else:
+                self._serve_again(live_trial)
             return
         if error or result is None or "rungs" not in result:
             live_trial.lost[live_trial.begun and not self._lost_its_node(live_trial)] += 1
             if live_trial.lost[True] <= RETRIES and live_trial.lost[False] <= EXCUSED:
                 live_trial.begun = False
-                self.interrupted = sorted([*self.interrupted, live_trial], key=lambda o: o.number)
+                self._serve_again(live_trial)
                 return
             self.died.append(live_trial.number)
             live_trial.failed = "its worker died more often than is retried; see the run's tune folder"
@@ -417,6 +452,10 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if not live_trial.left:
             live_trial.ended = True
             self._settle()
+
+    def _serve_again(self, live_trial: _Live) -> None:
+        """Hand it out before any new trial."""
+        self.interrupted = sorted([*self.interrupted, live_trial], key=lambda o: o.number)
 
     def _lost_its_node(self, live_trial: _Live) -> bool:
         """Whether the trial is not at fault: its node is gone, as spot machines go."""

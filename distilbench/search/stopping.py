@@ -1,7 +1,8 @@
 """Which trials stop at a rung, decided in the order of their numbers: however many run at once, the verdicts are the same.
 
-A trial is compared with the trials of lower numbers and of its own group (`stored.rival_group`) that got as far. Where one of
-those has still to arrive, the verdict waits for it, and the trial trains on meanwhile.
+A trial is compared with the trials of its own group (`stored.rival_group`) that got as far. With `Verdicts` these are those
+of lower numbers; where one of them has still to arrive, the verdict waits for it, and the trial trains on meanwhile. With
+`Halving` they are those of lower numbers and the next ones that make up a cohort, and the trial itself waits.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from distilbench.choices import Stopping
+from distilbench.errors import InputError
+from distilbench.search.space import SearchSpace
 from distilbench.trials.budget import Budget
 
 MEDIAN_STARTUP = 4
@@ -41,6 +44,7 @@ def median(value: float, peers: list[float]) -> bool:
 def stopping_rule(budget: Budget) -> Rule:
     """The rule that a budget names."""
     rules: dict[Stopping, Rule] = {
+        "halving": lambda value, peers: asha(value, peers, budget.eta),
         "asha": lambda value, peers: asha(value, peers, budget.eta),
         "median": median,
         "none": lambda value, peers: not math.isnan(value),
@@ -50,7 +54,7 @@ def stopping_rule(budget: Budget) -> Rule:
 
 def stopping_reason(budget: Budget, rung: int) -> str:
     """Why a trial was stopped at `rung`."""
-    if budget.stopping == "asha":
+    if budget.stopping in ("halving", "asha"):
         return f"not among the best 1/{budget.eta} at rung {rung}"
     return f"below the median at rung {rung}" if budget.stopping == "median" else f"no finite objective at rung {rung}"
 
@@ -144,3 +148,143 @@ class Verdicts:
     def stopped(self, number: int) -> int | None:
         """The rung at which it has to stop; None where that is not (yet) known."""
         return self._runners[number].stopped
+
+    def kept(self, number: int) -> int:
+        """The last rung that counts, whatever is decided later."""
+        return self.stopped(number) or self.passed(number)
+
+    def waits(self, number: int) -> bool:
+        """Whether the trial is not to be trained on before its verdict."""
+        return False
+
+    def close(self) -> None:
+        """No other trial begins: what waits for one is decided without it."""
+
+    def cut(self) -> None:
+        """The time is over: what waits stops where it is."""
+
+
+class Halving(Verdicts):
+    """Asynchronous successive halving in which trials wait for each other (after ASHA, Li et al. 2020, algorithm 2).
+
+    The trials of a group that arrive at a rung are taken in cohorts of eta: at the first rung in the order of their
+    numbers, at the others in the order in which they were let through. When the last of a cohort is there, those of the
+    cohort go on that are among the best 1/eta of all that have been there. So no trial goes on for being the first, and
+    none is trained while its verdict is open. After `close` a last cohort can be smaller, and the best of a group goes on
+    in any case.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(stopping_rule(budget))
+        self.eta = budget.eta
+        self.closed = False
+        self._queues: dict[Hashable, list[list[int]]] = defaultdict(lambda: [[]])
+        """Of each group: who is to arrive at the first rung, at the second, and so on."""
+        self._judged: dict[tuple[Hashable, int], int] = defaultdict(int)
+        """How many of a queue have their verdict."""
+
+    def enter(self, number: int, group: Hashable) -> None:
+        """A trial begins."""
+        self._runners[number] = _Runner(group)
+        self._queues[group][0].append(number)
+
+    def restore(self, number: int, group: Hashable, values: dict[int, float]) -> None:
+        """A trial that ended in an earlier sitting, with the rungs at which it was judged."""
+        self.enter(number, group)
+        self.fail(number)
+        for rung, value in values.items():
+            self.report(number, rung, value)
+        self._runners[number].passed = max(self._runners[number].values, default=0)
+
+    def close(self) -> None:
+        """No other trial begins."""
+        self.closed = True
+
+    def cut(self) -> None:
+        """What waits stops where it is."""
+        for number, runner in self._runners.items():
+            if self.waits(number):
+                runner.stopped = runner.passed + 1
+
+    def kept(self, number: int) -> int:
+        """The rung at which it waits, too: it is trained no further before its verdict, but where that had not been heard."""
+        runner = self._runners[number]
+        return runner.stopped or min(runner.passed + 1, max(runner.values, default=0))
+
+    def waits(self, number: int) -> bool:
+        """Whether it is at a rung without a verdict."""
+        runner = self._runners[number]
+        return not runner.settled and runner.passed + 1 in runner.values
+
+    def settle(self) -> None:
+        """Decide what can be decided."""
+        for group, queues in self._queues.items():
+            rung, no_more = 1, self.closed  # nobody else will come to the rung
+            while rung <= len(queues):
+                no_more = self._judge(group, rung, no_more)
+                rung += 1
+
+    def _judge(self, group: Hashable, rung: int, no_more: bool) -> bool:
+        """Judge the cohorts that are whole at a rung; whether nobody else comes to the next one."""
+        queues = self._queues[group]
+        queue, cohort = queues[rung - 1], list[int]()
+        for place in range(self._judged[group, rung], len(queue)):
+            runner = self._runners[number := queue[place]]
+            if rung not in runner.values:
+                if runner.failed or runner.stopped is not None:  # it never comes here
+                    continue
+                return False
+            if rung == runner.last:
+                runner.passed = rung
+                continue
+            cohort.append(number)
+            if len(cohort) == self.eta:
+                self._decide_on(cohort, rung)
+                self._judged[group, rung], cohort = place + 1, []
+        if cohort and no_more:
+            self._decide_on(cohort, rung)
+            self._judged[group, rung], cohort = len(queue), []
+        return no_more and not cohort
+
+    def _decide_on(self, cohort: list[int], rung: int) -> None:
+        group = self._runners[cohort[0]].group
+        peers, queues = self._peers[group, rung], self._queues[group]
+        peers += [(number, self._runners[number].values[rung]) for number in cohort]
+        for number in cohort:
+            runner = self._runners[number]
+            if self.rule(runner.values[rung], [v for n, v in peers if n != number]):
+                runner.passed = max(runner.passed, rung)  # it has been further, where it comes from an earlier sitting
+                if len(queues) == rung:
+                    queues.append([])
+                queues[rung].append(number)
+            elif runner.stopped is None and runner.passed < rung:
+                runner.stopped = rung
+
+
+LEARNS_NOTHING = frozenset({"random", "grid"})
+"""Searchers whose suggestions do not depend on results."""
+
+
+def stopping_for(space: SearchSpace, learns: bool, asked: Stopping | None = None) -> Stopping:
+    """The rule of a search: `asked`, or the space's. Where suggestions follow from the results of earlier trials (the
+    searcher or something else `learns`), a trial cannot wait for later ones, and halving is asha.
+
+    Raises:
+        InputError: halving was asked for, and cannot be had.
+    """
+    rule = asked or space.budget.stopping
+    learns = learns or space.searcher not in LEARNS_NOTHING or space.budget.patience is not None
+    if rule == "halving" and learns:
+        if asked:
+            raise InputError(
+                f"--stopping halving: with --searcher {space.searcher}, or with --transfer, --enough, several --objectives "
+                "or the space's patience, what is suggested follows from results, and no trial can wait for later ones; "
+                "expected --stopping asha, or --searcher random"
+            )
+        return "asha"
+    return rule
+
+
+def make_verdicts(budget: Budget) -> Verdicts:
+    """The verdicts of a search with this budget."""
+    return Halving(budget) if budget.stopping == "halving" else Verdicts(stopping_rule(budget))

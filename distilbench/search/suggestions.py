@@ -102,8 +102,13 @@ class Suggestions:
         return self._studies[student]
 
     def due(self, number: int) -> range:
-        """The trials that have to be finished before trial `number` can be asked for."""
-        return range(max(0, number - self.lag + 1)) if self.lag else range(0)
+        """The trials that have to be finished before trial `number` can be asked for.
+
+        None is with halving, where no searcher learns: a trial waits there for trials that begin after it.
+        """
+        if not self.lag or self.space.budget.stopping == "halving":
+            return range(0)
+        return range(max(0, number - self.lag + 1))
 
     def ask(self, finished: Finished) -> dict[str, Any] | None:
         """The next trial's hyper-parameters; None while a trial that is due has not finished, and where enough is found."""

@@ -11,6 +11,7 @@ import optuna
 import pytest
 from search.simulated import Simulation, Tune, in_memory, space_of
 
+from distilbench.planning.cohorts import play_cohorts
 from distilbench.planning.schedule import PlannedTrial, list_schedule, play
 from distilbench.search.searcher import RungScheduler
 
@@ -89,8 +90,11 @@ def searched(simulation: Simulation, workers: int) -> tuple[float, list[PlannedT
             number = int(suggested["number"])
             paces[number] = 0.5 + (number * 7 % 5) / 2
             searcher.begun(f"t{counter}")
+            before = simulation.trained.get(number, 0)  # it has waited for its verdict there
+            trained = paces[number] * LENGTHS[before - 1] if before else 0.0
             for at, rung in reports(paces[number]):
-                heapq.heappush(events, (now + at, number, f"t{counter}", suggested["params"], rung))
+                if at > trained:
+                    heapq.heappush(events, (now + at - trained, number, f"t{counter}", suggested["params"], rung))
             counter, idle = counter + 1, idle - 1
         if not events:
             break
@@ -121,17 +125,18 @@ def never_fails(params: dict[str, Any]) -> tuple[int, str, bool]:
     return 3, "", False
 
 
-@pytest.mark.parametrize("stopping", ["asha", "median", "none"])
+@pytest.mark.parametrize("stopping", ["halving", "asha", "median", "none"])
 @pytest.mark.parametrize("workers", [1, 2, 5, 12])
 def test_the_real_searcher_takes_as_long(tmp_path: Path, workers: int, stopping: str) -> None:
     """Its trials, stopped where it stopped them: the play ends within a twentieth of its end. In the play a worker hears of
     a verdict at once, in the searcher when its trial next reports, at most a slice later."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    space = space_of(tmp_path, stopping=stopping, eta=3)
+    space = space_of(tmp_path, stopping=stopping, eta=3, searcher="random" if stopping == "halving" else "tpe")
     simulation = Simulation(in_memory(), space, wanted=36, lag=max(4, workers), outcome=never_fails)
     real, planned = searched(simulation, workers)
     assert len(planned) == 36
-    played = play(planned, workers, max(4, workers))
+    halving = stopping == "halving"
+    played = play_cohorts(planned, workers, 3) if halving else play(planned, workers, max(4, workers))
     assert played.makespan_s == pytest.approx(real, rel=0.05)
     assert played.makespan_s <= real + 1e-9
 
@@ -140,3 +145,12 @@ def test_jobs_in_their_order() -> None:
     assert list_schedule([3, 3, 3], 2, worker_s=1) == 7
     assert list_schedule([], 4, worker_s=1) == 0
     assert list_schedule([5.0], 100) == 5
+
+
+def test_with_cohorts_a_worker_takes_another_trial_while_one_waits() -> None:
+    short, long = PlannedTrial(0, (10.0, 30.0), 1), PlannedTrial(0, (10.0, 30.0), 2)
+    assert play_cohorts([short, long], 1, 2) == (40.0, 40.0, 30.0)
+    assert play_cohorts([short, long], 2, 2) == (30.0, 40.0, 30.0)
+    assert play_cohorts([long, short, short], 1, 3).makespan_s == 50.0, "the best goes on when all three were judged"
+    assert play_cohorts([long, short], 1, 2, worker_s=5.0, driver_s=1.0).makespan_s == 45.0
+    assert play_cohorts([], 3, 2) == (0.0, 0.0, 0.0)

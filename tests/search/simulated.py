@@ -25,7 +25,7 @@ from distilbench.search.study import PARAMS, open_study, sqlite_url, starts_for
 
 YAML = """
 method: mcr2
-budget: {trials: 20, steps: 90, rungs: 3, eta: 2}
+budget: {trials: 20, steps: 90, rungs: 3, eta: 2, stopping: asha}
 parameters:
   output_dim: {choices: [4, 8]}
   lr: {low: 0.0001, high: 0.01, log: true, paper: 0.001}
@@ -81,7 +81,7 @@ class Events:
     """What a search tells while it runs."""
 
     ended: list[FrozenTrial] = field(default_factory=list)
-    started = progressed = staticmethod(no_event)
+    started = progressed = waiting = staticmethod(no_event)
 
     def finished(self, trial: FrozenTrial) -> None:
         self.ended.append(trial)

@@ -28,6 +28,13 @@ from distilbench.stored import rival_group
 STATES = {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
 
 
+RULES: dict[str, dict[str, Any]] = {
+    "halving": {"stopping": "halving", "searcher": "random"},
+    **{rule: {"stopping": rule} for rule in ("asha", "median", "none")},
+}
+"""What a search space says for each stopping rule."""
+
+
 def whole(params: dict[str, Any]) -> tuple[int, str, bool]:
     """Every trial trains to its third rung."""
     return 3, "", False
@@ -41,10 +48,10 @@ def result(rungs: list[float | None], done: bool = False, failed: str = "", **mo
 # Any number at once, in any order
 
 
-@pytest.mark.parametrize("stopping", ["asha", "median", "none"])
+@pytest.mark.parametrize("stopping", ["halving", "asha", "median", "none"])
 @pytest.mark.parametrize("several", [False, True])
 def test_any_order_of_completion_gives_the_same_study(tmp_path: Path, stopping: str, several: bool) -> None:
-    space = space_of(tmp_path, stopping=stopping)
+    space = space_of(tmp_path, **RULES[stopping])
     contents, objectives = set(), ("quality", "bytes") if several else ("quality",)
     for workers in (1, 2, 3, 8):
         for speeds in range(4):
@@ -168,11 +175,12 @@ watched: list[Any] = [None]
 """The storage that is killed; the searcher's own study in memory is another."""
 
 
+@pytest.mark.parametrize("stopping", ["halving", "asha"])
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_any_write_it_ends_with_the_same_trials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool, stopping: str
 ) -> None:
-    space, wanted = space_of(tmp_path), 12
+    space, wanted = space_of(tmp_path, **RULES[stopping]), 12
     uninterrupted = Simulation(in_memory(), space, wanted, lag=3)
     uninterrupted.sit(workers=3, speeds=0)
     reference = content(uninterrupted.study)
@@ -247,6 +255,31 @@ def test_an_attempt_that_storage_interrupted_adds_no_second_trial(
 
 
 # What ends a search before its last trial
+
+
+def test_with_halving_nothing_is_trained_while_its_verdict_is_open(tmp_path: Path) -> None:
+    space = space_of(tmp_path, **RULES["halving"])
+    ours = Simulation(in_memory(), space, wanted=24, outcome=whole)
+    ours.sit(workers=8, speeds=3)
+    trials = ours.study.trials
+    assert all(ours.trained[t.number] == max(trial_rungs(t)) for t in trials if t.state == TrialState.PRUNED)
+    ends = Counter(max(trial_rungs(t)) for t in trials if trial_rungs(t))
+    groups = {rival_group(t.user_attrs[PARAMS]) for t in trials if t.state == TrialState.COMPLETE}
+    assert sum(ends.values()) == 24 and ends[3] < 24 / 2 and len(groups) == 2
+    paused = [t.user_attrs["reason"] for t in trials if t.state == TrialState.PRUNED]
+    assert set(paused) <= {f"not among the best 1/2 at rung {rung}" for rung in (1, 2)}
+
+
+def test_with_halving_the_time_ends_what_waits(tmp_path: Path) -> None:
+    space = space_of(tmp_path, YAML.replace("[4, 8]", "[4]"), **RULES["halving"])
+    ours = Simulation(in_memory(), space, wanted=16, outcome=whole)
+    ours.sit(workers=1, deadline=lambda: 0 if ours.trained.get(1, 0) >= 1 else math.inf)
+    first, second = ours.study.trials
+    assert first.state == TrialState.PRUNED and list(trial_rungs(first)) == [1], "it waited for the second one"
+    assert second.state == TrialState.RUNNING
+    ours.sit(workers=3)
+    states = Counter(t.state for t in ours.study.trials)
+    assert sum(states.values()) == 16 and states[TrialState.RUNNING] == 0 and states[TrialState.COMPLETE] >= 4
 
 
 @pytest.mark.parametrize("how", ["deadline", "halt"])

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 
 import pytest
+from simulated import space_of
 
-from distilbench.search.stopping import Verdicts, asha, median, stopping_reason, stopping_rule
+from distilbench.errors import InputError
+from distilbench.search.stopping import (
+    Halving,
+    Verdicts,
+    asha,
+    make_verdicts,
+    median,
+    stopping_for,
+    stopping_reason,
+    stopping_rule,
+)
 from distilbench.trials.budget import Budget
 
 
@@ -180,3 +192,156 @@ def test_the_order_of_arrival_changes_no_verdict(rule: str) -> None:
     assert len(found) == 1
     [verdicts] = found
     assert sum(stopped is not None for _, stopped in verdicts) > 5
+
+
+# Halving: judged in cohorts
+
+
+def halving(*groups: str, eta: int = 2) -> Halving:
+    made = make_verdicts(Budget(trials=1, steps=1, eta=eta, stopping="halving"))
+    assert isinstance(made, Halving)
+    for number, group in enumerate(groups):
+        made.enter(number, group)
+    return made
+
+
+def told(made: Verdicts, *reports: tuple[int, int, float]) -> None:
+    for number, rung, value in reports:
+        made.report(number, rung, value)
+    made.settle()
+
+
+def test_a_cohort_is_judged_when_it_is_whole() -> None:
+    made = halving("a", "a", "b", "a")
+    told(made, (0, 1, 0.5))
+    assert made.waits(0) and not made.settled(0) and made.passed(0) == 0
+    told(made, (3, 1, 9.0))  # of the next cohort: neither with the first trial, nor judged
+    assert made.waits(0) and made.waits(3)
+    told(made, (1, 1, 0.7))
+    assert (made.stopped(0), made.passed(1), made.waits(1), made.waits(3)) == (1, 1, False, True)
+    assert made.settled(0) and not made.settled(1)
+
+
+def test_later_cohorts_are_judged_among_all_that_have_been_there() -> None:
+    made = halving(*"aaaaaa")
+    told(made, *((n, 1, value) for n, value in enumerate([5.0, 4.0, 1.0, 2.0, 3.0, 4.5])))
+    # 5 of (5, 4); none of (1, 2) is among the best two of four; 4.5 is among the best three of six
+    assert [made.passed(n) for n in range(6)] == [1, 0, 0, 0, 0, 1]
+    assert [made.stopped(n) for n in range(6)] == [None, 1, 1, 1, 1, None]
+
+
+def test_at_a_later_rung_cohorts_follow_the_order_of_going_on() -> None:
+    made = halving(*"aaaa")
+    told(
+        made, (2, 1, 3.0), (3, 1, 2.0), (3, 2, 9.0)
+    )  # the second half is there first, and waits for its turn all the same
+    assert made.waits(2)
+    told(made, (0, 1, 1.0), (1, 1, 0.5))
+    assert [made.passed(n) for n in range(4)] == [1, 0, 1, 1]
+    told(made, (2, 2, 5.0))
+    assert made.waits(2), "its cohort is trial 0, which went on before it, and itself"
+    told(made, (0, 2, 6.0))
+    assert (made.passed(0), made.stopped(2)) == (2, 2)
+    assert made.waits(3) and made.kept(3) == 2
+
+
+def test_the_last_cohort_need_not_be_whole() -> None:
+    made = halving("a", "a", "a", "b", eta=3)
+    told(made, (0, 1, 1.0), (1, 1, 2.0), (3, 1, -5.0))
+    made.close()
+    made.settle()
+    assert made.waits(0) and made.waits(1), "the third one is still to come"
+    assert made.passed(3) == 1, "the only one of its group"
+    told(made, (2, 1, 1.5))
+    assert [made.stopped(n) for n in range(3)] == [1, None, 1]
+    told(made, (1, 2, 0.1))
+    assert made.passed(1) == 2, "nobody else comes to the second rung"
+
+
+def test_who_fails_is_waited_for_by_nobody() -> None:
+    made = halving(*"aaa")
+    told(made, (0, 1, 1.0), (2, 1, 2.0))
+    assert made.waits(0) and made.waits(2)
+    made.fail(1)
+    made.settle()
+    assert (made.stopped(0), made.passed(2), made.settled(1)) == (1, 1, True)
+
+
+def test_a_value_that_is_no_number_never_goes_on() -> None:
+    made = halving("a")
+    made.close()
+    told(made, (0, 1, math.nan))
+    assert made.stopped(0) == 1
+
+
+def test_the_last_rung_of_a_trial_needs_no_verdict() -> None:
+    made = halving(*"aa")
+    made.finish(0, 1)
+    told(made, (0, 1, -9.0))
+    assert made.settled(0) and made.stopped(0) is None and not made.waits(0)
+    told(made, (1, 1, 1.0))
+    assert made.waits(1), "and it is no part of a cohort"
+
+
+def test_what_waits_can_be_cut_short() -> None:
+    made = halving(*"aaa")
+    told(made, (0, 1, 1.0), (1, 1, 2.0), (2, 1, 3.0), (1, 2, 4.0))
+    made.cut()
+    assert (made.stopped(0), made.stopped(1), made.stopped(2)) == (1, 2, 1)
+    assert all(made.settled(n) for n in range(3))
+
+
+def test_with_halving_the_order_of_arrival_decides_nothing() -> None:
+    rng, outcomes = random.Random(1), set()
+    values = {(n, rung): rng.random() + rung for n in range(40) for rung in (1, 2, 3)}
+    groups = [rng.choice("abc") for _ in range(40)]
+    for _ in range(30):
+        made, at = halving(*groups, eta=3), dict.fromkeys(range(40), 0)
+        made.close()
+        going = set(at)
+        while going:
+            n = rng.choice(sorted(going))
+            at[n] += 1
+            made.report(n, at[n], values[n, at[n]])
+            if at[n] == 3:
+                made.finish(n, 3)
+            made.settle()
+            going = {n for n in at if not made.settled(n) and not made.waits(n)}
+        assert all(made.settled(n) and at[n] == (made.stopped(n) or 3) for n in at)
+        outcomes.add(tuple(at.values()))
+    assert len(outcomes) == 1
+    ends = [*outcomes.pop()]
+    assert 40 // 9 - 2 <= ends.count(3) <= 40 // 9 + 2
+
+
+def test_trials_of_an_earlier_sitting_are_competitors() -> None:
+    made = halving()
+    made.restore(0, "a", {1: 5.0, 2: 6.0})
+    made.restore(1, "a", {1: 4.0})
+    made.enter(2, "a")
+    made.enter(3, "a")
+    told(made, (2, 1, 4.5), (3, 1, 4.2))
+    assert (made.passed(2), made.stopped(3)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("searcher", "learns", "patience", "wanted"),
+    [
+        ("random", False, None, "halving"),
+        ("grid", False, None, "halving"),
+        ("tpe", False, None, "asha"),
+        ("random", True, None, "asha"),
+        ("random", False, 3, "asha"),
+    ],
+)
+def test_where_suggestions_follow_from_results_halving_is_asha(
+    tmp_path: Path, searcher: str, learns: bool, patience: int | None, wanted: str
+) -> None:
+    space = space_of(tmp_path, searcher=searcher, stopping="halving", patience=patience)
+    assert stopping_for(space, learns) == wanted
+    assert stopping_for(space, learns, "median") == "median"
+    if wanted == "asha":
+        with pytest.raises(
+            InputError, match=f"--stopping halving: with --searcher {searcher}, .* expected --stopping asha"
+        ):
+            stopping_for(space, learns, "halving")

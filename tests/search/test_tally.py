@@ -37,6 +37,24 @@ def test_trials_go_from_running_to_their_state(tmp_path: Path, clock: Clock) -> 
     assert Progress.model_validate_json(found.model_dump_json()) == found
 
 
+def test_a_trial_that_waits_runs_no_longer_and_its_steps_count_once(tmp_path: Path, clock: Clock) -> None:
+    tally = Tally(plan(tmp_path, trials=3), clock)
+    tally.stage("search")
+    tally.started(0, {"output_dim": 64})
+    clock.now += 10
+    tally.progressed(0, report(50, rung=1, speed=5.0))
+    tally.waiting(0)
+    assert tally.progress().running == [] and tally.trained == 50
+    tally.started(0, {"output_dim": 64})
+    (running,) = tally.progress().running
+    assert (running.number, running.step, running.rung, running.dim) == (0, 50, 1, 64)
+    clock.now += 10
+    tally.progressed(0, report(100, rung=1, speed=5.0))
+    tally.waiting(0)
+    tally.finished(record(0, state="PRUNED", step=100))
+    assert tally.trained == 100 and tally.progress().counts["PRUNED"] == 1
+
+
 def test_a_rung_stays_known_between_rungs(tmp_path: Path, clock: Clock) -> None:
     tally = Tally(plan(tmp_path), clock)
     tally.started(0, {"output_dim": 32})
