@@ -270,6 +270,19 @@ def test_with_halving_nothing_is_trained_while_its_verdict_is_open(tmp_path: Pat
     assert set(paused) <= {f"not among the best 1/2 at rung {rung}" for rung in (1, 2)}
 
 
+def test_with_halving_workers_may_die_and_the_search_may_grow(tmp_path: Path) -> None:
+    space, contents = space_of(tmp_path, **RULES["halving"]), set()
+    for speeds in range(4):
+        ours = Simulation(in_memory(), space, wanted=11)
+        ours.sit(workers=1 + speeds, speeds=speeds, deaths=0.1)
+        contents.add("\n".join(content(ours.study)))
+        ours.wanted = 24
+        ours.sit(workers=3, speeds=speeds, deaths=0.1)
+        states = Counter(t.state for t in ours.study.trials)
+        assert sum(states.values()) == 24 and states.keys() == STATES
+    assert len(contents) == 1
+
+
 def test_with_halving_the_time_ends_what_waits(tmp_path: Path) -> None:
     space = space_of(tmp_path, YAML.replace("[4, 8]", "[4]"), **RULES["halving"])
     ours = Simulation(in_memory(), space, wanted=16, outcome=whole)
