@@ -1,7 +1,7 @@
 """Samplers and stopping rules over recorded trials: the real searcher replayed in seconds, on virtual workers.
 
     python benchmarks/samplers.py                                all tables of benchmarks/recorded, 30 seeds (10 of gp)
-    python benchmarks/samplers.py --enough 0.1,0.3 --only random+asha;tpe+asha
+    python benchmarks/samplers.py --enough 0.1,0.3 --only 'random+asha;tpe+asha'
     python benchmarks/samplers.py --portfolio 2                  settings to try first, learnt from all tables of a method
     python benchmarks/samplers.py mcr2 hpd --seeds 5 --workers 1,8,64 --only random,tpe --answers surrogate
 
@@ -9,7 +9,8 @@ The budget is what full random search spends on 40 trials, or on twice as many a
 which a table of 160 settings and fewer is too small. Every other search goes on until it has spent as many steps.
 `full` is the share of the budget after which a search has what full random search of the same seed has at its end: the
 median, and 90 % of the seeds. `best 1 %` is the share after which it has a setting of the best 1 % of a group, and in how
-many groups it found one. Regrets are in points, after 1/9, 1/3 and all of the budget, with 95 % intervals over seeds.
+many groups it found one. Regrets are in points, after 1/9, 1/3 and all of the budget, with 95 % intervals over seeds. A
+student is found when its trial ends, or waits for its verdict: a search that ends then can choose it.
 
 The nearest recorded setting that is still unused answers for a suggestion (`--answers nearest`), or Gaussian processes that
 are fitted to the table (`surrogate`). With `--keep FILE` every replay's measures are written to FILE, and no replay that
@@ -74,6 +75,7 @@ SEARCHES: dict[str, SearchKind] = {
     "foreseen+asha": SearchKind("random", "asha", foreseen=True),
     "random+asha": SearchKind("random", "asha"),
     "random+halving": SearchKind("random", "halving"),
+    "foreseen+halving": SearchKind("random", "halving", foreseen=True),
     "random, prior+halving": SearchKind("random", "halving", prior=2),
     "random+hyperband": SearchKind("random", "hyperband"),
     "random+median": SearchKind("random", "median"),

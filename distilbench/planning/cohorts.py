@@ -34,7 +34,7 @@ def play_cohorts(
                 number, start = heapq.heappop(ready), now
             else:
                 number, begun = begun, begun + 1
-                started = start = max(now, started + driver_s * (number > 0))
+                started = start = max(now, started + driver_s)
             times_s = (0.0, *trials[number].rungs_s)
             spent = times_s[reached[number] + 1] - times_s[reached[number]]
             work, idle = work + spent, idle - 1

@@ -64,7 +64,7 @@ def test_none_stopped_is_the_most_that_it_takes(small: SweepSettings) -> None:
     assert stopped.seconds < stopped.most_seconds == pytest.approx(whole.seconds) == whole.most_seconds
 
 
-@pytest.mark.parametrize("stopping", ["asha", "median", "none"])
+@pytest.mark.parametrize("stopping", ["halving", "asha", "median", "none"])
 @pytest.mark.parametrize("step_s", [0.001, 1.0])
 def test_more_machines_are_never_slower(small: SweepSettings, stopping: Any, step_s: float) -> None:
     small = small.model_copy(update={"stopping": stopping, "trials": 120})
@@ -87,7 +87,7 @@ def test_more_machines_are_never_slower(small: SweepSettings, stopping: Any, ste
 
 
 def test_the_lag_bounds_what_runs_at_once(small: SweepSettings) -> None:
-    cluster = parse_nodes("1x12")
+    cluster, small = parse_nodes("1x12"), small.but(stopping="asha")
     free, one = (
         plan_sweep(s, work_of(s), [given_rates()], cluster) for s in (small, small.model_copy(update={"lag": 1}))
     )

@@ -152,5 +152,5 @@ def test_with_cohorts_a_worker_takes_another_trial_while_one_waits() -> None:
     assert play_cohorts([short, long], 1, 2) == (40.0, 40.0, 30.0)
     assert play_cohorts([short, long], 2, 2) == (30.0, 40.0, 30.0)
     assert play_cohorts([long, short, short], 1, 3).makespan_s == 50.0, "the best goes on when all three were judged"
-    assert play_cohorts([long, short], 1, 2, worker_s=5.0, driver_s=1.0).makespan_s == 45.0
+    assert play_cohorts([long, short], 1, 2, worker_s=5.0, driver_s=1.0).makespan_s == 46.0
     assert play_cohorts([], 3, 2) == (0.0, 0.0, 0.0)

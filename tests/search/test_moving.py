@@ -129,7 +129,7 @@ def test_what_another_beats_at_no_more_cost_is_not_confirmed() -> None:
 
 SPACE: dict[str, Any] = {
     "method": "mcr2_distil",
-    "budget": {"trials": 60, "steps": 90, "rungs": 3, "eta": 2, "patience": 4},
+    "budget": {"trials": 60, "steps": 90, "rungs": 3, "eta": 2, "stopping": "asha", "patience": 4},
     "parameters": {
         "student": {"choices": ["static", "auto:1", "teacher"]},
         "output_dim": {"choices": [4, 8]},
