@@ -325,6 +325,24 @@ def tell(path: Path, answers: str, workers: int, results: dict[str, list[Measure
         print(line(search, measures))
 
 
+def tell_shares(results: dict[tuple[Path, int, str], list[Measured]], searches: Sequence[str]) -> None:
+    """Print of every space after which share of the budget a search has what full random search of the same seed has."""
+    spaces = sorted({(path, workers) for path, workers, _ in results})
+    print(
+        "\n## What full random search has at its end, after which share of the budget: the median, and 90 % of the seeds\n"
+    )
+    print("| search | " + " | ".join(f"{path.stem}, {workers} at once" for path, workers in spaces) + " |")
+    print("|---" * (len(spaces) + 1) + "|")
+    for search in searches:
+        cells = []
+        for path, workers in spaces:
+            levels = [m.level_at for m in results.get((path, workers, search), ())]
+            nine = float(np.quantile(levels, 0.9, method="higher")) if levels else math.nan
+            cells.append(f"{_percent(float(np.median(levels)))}, {_percent(nine)}" if levels else "")
+        if any(cells):
+            print("| " + " | ".join([search, *cells]) + " |")
+
+
 def tell_overall(results: dict[tuple[Path, int, str], list[Measured]], searches: Sequence[str]) -> None:
     """Print over all spaces: each search beside random with ASHA, the difference of regrets in standard deviations."""
     spaces = sorted({(path, workers) for path, workers, _ in results})
@@ -408,7 +426,9 @@ def main() -> None:
                     tell(path, answers, workers, found)
     for answers in kinds:
         print(f"\nAnswered by {answers}:")
-        tell_overall({(p, w, s): m for (p, a, w, s), m in every.items() if a == answers}, searches)
+        answered = {(p, w, s): m for (p, a, w, s), m in every.items() if a == answers}
+        tell_shares(answered, searches)
+        tell_overall(answered, searches)
     print(f"\n{len(tasks)} replays, {len(missing)} of them now.")
 
 

@@ -49,7 +49,7 @@ from distilbench.search.objectives import directions
 from distilbench.search.run import Search, discard_checkpoints, run_trials
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace, check_setting, read_yaml
-from distilbench.search.stopping import stopping_for
+from distilbench.search.stopping import stopping_for, waits_at_rungs
 from distilbench.search.study import TAKEN, finished_trials, starts_after, starts_for
 from distilbench.search.study_place import check_place, claim_place, database_url
 from distilbench.search.suggestions import default_lag
@@ -220,8 +220,12 @@ def _chosen(settings: SweepSettings, space: SearchSpace, trials: int) -> SearchS
     confirm = {"top": settings.top, "seeds": settings.confirm_seeds}
     confirmation = space.budget.confirm.model_copy(update={k: v for k, v in confirm.items() if v is not None})
     chosen = space.model_copy(update={"searcher": settings.searcher or space.searcher})
-    learns = settings.transfer or settings.enough is not None or len(settings.objectives) > 1
-    stopping = stopping_for(chosen, learns, settings.stopping)
+    learning = {
+        "--transfer": settings.transfer,
+        "--enough": settings.enough is not None,
+        "several --objectives": len(settings.objectives) > 1,
+    }
+    stopping = stopping_for(chosen, next((name for name, given in learning.items() if given), ""), settings.stopping)
     budget = {"trials": trials, "stopping": stopping, "confirm": confirmation}
     chosen = chosen.model_copy(update={"budget": space.budget.model_copy(update=budget)})
     make_sampler(chosen, settings.seed, trials, len(settings.objectives))  # refuses what it cannot do
@@ -432,7 +436,10 @@ class _Sweep:
         """How many encoders are scored after the search, and how many trainings confirm its trials."""
         confirm = self.space.budget.confirm
         sizes = max(len(self.space.dimensions), len(self.space.bytes_competed)) * max(1, len(self.space.students))
-        return len(self.groups) * confirm.top * confirm.seeds, sizes * confirm.top * (confirm.seeds - 1)
+        own = waits_at_rungs(
+            self.space.budget
+        )  # when the time is over, the best may still wait, and is trained to its end
+        return len(self.groups) * confirm.top * confirm.seeds, sizes * confirm.top * (confirm.seeds - 1 + own)
 
     def search(self, resources: TrialResources) -> Search:
         """The plan of the search; the study is made, or opened."""
@@ -510,6 +517,7 @@ class _Sweep:
             if self.copy:
                 remove_encoded_there(self.copy.remote_of(trial_folder(self.run, number)))
         rows, trainings = self._after_search()
+        self.clock.steps_of = self.space.budget.steps_of
 
         def deadline() -> float:
             if self.copy and self.copy.lost:
@@ -555,7 +563,7 @@ class _Sweep:
             member.missing.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
         elif ended < search.wanted:
             member.notes.append(f"{search.name}: {ended} of {search.wanted} trials, since no more moved the front.")
-        found = chosen_trials(trials, self.groups, space.budget.confirm.top)
+        found = chosen_trials(trials, self.groups, space.budget.confirm.top, waiting=waits_at_rungs(space.budget))
         chosen = worth_confirming(found, search, self.costs)
         if not found:
             reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from distilbench.records import TrialRecord
 from distilbench.watchers import Watcher
@@ -30,6 +31,10 @@ class Clock(Watcher):
         self.end = math.inf if budget_s is None else self.began + budget_s
         self.row_s = 0.0
         self.training_s = 0.0
+        """What the longest complete trial took; before there is one, what stopped ones would have taken to their ends."""
+        self.complete = False
+        self.steps_of: Callable[[Mapping[str, Any]], int] = lambda params: 0
+        """Hyper-parameters of a trial -> its optimiser steps, where it is trained to its end."""
         self.parts = 1
 
     def part(self, parts: int) -> Clock:
@@ -73,7 +78,11 @@ class Clock(Watcher):
         return self.end if math.isinf(self.end) else self.end - min(reserve, most * (self.end - self.began))
 
     def finished(self, record: TrialRecord) -> None:
-        """Note how long a complete trial took."""
+        """Note how long a complete trial took, or would have taken one that was stopped."""
+        spent = math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in record.rungs)
         if record.state == "COMPLETE":
-            spent = math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in record.rungs)
-            self.training_s = max(self.training_s, spent)
+            self.training_s = max(self.training_s if self.complete else 0.0, spent)
+            self.complete = True
+        elif record.state == "PRUNED" and not self.complete and record.rungs[-1].step:
+            whole = max(1.0, self.steps_of(record.params) / record.rungs[-1].step)
+            self.training_s = max(self.training_s, spent * whole)

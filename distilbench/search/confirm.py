@@ -13,9 +13,11 @@ from optuna.trial import FrozenTrial, TrialState
 from distilbench.records import Rung, TrialRecord, read_records
 from distilbench.search.moving import NOISE, Point, better_by, point_at
 from distilbench.search.run import Search
+from distilbench.search.stopping import waits_at_rungs
 from distilbench.search.study import (
     best_per_group,
     distinct_settings,
+    is_candidate,
     nested_leader,
     result_objective,
     result_of,
@@ -40,15 +42,19 @@ CONFIRMATIONS = "confirmations.jsonl"
 """Records of the trainings with other seeds."""
 
 
-def chosen_trials(trials: Sequence[FrozenTrial], groups: Sequence[Group], top: int) -> dict[Group, list[FrozenTrial]]:
+def chosen_trials(
+    trials: Sequence[FrozenTrial], groups: Sequence[Group], top: int, waiting: bool = False
+) -> dict[Group, list[FrozenTrial]]:
     """The `top` trials of each group (`best_per_group`) by dev objective; where none has a student, the best
     that was interrupted.
 
-    A trial that was stopped takes part with its best rung, and is trained to its end when it is confirmed.
+    A trial that was stopped takes part with its best rung, and is trained to its end when it is confirmed; with `waiting` so
+    does one that waited for its verdict when the time was over.
     Of trials with the same settings only the first: they are one training, made twice. Of nested trainings the one with
     the highest objective over all its widths is taken wherever none is better by more than `SAME`.
     """
-    ranking = {group: list(distinct_settings(ranked)) for group, ranked in best_per_group(trials, len(trials)).items()}
+    ranked_by_group = best_per_group(trials, len(trials), waiting)
+    ranking = {group: list(distinct_settings(ranked)) for group, ranked in ranked_by_group.items()}
     best = {group: _led_by(nested_leader(ranked, group), ranked)[:top] for group, ranked in ranking.items()}
     for group in groups:
         if group not in best:
@@ -108,9 +114,15 @@ def on_front(
     return kept
 
 
-def shown_as(trial: FrozenTrial) -> str:
+def _is_trained_on(trial: FrozenTrial, search: Search) -> bool:
+    """Whether a chosen trial that was stopped, or waits, is trained to its end when it is confirmed; else it is taken as it is."""
+    waited = waits_at_rungs(search.space.budget) and is_candidate(trial, waiting=True)
+    return trial.state == TrialState.PRUNED or (trial.state == TrialState.RUNNING and waited)
+
+
+def shown_as(trial: FrozenTrial, search: Search) -> str:
     """What a chosen trial's row is called: "" where it is trained to its end, and the settings say everything."""
-    if trial.state != TrialState.RUNNING:
+    if trial.state != TrialState.RUNNING or _is_trained_on(trial, search):
         return ""
     rungs = trial_rungs(trial)
     return f"trial {trial.number}, interrupted after step {rungs[max(rungs)]['step']}"
@@ -125,11 +137,12 @@ def confirmation_jobs(run: Path, search: Search, chosen: Mapping[Group, Sequence
     for seed in range(search.seed, search.seed + confirm.seeds):
         for trial in distinct.values():
             d = trial_dimension(trial)
-            first, interrupted = seed == search.seed, trial.state == TrialState.RUNNING
+            trained_on = _is_trained_on(trial, search)
+            first, interrupted = seed == search.seed, trial.state == TrialState.RUNNING and not trained_on
             if interrupted and not first:
                 continue  # its settings have not been tried to the end
             # A stopped trial is trained to its end here, which has a record of its own.
-            recorded = first and trial.state != TrialState.PRUNED
+            recorded = first and not trained_on
             folder = trial_folder(run, trial.number) if first else run / "confirm" / f"{trial.number:05d}-seed{seed}"
             candidate = Candidate(
                 run=search.name,
@@ -139,7 +152,7 @@ def confirmation_jobs(run: Path, search: Search, chosen: Mapping[Group, Sequence
                 params=trial_params(trial),
                 seed=seed,
                 trial=trial.number,
-                configuration=shown_as(trial),
+                configuration=shown_as(trial, search),
             )
             jobs.append(
                 Job(
@@ -182,7 +195,7 @@ def write_confirmed(
             (
                 {
                     "trial": t.number,
-                    "configuration": shown_as(t),
+                    "configuration": shown_as(t, search),
                     "seeds": list(objectives(t, d)),
                     "dev": list(objectives(t, d).values()),
                     "mean": fmean(objectives(t, d).values()),

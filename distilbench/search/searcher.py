@@ -118,8 +118,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     since the epoch) is finite, a trial that has had one's share of the time waits at its next rung until all have begun.
 
     After `deadline()`, and when a trial says that storage is gone, no trial is begun and the
-    running ones are left as they are: RUNNING in the study, their checkpoints kept. After `deadline()` those that wait for
-    their verdicts are stopped.
+    running ones, and those that wait, are left as they are: RUNNING in the study, their checkpoints kept.
     """
 
     def __init__(
@@ -221,9 +220,6 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """The next trial's number and hyper-parameters; None while enough are running, or one has to end before it."""
         if self.over or not (self.remaining or self.live):
-            if self.waiting and not self.halted:
-                self.verdicts.cut()
-                self._settle()
             return Searcher.FINISHED
         if not self.remaining or len(self.live) >= self.concurrency:  # one that is live may be handed out again
             return None
@@ -253,6 +249,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             self.unsettled[live_trial.number] = live_trial
             if self.count >= self.wanted:
                 self.verdicts.close()
+                self._settle()
         live_trial.node, live_trial.lost_before, live_trial.since = "", self.lost_nodes(), time.time()
         self.live[trial_id] = live_trial
         self.events.started(live_trial.number, live_trial.params)
@@ -375,6 +372,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
                     live_trial.reported.add(rung)
                 if rung == live_trial.last:
                     live_trial.trial.set_user_attr(LAST, rung)
+                if live_trial.machine:
+                    live_trial.trial.set_user_attr(MACHINE, live_trial.machine)
                 live_trial.trial.set_user_attr(rung_key(rung), rung_values)  # after all else that belongs to the rung
                 return True
 
@@ -398,7 +397,8 @@ class StudySearcher(Searcher):  # type: ignore[misc]
                 state, values, reason = TrialState.FAIL, None, f"objective {unknown[0]} is nan"
 
         def tell() -> FrozenTrial:
-            live_trial.trial.set_user_attr(STEPS, live_trial.step)
+            stored = live_trial.rungs.get(live_trial.stored, {})  # all that is known of one that waited for this driver
+            live_trial.trial.set_user_attr(STEPS, max(live_trial.step, int(stored.get("step", 0))))
             if live_trial.machine:
                 live_trial.trial.set_user_attr(MACHINE, live_trial.machine)
             live_trial.trial.set_user_attr("reason", reason)

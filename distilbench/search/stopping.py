@@ -160,9 +160,6 @@ class Verdicts:
     def close(self) -> None:
         """No other trial begins: what waits for one is decided without it."""
 
-    def cut(self) -> None:
-        """The time is over: what waits stops where it is."""
-
 
 class Halving(Verdicts):
     """Asynchronous successive halving in which trials wait for each other (after ASHA, Li et al. 2020, algorithm 2).
@@ -199,12 +196,6 @@ class Halving(Verdicts):
     def close(self) -> None:
         """No other trial begins."""
         self.closed = True
-
-    def cut(self) -> None:
-        """What waits stops where it is."""
-        for number, runner in self._runners.items():
-            if self.waits(number):
-                runner.stopped = runner.passed + 1
 
     def kept(self, number: int) -> int:
         """The rung at which it waits, too: it is trained no further before its verdict, but where that had not been heard."""
@@ -265,26 +256,31 @@ LEARNS_NOTHING = frozenset({"random", "grid"})
 """Searchers whose suggestions do not depend on results."""
 
 
-def stopping_for(space: SearchSpace, learns: bool, asked: Stopping | None = None) -> Stopping:
-    """The rule of a search: `asked`, or the space's. Where suggestions follow from the results of earlier trials (the
-    searcher or something else `learns`), a trial cannot wait for later ones, and halving is asha.
+def stopping_for(space: SearchSpace, learning: str = "", asked: Stopping | None = None) -> Stopping:
+    """The rule of a search: `asked`, or the space's. Where suggestions follow from the results of earlier trials (by the
+    searcher, the space's patience, or the option that `learning` names), no trial can wait for later ones: halving is asha.
 
     Raises:
         InputError: halving was asked for, and cannot be had.
     """
     rule = asked or space.budget.stopping
-    learns = learns or space.searcher not in LEARNS_NOTHING or space.budget.patience is not None
-    if rule == "halving" and learns:
-        if asked:
-            raise InputError(
-                f"--stopping halving: with --searcher {space.searcher}, or with --transfer, --enough, several --objectives "
-                "or the space's patience, what is suggested follows from results, and no trial can wait for later ones; "
-                "expected --stopping asha, or --searcher random"
-            )
-        return "asha"
-    return rule
+    if rule != "halving":
+        return rule
+    why = learning or (f"--searcher {space.searcher}" if space.searcher not in LEARNS_NOTHING else "")
+    why = why or ("the space's patience" if space.budget.patience is not None else "")
+    if why and asked:
+        raise InputError(
+            f"--stopping halving: with {why} what is suggested follows from results, and no trial can wait for later ones; "
+            "expected --stopping asha, or a search without it"
+        )
+    return "asha" if why else rule
+
+
+def waits_at_rungs(budget: Budget) -> bool:
+    """Whether trials wait for their verdicts, which are then students that can be chosen."""
+    return budget.stopping == "halving"
 
 
 def make_verdicts(budget: Budget) -> Verdicts:
     """The verdicts of a search with this budget."""
-    return Halving(budget) if budget.stopping == "halving" else Verdicts(stopping_rule(budget))
+    return Halving(budget) if waits_at_rungs(budget) else Verdicts(stopping_rule(budget))

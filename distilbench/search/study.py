@@ -243,22 +243,27 @@ def result_objective(trial: FrozenTrial) -> float:
     return math.nan if rung is None or rung.objective is None else rung.objective
 
 
-def is_candidate(trial: FrozenTrial) -> bool:
-    """Whether a trial has a student to choose: it came to its end, or was stopped when its student had its final form."""
-    if trial.state == TrialState.PRUNED:
+def is_candidate(trial: FrozenTrial, waiting: bool = False) -> bool:
+    """Whether a trial has a student to choose: it came to its end, or was stopped when its student had its final form.
+
+    With `waiting` so can one that has not ended: it waits for its verdict.
+    """
+    if trial.state == TrialState.PRUNED or (waiting and trial.state == TrialState.RUNNING):
         rung = result_of(trial)
         return rung is not None and bool(rung.eligible) and rung.objective is not None
     return bool(trial.state == TrialState.COMPLETE)
 
 
-def best_per_group(trials: Sequence[FrozenTrial], top: int = 1) -> dict[Group, list[FrozenTrial]]:
+def best_per_group(
+    trials: Sequence[FrozenTrial], top: int = 1, waiting: bool = False
+) -> dict[Group, list[FrozenTrial]]:
     """The `top` candidates with the highest dev objective of each output dimension, or of each number of bytes where the
     parameters name a code, and of each student where they name one (`stored.rival_group`); the earlier one of equals first.
 
-    A trial of nested widths takes part at each of them.
+    A trial of nested widths takes part at each of them; `waiting` as for `is_candidate`.
     """
     candidates: dict[Group, list[tuple[float, int, FrozenTrial]]] = {}
-    for trial in filter(is_candidate, trials):
+    for trial in (t for t in trials if is_candidate(t, waiting)):
         rung = result_of(trial)
         for d in judged_widths(trial):
             objective = None if rung is None else rung.objective_at(d)

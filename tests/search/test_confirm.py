@@ -84,13 +84,13 @@ def test_the_same_settings_are_chosen_once() -> None:
     assert numbers(chosen_trials(stopped, [4], 1)) == {4: [0]}, "the best stays first, though its twin got less far"
 
 
-def test_an_interrupted_one_only_where_none_is_complete() -> None:
+def test_an_interrupted_one_only_where_none_is_complete(search: Search) -> None:
     running = [trial(7, 16, 1.0, TrialState.RUNNING), trial(8, 16, 2.0, TrialState.RUNNING)]
     silent = trial(9, 32, 0.0, TrialState.RUNNING)
     del silent.user_attrs["rung-1"]
     found = chosen_trials([*TRIALS, *running, silent], [4, 8, 16, 32], 2)
     assert numbers(found) == {4: [2, 5], 8: [1], 16: [8]}  # one at most; none that has reported nothing
-    assert shown_as(running[1]) == "trial 8, interrupted after step 90" and shown_as(TRIALS[0]) == ""
+    assert shown_as(running[1], search) == "trial 8, interrupted after step 90" and shown_as(TRIALS[0], search) == ""
 
 
 def test_every_trial_comes_once_before_the_second_seed_of_any(tmp_path: Path, search: Search) -> None:
@@ -109,7 +109,7 @@ def test_every_trial_comes_once_before_the_second_seed_of_any(tmp_path: Path, se
     assert own.folder == tmp_path / "trials" / "00002" and own.recorded_in == ""
     assert second.folder == tmp_path / "confirm" / "00002-seed6" and second.recorded_in == CONFIRMATIONS
     assert [j.as_it_is for j in jobs] == [False, False, True, *[False] * 4]
-    assert jobs[2].candidate.configuration == shown_as(running)
+    assert jobs[2].candidate.configuration == shown_as(running, search)
     assert own.candidate.params == second.candidate.params == {"output_dim": 4, "lr": 0.003}
     # No two jobs share a student, nor would those of other trials: a row keeps the one that it is of.
     assert len({j.model for j in jobs}) == len(jobs) and own.model == "students/mcr2-d4-trial2-seed5"
@@ -174,11 +174,26 @@ def test_the_best_rung_of_a_trial_counts_and_a_stopped_trial_takes_part() -> Non
     assert numbers(chosen_trials([fell, rose, stopped], [4], 3)) == {4: [0, 2, 1]}
 
 
+def test_one_that_waited_when_the_time_was_over_takes_part_and_is_trained_to_its_end(
+    tmp_path: Path, search: Search
+) -> None:
+    """With halving: its rung is a student, as that of a stopped trial is."""
+    waited, complete = of_rungs(2, 6.0, state=TrialState.RUNNING), of_rungs(3, 5.0)
+    assert numbers(chosen_trials([waited, complete], [4], 2)) == {4: [3]}
+    assert numbers(chosen_trials([waited, complete], [4], 2, waiting=True)) == {4: [2, 3]}
+    assert search.space.budget.stopping == "halving"
+    first, *others = confirmation_jobs(tmp_path, search, {4: [waited]})
+    assert not first.as_it_is and first.recorded_in == CONFIRMATIONS and len(others) == 2
+    assert first.folder == tmp_path / "trials" / "00002" and shown_as(waited, search) == ""
+
+
 def test_a_stopped_trial_is_trained_to_its_end_with_a_record_of_its_own(tmp_path: Path, search: Search) -> None:
     stopped = of_rungs(2, 6.0, state=TrialState.PRUNED)
     first, second, third = confirmation_jobs(tmp_path, search, {4: [stopped]})
     assert not first.as_it_is and first.best and first.recorded_in == CONFIRMATIONS
-    assert first.folder == tmp_path / "trials" / "00002" and first.candidate.seed == 5 and shown_as(stopped) == ""
+    assert (
+        first.folder == tmp_path / "trials" / "00002" and first.candidate.seed == 5 and shown_as(stopped, search) == ""
+    )
     assert {second.recorded_in, third.recorded_in} == {CONFIRMATIONS}
     append_records(tmp_path / CONFIRMATIONS, [record(2, 5, 8.0), record(2, 6, 4.0)])
     ((found,),) = write_confirmed(tmp_path, search, {4: [stopped]}).values()

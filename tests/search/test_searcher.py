@@ -20,7 +20,7 @@ from distilbench.cluster.provenance import machine
 from distilbench.search import searcher as module
 from distilbench.search.run import Search, trial_record
 from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySearcher
-from distilbench.search.study import MACHINE, PARAMS, trial_rungs
+from distilbench.search.study import MACHINE, PARAMS, STEPS, best_per_group, trial_rungs
 from distilbench.search.trial import this_node
 from distilbench.storage.patience import StorageGone
 from distilbench.stored import rival_group
@@ -267,6 +267,7 @@ def test_with_halving_nothing_is_trained_while_its_verdict_is_open(tmp_path: Pat
     groups = {rival_group(t.user_attrs[PARAMS]) for t in trials if t.state == TrialState.COMPLETE}
     assert sum(ends.values()) == 24 and ends[3] < 24 / 2 and len(groups) == 2
     paused = [t.user_attrs["reason"] for t in trials if t.state == TrialState.PRUNED]
+    assert all(t.user_attrs[STEPS] == 10 * max(trial_rungs(t), default=0) for t in trials)
     assert set(paused) <= {f"not among the best 1/2 at rung {rung}" for rung in (1, 2)}
 
 
@@ -283,16 +284,17 @@ def test_with_halving_workers_may_die_and_the_search_may_grow(tmp_path: Path) ->
     assert len(contents) == 1
 
 
-def test_with_halving_the_time_ends_what_waits(tmp_path: Path) -> None:
-    space = space_of(tmp_path, YAML.replace("[4, 8]", "[4]"), **RULES["halving"])
+def test_with_halving_what_waits_when_the_time_is_over_can_be_chosen_and_goes_on(tmp_path: Path) -> None:
+    space = space_of(tmp_path, YAML.replace("[4, 8]", "[4]"), eta=3, **RULES["halving"])
     ours = Simulation(in_memory(), space, wanted=16, outcome=whole)
     ours.sit(workers=1, deadline=lambda: 0 if ours.trained.get(1, 0) >= 1 else math.inf)
-    first, second = ours.study.trials
-    assert first.state == TrialState.PRUNED and list(trial_rungs(first)) == [1], "it waited for the second one"
-    assert second.state == TrialState.RUNNING
+    first, _ = trials = ours.study.trials
+    assert first.state == TrialState.RUNNING and list(trial_rungs(first)) == [1], "it waits for two others"
+    assert first.intermediate_values and not best_per_group(trials)
+    undisturbed = Simulation(in_memory(), space, wanted=16, outcome=whole)
+    undisturbed.sit(workers=1)
     ours.sit(workers=3)
-    states = Counter(t.state for t in ours.study.trials)
-    assert sum(states.values()) == 16 and states[TrialState.RUNNING] == 0 and states[TrialState.COMPLETE] >= 4
+    assert content(ours.study) == content(undisturbed.study)
 
 
 @pytest.mark.parametrize("how", ["deadline", "halt"])

@@ -283,14 +283,6 @@ def test_the_last_rung_of_a_trial_needs_no_verdict() -> None:
     assert made.waits(1), "and it is no part of a cohort"
 
 
-def test_what_waits_can_be_cut_short() -> None:
-    made = halving(*"aaa")
-    told(made, (0, 1, 1.0), (1, 1, 2.0), (2, 1, 3.0), (1, 2, 4.0))
-    made.cut()
-    assert (made.stopped(0), made.stopped(1), made.stopped(2)) == (1, 2, 1)
-    assert all(made.settled(n) for n in range(3))
-
-
 def test_with_halving_the_order_of_arrival_decides_nothing() -> None:
     rng, outcomes = random.Random(1), set()
     values = {(n, rung): rng.random() + rung for n in range(40) for rung in (1, 2, 3)}
@@ -325,23 +317,21 @@ def test_trials_of_an_earlier_sitting_are_competitors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("searcher", "learns", "patience", "wanted"),
+    ("searcher", "learning", "patience", "why"),
     [
-        ("random", False, None, "halving"),
-        ("grid", False, None, "halving"),
-        ("tpe", False, None, "asha"),
-        ("random", True, None, "asha"),
-        ("random", False, 3, "asha"),
+        ("random", "", None, ""),
+        ("grid", "", None, ""),
+        ("tpe", "", None, "--searcher tpe"),
+        ("random", "--transfer", None, "--transfer"),
+        ("random", "", 3, "the space's patience"),
     ],
 )
 def test_where_suggestions_follow_from_results_halving_is_asha(
-    tmp_path: Path, searcher: str, learns: bool, patience: int | None, wanted: str
+    tmp_path: Path, searcher: str, learning: str, patience: int | None, why: str
 ) -> None:
     space = space_of(tmp_path, searcher=searcher, stopping="halving", patience=patience)
-    assert stopping_for(space, learns) == wanted
-    assert stopping_for(space, learns, "median") == "median"
-    if wanted == "asha":
-        with pytest.raises(
-            InputError, match=f"--stopping halving: with --searcher {searcher}, .* expected --stopping asha"
-        ):
-            stopping_for(space, learns, "halving")
+    assert stopping_for(space, learning) == ("asha" if why else "halving")
+    assert stopping_for(space, learning, "median") == "median"
+    if why:
+        with pytest.raises(InputError, match=f"--stopping halving: with {why} .* expected --stopping asha"):
+            stopping_for(space, learning, "halving")
