@@ -115,7 +115,7 @@ def on_front(
 
 
 def _is_trained_on(trial: FrozenTrial, search: Search) -> bool:
-    """Whether a chosen trial that was stopped, or waits, is trained to its end when it is confirmed; else it is taken as it is."""
+    """Whether a chosen trial was stopped, or waits: it is trained to its end when it is confirmed."""
     waited = waits_at_rungs(search.space.budget) and is_candidate(trial, waiting=True)
     return trial.state == TrialState.PRUNED or (trial.state == TrialState.RUNNING and waited)
 
