@@ -25,6 +25,8 @@ class SweepPlan:
     """How trials share the cluster, in words."""
     deadline: float | None = None
     """Seconds since the epoch at which the search ends; None where it ends with the trials."""
+    halved: tuple[int, int] | None = None
+    """(Rungs, eta) of a search whose trials wait at rungs, where the best 1/eta go on; None: trials do not wait."""
     earlier: tuple[TrialRecord, ...] = ()
     """Trials that drivers before this one finished."""
 

@@ -172,7 +172,8 @@ def status_lines(status: RunStatus, now: float) -> Iterator[RenderableType]:
         yield Text(f"Scores are {ON_DEMONSTRATION}.")
     live = progress.running if progress and status.at_work is not False else []
     if status.wanted is not None:
-        yield Text(counts_line(ended, status.wanted, len(live)))
+        waiting = progress.waiting if progress and status.at_work is not False else 0
+        yield Text(counts_line(ended, status.wanted, len(live), waiting))
     if progress and not status.done and status.at_work is not False:
         yield Text(time_line(progress, now))
     if progress and progress.running and status.at_work is False and not status.done:

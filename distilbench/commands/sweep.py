@@ -492,13 +492,14 @@ class _Sweep:
         from distilbench.progress.run_log import LoggedSearch
         from distilbench.progress.tally import Tally
 
-        end = self.clock.search_end(0)
+        end, budget = self.clock.search_end(0), self.space.budget
         plan = SweepPlan(
             run=self.run,
             method=self.space.method,
             trials=search.wanted,
             resources=resources.explanation,
             deadline=end if math.isfinite(end) else None,
+            halved=(budget.rungs, budget.eta) if waits_at_rungs(budget) else None,
             earlier=tuple(self._recorded()),
         )
         self.console.print(f"A page to reload while it runs: {self.page.report / 'index.html'}", markup=False)

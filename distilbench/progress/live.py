@@ -143,7 +143,7 @@ class LiveTable(Watcher):
         best = best_table(self.tally.records.values())
         head = [
             f"{progress.run}: {progress.method}, {stage_line(progress)}; {progress.resources}",
-            counts_line(progress.counts, progress.wanted, len(progress.running)),
+            counts_line(progress.counts, progress.wanted, len(progress.running), progress.waiting),
             time_line(progress, progress.updated),
         ]
         below: list[RenderableType] = [] if best is None else ["", best]

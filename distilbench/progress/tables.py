@@ -33,11 +33,13 @@ def number_cell(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def counts_line(counts: dict[str, int], wanted: int | None, running: int) -> str:
-    """Finished trials by state, and how many run."""
+def counts_line(counts: dict[str, int], wanted: int | None, running: int, waiting: int = 0) -> str:
+    """Finished trials by state, and how many run and wait."""
     of = "" if wanted is None else f" of {wanted}"
     states = ", ".join(f"{counts.get(state, 0)} {state}" for state in STATES)
-    return f"{sum(counts.values())}{of} trials finished ({states}), {running} running"
+    return f"{sum(counts.values())}{of} trials finished ({states}), {running} running" + (
+        f", {waiting} waiting" if waiting else ""
+    )
 
 
 def stage_line(progress: Progress) -> str:

@@ -69,6 +69,8 @@ class Progress(BaseModel):
     confirmed: int
     """Trainings of this driver that confirmed a trial."""
     running: list[Running]
+    waiting: int = 0
+    """Trials without a worker that wait for a verdict."""
     steps_per_second: float | None
     """The steps a second of all running trials together, as each last reported it."""
     seconds_left: float | None
@@ -184,6 +186,7 @@ class Tally(Watcher):
             counts=count_states(self.records.values()),
             confirmed=self.confirmed,
             running=sorted(self.running.values(), key=lambda r: r.number),
+            waiting=len(self.waiting_trials),
             steps_per_second=sum(speeds) if speeds else None,
             seconds_left=self.seconds_left(now),
             stage_done=self.done,
@@ -193,7 +196,8 @@ class Tally(Watcher):
     def seconds_left(self, now: float) -> float | None:
         """To the end of the search: the steps still expected at the rate so far, or the deadline where that is sooner.
 
-        A trial is expected to go as far as those before it that went farther than it is; early stopping is thereby in.
+        A trial is expected to go as far as those before it that went farther than it is; early stopping is thereby in. Where
+        trials wait at rungs, one in eta is expected to pass each.
         A stage after the search takes as long for each of what is left as for those that are done.
         """
         if self.done:
@@ -219,9 +223,31 @@ class Tally(Watcher):
             else:
                 return None
         to_begin = max(0, self.plan.trials - len(self.records) - len(self.running) - len(self.waiting_trials))
+        if self.plan.halved:
+            totals += [r.total_steps for r in self.waiting_trials.values() if r.total_steps]
+            return self._halved(max(totals or lengths, default=0), to_begin)
         if to_begin and not (lengths or totals):
             return None
         return ahead + to_begin * _mean(lengths or totals) if to_begin else ahead
+
+    def _halved(self, total: int, to_begin: int) -> float | None:
+        """The steps ahead of a search of whose trials at a rung the best 1/eta go on, each of `total` steps at most."""
+        assert self.plan.halved is not None
+        if not total:
+            return None
+        rungs, eta = self.plan.halved
+        at = [total / eta**k for k in reversed(range(rungs))]
+
+        def expected(step: int, share: float) -> float:
+            ahead, before = 0.0, float(step)
+            for rung in (rung for rung in at if rung > step):
+                ahead += share * (rung - before)
+                before, share = rung, share / eta
+            return ahead
+
+        running = sum(expected(trial.step, 1.0) for trial in self.running.values())
+        waiting = sum(expected(trial.step, 1 / eta) for trial in self.waiting_trials.values())
+        return running + waiting + to_begin * expected(0, 1.0)
 
 
 def _length(record: TrialRecord) -> int:

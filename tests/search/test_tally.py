@@ -55,6 +55,22 @@ def test_a_trial_that_waits_runs_no_longer_and_its_steps_count_once(tmp_path: Pa
     assert tally.trained == 100 and tally.progress().counts["PRUNED"] == 1
 
 
+def test_where_trials_wait_at_rungs_one_in_eta_is_expected_to_pass_each(tmp_path: Path, clock: Clock) -> None:
+    tally = Tally(plan(tmp_path, trials=4, halved=(3, 3)), clock)
+    tally.stage("search")
+    for number in (0, 1, 2):
+        tally.started(number, {"output_dim": 64})
+    clock.now += 10
+    tally.progressed(0, report(50, rung=1, speed=5.0))  # rungs at 50, 150 and 450 steps
+    tally.waiting(0)
+    tally.progressed(1, report(30, speed=5.0))
+    tally.finished(record(2, state="PRUNED", step=50))
+    progress = tally.progress()
+    assert (progress.waiting, len(progress.running)) == (1, 1)
+    waits, runs, begins = 100 / 3 + 300 / 9, 20 + 100 / 3 + 300 / 9, 50 + 100 / 3 + 300 / 9
+    assert progress.seconds_left == pytest.approx((waits + runs + begins) / (130 / 10))
+
+
 def test_a_rung_stays_known_between_rungs(tmp_path: Path, clock: Clock) -> None:
     tally = Tally(plan(tmp_path), clock)
     tally.started(0, {"output_dim": 32})
