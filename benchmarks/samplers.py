@@ -52,7 +52,7 @@ from distilbench.stored import Group
 TABLES = Path(__file__).parent / "recorded"
 FULL_TRIALS = 40
 """Trials of the full random search that others are compared with, where few run at once."""
-SLOW = frozenset({"gp+asha"})
+SLOW = frozenset({"gp+asha", "gp+halving"})
 """Searches with fewer seeds."""
 
 
@@ -77,6 +77,11 @@ SEARCHES: dict[str, SearchKind] = {
     "random+halving": SearchKind("random", "halving"),
     "foreseen+halving": SearchKind("random", "halving", foreseen=True),
     "random, prior+halving": SearchKind("random", "halving", prior=2),
+    "random, transfer+halving": SearchKind("random", "halving", transfer=True),
+    "tpe+halving": SearchKind("tpe", "halving"),
+    "tpe, transfer+halving": SearchKind("tpe", "halving", transfer=True),
+    "forest+halving": SearchKind("forest", "halving"),
+    "gp+halving": SearchKind("gp", "halving"),
     "random+hyperband": SearchKind("random", "hyperband"),
     "random+median": SearchKind("random", "median"),
     "tpe+asha": SearchKind("tpe", "asha"),

@@ -220,12 +220,7 @@ def _chosen(settings: SweepSettings, space: SearchSpace, trials: int) -> SearchS
     confirm = {"top": settings.top, "seeds": settings.confirm_seeds}
     confirmation = space.budget.confirm.model_copy(update={k: v for k, v in confirm.items() if v is not None})
     chosen = space.model_copy(update={"searcher": settings.searcher or space.searcher})
-    learning = {
-        "--transfer": settings.transfer,
-        "--enough": settings.enough is not None,
-        "several --objectives": len(settings.objectives) > 1,
-    }
-    stopping = stopping_for(chosen, next((name for name, given in learning.items() if given), ""), settings.stopping)
+    stopping = stopping_for(chosen, len(settings.objectives), settings.stopping)
     budget = {"trials": trials, "stopping": stopping, "confirm": confirmation}
     chosen = chosen.model_copy(update={"budget": space.budget.model_copy(update=budget)})
     make_sampler(chosen, settings.seed, trials, len(settings.objectives))  # refuses what it cannot do

@@ -37,7 +37,7 @@ from distilbench.search.study import (
     trial_params,
     trial_rungs,
 )
-from distilbench.search.suggestions import Suggestions
+from distilbench.search.suggestions import Suggestions, never_over
 from distilbench.search.trial import trial_folder
 from distilbench.storage.files import DiskFull, remove_folder
 from distilbench.storage.patience import patiently, require
@@ -85,7 +85,7 @@ class Search:
         patience = None if self.space.searcher == "grid" else self.space.budget.patience
 
         def is_over(told: Sequence[FrozenTrial], number: int) -> str:
-            return why_enough(told, trials - number, self.space, self.enough) if self.enough else ""
+            return why_enough(told, trials - number, self.space, self.enough or 0.0)
 
         return Suggestions(
             lambda taken: make_sampler(self.space, self.seed + taken, trials, count),
@@ -96,7 +96,7 @@ class Search:
             self.history,
             lambda: Moving(patience, self.objectives, self.beside),
             self.transfer,
-            is_over,
+            is_over if self.enough else never_over,
         )
 
 

@@ -22,6 +22,8 @@ SEARCHERS: dict[Searcher, str] = {
     "random": "independent random draws (Bergstra and Bengio 2012)",
     "grid": "every combination, in a seeded order",
 }
+GENERATIONS: frozenset[Searcher] = frozenset({"cmaes", "nsga2", "nsga3"})
+"""Searchers that learn only from trials to which they gave a generation when these began."""
 STARTUP = 8
 """Random trials before a model of the objective is used."""
 

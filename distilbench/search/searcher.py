@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import optuna
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
@@ -22,10 +22,11 @@ from distilbench.choices import QUALITY
 from distilbench.records import result_rung
 from distilbench.search.moving import RESTED
 from distilbench.search.space import SearchSpace
-from distilbench.search.stopping import make_verdicts, stopping_reason
+from distilbench.search.stopping import make_verdicts, stopping_reason, waits_at_rungs
 from distilbench.search.study import (
     LAST,
     MACHINE,
+    PARAMS,
     STEPS,
     TAKEN,
     as_rung,
@@ -169,7 +170,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
                 self.waiting[live_trial.number] = live_trial
         self.interrupted = [o for o in self.interrupted if not o.ended and o.number not in self.waiting]
         self._settle()
-        if not self.interrupted and self.count < self.wanted and suggestions.ends(self.finished.get):
+        if not self.interrupted and self.count < self.wanted and suggestions.ends(self._known):
             self._end()
 
     def _count_taken(self) -> int:
@@ -225,7 +226,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return None
         params = None
         if not self.interrupted or (self._waiting_sizes() and all(trial.waits for trial in self.interrupted)):
-            params = self.suggestions.ask(self.finished.get) if self.count < self.wanted else None
+            params = self.suggestions.ask(self._known) if self.count < self.wanted else None
             if params is None and self.suggestions.rested:
                 self._rest()
             if self.suggestions.over:
@@ -452,6 +453,22 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if not live_trial.left:
             live_trial.ended = True
             self._settle()
+
+    def _known(self, number: int) -> FrozenTrial | None:
+        """A finished trial; where trials wait at rungs, one that has not finished as it is in the study."""
+        if number in self.finished or not waits_at_rungs(self.space.budget):
+            return self.finished.get(number)
+        if (live_trial := self.unsettled.get(number)) is None:  # storage was gone when it ended
+            return None
+        asked = self.suggestions.asked[number]
+        rungs = {rung: values for rung, values in live_trial.rungs.items() if rung <= live_trial.stored}
+        ended = {LAST: live_trial.last} if live_trial.last is not None else {}
+        return create_trial(
+            state=TrialState.RUNNING,
+            params=asked.params,
+            distributions=asked.distributions,
+            user_attrs={PARAMS: live_trial.params, **{rung_key(r): values for r, values in rungs.items()}, **ended},
+        )
 
     def _serve_again(self, live_trial: _Live) -> None:
         """Hand it out before any new trial."""

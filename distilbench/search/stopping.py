@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from distilbench.choices import Stopping
 from distilbench.errors import InputError
+from distilbench.search.samplers import GENERATIONS
 from distilbench.search.space import SearchSpace
 from distilbench.trials.budget import Budget
 
@@ -256,9 +257,11 @@ LEARNS_NOTHING = frozenset({"random", "grid"})
 """Searchers whose suggestions do not depend on results."""
 
 
-def stopping_for(space: SearchSpace, learning: str = "", asked: Stopping | None = None) -> Stopping:
-    """The rule of a search: `asked`, or the space's. Where suggestions follow from the results of earlier trials (by the
-    searcher, the space's patience, or the option that `learning` names), no trial can wait for later ones: halving is asha.
+def stopping_for(space: SearchSpace, objectives: int = 1, asked: Stopping | None = None) -> Stopping:
+    """The rule of a search: `asked`, or the space's.
+
+    With several objectives, with a space's patience, and with a searcher that learns from its own generations, what is
+    suggested follows from trials that have ended: none can wait for later ones, and halving is asha.
 
     Raises:
         InputError: halving was asked for, and cannot be had.
@@ -266,12 +269,16 @@ def stopping_for(space: SearchSpace, learning: str = "", asked: Stopping | None 
     rule = asked or space.budget.stopping
     if rule != "halving":
         return rule
-    why = learning or (f"--searcher {space.searcher}" if space.searcher not in LEARNS_NOTHING else "")
-    why = why or ("the space's patience" if space.budget.patience is not None else "")
+    reasons = {
+        f"--searcher {space.searcher}": space.searcher in GENERATIONS,
+        "several --objectives": objectives > 1,
+        "the space's patience": space.budget.patience is not None,
+    }
+    why = next((reason for reason, holds in reasons.items() if holds), "")
     if why and asked:
         raise InputError(
-            f"--stopping halving: with {why} what is suggested follows from results, and no trial can wait for later ones; "
-            "expected --stopping asha, or a search without it"
+            f"--stopping halving: with {why} suggestions follow from trials that have ended, and none can wait for later "
+            "ones; expected --stopping asha, or a search without it"
         )
     return "asha" if why else rule
 

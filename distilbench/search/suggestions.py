@@ -7,29 +7,29 @@ an interrupted search repeats the same asks and tells, then goes on as if nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import optuna
-from optuna.trial import FrozenTrial, TrialState
+from optuna.distributions import BaseDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from distilbench.search.known import Known, KnownTrials
 from distilbench.search.moving import Moving
+from distilbench.search.samplers import GENERATIONS
 from distilbench.search.space import GIVEN, SearchSpace
+from distilbench.search.stopping import LEARNS_NOTHING, waits_at_rungs
 from distilbench.search.study import starts_after, trial_params
 from distilbench.search.transfer import TURN, best_elsewhere, is_at
 
 MakeSampler = Callable[[int], optuna.samplers.BaseSampler]
 """Number of trials that are taken as they are -> a fresh sampler; another number gives another stream of random draws."""
-Finished = Callable[[int], FrozenTrial | None]
-"""A finished trial by its number; None where it has not finished."""
+Finished = Known
+"""A finished trial by its number; None where it has not finished, or, with halving, as it is: RUNNING, with its rungs."""
 IsOver = Callable[[Sequence[FrozenTrial], int], str]
 """(Trials that the next suggestion may depend on, its number) -> why the search ends before it; "" where it goes on."""
 INTERSECTION = frozenset({"cmaes", "nsga2", "nsga3", "gp"})
 """Searchers that model only the parameters which every trial has: one trial without a parameter would blind them to it."""
-GENERATIONS = frozenset({"cmaes", "nsga2", "nsga3"})
-"""Searchers that learn only from trials to which they gave a generation when these began."""
-
-
 STREAMS = 1_000_003
 """Between the seeds of the samplers of two students."""
 LAG = 8
@@ -54,6 +54,8 @@ class Suggestions:
 
     With `lag` 0 every finished trial is told before the next is asked for, in whatever order they finish.
     With `transfer` every other trial of an output dimension is given what did best at the others (`search.transfer`).
+    With successive halving, in which trials wait for later ones, a suggestion that depends on results follows from what
+    `search.known` says of the trials up to n - lag.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Suggestions:
         self.make_sampler, self.directions, self.space = make_sampler, list(directions), space
         self.starts, self.lag, self.history, self.make_moving = starts, lag, history, moving
         self.transfer, self.is_over = transfer, is_over
+        self._repeating = False
         self.over = ""
         """Why no other trial is suggested, where the search has found enough."""
         self._begin(0)
@@ -89,6 +92,34 @@ class Suggestions:
         self.params: list[dict[str, Any]] = []
         """All hyper-parameters of each trial that was asked for."""
         self._untold: list[int] = []
+        self.known = KnownTrials(self.space.budget)
+
+    @property
+    def waits(self) -> bool:
+        """Whether trials wait at rungs for later ones."""
+        return waits_at_rungs(self.space.budget)
+
+    @property
+    def learns(self) -> bool:
+        """Whether a suggestion depends on the results of earlier trials."""
+        return self.space.searcher not in LEARNS_NOTHING or self.transfer or self.is_over is not never_over
+
+    def _study_for(self, student: str | None, finished: Finished) -> optuna.Study:
+        """The study that the next trial of a student is asked for in."""
+        study = self.study_of(student)
+        if not (self.waits and self.learns):
+            return study
+        told = self._told(finished)
+        made = optuna.create_study(directions=self.directions, sampler=study.sampler, pruner=optuna.pruners.NopPruner())
+        made.add_trials([t for t in self.history if self._is_of(t.params, student)])
+        made.add_trials([t for t in told if self._is_of(t.params, student)])
+        for asked_trial in self.asked[len(told) :]:
+            if self._is_of(asked_trial.params, student):
+                made.add_trial(_as_running(asked_trial.params, asked_trial.distributions))
+        return made
+
+    def _is_of(self, params: Mapping[str, Any], student: str | None) -> bool:
+        return student is None or params.get("student") == student
 
     def study_of(self, student: str | None) -> optuna.Study:
         """The sampler's study of one student, where the student is searched: values of other students say nothing of it."""
@@ -104,16 +135,25 @@ class Suggestions:
     def due(self, number: int) -> range:
         """The trials that have to be finished before trial `number` can be asked for.
 
-        None is with halving, where no searcher learns: a trial waits there for trials that begin after it.
+        With halving a trial can wait for trials that begin after it: none has to be finished.
         """
-        if not self.lag or self.space.budget.stopping == "halving":
-            return range(0)
-        return range(max(0, number - self.lag + 1))
+        return range(0) if self.waits else self._before(number)
+
+    def _before(self, number: int) -> range:
+        """With halving there is no lag of 0: what has ended by chance would be the worst of all."""
+        lag = (self.lag or LAG) if self.waits else self.lag
+        return range(max(0, number - lag + 1)) if lag else range(0)
+
+    def _is_known(self, finished: Finished) -> bool:
+        """Whether everything is known that the next suggestion depends on."""
+        if not (self.waits and self.learns):
+            return True
+        return self.known.first(len(self._before(len(self.asked))), self.params, finished) is not None
 
     def ask(self, finished: Finished) -> dict[str, Any] | None:
         """The next trial's hyper-parameters; None while a trial that is due has not finished, and where enough is found."""
         number = len(self.asked)
-        if self.ends(finished) or not self._catch_up(finished, self.due(number)):
+        if not self._is_known(finished) or self.ends(finished) or not self._catch_up(finished, self.due(number)):
             return None
         start = dict(self.starts[number]) if number < len(self.starts) else {}
         searched = "student" in self.space.parameters
@@ -135,7 +175,7 @@ class Suggestions:
             start.setdefault("student", going[number % len(going)])
         if self.transfer and not start.keys() - GIVEN:
             start |= self._from_elsewhere(start, finished)
-        study = self.study_of(start.get("student") if searched else None)
+        study = self._study_for(start.get("student") if searched else None, finished)
         if start or number < len(self.starts):
             study.enqueue_trial(self.space.in_study(start)[0])
         trial_now = study.ask()
@@ -145,7 +185,11 @@ class Suggestions:
 
     def ends(self, finished: Finished) -> bool:
         """Whether no other trial is suggested, since enough is found."""
-        if not self.over and self._catch_up(finished, self.due(len(self.asked))):
+        if (
+            not (self.over or self._repeating)
+            and self._is_known(finished)
+            and self._catch_up(finished, self.due(len(self.asked)))
+        ):
             self.over = self.is_over(self._told(finished), len(self.asked))
         return bool(self.over)
 
@@ -158,6 +202,8 @@ class Suggestions:
 
     def _told(self, finished: Finished) -> list[FrozenTrial]:
         """The trials that the next suggestion may depend on."""
+        if self.waits:
+            return self.known.first(len(self._before(len(self.asked))), self.params, finished) or []
         untold = set(self._untold)
         return [trial for n in range(len(self.asked)) if n not in untold and (trial := finished(n)) is not None]
 
@@ -196,17 +242,17 @@ class Suggestions:
         The first `taken` of them come from another search space and are taken as they are. All are, where other settings
         come out than they have (Optuna is another one now; without a lag, that is usual).
         """
-        is_over, self.is_over = self.is_over, never_over  # these have begun
-        by_number = {t.number: t for t in trials if t.state.is_finished()}
+        by_number = {t.number: t for t in trials if self.waits or t.state.is_finished()}
         if taken:
             self.starts = starts_after(self.starts, trials[:taken])
             self._take(trials[:taken], by_number.get)
+        self._repeating = True  # these have begun
         for trial in trials[taken:]:
             params = self.ask(by_number.get)
             if params is None or self.asked[-1].params != trial.params:
                 self._take(trials, by_number.get)
                 break
-        self.is_over = is_over
+        self._repeating = False
 
     def _take(self, trials: Sequence[FrozenTrial], finished: Finished) -> None:
         self._begin(len(trials))
@@ -217,13 +263,7 @@ class Suggestions:
     def _as_begun(self, trial: FrozenTrial) -> optuna.Trial:
         """Put it into the study as RUNNING, as `ask` would."""
         visible, study = self._visible(trial), self.study_of(trial.params.get("student"))
-        study.add_trial(
-            optuna.trial.create_trial(
-                state=TrialState.RUNNING,
-                params=trial.params if visible else {},
-                distributions=trial.distributions if visible else {},
-            )
-        )
+        study.add_trial(_as_running(trial.params, trial.distributions) if visible else _as_running({}, {}))
         begun = optuna.Trial(study, study.get_trials(deepcopy=False)[-1]._trial_id)
         if self.space.searcher in GENERATIONS:
             _ = begun.relative_params  # drawn for its side effect: the trial's generation
@@ -236,3 +276,7 @@ class Suggestions:
         values = {**self.space.fixed, **self.space.defaults, **trial.params}
         active = (name for name, r in self.space.parameters.items() if r.active(values))
         return all(self.space.searched(name, values)[0] in trial.params for name in active)
+
+
+def _as_running(params: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> FrozenTrial:
+    return create_trial(state=TrialState.RUNNING, params=dict(params), distributions=dict(distributions))

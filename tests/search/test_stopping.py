@@ -317,21 +317,21 @@ def test_trials_of_an_earlier_sitting_are_competitors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("searcher", "learning", "patience", "why"),
+    ("searcher", "objectives", "patience", "why"),
     [
-        ("random", "", None, ""),
-        ("grid", "", None, ""),
-        ("tpe", "", None, "--searcher tpe"),
-        ("random", "--transfer", None, "--transfer"),
-        ("random", "", 3, "the space's patience"),
+        ("random", 1, None, ""),
+        ("tpe", 1, None, ""),
+        ("cmaes", 1, None, "--searcher cmaes"),
+        ("tpe", 2, None, "several --objectives"),
+        ("random", 1, 3, "the space's patience"),
     ],
 )
-def test_where_suggestions_follow_from_results_halving_is_asha(
-    tmp_path: Path, searcher: str, learning: str, patience: int | None, why: str
+def test_where_no_trial_can_wait_halving_is_asha(
+    tmp_path: Path, searcher: str, objectives: int, patience: int | None, why: str
 ) -> None:
     space = space_of(tmp_path, searcher=searcher, stopping="halving", patience=patience)
-    assert stopping_for(space, learning) == ("asha" if why else "halving")
-    assert stopping_for(space, learning, "median") == "median"
+    assert stopping_for(space, objectives) == ("asha" if why else "halving")
+    assert stopping_for(space, objectives, "median") == "median"
     if why:
         with pytest.raises(InputError, match=f"--stopping halving: with {why} .* expected --stopping asha"):
-            stopping_for(space, learning, "halving")
+            stopping_for(space, objectives, "halving")

@@ -1,0 +1,79 @@
+"""What a search by successive halving knows before it suggests a trial, however many run at once.
+
+The trials up to n - lag are judged by themselves (`search.stopping.Halving`), as far as they can be without later ones.
+Each of them has then ended, or waits at a rung for a trial that comes later. Of those that wait, what they have reported up
+to that rung is known. So what is known does not depend on how far the search is, and a sampler can learn although trials
+wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from distilbench.search.stopping import Halving
+from distilbench.search.study import LAST, PARAMS, STEPS, rung_key, trial_rungs
+from distilbench.stored import rival_group
+from distilbench.trials.budget import Budget
+
+Known = Callable[[int], FrozenTrial | None]
+"""A trial by its number, RUNNING with its rungs where it has not ended; None where nothing is known of it."""
+
+
+class KnownTrials:
+    """The first trials of a search, as they stand without the others."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.verdicts, self.entered = Halving(budget), 0
+
+    def first(self, count: int, params: Sequence[Mapping[str, Any]], known: Known) -> list[FrozenTrial] | None:
+        """The first `count` trials, whose hyper-parameters are `params`; None while one of them is still to be trained.
+
+        A trial that waits is PRUNED at its rung.
+        """
+        for number in range(self.entered, count):
+            self.verdicts.enter(number, rival_group(dict(params[number])))
+        self.entered = max(self.entered, count)
+        trials = [known(number) for number in range(count)]
+        for number, trial in enumerate(trials):
+            if trial is None:
+                return None
+            for rung, value in judged_rungs(trial).items():
+                self.verdicts.report(number, rung, value)
+            if (last := trial.user_attrs.get(LAST)) is not None:
+                self.verdicts.finish(number, last)
+            if trial.state == TrialState.FAIL:
+                self.verdicts.fail(number)
+        self.verdicts.settle()
+        seen = [self._seen(number, trial) for number, trial in enumerate(trials) if trial is not None]
+        return None if None in seen else [trial for trial in seen if trial is not None]
+
+    def _seen(self, number: int, trial: FrozenTrial) -> FrozenTrial | None:
+        if self.verdicts.waits(number):
+            return stopped_at(trial, self.verdicts.passed(number) + 1)
+        return trial if self.verdicts.settled(number) and trial.state.is_finished() else None
+
+
+def judged_rungs(trial: FrozenTrial) -> dict[int, float]:
+    """The objectives by which a trial is judged: at each rung after its start at which it had not collapsed."""
+    rungs = {rung: values for rung, values in trial_rungs(trial).items() if rung and not values.get("collapsed")}
+    return {rung: math.nan if values["objective"] is None else values["objective"] for rung, values in rungs.items()}
+
+
+def stopped_at(trial: FrozenTrial, last: int) -> FrozenTrial:
+    """A trial as it would be, had it been stopped at this rung."""
+    rungs = {rung: values for rung, values in trial_rungs(trial).items() if rung <= last}
+    return create_trial(
+        state=TrialState.PRUNED,
+        params=trial.params,
+        distributions=trial.distributions,
+        user_attrs={
+            PARAMS: trial.user_attrs[PARAMS],
+            STEPS: rungs[last]["step"],
+            **{rung_key(rung): values for rung, values in rungs.items()},
+        },
+        intermediate_values={rung: value for rung, value in judged_rungs(trial).items() if rung <= last},
+    )
