@@ -45,7 +45,7 @@ from threadpoolctl import threadpool_limits
 from distilbench.search.enough import why_enough
 from distilbench.search.samplers import STARTUP, make_sampler
 from distilbench.search.space import SearchSpace
-from distilbench.search.suggestions import default_lag
+from distilbench.search.suggestions import default_lag, never_over
 from distilbench.storage.files import file_sha256
 from distilbench.stored import Group
 
@@ -194,7 +194,7 @@ def replayed(task: Task, search: str, limit: float | None = None, points: float 
         limit = math.inf if full else task.budget
 
     def is_over(told: Sequence[optuna.trial.FrozenTrial], number: int) -> str:
-        return why_enough(told, trials - number, space, points) if points else ""
+        return why_enough(told, trials - number, space, points or 0.0)
 
     return replay(
         space,
@@ -207,7 +207,7 @@ def replayed(task: Task, search: str, limit: float | None = None, points: float 
         seed=task.seed,
         hyperband=hyperband,
         transfer=kind.transfer,
-        is_over=is_over,
+        is_over=is_over if points else never_over,
     )
 
 

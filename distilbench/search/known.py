@@ -28,17 +28,25 @@ class KnownTrials:
 
     def __init__(self, budget: Budget) -> None:
         self.verdicts, self.entered = Halving(budget), 0
+        self._final: dict[int, FrozenTrial] = {}
+        """Trials of which nothing more will be known."""
+        self._stopped: dict[tuple[int, int], FrozenTrial] = {}
+        """Those that wait, by number and rung."""
+        self._first: list[FrozenTrial] = []
+        """The last answer."""
 
     def first(self, count: int, params: Sequence[Mapping[str, Any]], known: Known) -> list[FrozenTrial] | None:
         """The first `count` trials, whose hyper-parameters are `params`; None while one of them is still to be trained.
 
         A trial that waits is PRUNED at its rung.
         """
+        if count == len(self._first):
+            return self._first
         for number in range(self.entered, count):
             self.verdicts.enter(number, rival_group(dict(params[number])))
         self.entered = max(self.entered, count)
-        trials = [known(number) for number in range(count)]
-        for number, trial in enumerate(trials):
+        open_trials = {number: known(number) for number in range(count) if number not in self._final}
+        for number, trial in open_trials.items():
             if trial is None:
                 return None
             for rung, value in judged_rungs(trial).items():
@@ -48,13 +56,23 @@ class KnownTrials:
             if trial.state == TrialState.FAIL:
                 self.verdicts.fail(number)
         self.verdicts.settle()
-        seen = [self._seen(number, trial) for number, trial in enumerate(trials) if trial is not None]
-        return None if None in seen else [trial for trial in seen if trial is not None]
+        seen = {number: self._seen(number, trial) for number, trial in open_trials.items() if trial is not None}
+        if None in seen.values():
+            return None
+        every = self._final | {number: trial for number, trial in seen.items() if trial is not None}
+        self._first = [every[number] for number in range(count)]
+        return self._first
 
     def _seen(self, number: int, trial: FrozenTrial) -> FrozenTrial | None:
         if self.verdicts.waits(number):
-            return stopped_at(trial, self.verdicts.passed(number) + 1)
-        return trial if self.verdicts.settled(number) and trial.state.is_finished() else None
+            at = number, self.verdicts.passed(number) + 1
+            if at not in self._stopped:
+                self._stopped[at] = stopped_at(trial, at[1])
+            return self._stopped[at]
+        if not (self.verdicts.settled(number) and trial.state.is_finished()):
+            return None
+        self._final[number] = trial
+        return trial
 
 
 def judged_rungs(trial: FrozenTrial) -> dict[int, float]:

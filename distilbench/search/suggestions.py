@@ -112,7 +112,7 @@ class Suggestions:
         told = self._told(finished)
         made = optuna.create_study(directions=self.directions, sampler=study.sampler, pruner=optuna.pruners.NopPruner())
         made.add_trials([t for t in self.history if self._is_of(t.params, student)])
-        made.add_trials([t for t in told if self._is_of(t.params, student)])
+        made.add_trials([_for_sampler(t) for t in told if self._is_of(t.params, student)])
         for asked_trial in self.asked[len(told) :]:
             if self._is_of(asked_trial.params, student):
                 made.add_trial(_as_running(asked_trial.params, asked_trial.distributions))
@@ -276,6 +276,17 @@ class Suggestions:
         values = {**self.space.fixed, **self.space.defaults, **trial.params}
         active = (name for name, r in self.space.parameters.items() if r.active(values))
         return all(self.space.searched(name, values)[0] in trial.params for name in active)
+
+
+def _for_sampler(trial: FrozenTrial) -> FrozenTrial:
+    """A finished trial without its metrics, which a study would copy each time."""
+    return create_trial(
+        state=trial.state,
+        value=trial.value if trial.state == TrialState.COMPLETE else None,
+        params=trial.params,
+        distributions=trial.distributions,
+        intermediate_values=trial.intermediate_values,
+    )
 
 
 def _as_running(params: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> FrozenTrial:
