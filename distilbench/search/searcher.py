@@ -20,6 +20,7 @@ from ray.tune.search import Searcher
 
 from distilbench.choices import QUALITY
 from distilbench.records import result_rung
+from distilbench.search.known import judged_rungs
 from distilbench.search.moving import RESTED
 from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import make_verdicts, stopping_reason, waits_at_rungs
@@ -188,20 +189,15 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         group, rungs = trial_group(trial), trial_rungs(trial)
         if trial.state.is_finished():
             self.finished[trial.number] = trial
-            self.verdicts.restore(
-                trial.number,
-                group,
-                {r: _value(rung_values) for r, rung_values in rungs.items() if not _collapsed(rung_values)},
-            )
+            self.verdicts.restore(trial.number, group, judged_rungs(trial))
             if (last := trial.user_attrs.get(LAST)) is not None:
                 self.verdicts.finish(trial.number, last)
             return
         again, stored = optuna.Trial(self.study, trial._trial_id), max(rungs, default=-1)
         live_trial = _Live(again, trial.number, trial_params(trial), dict(rungs), stored)
         self.verdicts.enter(trial.number, group)
-        for rung, rung_values in rungs.items():
-            if not _collapsed(rung_values):
-                self.verdicts.report(trial.number, rung, _value(rung_values))
+        for rung, value in judged_rungs(trial).items():
+            self.verdicts.report(trial.number, rung, value)
         live_trial.reported, live_trial.last = set(trial.intermediate_values), trial.user_attrs.get(LAST)
         if live_trial.last is not None:
             self.verdicts.finish(trial.number, live_trial.last)
