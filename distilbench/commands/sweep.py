@@ -397,16 +397,12 @@ class _Sweep:
             return measure_costs(kinds, ready, texts, prepared, store, self.console)
 
     def _how(self, search: Search) -> str:
-        rule = self.space.budget.stopping
-        told = {
+        stopping = {
             "halving": "successive halving",
             "asha": "ASHA",
             "median": "median stopping",
             "none": "no early stopping",
-        }
-        if rule == "halving":
-            return told[rule]
-        stopping = told[rule]
+        }[self.space.budget.stopping]
         apart = f"suggested {search.lag} apart" if search.lag else "suggested from all that is known"
         return f"{stopping}, {apart}"
 

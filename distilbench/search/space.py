@@ -1,7 +1,7 @@
 """Search spaces: YAML files, checked against the method's own hyper-parameter types before anything runs.
 
 method: mcr2
-searcher: random
+searcher: tpe
 budget: {trials: 24, steps: 600, rungs: 3, eta: 3}
 parameters:
   output_dim: {choices: [32, 64, 128]}
@@ -132,7 +132,7 @@ class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     method: str
-    searcher: Searcher = "random"
+    searcher: Searcher = "tpe"
     budget: Budget
     parameters: dict[str, Range]
     fixed: dict[str, Any] = Field(default_factory=dict)
@@ -146,7 +146,7 @@ class SearchSpace(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     method: str
-    searcher: Searcher = "random"
+    searcher: Searcher = "tpe"
     budget: Budget
     parameters: dict[str, Range]
     fixed: dict[str, Any]

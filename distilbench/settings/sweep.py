@@ -60,8 +60,8 @@ class SweepSettings(SpaceSettings, RunSettings):
     )
     searcher: Searcher | None = option("What suggests settings; default: the search space's.", None, panel=SEARCH)
     stopping: Stopping | None = option(
-        "Which trials stop at a rung: all but the best (halving; asha, where the searcher learns), those below the median, "
-        "none; default: the space's.",
+        "Which trials stop at a rung: all but the best, judged in cohorts (halving) or at once (asha), those below the "
+        "median, none; default: the space's.",
         None,
         panel=SEARCH,
     )

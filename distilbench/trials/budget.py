@@ -43,7 +43,7 @@ class Budget(BaseModel):
     """Rungs are a factor eta apart. Of the trials of one output dimension at a rung, ASHA lets the best 1/eta go on."""
     stopping: Stopping = sweep_field("asha", sweep="halving")
     """Which trials stop at a rung: all but the best 1/eta, judged in cohorts (halving) or at once (asha); those below the
-    median; none. Where suggestions follow from results, halving is asha (`search.stopping.stopping_for`)."""
+    median; none. Where no trial can wait for later ones, halving is asha (`search.stopping.stopping_for`)."""
     resource: Resource = "steps"
     """What a rung has less of than the next: steps alone, or also the training examples that it draws from."""
     patience: int | None = Field(default=None, ge=1)
