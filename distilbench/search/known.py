@@ -53,7 +53,10 @@ class KnownTrials:
                 self.verdicts.report(number, rung, value)
             if (last := trial.user_attrs.get(LAST)) is not None:
                 self.verdicts.finish(number, last)
-            if trial.state == TrialState.FAIL:
+            if trial.state in (
+                TrialState.FAIL,
+                TrialState.PRUNED,
+            ):  # it may have been stopped when the search was shorter
                 self.verdicts.fail(number)
         self.verdicts.settle()
         seen = {number: self._seen(number, trial) for number, trial in open_trials.items() if trial is not None}

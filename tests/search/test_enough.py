@@ -45,8 +45,9 @@ def test_it_ends_where_no_dimension_can_gain(tmp_path: Path) -> None:
     assert why_enough(failed, 16, space, 0.1) == "", "one without a student does not count"
 
 
-def test_the_same_end_for_any_number_of_workers_and_after_a_kill(tmp_path: Path) -> None:
-    space = space_of(tmp_path, searcher="random", stopping="none")
+@pytest.mark.parametrize("stopping", ["none", "halving"])
+def test_the_same_end_for_any_number_of_workers_and_after_a_kill(tmp_path: Path, stopping: str) -> None:
+    space = space_of(tmp_path, searcher="random", stopping=stopping)
     contents, ends = set(), set()
     for workers in (1, 3, 8):
         one = Simulation(in_memory(), space, wanted=80, lag=8, enough=1.5, outcome=lambda params: (3, "", False))

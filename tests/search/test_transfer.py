@@ -74,9 +74,12 @@ def test_every_other_trial_of_a_dimension_is_given_one(tmp_path: Path) -> None:
         assert len({repr(settings[n]) for n in of_dim}) == len(of_dim), "none is tried twice at a dimension"
 
 
+@pytest.mark.parametrize("stopping", ["asha", "halving"])
 @pytest.mark.parametrize("searcher", ["random", "tpe", "forest"])
-def test_the_same_trials_for_any_number_of_workers_and_after_a_kill(tmp_path: Path, searcher: str) -> None:
-    space = space_of(tmp_path, searcher=searcher)
+def test_the_same_trials_for_any_number_of_workers_and_after_a_kill(
+    tmp_path: Path, searcher: str, stopping: str
+) -> None:
+    space = space_of(tmp_path, searcher=searcher, stopping=stopping)
     contents = set()
     for workers in (1, 3, 8):
         one = Simulation(in_memory(), space, wanted=24, lag=8, transfer=True)
@@ -87,7 +90,9 @@ def test_the_same_trials_for_any_number_of_workers_and_after_a_kill(tmp_path: Pa
     again.sit(3)
     again.wanted = 24
     again.sit(8)
-    assert suggested(again.study) == suggested(one.study)
+    if stopping == "asha":
+        assert suggested(again.study) == suggested(one.study)
+    assert all(t.state.is_finished() for t in again.study.trials) and len(again.study.trials) == 24
 
 
 def test_a_forest_finds_more_than_chance(tmp_path: Path) -> None:
