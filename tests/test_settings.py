@@ -54,7 +54,7 @@ def test_values() -> None:
         ({"time_budget": "soon"}, "--time-budget soon: expected a time such as 90s, 30m, 2h or 1h30m"),
         ({"time_budget": "0m"}, "--time-budget 0m: expected a time"),
         ({"searcher": "asha"}, f"--searcher asha: expected one of {', '.join(SEARCHERS)}"),
-        ({"stopping": "hyperband"}, "--stopping hyperband: expected one of asha, median, none"),
+        ({"stopping": "hyperband"}, "--stopping hyperband: expected one of halving, asha, median, none"),
         ({"time_budget": -3}, "--time-budget -3: expected a time"),
         (
             {"objectives": "bytes"},
