@@ -427,10 +427,9 @@ class _Sweep:
         """How many encoders are scored after the search, and how many trainings confirm its trials."""
         confirm = self.space.budget.confirm
         sizes = max(len(self.space.dimensions), len(self.space.bytes_competed)) * max(1, len(self.space.students))
-        own = waits_at_rungs(
-            self.space.budget
-        )  # when the time is over, the best may still wait, and is trained to its end
-        return len(self.groups) * confirm.top * confirm.seeds, sizes * confirm.top * (confirm.seeds - 1 + own)
+        # When the time is over, the best may still wait, and is itself trained to its end.
+        trainings = confirm.seeds if waits_at_rungs(self.space.budget) else confirm.seeds - 1
+        return len(self.groups) * confirm.top * confirm.seeds, sizes * confirm.top * trainings
 
     def search(self, resources: TrialResources) -> Search:
         """The plan of the search; the study is made, or opened."""

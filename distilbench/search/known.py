@@ -53,10 +53,8 @@ class KnownTrials:
                 self.verdicts.report(number, rung, value)
             if (last := trial.user_attrs.get(LAST)) is not None:
                 self.verdicts.finish(number, last)
-            if trial.state in (
-                TrialState.FAIL,
-                TrialState.PRUNED,
-            ):  # it may have been stopped when the search was shorter
+            # One that is PRUNED may have been stopped when the search was shorter: it goes no further, whatever is decided.
+            if trial.state in (TrialState.FAIL, TrialState.PRUNED):
                 self.verdicts.fail(number)
         self.verdicts.settle()
         seen = {number: self._seen(number, trial) for number, trial in open_trials.items() if trial is not None}

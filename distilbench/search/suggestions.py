@@ -28,7 +28,7 @@ Finished = Known
 """A finished trial by its number; None where it has not finished, or, with halving, as it is: RUNNING, with its rungs."""
 IsOver = Callable[[Sequence[FrozenTrial], int], str]
 """(Trials that the next suggestion may depend on, its number) -> why the search ends before it; "" where it goes on."""
-INTERSECTION = frozenset({"cmaes", "nsga2", "nsga3", "gp"})
+INTERSECTION = GENERATIONS | {"gp"}
 """Searchers that model only the parameters which every trial has: one trial without a parameter would blind them to it."""
 STREAMS = 1_000_003
 """Between the seeds of the samplers of two students."""
@@ -111,10 +111,10 @@ class Suggestions:
             return study
         told = self._told(finished)
         made = optuna.create_study(directions=self.directions, sampler=study.sampler, pruner=optuna.pruners.NopPruner())
-        made.add_trials([t for t in self.history if self._is_of(t.params, student)])
-        made.add_trials([_for_sampler(t) for t in told if self._is_of(t.params, student)])
+        ended = [t for t in (*self.history, *map(_for_sampler, told)) if self._is_of(t.params, student)]
+        made.add_trials([t for t in ended if self._visible(t)])
         for asked_trial in self.asked[len(told) :]:
-            if self._is_of(asked_trial.params, student):
+            if self._is_of(asked_trial.params, student) and self._visible(asked_trial):
                 made.add_trial(_as_running(asked_trial.params, asked_trial.distributions))
         return made
 
@@ -185,11 +185,9 @@ class Suggestions:
 
     def ends(self, finished: Finished) -> bool:
         """Whether no other trial is suggested, since enough is found."""
-        if (
-            not (self.over or self._repeating)
-            and self._is_known(finished)
-            and self._catch_up(finished, self.due(len(self.asked)))
-        ):
+        if self.over or self._repeating or self.is_over is never_over:
+            return bool(self.over)
+        if self._is_known(finished) and self._catch_up(finished, self.due(len(self.asked))):
             self.over = self.is_over(self._told(finished), len(self.asked))
         return bool(self.over)
 
@@ -269,7 +267,7 @@ class Suggestions:
             _ = begun.relative_params  # drawn for its side effect: the trial's generation
         return begun
 
-    def _visible(self, trial: FrozenTrial) -> bool:
+    def _visible(self, trial: FrozenTrial | optuna.Trial) -> bool:
         """Whether the sampler can use it: the trial has all parameters that the space searches, or may lack some."""
         if self.space.searcher not in INTERSECTION:
             return True

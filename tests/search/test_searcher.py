@@ -187,7 +187,8 @@ def test_killed_at_any_write_it_ends_with_the_same_trials(
     uninterrupted = Simulation(in_memory(), space, wanted, lag=3)
     uninterrupted.sit(workers=3, speeds=0)
     reference = content(uninterrupted.study)
-    assert {t.state for t in uninterrupted.study.trials} >= STATES - {TrialState.FAIL}
+    failing = set() if stopping == "halving, tpe" else {TrialState.FAIL}  # none of TPE's twelve fails
+    assert {t.state for t in uninterrupted.study.trials} == STATES - {TrialState.FAIL} | failing
     at, kills = 0, 0
     while True:
         at += 1
@@ -284,7 +285,7 @@ def test_with_halving_workers_may_die_and_the_search_may_grow(tmp_path: Path, ru
         ours.wanted = 24
         ours.sit(workers=3, speeds=speeds, deaths=0.1)
         states = Counter(t.state for t in ours.study.trials)
-        assert sum(states.values()) == 24 and states.keys() <= STATES
+        assert sum(states.values()) == 24 and states.keys() == STATES
     assert len(contents) == 1
 
 

@@ -232,10 +232,8 @@ def test_later_cohorts_are_judged_among_all_that_have_been_there() -> None:
 
 def test_at_a_later_rung_cohorts_follow_the_order_of_going_on() -> None:
     made = halving(*"aaaa")
-    told(
-        made, (2, 1, 3.0), (3, 1, 2.0), (3, 2, 9.0)
-    )  # the second half is there first, and waits for its turn all the same
-    assert made.waits(2)
+    told(made, (2, 1, 3.0), (3, 1, 2.0), (3, 2, 9.0))
+    assert made.waits(2), "the second half is there first, and waits for its turn all the same"
     told(made, (0, 1, 1.0), (1, 1, 0.5))
     assert [made.passed(n) for n in range(4)] == [1, 0, 1, 1]
     told(made, (2, 2, 5.0))
