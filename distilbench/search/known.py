@@ -45,10 +45,13 @@ class KnownTrials:
         for number in range(self.entered, count):
             self.verdicts.enter(number, rival_group(dict(params[number])))
         self.entered = max(self.entered, count)
-        open_trials = {number: known(number) for number in range(count) if number not in self._final}
-        for number, trial in open_trials.items():
-            if trial is None:
+        open_trials: dict[int, FrozenTrial] = {}
+        for number in range(count):
+            if number in self._final:
+                continue
+            if (trial := known(number)) is None:
                 return None
+            open_trials[number] = trial
             for rung, value in judged_rungs(trial).items():
                 self.verdicts.report(number, rung, value)
             if (last := trial.user_attrs.get(LAST)) is not None:
@@ -57,7 +60,7 @@ class KnownTrials:
             if trial.state in (TrialState.FAIL, TrialState.PRUNED):
                 self.verdicts.fail(number)
         self.verdicts.settle()
-        seen = {number: self._seen(number, trial) for number, trial in open_trials.items() if trial is not None}
+        seen = {number: self._seen(number, trial) for number, trial in open_trials.items()}
         if None in seen.values():
             return None
         every = self._final | {number: trial for number, trial in seen.items() if trial is not None}

@@ -101,6 +101,8 @@ class _Live:
     """What its worker's machine is, for its record."""
     lost: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     """Workers that died, at work and before they began."""
+    known: tuple[tuple[int, int | None], FrozenTrial] | None = None
+    """What suggestions were last told of it while it had not finished, and the rungs that it had then."""
 
     @property
     def group(self) -> Group:
@@ -456,15 +458,20 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return self.finished.get(number)
         if (live_trial := self.unsettled.get(number)) is None:  # storage was gone when it ended
             return None
+        at = live_trial.stored, live_trial.last
+        if live_trial.known is not None and live_trial.known[0] == at:
+            return live_trial.known[1]
         asked = self.suggestions.asked[number]
         rungs = {rung: values for rung, values in live_trial.rungs.items() if rung <= live_trial.stored}
         ended = {LAST: live_trial.last} if live_trial.last is not None else {}
-        return create_trial(
+        trial = create_trial(
             state=TrialState.RUNNING,
             params=asked.params,
             distributions=asked.distributions,
             user_attrs={PARAMS: live_trial.params, **{rung_key(r): values for r, values in rungs.items()}, **ended},
         )
+        live_trial.known = at, trial
+        return trial
 
     def _serve_again(self, live_trial: _Live) -> None:
         """Hand it out before any new trial."""

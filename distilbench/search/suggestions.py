@@ -7,7 +7,10 @@ an interrupted search repeats the same asks and tells, then goes on as if nothin
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 import optuna
@@ -93,6 +96,8 @@ class Suggestions:
         """All hyper-parameters of each trial that was asked for."""
         self._untold: list[int] = []
         self.known = KnownTrials(self.space.budget)
+        self._told_trials: dict[int, tuple[FrozenTrial, FrozenTrial]] = {}
+        """By identity: a trial that ended, or waits, and the same for a sampler."""
 
     @property
     def waits(self) -> bool:
@@ -111,12 +116,18 @@ class Suggestions:
             return study
         told = self._told(finished)
         made = optuna.create_study(directions=self.directions, sampler=study.sampler, pruner=optuna.pruners.NopPruner())
-        ended = [t for t in (*self.history, *map(_for_sampler, told)) if self._is_of(t.params, student)]
+        ended = [t for t in map(self._for_sampler, (*self.history, *told)) if self._is_of(t.params, student)]
         made.add_trials([t for t in ended if self._visible(t)])
         for asked_trial in self.asked[len(told) :]:
             if self._is_of(asked_trial.params, student) and self._visible(asked_trial):
-                made.add_trial(_as_running(asked_trial.params, asked_trial.distributions))
+                made.add_trial(_Told.of(TrialState.RUNNING, asked_trial.params, asked_trial.distributions))
         return made
+
+    def _for_sampler(self, trial: FrozenTrial) -> FrozenTrial:
+        """A finished trial without its metrics, made once."""
+        if id(trial) not in self._told_trials:
+            self._told_trials[id(trial)] = trial, _as_ended(trial)
+        return self._told_trials[id(trial)][1]
 
     def _is_of(self, params: Mapping[str, Any], student: str | None) -> bool:
         return student is None or params.get("student") == student
@@ -276,15 +287,35 @@ class Suggestions:
         return all(self.space.searched(name, values)[0] in trial.params for name in active)
 
 
-def _for_sampler(trial: FrozenTrial) -> FrozenTrial:
-    """A finished trial without its metrics, which a study would copy each time."""
-    return create_trial(
-        state=trial.state,
-        value=trial.value if trial.state == TrialState.COMPLETE else None,
-        params=trial.params,
-        distributions=trial.distributions,
-        intermediate_values=trial.intermediate_values,
-    )
+class _Told(FrozenTrial):  # type: ignore[misc]
+    """A trial that a study made anew for every suggestion is told of. Nothing in it changes but its number there, so that a
+    study shares all the rest of it."""
+
+    @classmethod
+    def of(
+        cls,
+        state: TrialState,
+        params: Mapping[str, Any],
+        distributions: Mapping[str, BaseDistribution],
+        value: float | None = None,
+        intermediate_values: Mapping[int, float] = MappingProxyType({}),
+    ) -> _Told:
+        """As `create_trial`, which it spares the check of every value."""
+        ended = datetime.now() if state.is_finished() else None
+        return cls(
+            number=-1, trial_id=-1, state=state, value=value, datetime_start=datetime.now(), datetime_complete=ended,
+            params=dict(params), distributions=dict(distributions), user_attrs={}, system_attrs={},
+            intermediate_values=dict(intermediate_values),
+        )  # fmt: skip
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Told:
+        return copy.copy(self)
+
+
+def _as_ended(trial: FrozenTrial) -> FrozenTrial:
+    """A finished trial without its metrics."""
+    value = trial.value if trial.state == TrialState.COMPLETE else None
+    return _Told.of(trial.state, trial.params, trial.distributions, value, trial.intermediate_values)
 
 
 def _as_running(params: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> FrozenTrial:
