@@ -80,6 +80,7 @@ SEARCHES: dict[str, SearchKind] = {
     "random, transfer+halving": SearchKind("random", "halving", transfer=True),
     "tpe+halving": SearchKind("tpe", "halving"),
     "tpe, transfer+halving": SearchKind("tpe", "halving", transfer=True),
+    "tpe, prior, transfer+halving": SearchKind("tpe", "halving", transfer=True, prior=2),
     "forest+halving": SearchKind("forest", "halving"),
     "gp+halving": SearchKind("gp", "halving"),
     "random+hyperband": SearchKind("random", "hyperband"),
