@@ -41,7 +41,7 @@ class Budget(BaseModel):
     rungs: int = Field(default=3, ge=1, le=10)
     eta: int = Field(default=3, ge=2)
     """Rungs are a factor eta apart. Of the trials of one output dimension at a rung, ASHA lets the best 1/eta go on."""
-    stopping: Stopping = "asha"
+    stopping: Stopping = sweep_field("asha", sweep="halving")
     """Which trials stop at a rung: all but the best 1/eta, judged in cohorts (halving) or at once (asha); those below the
     median; none. Where no trial can wait for later ones, halving is asha (`search.stopping.stopping_for`)."""
     resource: Resource = "steps"
