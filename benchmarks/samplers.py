@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gzip
 import json
 import math
 import os
@@ -236,7 +237,9 @@ def read_kept(path: Path | None, tables: Sequence[Path]) -> dict[Task, Measured]
     if path is None or not path.exists():
         return {}
     asked, found = {trials_of(table): table for table in tables}, {}
-    for row in map(json.loads, path.read_text().splitlines()):
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as file:
+        rows = [json.loads(line) for line in file]
+    for row in rows:
         if table := asked.get(row["trials"]):
             found[Task(**row["task"] | {"table": table})] = Measured(**row["measured"])
     return found
@@ -246,7 +249,7 @@ def keep(path: Path, task: Task, result: Measured) -> None:
     """Add one replay to those that are written."""
     row = {"task": task._asdict() | {"table": task.table.stem}, "measured": result._asdict()}
     row["trials"] = trials_of(task.table)
-    with path.open("a") as file:
+    with (gzip.open if path.suffix == ".gz" else open)(path, "at") as file:
         file.write(json.dumps(row) + "\n")
 
 
@@ -393,7 +396,9 @@ def main() -> None:
         "--portfolio", type=int, default=0, help="print so many settings to try first, learnt from the tables"
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--keep", type=Path, help="write every replay to this file, and do none that it has")
+    parser.add_argument(
+        "--keep", type=Path, help="write every replay to this file (.jsonl, .jsonl.gz), and do none that it has"
+    )
     given = parser.parse_args()
     paths = [Path(t) if t.endswith(".parquet") else TABLES / f"{t}.parquet" for t in given.tables]
     paths = paths or sorted(TABLES.glob("*.parquet"))
