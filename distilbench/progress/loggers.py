@@ -147,7 +147,8 @@ def _wandb_callback(project: str, run_name: str) -> Any:
             super()._start_logging_actor(trial, exclude_results, **kwargs)
 
         def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
-            order = {"training_iteration": int(result["training_iteration"])}  # W&B's own step, which is an int
+            # W&B's own step. It takes none that is lower than the last one, and Tune counts from 1 when a trial goes on.
+            order = {"training_iteration": int(result.get("step", iteration))}
             super().log_trial_result(iteration, trial, {**numbers(result), **order})
 
         def log_trial_end(self, trial: Any, failed: bool = False) -> None:

@@ -138,6 +138,8 @@ def test_wandb_has_every_trial_offline(tmp_path: Path, cluster: None, monkeypatc
     assert first["config"]["lambda"] == "0.25" and "prepared" not in first["config"]
     assert [h["dev_spearman"] for h in first["history"] if "dev_spearman" in h] == [71, 72, 73]
     assert [h["step"] for h in first["history"] if "step" in h] == [50, 150, 450]
+    order = [h["_step"] for h in first["history"] if "dev_spearman" in h]
+    assert order == [50, 150, 450], "a trial that goes on in another worker would lose what it says under lower numbers"
 
 
 def wandb_entries(content: bytes) -> Iterator[bytes]:
