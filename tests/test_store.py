@@ -19,7 +19,7 @@ import pytest
 from filelock import FileLock
 
 from distilbench.errors import InputError
-from distilbench.storage import files as store_module
+from distilbench.storage import arrays as arrays_module
 from distilbench.storage.arrays import MANIFEST, ShardedArray, save_array, shard_name, shard_ranges
 from distilbench.storage.files import atomic_path, claim_folder, file_sha256, fingerprint, remove_folder, write_json
 from distilbench.storage.store import ArtifactStore, default_store
@@ -361,7 +361,7 @@ def test_two_threads_that_find_the_same_damage_repair_it_once(tmp_path: Path, mo
             both_have_seen_it.wait(timeout=10)
         return digest
 
-    monkeypatch.setattr(store_module, "file_sha256", slow_checksum)
+    monkeypatch.setattr(arrays_module, "file_sha256", slow_checksum)
     maker = Maker()
     failed: list[BaseException] = []
 
@@ -379,6 +379,26 @@ def test_two_threads_that_find_the_same_damage_repair_it_once(tmp_path: Path, mo
     assert failed == []
     assert maker.calls == [[NAMES[1]]]
     assert contents(path) == [0, 1, 2]
+
+
+def test_what_another_process_takes_away_to_repair_it_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = build(tmp_path, Maker())
+    flip_a_bit(path / NAMES[1])
+    checksum, partial = file_sha256, path.with_name(path.name + ".partial")
+
+    def the_other_is_faster(file: Path) -> str:
+        digest = checksum(file)
+        if file == path / NAMES[1]:
+            file.unlink()
+            path.rename(partial)
+        return digest if path.exists() else checksum(file)
+
+    monkeypatch.setattr(arrays_module, "file_sha256", the_other_is_faster)
+    maker = Maker()
+    assert contents(build(tmp_path, maker)) == [0, 1, 2]
+    assert maker.calls == [[NAMES[1]]]
 
 
 # Reading

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from dataclasses import dataclass
@@ -17,12 +18,17 @@ MANIFEST = "manifest.json"
 
 
 def damaged_shards(path: Path) -> list[str]:
-    """Shards that are not what the manifest says; every file, where the manifest cannot be read."""
+    """Shards that are not what the manifest says; every file, where the manifest cannot be read.
+
+    Another process may take the folder away meanwhile, to repair it: then the manifest alone is named.
+    """
     try:
         checksums: dict[str, str] = json.loads((path / MANIFEST).read_text())["shards"]
         return [n for n, digest in checksums.items() if not (path / n).exists() or file_sha256(path / n) != digest]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return [MANIFEST, *(p.name for p in path.iterdir())]
+        with contextlib.suppress(FileNotFoundError):
+            return [MANIFEST, *(p.name for p in path.iterdir())]
+        return [MANIFEST]
 
 
 def array_sha256(array: NDArray[Any]) -> str:
