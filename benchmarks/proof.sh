@@ -98,17 +98,22 @@ mpnet() {
   sweep mpnet-2 --method hpd --space $SPACES/long --student "auto:2@$MINILM" --teacher "$MPNET"
 }
 
-# The students to deploy, on every set: all of Quora's documents, classification by SentEval's protocol, cost.
+# The students to deploy, on every set: all of Quora's documents, classification by SentEval's protocol, cost. Those whose
+# sweep has ended.
 score() {
-  student static-256 static/hpd "HPD d=256"
-  student two-128 "${BEST%% *}-2" "$LABEL d=128"
-  student three-128 "${BEST%% *}-3" "$LABEL d=128"
-  student one-128 "${BEST%% *}-1" "$LABEL d=128"
-  student retrieval-128 retrieval-2 "HPD d=128"
-  # shellcheck disable=SC2046,SC2086
-  once score distilbench evaluate $(ls -d "$STUDENTS"/*) --teacher "$MINILM" --data "$STUDY" \
+  scored static-256 static/hpd "HPD d=256"
+  scored two-128 "${BEST%% *}-2" "$LABEL d=128"
+  scored three-128 "${BEST%% *}-3" "$LABEL d=128"
+  scored one-128 "${BEST%% *}-1" "$LABEL d=128"
+  scored retrieval-128 retrieval-2 "HPD d=128"
+}
+scored() {  # FOLDER RUN ROW
+  [ -e "$RUNS/done/${2%%/*}" ] || return 0
+  student "$@"
+  # shellcheck disable=SC2086
+  once "score-$1" distilbench evaluate "$STUDENTS/$1" --teacher "$MINILM" --data "$STUDY" \
     --tasks sts,classification,retrieval --max-documents "${DOCUMENTS:-0}" --quantise int8,int4 --indexes flat,ivf \
-    --name score $PLACES
+    --name "score-$1" $PLACES
 }
 
 # Beside what people use instead, for as long as the student of two layers was trained.
@@ -124,17 +129,19 @@ beside() {
 
 # Three users with text and pairs of their own: one command each, then each one's student beside the general one.
 users() {
-  student two-128 "${BEST%% *}-2" "$LABEL d=128"
   for user in stackexchange captions quora; do
     # shellcheck disable=SC2086
     once "user-$user" distilbench sweep --method hpd --student auto:2 --data "$USERS/$user" --select retrieval \
       --teacher "$MINILM" --time-budget "${USER_TIME:-10m}" --name "user-$user" --cpus "$CPUS" --no-dashboard $PLACES $EXTRA
     once "export-$user" distilbench export "$RUNS/runs/user-$user" --student "HPD d=128" --to "$RUNS/users/$user-128"
+  done
+  student two-128 "${BEST%% *}-2" "$LABEL d=128"
+  for user in stackexchange captions quora; do
     # shellcheck disable=SC2086
     once "score-$user" distilbench evaluate "$RUNS/users/$user-128" "$STUDENTS/two-128" --teacher "$MINILM" \
       --data "$USERS/$user" --tasks retrieval --indexes flat --name "score-$user" $PLACES
   done
-  $PYTHON benchmarks/own_domain.py "$RUNS"/runs/score-*
+  $PYTHON benchmarks/own_domain.py "$RUNS"/runs/score-{stackexchange,captions,quora}
 }
 
 # The leaderboards and the table of plans. It may be run at any time: it takes the sweeps that there are.
