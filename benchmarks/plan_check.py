@@ -103,10 +103,10 @@ def timed(command: list[str]) -> float:
 
 
 def stages(planned: dict[str, Any]) -> dict[str, float]:
-    """Planned seconds, what is prepared together."""
+    """Planned seconds; what is prepared together, and a stage of several methods, is one."""
     found = dict.fromkeys(STAGES, 0.0)
     for stage in planned["clusters"][0]["stages"]:
-        name = "prepare" if stage["name"].startswith(PREPARE) else stage["name"]
+        name = "prepare" if stage["name"].startswith(PREPARE) else stage["name"].partition(" (")[0]
         found[name] += stage["seconds"] or 0.0
     return found
 
