@@ -86,6 +86,12 @@ depths() {
     done
   done
 }
+# Heads on the student of two layers, as if it were the teacher: few layers and few bytes.
+coded() {
+  student two-384 "${BEST%% *}-2" "$LABEL d=384"
+  READ="--max-sentences 50000 --max-documents 20000" sweep two-heads --method neighbours --budget real \
+    --teacher "$(realpath --relative-to=. "$STUDENTS/two-384")"
+}
 # Students selected by retrieval, on Quora's dev queries.
 retrieval() {
   sweep retrieval --method neighbours --budget real --teacher "$MINILM" --select retrieval
@@ -103,6 +109,7 @@ mpnet() {
 score() {
   scored static-256 static/hpd "HPD d=256"
   scored two-128 "${BEST%% *}-2" "$LABEL d=128"
+  scored two-head-128 two-heads "Neighbours (for int4) d=128"
   scored three-128 "${BEST%% *}-3" "$LABEL d=128"
   scored one-128 "${BEST%% *}-1" "$LABEL d=128"
   scored retrieval-128 retrieval-2 "HPD d=128"
@@ -148,6 +155,7 @@ users() {
 report() {
   board proof heads static two labelled dse "$(for method in $BEST; do echo "$method-"{1,2,3}; done)"
   board proof-retrieval retrieval retrieval-2
+  board proof-coded two-heads
   board proof-mpnet mpnet-heads mpnet-static mpnet-2
   $PYTHON benchmarks/plan_and_took.py "$RUNS"
 }
@@ -162,10 +170,10 @@ board() {  # NAME SWEEPS...
   [ ${#found[@]} -eq 0 ] || distilbench report "${found[@]}" --out "$RUNS/reports/$name"
 }
 
-for part in "${@:-data heads static two labelled depths retrieval mpnet score beside users report}"; do
+for part in "${@:-data heads static two labelled depths coded retrieval mpnet score beside users report}"; do
   for name in $part; do
     case $name in
-      data | heads | static | two | labelled | depths | retrieval | mpnet | score | beside | users | report) "$name" ;;
+      data | heads | static | two | labelled | depths | coded | retrieval | mpnet | score | beside | users | report) "$name" ;;
       *)
         echo "no part called $name" >&2
         exit 2
