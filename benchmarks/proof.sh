@@ -107,8 +107,8 @@ mpnet() {
 # The students to deploy, on every set: all of Quora's documents, classification by SentEval's protocol, cost. Those whose
 # sweep has ended.
 score() {
-  scored static-256 static/hpd "HPD d=256"
   scored two-128 "${BEST%% *}-2" "$LABEL d=128"
+  scored static-256 static/hpd "HPD d=256"
   scored two-head-128 two-heads "Neighbours (for int4) d=128"
   scored three-128 "${BEST%% *}-3" "$LABEL d=128"
   scored one-128 "${BEST%% *}-1" "$LABEL d=128"
