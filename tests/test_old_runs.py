@@ -35,6 +35,7 @@ OLD: dict[str, Any] = {
     "group": 1,
     "student": None,
     "neighbours": 0.0,
+    "head_steps": 0,
     "neighbour_temperature": 0.05,
     "similarities": 0.0,
     "dropout": True,
@@ -62,7 +63,16 @@ OLD: dict[str, Any] = {
 """What be7c367 did where a later version has a parameter: name to value."""
 OLD_OF = {"hpd": {"start_sentences": 2000}, "crd": {"hard_negatives": 1}}
 """The same of one method."""
-NO_EFFECT = {"widths", "start_sentences", "sif", "table"}
+NO_EFFECT = {
+    "widths",
+    "start_sentences",
+    "sif",
+    "table",
+    "head_lr",
+    "head_batch_size",
+    "head_sentences",
+    "head_temperature",
+}
 """Later parameters that do nothing in the other methods while those above have their old values."""
 
 

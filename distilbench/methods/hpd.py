@@ -19,6 +19,7 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
+from distilbench.methods.parts.head_tuning import HeadTuning, HeadTuningParams
 from distilbench.methods.parts.losses import Distance, target_distance
 from distilbench.methods.parts.neighbour_loss import NeighbourTermParams, with_neighbours
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths, widths_of
@@ -49,6 +50,7 @@ class HPDParams(
     NestedParams,
     NeighbourTermParams,
     SimilarityTermParams,
+    HeadTuningParams,
 ):
     """Hyper-parameters; the defaults are the paper's."""
 
@@ -79,6 +81,8 @@ class HPD(Nested, Whitened):
             self.projection = self.linear(self.trained_dim, ACTIVATIONS[params.activation]())
             start_projection(self, linear_of(self.projection), params, self.rows, self._targets)
         self._loss_widths = widths_of(params.model_dump()) if params.nested else (self.trained_dim,)
+        tuned = params.head_steps and self.static is None
+        self.head_tuning = HeadTuning(params, self, self.rows, self._loss_widths) if tuned else None
         self.fine_tuning = FineTuning(params, prepared, self.outputs) if params.ft_epochs else None
         self.to(device)
 
@@ -109,26 +113,30 @@ class HPD(Nested, Whitened):
 
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
-        """No tanh where the student is static: its projection is in the table."""
+        """No tanh and no steps of the head where the student is static: its projection is in the table."""
         if is_static(student) and "tanh" in possible("activation"):
             raise InputError("--student static: activation: tanh; expected identity, since no layer follows the table")
+        if is_static(student) and max(possible("head_steps")):
+            raise InputError("--student static: head_steps: expected 0, since no layer follows the table")
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:
-        """Fine-tuned, augmented, whitened."""
-        parts = ["fine-tuned"] * bool(params.get("ft_epochs")) + ["augmented"] * bool(params.get("augmentation"))
+        """With a tuned head, fine-tuned, augmented, whitened."""
+        parts = ["tuned head"] * bool(params.get("head_steps")) + ["fine-tuned"] * bool(params.get("ft_epochs"))
+        parts += ["augmented"] * bool(params.get("augmentation"))
         return ", ".join(filter(None, [*parts, super().variant(params)]))
 
     def phases(self) -> list[Phase]:
-        """Distillation, then the fine-tuning that was asked for."""
+        """Distillation, then the steps of the projection alone and the fine-tuning, where they were asked for."""
         p, steps = self.params, unlabelled_steps(self.params, self.rows)
         distil = Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss)
-        return [distil] if self.fine_tuning is None else [distil, self.fine_tuning.phase()]
+        return [distil, *(part.phase() for part in (self.head_tuning, self.fine_tuning) if part is not None)]
 
     @classmethod
     def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
         """As `phases`."""
-        return [unlabelled_planned(params, examples), *FineTuning.planned(params, examples)]
+        distil = unlabelled_planned(params, examples)
+        return [distil, *HeadTuning.planned(params, examples), *FineTuning.planned(params, examples)]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Mean over the batch of ||h_s - h_t||^2 (HPD, equation 2), or of 1 - cos(h_s, h_t).

@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
 from distilbench.methods.hpd import HPD
 from distilbench.methods.parts import encoder_method
+from distilbench.methods.parts.neighbour_loss import neighbour_loss
 from distilbench.prepare.prepared import Prepared
 from distilbench.signs import listen, no_longer
 from distilbench.training.loop import Trainer
+from distilbench.training.phases import Phase
 
 Build = Callable[..., HPD]
 
@@ -79,6 +82,43 @@ def test_training_lowers_the_loss_and_the_export_is_the_student(build: Build, tm
     method.export(tmp_path / "student")
     outside = SentenceTransformer(str(tmp_path / "student"), device="cpu")
     assert len(outside[0].model.encoder.layer) == 2
+
+
+def head_phase(method: HPD) -> Phase:
+    [_, head] = method.phases()
+    head.begin()
+    return head
+
+
+def test_the_head_alone_learns_the_neighbours_of_the_teacher(build: Build) -> None:
+    params = {"nested": True, "widths": [4], "projection_start": "regression", "epochs": 1.0}
+    method = build("hpd", **params, head_steps=30, head_batch_size=32, head_sentences=60, head_lr=0.01)
+    distil, head = method.phases()
+    assert (head.examples, head.steps, head.batch_size) == (60, 30, 32)
+    trainer = Trainer(method, 0, 10_000)
+    assert trainer.total_steps == distil.steps + 30
+    trainer.train_until(distil.steps)
+    encoder = [p.detach().clone() for p in method.student.parameters()]
+    index = np.arange(60)
+    before = head_phase(method).loss(index).item()
+    trainer.train_until(trainer.total_steps)
+    assert head_phase(method).loss(index).item() < before
+    assert all(torch.equal(p, was) for p, was in zip(method.student.parameters(), encoder, strict=True))
+
+
+def test_the_loss_of_the_head_is_the_mean_over_the_widths(build: Build) -> None:
+    method = build("hpd", nested=True, widths=[4], head_steps=1, head_sentences=40).eval()
+    head = head_phase(method)
+    assert method.head_tuning is not None
+    rows = method.head_tuning.rows_N
+    vectors, teacher = torch.from_numpy(method.embed(rows)), method.teacher_vectors(rows)
+    each = [neighbour_loss(vectors[:, :w], vectors[:, :w], teacher, 0.05, 0.05).item() for w in (8, 4)]
+    assert head.loss(np.arange(40)).item() == pytest.approx(np.mean(each), rel=1e-5)
+
+
+def test_a_static_student_has_no_head_to_tune() -> None:
+    with pytest.raises(InputError, match="head_steps: expected 0"):
+        HPD.check_student(lambda name: {"head_steps": [0, 900]}.get(name, ["identity"]), "static", 384)
 
 
 def test_steps_are_whole_batches_of_the_epochs_within_the_budget(build: Build) -> None:
