@@ -88,7 +88,7 @@ depths() {
 }
 # Heads on the student of two layers, as if it were the teacher: few layers and few bytes.
 coded() {
-  student two-384 "${BEST%% *}-2" "$LABEL d=384"
+  student two-384 "${BEST%% *}-2" "$LABEL d=384, float32"
   READ="--max-sentences 50000 --max-documents 20000" sweep two-heads --method neighbours --budget real \
     --teacher "$(realpath --relative-to=. "$STUDENTS/two-384")"
 }
@@ -107,12 +107,12 @@ mpnet() {
 # The students to deploy, on every set: all of Quora's documents, classification by SentEval's protocol, cost. Those whose
 # sweep has ended.
 score() {
-  scored two-128 "${BEST%% *}-2" "$LABEL d=128"
-  scored static-256 static/hpd "HPD d=256"
-  scored two-head-128 two-heads "Neighbours (for int4) d=128"
-  scored three-128 "${BEST%% *}-3" "$LABEL d=128"
-  scored one-128 "${BEST%% *}-1" "$LABEL d=128"
-  scored retrieval-128 retrieval-2 "HPD d=128"
+  scored two-128 "${BEST%% *}-2" "$LABEL d=128, float32"
+  scored static-256 static/hpd "HPD d=256, float32"
+  scored two-head-128 two-heads "Neighbours (for int4) d=128, float32"
+  scored three-128 "${BEST%% *}-3" "$LABEL d=128, float32"
+  scored one-128 "${BEST%% *}-1" "$LABEL d=128, float32"
+  scored retrieval-128 retrieval-2 "HPD d=128, float32"
 }
 scored() {  # FOLDER RUN ROW
   [ -e "$RUNS/done/${2%%/*}" ] || return 0
@@ -125,8 +125,8 @@ scored() {  # FOLDER RUN ROW
 
 # Beside what people use instead, for as long as the student of two layers was trained.
 beside() {
-  student two-128 "${BEST%% *}-2" "$LABEL d=128"
-  student static-256 static/hpd "HPD d=256"
+  student two-128 "${BEST%% *}-2" "$LABEL d=128, float32"
+  student static-256 static/hpd "HPD d=256, float32"
   # shellcheck disable=SC2086
   once beside env ${PEERS:+PYTHONPATH="$PEERS${PYTHONPATH:+:$PYTHONPATH}"} "$PYTHON" benchmarks/beside.py \
     --data "$STUDY" --student "$STUDENTS/two-128=$RUNS/runs/${BEST%% *}-2" \
@@ -140,9 +140,9 @@ users() {
     # shellcheck disable=SC2086
     once "user-$user" distilbench sweep --method hpd --student auto:2 --data "$USERS/$user" --select retrieval \
       --teacher "$MINILM" --time-budget "${USER_TIME:-10m}" --name "user-$user" --cpus "$CPUS" --no-dashboard $PLACES $EXTRA
-    once "export-$user" distilbench export "$RUNS/runs/user-$user" --student "HPD d=128" --to "$RUNS/users/$user-128"
+    once "export-$user" distilbench export "$RUNS/runs/user-$user" --student "HPD d=128, float32" --to "$RUNS/users/$user-128"
   done
-  student two-128 "${BEST%% *}-2" "$LABEL d=128"
+  student two-128 "${BEST%% *}-2" "$LABEL d=128, float32"
   for user in stackexchange captions quora; do
     # shellcheck disable=SC2086
     once "score-$user" distilbench evaluate "$RUNS/users/$user-128" "$STUDENTS/two-128" --teacher "$MINILM" \

@@ -165,18 +165,21 @@ def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, num
 
 
 def _named(board: Leaderboard, name: str) -> tuple[Row, SeedScores | None]:
-    """A row by its name, or by a record's id or anchor, which also say the seed."""
+    """A row by its name, alone or with its code ("HPD d=128, int8"), or by a record's id or anchor, which say the seed too."""
     plain = name.removeprefix("#")
     for row in board.rows:
         for seed in row.seeds:
             if plain in (seed.record.record_id, seed.anchor):
                 return row, seed
-    rows = [row for row in board.rows if row.name == name]
+    rows = [row for row in board.rows if name in (row.name, f"{row.name}, {row.record.quantisation}")]
     if len(rows) == 1:
         return rows[0], None
     if rows:
         each = ", ".join(f"{row.anchor} ({row.record.quantisation}, run {row.record.run})" for row in rows)
-        raise InputError(f"--student {name}: {len(rows)} rows are called that; name one by its id: {each}")
+        raise InputError(
+            f'--student {name}: {len(rows)} rows are called that; add the code, as in "{rows[0].name}, '
+            f'{rows[0].record.quantisation}", or name one by its id: {each}'
+        )
     students = sorted({row.name for row in board.rows if row.record.role == "student"})
     listed = ", ".join(students[:8]) + (", ..." if len(students) > 8 else "")
     raise InputError(

@@ -119,7 +119,10 @@ class ExportSettings(BudgetSettings):
         None,
         expected="bytes per vector, such as 128B, 128 or 1kB",
     )
-    student: str | None = option("Instead: this one, by its row's name, a record id, or an anchor of the page.", None)
+    student: str | None = option(
+        'Instead: this one, by its row\'s name (with its code: "HPD d=128, int8"), a record id, or an anchor of the page.',
+        None,
+    )
     seed: int | None = option("Of its trainings the one with this seed; default: the best on dev.", None, ge=0)
     onnx: bool = option("Also as an ONNX graph, from token ids to the vector.", False)
 

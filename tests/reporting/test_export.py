@@ -163,6 +163,7 @@ def test_a_student_is_named_by_row_record_or_anchor(run, tmp_path):
     assert written("--student", "8-binary-0") == "8-binary-0"
     assert written("--student", f"#{row.seeds[1].anchor}") == "8-binary-1"
     assert written("--student", row.anchor, "--seed", 1) == "8-binary-1"
+    assert written("--student", f"{row.name}, binary", "--seed", 1) == "8-binary-1"
     assert written("--best-under", "64B", "--seed", 0) == "16-float32-0"
     assert written("--dim", 8) == "8-int8-1"
 
@@ -170,7 +171,7 @@ def test_a_student_is_named_by_row_record_or_anchor(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--student", "nested d=16"), "--student nested d=16: 2 rows are called that; name one by its id: r-"),
+        (("--student", "nested d=16"), "--student nested d=16: 2 rows are called that; add the code, as in "),
         (("--student", "no such"), "--student no such: no such row; expected a row's name, a record id or an anchor"),
         (("--student", "8-int8-1", "--seed", "0"), "--seed 0: nested d=8 was trained with seed 1"),
         (("--best-under", "64B", "--seed", "7"), "--seed 7: nested d=16 was trained with seed 0, 1"),
