@@ -165,7 +165,7 @@ def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, num
 
 
 def _named(board: Leaderboard, name: str) -> tuple[Row, SeedScores | None]:
-    """A row by its name, alone or with its code ("HPD d=128, int8"), or by a record's id or anchor, which say the seed too."""
+    """A row by its name, alone or with its code ("HPD d=128, int8"), or by a record's id or anchor, which say the seed."""
     plain = name.removeprefix("#")
     for row in board.rows:
         for seed in row.seeds:
