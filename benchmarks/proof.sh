@@ -12,7 +12,7 @@
 #   BEST     the two methods that are trained longer, at one, two and three layers: what part `labelled` and part `two` have
 #            shown (default: hpd mcr2_distil); students of the first one are exported
 #   LAYERS   the depths of part `depths` (default: 2 3 1)
-#   LABEL    what the first one's rows are called before " d=128" (default: HPD)
+#   LABEL    what the first one's rows are called before " d=128" (default: HPD (tuned head))
 #   CPUS     processors (default: 2)
 #   EXTRA    more options of every sweep, such as "--trials 2 --max-sentences 500" for a quick try
 #   PLAN     0: no plan is made before a sweep (a plan measures rates for about a minute)
@@ -22,7 +22,7 @@ set -eu
 cd "$(dirname "$0")/.."
 : "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
 STORE=${STORE:-$RUNS/store} MINILM=${MINILM:-all-MiniLM-L6-v2} MPNET=${MPNET:-sentence-transformers/all-mpnet-base-v2}
-BEST=${BEST:-hpd mcr2_distil} LABEL=${LABEL:-HPD} CPUS=${CPUS:-2} LAYERS=${LAYERS:-2 3 1} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
+BEST=${BEST:-hpd mcr2_distil} LABEL=${LABEL:-HPD (tuned head)} CPUS=${CPUS:-2} LAYERS=${LAYERS:-2 3 1} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
 STUDY=$RUNS/data/study USERS=$RUNS/data/users STUDENTS=$RUNS/students
 SPACES=${SPACES:-search_spaces/proof}
 PLACES="--store $STORE --runs $RUNS/runs --reports $RUNS/reports"
