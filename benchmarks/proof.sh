@@ -13,6 +13,7 @@
 #            shown (default: hpd mcr2_distil); students of the first one are exported
 #   LAYERS   the depths of part `depths` (default: 2 3 1)
 #   LABEL    what the first one's rows are called before " d=128" (default: HPD (tuned head))
+#   WHO      the users of parts `users` and `again` (default: stackexchange captions quora)
 #   CPUS     processors (default: 2)
 #   EXTRA    more options of every sweep, such as "--trials 2 --max-sentences 500" for a quick try
 #   PLAN     0: no plan is made before a sweep (a plan measures rates for about a minute)
@@ -23,6 +24,7 @@ cd "$(dirname "$0")/.."
 : "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
 STORE=${STORE:-$RUNS/store} MINILM=${MINILM:-all-MiniLM-L6-v2} MPNET=${MPNET:-sentence-transformers/all-mpnet-base-v2}
 BEST=${BEST:-hpd mcr2_distil} LABEL=${LABEL:-HPD (tuned head)} CPUS=${CPUS:-2} LAYERS=${LAYERS:-2 3 1} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
+WHO=${WHO:-stackexchange captions quora}
 STUDY=$RUNS/data/study USERS=$RUNS/data/users STUDENTS=$RUNS/students
 SPACES=${SPACES:-search_spaces/proof}
 PLACES="--store $STORE --runs $RUNS/runs --reports $RUNS/reports"
@@ -136,19 +138,30 @@ beside() {
 
 # Three users with text and pairs of their own: one command each, then each one's student beside the general one.
 users() {
-  for user in stackexchange captions quora; do
-    # shellcheck disable=SC2086
-    once "user-$user" distilbench sweep --method hpd --student auto:2 --data "$USERS/$user" --select retrieval \
-      --teacher "$MINILM" --time-budget "${USER_TIME:-10m}" --name "user-$user" --cpus "$CPUS" --no-dashboard $PLACES $EXTRA
-    once "export-$user" distilbench export "$RUNS/runs/user-$user" --student "HPD d=128, float32" --to "$RUNS/users/$user-128"
-  done
+  for user in $WHO; do own user "$user" auto:2; done
   student two-128 "${BEST%% *}-2" "$LABEL d=128, float32"
-  for user in stackexchange captions quora; do
-    # shellcheck disable=SC2086
-    once "score-$user" distilbench evaluate "$RUNS/users/$user-128" "$STUDENTS/two-128" --teacher "$MINILM" \
-      --data "$USERS/$user" --tasks retrieval --indexes flat --name "score-$user" $PLACES
+  for user in $WHO; do beside_general user "$user" "$STUDENTS/two-128"; done
+}
+# The same from the general student instead of two of the teacher's layers.
+again() {
+  student two-384 "${BEST%% *}-2" "$LABEL d=384, float32"
+  student two-128 "${BEST%% *}-2" "$LABEL d=128, float32"
+  for user in $WHO; do
+    own again "$user" "$(realpath --relative-to=. "$STUDENTS/two-384")"
+    beside_general again "$user" "$STUDENTS/two-128"
   done
-  $PYTHON benchmarks/own_domain.py "$RUNS"/runs/score-{stackexchange,captions,quora}
+}
+own() {  # KIND USER STUDENT
+  # shellcheck disable=SC2086
+  once "$1-$2" distilbench sweep --method hpd --student "$3" --data "$USERS/$2" --select retrieval \
+    --teacher "$MINILM" --time-budget "${USER_TIME:-10m}" --name "$1-$2" --cpus "$CPUS" --no-dashboard $PLACES $EXTRA
+  once "export-$1-$2" distilbench export "$RUNS/runs/$1-$2" --student "HPD d=128, float32" --to "$RUNS/users/$1-$2-128"
+}
+beside_general() {  # KIND USER GENERAL
+  # shellcheck disable=SC2086
+  once "score-$1-$2" distilbench evaluate "$RUNS/users/$1-$2-128" "$3" --teacher "$MINILM" \
+    --data "$USERS/$2" --tasks retrieval --indexes flat --name "score-$1-$2" $PLACES
+  $PYTHON benchmarks/own_domain.py "$RUNS/runs/score-$1-$2"
 }
 
 # The leaderboards and the table of plans. It may be run at any time: it takes the sweeps that there are.
@@ -170,10 +183,10 @@ board() {  # NAME SWEEPS...
   [ ${#found[@]} -eq 0 ] || distilbench report "${found[@]}" --out "$RUNS/reports/$name"
 }
 
-for part in "${@:-data heads static two labelled depths coded retrieval mpnet score beside users report}"; do
+for part in "${@:-data heads static two labelled depths coded retrieval mpnet score beside users again report}"; do
   for name in $part; do
     case $name in
-      data | heads | static | two | labelled | depths | coded | retrieval | mpnet | score | beside | users | report) "$name" ;;
+      data | heads | static | two | labelled | depths | coded | retrieval | mpnet | score | beside | users | again | report) "$name" ;;
       *)
         echo "no part called $name" >&2
         exit 2
