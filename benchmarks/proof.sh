@@ -14,6 +14,7 @@
 #   LAYERS   the depths of part `depths` (default: 2 3 1)
 #   LABEL    what the first one's rows are called before " d=128" (default: HPD (tuned head))
 #   WHO      the users of parts `users` and `again` (default: stackexchange captions quora)
+#   TASKS    what part `score` scores (default: sts,classification,retrieval)
 #   CPUS     processors (default: 2)
 #   EXTRA    more options of every sweep, such as "--trials 2 --max-sentences 500" for a quick try
 #   PLAN     0: no plan is made before a sweep (a plan measures rates for about a minute)
@@ -121,7 +122,7 @@ scored() {  # FOLDER RUN ROW
   student "$@"
   # shellcheck disable=SC2086
   once "score-$1" distilbench evaluate "$STUDENTS/$1" --teacher "$MINILM" --data "$STUDY" \
-    --tasks sts,classification,retrieval --max-documents "${DOCUMENTS:-0}" --quantise int8,int4 --indexes flat,ivf \
+    --tasks "${TASKS:-sts,classification,retrieval}" --max-documents "${DOCUMENTS:-0}" --quantise int8,int4 --indexes flat,ivf \
     --name "score-$1" $PLACES
 }
 
