@@ -38,9 +38,12 @@ class ServingCosts(NamedTuple):
 
 
 def serving_costs(board: Leaderboard) -> ServingCosts:
-    """The exact index in the setting that most rows were measured in, and sentences per second in batches on one thread."""
+    """The exact index in the setting that most rows were measured in, and sentences per second in batches on one thread.
+
+    Of settings that as many rows were measured in, it is the one with the most documents, then the first by name.
+    """
     counted = Counter(setting for row in board.rows for setting in {setting_of(cost) for cost in _exact(row)})
-    setting = max(counted, key=lambda s: counted[s], default=None)
+    setting = min(counted, key=lambda s: (-counted[s], -s[2], str(s)), default=None)
     rows = {row.anchor: _serving(row, setting) for row in board.rows}
     speed = any(costs.sentences_per_s.value is not None for costs in rows.values())
     return ServingCosts(

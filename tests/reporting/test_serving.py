@@ -51,3 +51,12 @@ def test_seeds_are_averaged_and_nothing_measured_is_no_column(make_score):
     assert serving_costs(board).rows[row.anchor].sentences_per_s.value == pytest.approx((250 + 200) / 2)
     bare = serving_costs(leaderboard([make_score("a", indexes=[])]))
     assert (bare.searched, bare.speed) == ("", "")
+
+
+def test_of_settings_of_as_many_rows_the_largest_is_shown(make_score):
+    """Whatever the order in which a process walks through a set of texts."""
+    record = make_score("a")
+    [flat] = [cost for cost in record.indexes if cost.kind == "flat"]
+    others = [flat.model_copy(update={"set": name, "documents": 7_000}) for name in ("faq", "trecqa", "scifact", "nq")]
+    board = leaderboard([record.model_copy(update={"indexes": [*others, flat]})])
+    assert serving_costs(board).searched.startswith("exact search of quora, 20,000 documents")
