@@ -243,6 +243,15 @@ def test_width_of_a_plain_folder(encoder_folder: Path) -> None:
     assert EncoderSpec(str(encoder_folder)).width() == 32
 
 
+def test_an_encoder_that_is_cut_gives_what_sentence_transformers_gives(folder: Path) -> None:
+    edit_json(folder / "config_sentence_transformers.json", lambda config: config.update(truncate_dim=8))
+    spec = EncoderSpec(str(folder))
+    model = spec.load()
+    vectors = encode(model, SENTENCES)
+    assert spec.width() == vectors.shape[1] == 8
+    assert vectors == pytest.approx(model.encode(list(SENTENCES)), abs=1e-5)
+
+
 @pytest.mark.parametrize("widths", [[8], [64, 12]])
 def test_width_is_that_of_the_last_dense_layer(encoder_folder: Path, tmp_path: Path, widths: list[int]) -> None:
     modules = list(SentenceTransformer(str(encoder_folder), device="cpu"))[:2]

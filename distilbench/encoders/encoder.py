@@ -200,7 +200,9 @@ class EncoderSpec:
         width = int(config["hidden_size"])
         for dense in sorted(folder.glob("*_Dense/config.json"), key=lambda p: int(p.parent.name.split("_")[0])):
             width = int(json.loads(dense.read_text())["out_features"])
-        return width
+        cut = folder / "config_sentence_transformers.json"
+        truncated = json.loads(cut.read_text()).get("truncate_dim") if cut.exists() else None
+        return min(width, int(truncated)) if truncated else width
 
     def check_tokenizer(self, role: str) -> None:
         """Load the tokenizer of a local encoder, which is quick, before hours of work depend on it.
@@ -411,6 +413,8 @@ def encode(
 ) -> NDArray[np.float32]:
     """Encode sentences, N x D in the order given; on a GPU in bfloat16 autocast, on a CPU in float32.
 
+    D is the encoder's width, or its `truncate_dim` where that is set.
+
     `prompt` comes before every sentence, or is a list with one for each; None leaves it to the encoder's own default prompt,
     if it has one.
 
@@ -436,7 +440,7 @@ def encode(
     bad = ~np.isfinite(out).all(axis=1)
     if bad.any():
         raise FloatingPointError(f"the encoder's vector is not finite for {sentences[int(bad.argmax())]!r:.200}")
-    return out
+    return np.ascontiguousarray(out[:, : model.truncate_dim])
 
 
 _READERS: WeakKeyDictionary[Any, WordReader | None] = WeakKeyDictionary()
