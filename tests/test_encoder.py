@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,15 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.base.modules.dense import Dense
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from distilbench.encoders.encoder import PACKAGED, EncoderSpec, encode, padded, token_budget_batches, token_ids
+from distilbench.encoders.encoder import (
+    PACKAGED,
+    EncoderSpec,
+    encode,
+    encode_ids,
+    padded,
+    token_budget_batches,
+    token_ids,
+)
 from distilbench.errors import InputError
 
 SENTENCES = (
@@ -250,6 +259,15 @@ def test_an_encoder_that_is_cut_gives_what_sentence_transformers_gives(folder: P
     vectors = encode(model, SENTENCES)
     assert spec.width() == vectors.shape[1] == 8
     assert vectors == pytest.approx(model.encode(list(SENTENCES)), abs=1e-5)
+    assert encode_ids(model, token_ids(model, SENTENCES), 1024) == pytest.approx(vectors, abs=1e-5)
+
+
+@pytest.mark.parametrize("cut", ["8", 0, -1, 2.5])
+def test_a_cut_that_is_no_width_is_one_clear_error(folder: Path, cut: Any) -> None:
+    file = folder / "config_sentence_transformers.json"
+    edit_json(file, lambda config: config.update(truncate_dim=cut))
+    with pytest.raises(InputError, match=re.escape(f"{file}: truncate_dim: {cut!r}; expected a number of dimensions")):
+        EncoderSpec(str(folder)).width()
 
 
 @pytest.mark.parametrize("widths", [[8], [64, 12]])

@@ -143,6 +143,9 @@ def test_vectors_are_those_of_sentence_transformers(dense: bool, monkeypatch: py
         wanted = model.encode(TEXTS, prompt=prompt)
         assert np.allclose(encode(model, TEXTS, prompt=prompt), wanted, atol=1e-6)
     assert encode(model, []).shape == (0, 5 if dense else 8)
+    model.truncate_dim = 3
+    assert np.allclose(encode(model, TEXTS), model.encode(TEXTS), atol=1e-6)
+    assert encode(model, []).shape == (0, 3)
 
 
 def test_another_static_embedding_is_left_to_sentence_transformers(tmp_path: Path) -> None:

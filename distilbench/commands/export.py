@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from distilbench.commands.export_build import build_model
 from distilbench.commands.export_onnx import check_onnx, run_code, write_onnx
-from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoder import CONFIG, EncoderSpec
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.best import best_among, best_seed, model_folder, record_owners
@@ -36,7 +36,6 @@ from distilbench.stored import family_of
 MANIFEST = "distilbench-export.json"
 """What makes a folder an export of ours: the SHA-256 of every other file in it."""
 RECORDS = "record.json"
-CONFIG = "config_sentence_transformers.json"
 FORMAT = 1
 
 _WIDTH = re.compile(r"d\d+", re.ASCII)

@@ -112,7 +112,7 @@ def chosen_code(student: EncoderSpec, named: str, kind: str | None) -> ChosenCod
     Raises:
         InputError: there is no such code with the student, or several are and none is named.
     """
-    folder, width = student.folder(), _width(student)
+    folder, width = student.folder(), student.width()
     cards = (
         [] if folder is None else sorted([*folder.glob("quantisation-*.json"), *folder.glob("d*/quantisation-*.json")])
     )
@@ -127,11 +127,6 @@ def chosen_code(student: EncoderSpec, named: str, kind: str | None) -> ChosenCod
     if place is None:
         raise InputError(f"--code {kind}: not saved with --student {named}; {told}")
     return ChosenCode(kind, place.absolute(), width)
-
-
-def _width(student: EncoderSpec) -> int:
-    """Dimensions of the vectors as sentence-transformers gives them, `truncate_dim` respected."""
-    return int(student.load().get_embedding_dimension() or 0)
 
 
 def _resolved(settings: IndexSettings, documents: int, width: int) -> IndexSpec:

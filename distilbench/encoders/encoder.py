@@ -42,6 +42,9 @@ ENOUGH_TOKENS = 128
 """On CPU a batch with this many tokens takes no longer sentence in: of 512 real sentences 1 % is padding then instead of
 13 %, and a linear layer over 64 tokens already has 90 % of its speed over 1,024."""
 
+CONFIG = "config_sentence_transformers.json"
+"""Where sentence-transformers keeps an encoder's prompts, and where its vectors are cut."""
+
 AT_ONCE = 1024
 """Sentences of a batch of an encoder that is no transformer, and has no padding."""
 
@@ -186,7 +189,8 @@ class EncoderSpec:
             ) from None
 
     def width(self) -> int:
-        """The encoder's output width, read from its folder's configuration; where it is not there, the encoder is loaded.
+        """Dimensions of the encoder's vectors, cut where it says so (`truncate_dim`), read from its folder's configuration;
+        where it is not there, the encoder is loaded.
 
         Raises:
             InputError: the folder is unusable.
@@ -200,9 +204,28 @@ class EncoderSpec:
         width = int(config["hidden_size"])
         for dense in sorted(folder.glob("*_Dense/config.json"), key=lambda p: int(p.parent.name.split("_")[0])):
             width = int(json.loads(dense.read_text())["out_features"])
-        cut = folder / "config_sentence_transformers.json"
-        truncated = json.loads(cut.read_text()).get("truncate_dim") if cut.exists() else None
-        return min(width, int(truncated)) if truncated else width
+        cut = self.configuration().get("truncate_dim")
+        if cut is not None and (not isinstance(cut, int) or cut < 1):
+            raise InputError(
+                f"encoder {self.name!r}: {folder / CONFIG}: truncate_dim: {cut!r}; expected a number of dimensions from 1"
+            )
+        return width if cut is None else min(width, cut)
+
+    def configuration(self) -> dict[str, Any]:
+        """What its sentence-transformers configuration says; empty where it has none.
+
+        Raises:
+            InputError: the file is malformed, or as of `described`.
+        """
+        if self.vectors is not None:
+            return {}
+        path = self.described() / CONFIG
+        if not path.is_file():
+            return {}
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"encoder {self.name!r}: {path}: not a JSON object ({error})") from None
 
     def check_tokenizer(self, role: str) -> None:
         """Load the tokenizer of a local encoder, which is quick, before hours of work depend on it.
@@ -440,7 +463,7 @@ def encode(
     bad = ~np.isfinite(out).all(axis=1)
     if bad.any():
         raise FloatingPointError(f"the encoder's vector is not finite for {sentences[int(bad.argmax())]!r:.200}")
-    return np.ascontiguousarray(out[:, : model.truncate_dim])
+    return out
 
 
 _READERS: WeakKeyDictionary[Any, WordReader | None] = WeakKeyDictionary()
@@ -471,8 +494,14 @@ def _encode_words(model: SentenceTransformer, reader: WordReader, texts: Sequenc
                 "input_ids": torch.from_numpy(ids_T).to(model.device),
                 "offsets": torch.from_numpy(begin_B).to(model.device),
             }
-            out[start : start + AT_ONCE] = model(given)["sentence_embedding"].float().cpu().numpy()
+            out[start : start + AT_ONCE] = _vectors(model, given)
     return out
+
+
+def _vectors(model: SentenceTransformer, features: dict[str, torch.Tensor]) -> NDArray[np.float32]:
+    """The vectors of a batch, B x D, cut at the model's `truncate_dim` as `SentenceTransformer.encode` cuts them."""
+    vectors_BD: torch.Tensor = model(features)["sentence_embedding"][:, : model.truncate_dim]
+    return vectors_BD.float().cpu().numpy()
 
 
 def encode_ids(
@@ -486,7 +515,7 @@ def encode_ids(
     batches = token_budget_batches(np.array([len(i) for i in ids], dtype=np.int64), budget, enough)
     with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
         for batch in batches:
-            vectors_BD = model(padded([ids[i] for i in batch], pad, device))["sentence_embedding"].float().cpu().numpy()
+            vectors_BD = _vectors(model, padded([ids[i] for i in batch], pad, device))
             if out is None:
                 out = np.empty((len(ids), vectors_BD.shape[1]), dtype=np.float32)
             elif vectors_BD.shape[1] != out.shape[1]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from distilbench.errors import InputError
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-CONFIG = "config_sentence_transformers.json"
 TEXT = "text"
 """What the prompt of text that is neither query nor document is called in a saved student."""
 _NAME = re.compile(r"[\w.-]+")
@@ -35,7 +33,7 @@ class Prompts:
         Raises:
             InputError: the encoder is not there, or its configuration is malformed.
         """
-        config = _config(spec)
+        config = spec.configuration()
         default = _named(config).get(str(config.get("default_prompt_name")), "")
         before = [spec.prompt_before(role) for role in (PLAIN, QUERY, DOCUMENT)]
         return Prompts(*(default if text is None else text for text in before))
@@ -62,7 +60,7 @@ def own_prompts(spec: EncoderSpec) -> dict[str, str]:
     Raises:
         InputError: the encoder is not there, or its configuration is malformed.
     """
-    named = _named(_config(spec))
+    named = _named(spec.configuration())
     return named if any(named.values()) else {}
 
 
@@ -84,18 +82,6 @@ def literal_prompt(spec: EncoderSpec, value: str, option: str) -> str:
             f"itself with what stands between it and a sentence, such as '{value}: '"
         )
     return value
-
-
-def _config(spec: EncoderSpec) -> dict[str, Any]:
-    if spec.vectors is not None:
-        return {}
-    path = spec.described() / CONFIG
-    if not path.is_file():
-        return {}
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"encoder {spec.name!r}: {path}: not a JSON object ({error})") from None
 
 
 def _named(config: dict[str, Any]) -> dict[str, str]:

@@ -81,8 +81,7 @@ class HPD(Nested, Whitened):
             self.projection = self.linear(self.trained_dim, ACTIVATIONS[params.activation]())
             start_projection(self, linear_of(self.projection), params, self.rows, self._targets)
         self._loss_widths = widths_of(params.model_dump()) if params.nested else (self.trained_dim,)
-        tuned = params.head_steps and self.static is None
-        self.head_tuning = HeadTuning(params, self, self.rows, self._loss_widths) if tuned else None
+        self.head_tuning = HeadTuning(params, self, self.rows, self._loss_widths) if params.head_steps else None
         self.fine_tuning = FineTuning(params, prepared, self.outputs) if params.ft_epochs else None
         self.to(device)
 
