@@ -24,8 +24,8 @@ set -eu
 cd "$(dirname "$0")/.."
 : "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
 STORE=${STORE:-$RUNS/store} MINILM=${MINILM:-all-MiniLM-L6-v2} MPNET=${MPNET:-sentence-transformers/all-mpnet-base-v2}
-BEST=${BEST:-hpd mcr2_distil} LABEL=${LABEL:-HPD (tuned head)} CPUS=${CPUS:-2} LAYERS=${LAYERS:-2 3 1} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
-WHO=${WHO:-stackexchange captions quora}
+BEST=${BEST:-hpd mcr2_distil} LABEL=${LABEL:-HPD (tuned head)} LAYERS=${LAYERS:-2 3 1}
+WHO=${WHO:-stackexchange captions quora} CPUS=${CPUS:-2} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
 STUDY=$RUNS/data/study USERS=$RUNS/data/users STUDENTS=$RUNS/students
 SPACES=${SPACES:-search_spaces/proof}
 PLACES="--store $STORE --runs $RUNS/runs --reports $RUNS/reports"
@@ -64,9 +64,13 @@ sweep() {  # NAME OPTIONS...: planned, then swept
   once "$name" distilbench sweep "$@"
 }
 
-student() {  # FOLDER RUN ROW: export a row's best training by dev
-  once "export-$1" distilbench export "$RUNS/runs/$2" --student "$3" --to "$STUDENTS/$1"
+student() {  # FOLDER RUN ROW: export the best training by dev of a row in float32
+  once "export-$1" distilbench export "$RUNS/runs/$2" --student "$3, float32" --to "$STUDENTS/$1"
 }
+general() {  # WIDTH: the student of two layers
+  student "two-$1" "${BEST%% *}-2" "$LABEL d=$1"
+}
+relative() { realpath --relative-to=. "$1"; }  # records name folders: without the machine's own
 
 data() { once data "$PYTHON" benchmarks/folders.py "$DIR" "$RUNS/data"; }
 
@@ -91,9 +95,9 @@ depths() {
 }
 # Heads on the student of two layers, as if it were the teacher: few layers and few bytes.
 coded() {
-  student two-384 "${BEST%% *}-2" "$LABEL d=384, float32"
+  general 384
   READ="--max-sentences 50000 --max-documents 20000" sweep two-heads --method neighbours --budget real \
-    --teacher "$(realpath --relative-to=. "$STUDENTS/two-384")"
+    --teacher "$(relative "$STUDENTS/two-384")"
 }
 # Students selected by retrieval, on Quora's dev queries.
 retrieval() {
@@ -110,26 +114,26 @@ mpnet() {
 # The students to deploy, on every set: all of Quora's documents, classification by SentEval's protocol, cost. Those whose
 # sweep has ended.
 score() {
-  scored two-128 "${BEST%% *}-2" "$LABEL d=128, float32"
-  scored static-256 static/hpd "HPD d=256, float32"
-  scored two-head-128 two-heads "Neighbours (for int4) d=128, float32"
-  scored three-128 "${BEST%% *}-3" "$LABEL d=128, float32"
-  scored one-128 "${BEST%% *}-1" "$LABEL d=128, float32"
-  scored retrieval-128 retrieval-2 "HPD d=128, float32"
+  scored two-128 "${BEST%% *}-2" "$LABEL d=128"
+  scored static-256 static/hpd "HPD d=256"
+  scored two-head-128 two-heads "Neighbours (for int4) d=128"
+  scored three-128 "${BEST%% *}-3" "$LABEL d=128"
+  scored one-128 "${BEST%% *}-1" "$LABEL d=128"
+  scored retrieval-128 retrieval-2 "HPD d=128"
 }
 scored() {  # FOLDER RUN ROW
   [ -e "$RUNS/done/${2%%/*}" ] || return 0
   student "$@"
   # shellcheck disable=SC2086
-  once "score-$1" distilbench evaluate "$STUDENTS/$1" --teacher "$MINILM" --data "$STUDY" \
-    --tasks "${TASKS:-sts,classification,retrieval}" --max-documents "${DOCUMENTS:-0}" --quantise int8,int4 --indexes flat,ivf \
-    --name "score-$1" $PLACES
+  once "score-$1" distilbench evaluate "$(relative "$STUDENTS/$1")" --teacher "$MINILM" --data "$STUDY" \
+    --tasks "${TASKS:-sts,classification,retrieval}" --max-documents "${DOCUMENTS:-0}" --quantise int8,int4 \
+    --indexes flat,ivf --name "score-$1" $PLACES
 }
 
 # Beside what people use instead, for as long as the student of two layers was trained.
 beside() {
-  student two-128 "${BEST%% *}-2" "$LABEL d=128, float32"
-  student static-256 static/hpd "HPD d=256, float32"
+  general 128
+  student static-256 static/hpd "HPD d=256"
   # shellcheck disable=SC2086
   once beside env ${PEERS:+PYTHONPATH="$PEERS${PYTHONPATH:+:$PYTHONPATH}"} "$PYTHON" benchmarks/beside.py \
     --data "$STUDY" --student "$STUDENTS/two-128=$RUNS/runs/${BEST%% *}-2" \
@@ -140,17 +144,13 @@ beside() {
 # Three users with text and pairs of their own: one command each, then each one's student beside the general one.
 users() {
   for user in $WHO; do own user "$user" auto:2; done
-  student two-128 "${BEST%% *}-2" "$LABEL d=128, float32"
-  for user in $WHO; do beside_general user "$user" "$STUDENTS/two-128"; done
+  beside_general user
 }
 # The same from the general student instead of two of the teacher's layers.
 again() {
-  student two-384 "${BEST%% *}-2" "$LABEL d=384, float32"
-  student two-128 "${BEST%% *}-2" "$LABEL d=128, float32"
-  for user in $WHO; do
-    own again "$user" "$(realpath --relative-to=. "$STUDENTS/two-384")"
-    beside_general again "$user" "$STUDENTS/two-128"
-  done
+  general 384
+  for user in $WHO; do own again "$user" "$(relative "$STUDENTS/two-384")"; done
+  beside_general again
 }
 own() {  # KIND USER STUDENT
   # shellcheck disable=SC2086
@@ -158,11 +158,16 @@ own() {  # KIND USER STUDENT
     --teacher "$MINILM" --time-budget "${USER_TIME:-10m}" --name "$1-$2" --cpus "$CPUS" --no-dashboard $PLACES $EXTRA
   once "export-$1-$2" distilbench export "$RUNS/runs/$1-$2" --student "HPD d=128, float32" --to "$RUNS/users/$1-$2-128"
 }
-beside_general() {  # KIND USER GENERAL
-  # shellcheck disable=SC2086
-  once "score-$1-$2" distilbench evaluate "$RUNS/users/$1-$2-128" "$3" --teacher "$MINILM" \
-    --data "$USERS/$2" --tasks retrieval --indexes flat --name "score-$1-$2" $PLACES
-  $PYTHON benchmarks/own_domain.py "$RUNS/runs/score-$1-$2"
+beside_general() {  # KIND
+  local runs=()
+  general 128
+  for user in $WHO; do
+    # shellcheck disable=SC2086
+    once "score-$1-$user" distilbench evaluate "$(relative "$RUNS/users/$1-$user-128")" "$(relative "$STUDENTS/two-128")" \
+      --teacher "$MINILM" --data "$USERS/$user" --tasks retrieval --indexes flat --name "score-$1-$user" $PLACES
+    runs+=("$RUNS/runs/score-$1-$user")
+  done
+  $PYTHON benchmarks/own_domain.py "${runs[@]}"
 }
 
 # The leaderboards and the table of plans. It may be run at any time: it takes the sweeps that there are.
@@ -187,7 +192,8 @@ board() {  # NAME SWEEPS...
 for part in "${@:-data heads static two labelled depths coded retrieval mpnet score beside users again report}"; do
   for name in $part; do
     case $name in
-      data | heads | static | two | labelled | depths | coded | retrieval | mpnet | score | beside | users | again | report) "$name" ;;
+      data | heads | static | two | labelled | depths | coded | retrieval | mpnet) "$name" ;;
+      score | beside | users | again | report) "$name" ;;
       *)
         echo "no part called $name" >&2
         exit 2
