@@ -133,7 +133,8 @@ def main() -> None:
     if asked.part:
         make(asked.part, text, minutes, [float(lr) for lr in asked.lr.split(",")], asked.batch, asked.out)
         return
-    wanted = [*TRAINED, *(name for name in STATIC if importlib.util.find_spec(name))]
+    wanted = [*(name for name in STATIC if importlib.util.find_spec(name)), *TRAINED]
+    wanted = [name for name in wanted if name in asked.peers.split(",")]
     missing = [name for name in wanted if not (asked.out / "parts" / f"{name}.json").exists()]
     with ThreadPoolExecutor(asked.at_once) as threads:
         left = [name for name in missing if name != "tokenlearn"]  # it begins with model2vec's
@@ -167,6 +168,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--max-pairs", type=int, default=20_000)
     parser.add_argument("--max-documents", type=int, default=20_000)
     parser.add_argument("--tasks", default="sts")
+    parser.add_argument("--peers", default=",".join((*TRAINED, *STATIC)), help="which of them")
     parser.add_argument("--part", choices=(*TRAINED, *STATIC), help="make this one alone")
     return parser.parse_args()
 

@@ -1,0 +1,165 @@
+"""Search end to end: a query's text goes in, ten documents come out. Students beside their teacher, on one thread.
+
+    python benchmarks/end_to_end.py --data DIR --store STORE --teacher NAME STUDENT [STUDENT ...]
+
+A STUDENT is an exported folder, with the code that was saved with it; float32 where there is none. The documents are all
+those of the data's largest retrieval set. Their vectors come out of STORE, where `distilbench evaluate` leaves them. Of
+each encoder there is the exact index that `distilbench index` makes; the teacher has float32.
+
+Tokenising, encoding and searching count: a query at a time, and 32 at a time. The encoders take turns, so that what else the
+machine does meets all of them. Seconds are the thread's own; the median of --rounds rounds counts. MRR@10 is of the same
+indexes and all test queries. --out writes the table's numbers as JSON.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.commands.index import MORE, chosen_code
+from distilbench.data.evaluation import evaluation_data
+from distilbench.data.folder import Limits
+from distilbench.data.retrieval_sets import LargeRetrievalSet
+from distilbench.data.roles import DOCUMENT, QUERY
+from distilbench.encoders.encoder import EncoderSpec, prompt_of
+from distilbench.evaluation.code_index import code_index, rescored, stored_codes
+from distilbench.evaluation.cost import on_threads, read_texts
+from distilbench.evaluation.indexes import IndexSpec
+from distilbench.evaluation.ranking import ranking_metrics
+from distilbench.evaluation.retrieval import faiss_threads, unit
+from distilbench.prepare.encode import encode_corpus
+from distilbench.storage.files import write_json
+from distilbench.storage.store import ArtifactStore
+
+BLOCK, BATCH, RANKS = 16_384, 32, 10
+SINGLES, BATCHED = 64, 256
+"""Queries of a round: one at a time, and in batches."""
+
+
+class Searcher(NamedTuple):
+    """An encoder and the index of its documents. `again`: what FAISS finds is ranked again by cosine."""
+
+    name: str
+    model: Any
+    prompt: str
+    index: Any
+    again: bool
+    megabytes: float
+
+    def search(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """The positions of the first documents, Q x RANKS, best first: as the README of an index searches it."""
+        query_QD = unit(read_texts(self.model, texts, self.prompt))
+        if not self.again:
+            found_QR: NDArray[np.int64] = self.index.search(query_QD, RANKS)[1]
+            return found_QR
+        _, found_QR, vectors_QRD = self.index.search_and_reconstruct(query_QD, RANKS * MORE)
+        cosine_QR = np.einsum("qrd,qd->qr", vectors_QRD, query_QD)
+        cosine_QR /= np.linalg.norm(vectors_QRD, axis=2).clip(1e-12)
+        best_QR = np.argsort(-cosine_QR, axis=1, kind="stable")[:, :RANKS]
+        return np.take_along_axis(found_QR, best_QR, axis=1)
+
+
+def main() -> None:
+    """Index the documents, take turns, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("students", nargs="+", metavar="STUDENT")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--teacher", default="all-MiniLM-L6-v2")
+    parser.add_argument("--max-documents", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    store = ArtifactStore(asked.store)
+    data = evaluation_data(asked.data, ("retrieval",), Limits(documents=asked.max_documents or None), store)
+    largest = max((s for s in data.searches if s.split == "test"), key=lambda s: len(s.documents))
+    with on_threads(1), faiss_threads(1):
+        searchers = [searcher(name, largest, store) for name in (asked.teacher, *asked.students)]
+        mrr = {
+            s.name: 100 * float(ranking_metrics(found(s, largest), largest.relevant)["mrr@10"].mean())
+            for s in searchers
+        }
+        times = taking_turns(searchers, largest.queries, asked.rounds)
+    rows = [{"encoder": s.name, "mrr@10": mrr[s.name], "index_mb": s.megabytes, **times[s.name]} for s in searchers]
+    print(f"{len(largest.documents):,} documents of {largest.name}, {len(largest.queries):,} test queries\n")
+    print(table(rows))
+    if asked.out:
+        write_json(asked.out, {"documents": len(largest.documents), "queries": len(largest.queries), "rows": rows})
+
+
+def searcher(name: str, largest: LargeRetrievalSet, store: ArtifactStore) -> Searcher:
+    """The encoder, with an index of all documents in its code."""
+    spec = EncoderSpec(name)
+    code = chosen_code(spec, name, None)
+    loaded, reads = code.load(), spec.reading(DOCUMENT)
+    vectors = encode_corpus(
+        largest.documents, largest.fingerprint, reads, store, label=spec.title, stored="float32", here=True
+    )[0]
+    index = code_index(loaded, code.width, IndexSpec("flat"), np.empty((0, 0), dtype=np.uint8))
+    code_bytes = 0
+    for start in range(0, vectors.rows, BLOCK):
+        block_ND = np.asarray(vectors.block(start, min(start + BLOCK, vectors.rows)), dtype=np.float32)
+        codes_NB = stored_codes(loaded, block_ND)
+        code_bytes = codes_NB.shape[1]
+        index.add(codes_NB)
+    model = spec.load("cpu").eval()
+    prompt = prompt_of(model, spec.prompt_before(QUERY))
+    title = f"{spec.title}, {code.kind}"
+    return Searcher(title, model, prompt, index.held, rescored(loaded), vectors.rows * code_bytes / 1e6)
+
+
+def found(one: Searcher, largest: LargeRetrievalSet) -> NDArray[np.int64]:
+    """The first documents of all queries."""
+    queries = largest.queries
+    return np.concatenate([one.search(queries[start : start + BATCH]) for start in range(0, len(queries), BATCH)])
+
+
+def taking_turns(searchers: Sequence[Searcher], queries: Sequence[str], rounds: int) -> dict[str, dict[str, float]]:
+    """Milliseconds of a query, one at a time and in batches: the medians over the rounds."""
+    chosen = [queries[int(i)] for i in np.linspace(0, len(queries) - 1, min(BATCHED, len(queries)))]
+    batches = [chosen[start : start + BATCH] for start in range(0, len(chosen), BATCH)]
+    singles = [[text] for text in chosen[:: max(1, len(chosen) // SINGLES)]]
+    taken: dict[str, dict[str, list[float]]] = {s.name: {"single_ms": [], "batched_ms": []} for s in searchers}
+    for _ in range(rounds):
+        for kind, pieces in (("single_ms", singles), ("batched_ms", batches)):
+            spent = dict.fromkeys(taken, 0.0)
+            for piece in pieces:
+                for one in searchers:
+                    began = time.thread_time()
+                    one.search(piece)
+                    spent[one.name] += time.thread_time() - began
+            for name, seconds in spent.items():
+                taken[name][kind].append(1000 * seconds / sum(map(len, pieces)))
+    return {name: {kind: statistics.median(times) for kind, times in kinds.items()} for name, kinds in taken.items()}
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows as Markdown; "kept" and "times" are beside the first one, the teacher."""
+    lines = [
+        "| encoder and code | MRR@10 | kept | index, MB | one query, ms | times | 32 at once, ms each | times |",
+        "|---" * 8 + "|",
+    ]
+    teacher = rows[0]
+    for row in rows:
+        times = [f"{row[kind]:.2f} | {teacher[kind] / row[kind]:.1f}" for kind in ("single_ms", "batched_ms")]
+        kept = f"{100 * row['mrr@10'] / teacher['mrr@10']:.1f} %"
+        lines.append(
+            f"| {row['encoder']} | {row['mrr@10']:.2f} | {kept} | {row['index_mb']:.1f} | {times[0]} | {times[1]} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
