@@ -37,8 +37,10 @@ from distilbench.encoders.encoder import EncoderSpec, prompt_of
 from distilbench.evaluation.code_index import code_index, rescored, stored_codes
 from distilbench.evaluation.cost import on_threads, read_texts
 from distilbench.evaluation.indexes import IndexSpec
+from distilbench.evaluation.quantisation import Quantiser
 from distilbench.evaluation.ranking import ranking_metrics
 from distilbench.evaluation.retrieval import faiss_threads, unit
+from distilbench.evaluation.retrieval_task import Documents
 from distilbench.prepare.encode import encode_corpus
 from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
@@ -103,21 +105,30 @@ def searcher(name: str, largest: LargeRetrievalSet, store: ArtifactStore) -> Sea
     """The encoder, with an index of all documents in its code."""
     spec = EncoderSpec(name)
     code = chosen_code(spec, name, None)
-    loaded, reads = code.load(), spec.reading(DOCUMENT)
     vectors = encode_corpus(
-        largest.documents, largest.fingerprint, reads, store, label=spec.title, stored="float32", here=True
+        largest.documents,
+        largest.fingerprint,
+        spec.reading(DOCUMENT),
+        store,
+        label=spec.title,
+        stored="float32",
+        here=True,
     )[0]
-    index = code_index(loaded, code.width, IndexSpec("flat"), np.empty((0, 0), dtype=np.uint8))
-    code_bytes = 0
-    for start in range(0, vectors.rows, BLOCK):
-        block_ND = np.asarray(vectors.block(start, min(start + BLOCK, vectors.rows)), dtype=np.float32)
-        codes_NB = stored_codes(loaded, block_ND)
-        code_bytes = codes_NB.shape[1]
-        index.add(codes_NB)
     model = spec.load("cpu").eval()
     prompt = prompt_of(model, spec.prompt_before(QUERY))
-    title = f"{spec.title}, {code.kind}"
-    return Searcher(title, model, prompt, index.held, rescored(loaded), vectors.rows * code_bytes / 1e6)
+    return over(f"{spec.title}, {code.kind}", model, prompt, code.load(), vectors)
+
+
+def over(title: str, model: Any, prompt: str, code: Quantiser | None, vectors: Documents) -> Searcher:
+    """A searcher of documents' vectors, N x D, in a code; None is float32."""
+    index = code_index(code, vectors.width, IndexSpec("flat"), np.empty((0, 0), dtype=np.uint8))
+    size = 0
+    for start in range(0, vectors.rows, BLOCK):
+        block_ND = vectors.block(start, min(start + BLOCK, vectors.rows))
+        codes_NB = stored_codes(code, np.asarray(block_ND, dtype=np.float32))
+        index.add(codes_NB)
+        size += codes_NB.size
+    return Searcher(title, model, prompt, index.held, rescored(code), size / 1e6)
 
 
 def found(one: Searcher, largest: LargeRetrievalSet) -> NDArray[np.int64]:

@@ -64,8 +64,8 @@ sweep() {  # NAME OPTIONS...: planned, then swept
   once "$name" distilbench sweep "$@"
 }
 
-student() {  # FOLDER RUN ROW: export the best training by dev of a row in float32
-  once "export-$1" distilbench export "$RUNS/runs/$2" --student "$3, float32" --to "$STUDENTS/$1"
+student() {  # FOLDER RUN ROW: export the best training by dev of a row, with its code of 8 bits
+  once "export-$1" distilbench export "$RUNS/runs/$2" --student "$3, int8" --to "$STUDENTS/$1"
 }
 general() {  # WIDTH: the student of two layers
   student "two-$1" "${BEST%% *}-2" "$LABEL d=$1"
@@ -130,6 +130,16 @@ scored() {  # FOLDER RUN ROW
     --indexes flat,ivf --name "score-$1" $PLACES
 }
 
+# Search end to end beside the teacher: the students of 8 bits, among the documents that part `score` has encoded.
+whole() {
+  local found=() name
+  for name in two-128 static-256 three-128 one-128 retrieval-128; do
+    [ ! -e "$RUNS/done/score-$name" ] || found+=("$(relative "$STUDENTS/$name")")
+  done
+  once whole "$PYTHON" benchmarks/end_to_end.py "${found[@]}" --data "$STUDY" --store "$STORE" --teacher "$MINILM" \
+    --max-documents "${DOCUMENTS:-0}" --out "$RUNS/end-to-end.json"
+}
+
 # Beside what people use instead, for as long as the student of two layers was trained.
 beside() {
   general 128
@@ -189,11 +199,11 @@ board() {  # NAME SWEEPS...
   [ ${#found[@]} -eq 0 ] || distilbench report "${found[@]}" --out "$RUNS/reports/$name"
 }
 
-for part in "${@:-data heads static two labelled depths coded retrieval mpnet score beside users again report}"; do
+for part in "${@:-data heads static two labelled depths coded retrieval mpnet score whole beside users again report}"; do
   for name in $part; do
     case $name in
       data | heads | static | two | labelled | depths | coded | retrieval | mpnet) "$name" ;;
-      score | beside | users | again | report) "$name" ;;
+      score | whole | beside | users | again | report) "$name" ;;
       *)
         echo "no part called $name" >&2
         exit 2
