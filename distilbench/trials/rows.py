@@ -213,7 +213,7 @@ class RowScorer:
         trained or scored by the two times (seconds since the epoch) is left for another call. A student whose vectors cannot
         be scored has failed; it is scored again by the next call. `on_record` gets the records of
         trainings, `on_scoring` is called when these are over, `on_counted` is told how many of them are done, then how many
-        students are scored.
+        students are scored. A trial that was trained to its end by the search is no training here: its student is saved.
         """
         widths = {job.folder: self._widths(job) for job in jobs}
         recorded: dict[tuple[str, str], TrialRecord] = {}
@@ -229,11 +229,11 @@ class RowScorer:
             elif not self.scored(job.candidate, widths[job.folder]):
                 wanted.append(job)
 
-        done = 0
+        done, trainings = 0, sum(bool(job.recorded_in) for job in wanted)
 
         def on_outcome(outcome: Outcome) -> None:
             nonlocal done
-            done += 1
+            done += bool(outcome.job.recorded_in)
             if outcome.failed:
                 failed.append(outcome)
             job = outcome.job
@@ -252,9 +252,10 @@ class RowScorer:
                 self._say(f"training failed: {line}: {outcome.failed}")
             else:
                 self.log.line(f"trained {line}")
-            on_counted(done, len(wanted))
+            if job.recorded_in:
+                on_counted(done, trainings)
 
-        on_counted(0, len(wanted))
+        on_counted(0, trainings)
         unfinished = finish_jobs(wanted, prepared, self.scored_corpus, resources, on_outcome, train_until, self.place)
         on_scoring()
         records: list[ScoreRecord] = []

@@ -171,6 +171,14 @@ def test_what_runs_beside_it_have_of_references_is_taken_over(
     assert not board.scored(replace(run.job("a").candidate, run="other"), [8], ["int8"])
 
 
+def test_a_student_that_the_search_has_trained_is_not_counted_as_a_training(run: Run) -> None:
+    """The time left is that of the trainings so far: one that is only saved would make it minutes for hours."""
+    counted: list[tuple[int, int]] = []
+    jobs = [run.job("A", trial=0), run.job("A", seed=1), run.job("A", seed=2)]
+    run.board().students(jobs, run.prepared, RESOURCES, on_counted=lambda done, total: counted.append((done, total)))
+    assert counted == [(0, 2), (1, 2), (2, 2), (0, 3), (1, 3), (2, 3), (3, 3)]
+
+
 def test_rows_are_scored_once_and_more_are_added(run: Run) -> None:
     first = run.students(run.job("A"))
     assert (run.trained, first[1]) == (["A"], [])
