@@ -133,8 +133,9 @@ def main() -> None:
     if asked.part:
         make(asked.part, text, minutes, [float(lr) for lr in asked.lr.split(",")], asked.batch, asked.out)
         return
-    wanted = [*(name for name in STATIC if importlib.util.find_spec(name)), *TRAINED]
-    wanted = [name for name in wanted if name in asked.peers.split(",")]
+    wanted = [name for name in asked.peers if name in TRAINED or importlib.util.find_spec(name)]
+    if "tokenlearn" in wanted and "model2vec" not in wanted:
+        raise SystemExit("--peers tokenlearn: expected model2vec too, which it begins with")
     missing = [name for name in wanted if not (asked.out / "parts" / f"{name}.json").exists()]
     with ThreadPoolExecutor(asked.at_once) as threads:
         left = [name for name in missing if name != "tokenlearn"]  # it begins with model2vec's
@@ -168,8 +169,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--max-pairs", type=int, default=20_000)
     parser.add_argument("--max-documents", type=int, default=20_000)
     parser.add_argument("--tasks", default="sts")
-    parser.add_argument("--peers", default=",".join((*TRAINED, *STATIC)), help="which of them")
-    parser.add_argument("--part", choices=(*TRAINED, *STATIC), help="make this one alone")
+    every = (*TRAINED, *STATIC)
+    parser.add_argument("--peers", nargs="+", choices=every, default=every, help="which of them; default: all")
+    parser.add_argument("--part", choices=every, help="make this one alone")
     return parser.parse_args()
 
 

@@ -34,18 +34,20 @@ from distilbench.data.folder import Limits
 from distilbench.data.retrieval_sets import LargeRetrievalSet
 from distilbench.data.roles import DOCUMENT, QUERY
 from distilbench.encoders.encoder import EncoderSpec, prompt_of
+from distilbench.errors import InputError
 from distilbench.evaluation.code_index import code_index, rescored, stored_codes
-from distilbench.evaluation.cost import on_threads, read_texts
+from distilbench.evaluation.cost import BATCH, on_threads, read_texts
 from distilbench.evaluation.indexes import IndexSpec
+from distilbench.evaluation.latency import load_on_cpu
 from distilbench.evaluation.quantisation import Quantiser
 from distilbench.evaluation.ranking import ranking_metrics
 from distilbench.evaluation.retrieval import faiss_threads, unit
-from distilbench.evaluation.retrieval_task import Documents
+from distilbench.evaluation.retrieval_task import BLOCK, Documents
 from distilbench.prepare.encode import encode_corpus
 from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
 
-BLOCK, BATCH, RANKS = 16_384, 32, 10
+RANKS = 10
 SINGLES, BATCHED = 64, 256
 """Queries of a round: one at a time, and in batches."""
 
@@ -84,21 +86,37 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    store = ArtifactStore(asked.store)
-    data = evaluation_data(asked.data, ("retrieval",), Limits(documents=asked.max_documents or None), store)
-    largest = max((s for s in data.searches if s.split == "test"), key=lambda s: len(s.documents))
-    with on_threads(1), faiss_threads(1):
-        searchers = [searcher(name, largest, store) for name in (asked.teacher, *asked.students)]
-        mrr = {
-            s.name: 100 * float(ranking_metrics(found(s, largest), largest.relevant)["mrr@10"].mean())
-            for s in searchers
-        }
-        times = taking_turns(searchers, largest.queries, asked.rounds)
-    rows = [{"encoder": s.name, "mrr@10": mrr[s.name], "index_mb": s.megabytes, **times[s.name]} for s in searchers]
+    try:
+        largest, rows = measured(asked)
+    except InputError as error:
+        raise SystemExit(str(error)) from None
     print(f"{len(largest.documents):,} documents of {largest.name}, {len(largest.queries):,} test queries\n")
     print(table(rows))
     if asked.out:
         write_json(asked.out, {"documents": len(largest.documents), "queries": len(largest.queries), "rows": rows})
+
+
+def measured(asked: argparse.Namespace) -> tuple[LargeRetrievalSet, list[dict[str, Any]]]:
+    """The largest test set, and a row for each encoder, the teacher first.
+
+    Raises:
+        InputError: the data has no retrieval set with a test split, or an encoder or the data cannot be read.
+    """
+    store = ArtifactStore(asked.store)
+    data = evaluation_data(asked.data, ("retrieval",), Limits(documents=asked.max_documents or None), store)
+    tests = [s for s in data.searches if s.split == "test"]
+    if not tests:
+        raise InputError(f"--data {asked.data}: no retrieval set with a test split")
+    largest = max(tests, key=lambda s: len(s.documents))
+    with on_threads(1), faiss_threads(1):
+        searchers = [searcher(name, largest, store) for name in (asked.teacher, *asked.students)]
+        metrics = [ranking_metrics(found(s, largest), largest.relevant)["mrr@10"] for s in searchers]
+        times = taking_turns(searchers, largest.queries, asked.rounds)
+    rows = [
+        {"encoder": s.name, "mrr@10": 100 * float(mrr_Q.mean()), "index_mb": s.megabytes, **milliseconds}
+        for s, mrr_Q, milliseconds in zip(searchers, metrics, times, strict=True)
+    ]
+    return largest, rows
 
 
 def searcher(name: str, largest: LargeRetrievalSet, store: ArtifactStore) -> Searcher:
@@ -114,7 +132,7 @@ def searcher(name: str, largest: LargeRetrievalSet, store: ArtifactStore) -> Sea
         stored="float32",
         here=True,
     )[0]
-    model = spec.load("cpu").eval()
+    model = load_on_cpu(spec)
     prompt = prompt_of(model, spec.prompt_before(QUERY))
     return over(f"{spec.title}, {code.kind}", model, prompt, code.load(), vectors)
 
@@ -137,23 +155,28 @@ def found(one: Searcher, largest: LargeRetrievalSet) -> NDArray[np.int64]:
     return np.concatenate([one.search(queries[start : start + BATCH]) for start in range(0, len(queries), BATCH)])
 
 
-def taking_turns(searchers: Sequence[Searcher], queries: Sequence[str], rounds: int) -> dict[str, dict[str, float]]:
-    """Milliseconds of a query, one at a time and in batches: the medians over the rounds."""
+def taking_turns(searchers: Sequence[Searcher], queries: Sequence[str], rounds: int) -> list[dict[str, float]]:
+    """Milliseconds of a query for each searcher, one at a time and in batches: the medians over the rounds."""
     chosen = [queries[int(i)] for i in np.linspace(0, len(queries) - 1, min(BATCHED, len(queries)))]
     batches = [chosen[start : start + BATCH] for start in range(0, len(chosen), BATCH)]
     singles = [[text] for text in chosen[:: max(1, len(chosen) // SINGLES)]]
-    taken: dict[str, dict[str, list[float]]] = {s.name: {"single_ms": [], "batched_ms": []} for s in searchers}
-    for _ in range(rounds):
-        for kind, pieces in (("single_ms", singles), ("batched_ms", batches)):
-            spent = dict.fromkeys(taken, 0.0)
-            for piece in pieces:
-                for one in searchers:
-                    began = time.thread_time()
-                    one.search(piece)
-                    spent[one.name] += time.thread_time() - began
-            for name, seconds in spent.items():
-                taken[name][kind].append(1000 * seconds / sum(map(len, pieces)))
-    return {name: {kind: statistics.median(times) for kind, times in kinds.items()} for name, kinds in taken.items()}
+    medians: list[dict[str, float]] = [{} for _ in searchers]
+    for kind, pieces in (("single_ms", singles), ("batched_ms", batches)):
+        rounds_RS = [_round(searchers, pieces) for _ in range(rounds)]
+        for own, times_R in zip(medians, zip(*rounds_RS, strict=True), strict=True):
+            own[kind] = statistics.median(times_R)
+    return medians
+
+
+def _round(searchers: Sequence[Searcher], pieces: Sequence[Sequence[str]]) -> list[float]:
+    """Milliseconds of a query for each searcher; they take turns piece by piece."""
+    spent = [0.0] * len(searchers)
+    for piece in pieces:
+        for place, one in enumerate(searchers):
+            began = time.thread_time()
+            one.search(piece)
+            spent[place] += time.thread_time() - began
+    return [1000 * seconds / sum(map(len, pieces)) for seconds in spent]
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

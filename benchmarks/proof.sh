@@ -64,11 +64,11 @@ sweep() {  # NAME OPTIONS...: planned, then swept
   once "$name" distilbench sweep "$@"
 }
 
-student() {  # FOLDER RUN ROW: export the best training by dev of a row, with its code of 8 bits
-  once "export-$1" distilbench export "$RUNS/runs/$2" --student "$3, int8" --to "$STUDENTS/$1"
+student() {  # FOLDER RUN ROW: export the best training by dev of a row, with its code
+  once "export-$1" distilbench export "$RUNS/runs/$2" --student "$3" --to "$STUDENTS/$1"
 }
 general() {  # WIDTH: the student of two layers
-  student "two-$1" "${BEST%% *}-2" "$LABEL d=$1"
+  student "two-$1" "${BEST%% *}-2" "$LABEL d=$1, int8"
 }
 relative() { realpath --relative-to=. "$1"; }  # records name folders: without the machine's own
 
@@ -114,12 +114,12 @@ mpnet() {
 # The students to deploy, on every set: all of Quora's documents, classification by SentEval's protocol, cost. Those whose
 # sweep has ended.
 score() {
-  scored two-128 "${BEST%% *}-2" "$LABEL d=128"
-  scored static-256 static/hpd "HPD d=256"
-  scored two-head-128 two-heads "Neighbours (for int4) d=128"
-  scored three-128 "${BEST%% *}-3" "$LABEL d=128"
-  scored one-128 "${BEST%% *}-1" "$LABEL d=128"
-  scored retrieval-128 retrieval-2 "HPD d=128"
+  scored two-128 "${BEST%% *}-2" "$LABEL d=128, int8"
+  scored static-256 static/hpd "HPD d=256, int8"
+  scored two-head-128 two-heads "Neighbours (for int4) d=128, int4"
+  scored three-128 "${BEST%% *}-3" "$LABEL d=128, int8"
+  scored one-128 "${BEST%% *}-1" "$LABEL d=128, int8"
+  scored retrieval-128 retrieval-2 "HPD d=128, int8"
 }
 scored() {  # FOLDER RUN ROW
   [ -e "$RUNS/done/${2%%/*}" ] || return 0
@@ -130,20 +130,20 @@ scored() {  # FOLDER RUN ROW
     --indexes flat,ivf --name "score-$1" $PLACES
 }
 
-# Search end to end beside the teacher: the students of 8 bits, among the documents that part `score` has encoded.
+# Search end to end beside the teacher: what part `score` has scored, in its code, among the documents encoded there.
 whole() {
-  local found=() name
-  for name in two-128 static-256 three-128 one-128 retrieval-128; do
-    [ ! -e "$RUNS/done/score-$name" ] || found+=("$(relative "$STUDENTS/$name")")
+  local found=() folder
+  for folder in "$STUDENTS"/*; do
+    [ ! -e "$RUNS/done/score-$(basename "$folder")" ] || found+=("$(relative "$folder")")
   done
-  once whole "$PYTHON" benchmarks/end_to_end.py "${found[@]}" --data "$STUDY" --store "$STORE" --teacher "$MINILM" \
+  [ ${#found[@]} -eq 0 ] || once whole "$PYTHON" benchmarks/end_to_end.py "${found[@]}" --data "$STUDY" --store "$STORE" --teacher "$MINILM" \
     --max-documents "${DOCUMENTS:-0}" --out "$RUNS/end-to-end.json"
 }
 
 # Beside what people use instead, for as long as the student of two layers was trained.
 beside() {
   general 128
-  student static-256 static/hpd "HPD d=256"
+  student static-256 static/hpd "HPD d=256, int8"
   # shellcheck disable=SC2086
   once beside env ${PEERS:+PYTHONPATH="$PEERS${PYTHONPATH:+:$PYTHONPATH}"} "$PYTHON" benchmarks/beside.py \
     --data "$STUDY" --student "$STUDENTS/two-128=$RUNS/runs/${BEST%% *}-2" \

@@ -233,7 +233,6 @@ class RowScorer:
 
         def on_outcome(outcome: Outcome) -> None:
             nonlocal done
-            done += bool(outcome.job.recorded_in)
             if outcome.failed:
                 failed.append(outcome)
             job = outcome.job
@@ -253,6 +252,7 @@ class RowScorer:
             else:
                 self.log.line(f"trained {line}")
             if job.recorded_in:
+                done += 1
                 on_counted(done, trainings)
 
         on_counted(0, trainings)

@@ -44,9 +44,11 @@ def test_it_finds_what_the_cosine_with_every_decoded_vector_finds(kind) -> None:
 
 
 def test_the_table_is_beside_the_first_row() -> None:
-    searchers = [end_to_end.over(name, None, "", None, InMemory(DOCUMENTS_ND)) for name in ("teacher", "student")]
+    searchers = [end_to_end.over(name, None, "", None, InMemory(DOCUMENTS_ND)) for name in ("same", "same")]
     times = end_to_end.taking_turns(searchers, TEXTS, rounds=2)
-    assert {kind: value > 0 for kind, value in times["student"].items()} == {"single_ms": True, "batched_ms": True}
+    assert len(times) == 2, "two encoders of one name are two"
+    for own in times:
+        assert {kind: value > 0 for kind, value in own.items()} == {"single_ms": True, "batched_ms": True}
     rows = [
         {"encoder": "teacher", "mrr@10": 80.0, "index_mb": 3.0, "single_ms": 6.0, "batched_ms": 4.0},
         {"encoder": "student", "mrr@10": 76.0, "index_mb": 0.5, "single_ms": 2.0, "batched_ms": 0.5},
