@@ -100,13 +100,13 @@ def test_ids_of_neighbouring_queries_are_kept_apart() -> None:
     assert values["recall@10"].tolist() == [0, 0]
 
 
-def test_4000_queries_take_well_under_a_second() -> None:
+def test_4000_queries_take_less_than_a_second_of_processor_time() -> None:
     rng = np.random.default_rng(0)
     found = rng.integers(0, 5_000, (4_000, 100)) + 5_000 * np.arange(100)  # distinct within a row
     relevant = tuple(rng.choice(500_000, 3, replace=False) for _ in range(4_000))
-    began = time.perf_counter()
+    began = time.process_time()
     ranking_metrics(found, relevant)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(
