@@ -78,7 +78,10 @@ data() { once data "$PYTHON" benchmarks/folders.py "$DIR" "$RUNS/data"; }
 heads() {
   sweep heads --method pca,whitening,random_projection,mcr2,neighbours --budget real --teacher "$MINILM"
 }
-static() { sweep static --method hpd,mse,mcr2_distil --space $SPACES/static --student static --teacher "$MINILM"; }
+static() {
+  sweep static --method hpd,mse,mcr2_distil --space $SPACES/static --student static --teacher "$MINILM"
+  sweep static-one --method hpd --space $SPACES/static-one --student static --teacher "$MINILM"
+}
 two() { sweep two --method hpd,mse,crd,mcr2_distil --space $SPACES/two --student auto:2 --teacher "$MINILM"; }
 labelled() {
   sweep labelled --method ibkd,contrastive,matryoshka --space $SPACES/two --student auto:2 --teacher "$MINILM"
@@ -182,7 +185,7 @@ beside_general() {  # KIND
 
 # The leaderboards and the table of plans. It may be run at any time: it takes the sweeps that there are.
 report() {
-  board proof heads static two labelled dse "$(for method in $BEST; do echo "$method-"{1,2,3}; done)"
+  board proof heads static static-one two labelled dse "$(for method in $BEST; do echo "$method-"{1,2,3}; done)"
   board proof-retrieval retrieval retrieval-2
   board proof-coded two-heads
   board proof-mpnet mpnet-heads mpnet-static mpnet-2
