@@ -14,6 +14,7 @@ import re
 from pathlib import Path
 
 from distilbench.records import read_records
+from distilbench.reporting.exports.main_columns import shown_cell
 from distilbench.reporting.table import Cell, leaderboard
 
 
@@ -21,9 +22,16 @@ def shown(cell: Cell, kept: bool) -> str:
     """A cell's mean and interval, and the share of the teacher's."""
     if cell.value is None:
         return ""
-    spread = f" ± {cell.interval:.2f}" if cell.interval is not None else ""
     share = f" ({cell.retention:.1f} %)" if kept and cell.retention is not None else ""
-    return f"{cell.value:.2f}{spread}{share}"
+    return shown_cell(cell) + share
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """A regular expression of the command line."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error}; expected a regular expression") from None
 
 
 def main() -> None:
@@ -31,29 +39,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", type=Path, nargs="+")
     parser.add_argument("--quantised", action="store_true", help="rows of codes too")
-    parser.add_argument("--rows", type=re.compile, default=re.compile(""), help="a regular expression of 'NAME CODE'")
+    parser.add_argument("--rows", type=pattern, default="", help="a regular expression of 'NAME CODE'")
     parser.add_argument("--columns", type=lambda text: text.split(","), help="such as sts_average,dev,mrr10:quora")
     parser.add_argument("--kept", action="store_true", help="the share of the teacher's value too")
     chosen = parser.parse_args()
+    if missing := [str(path) for path in chosen.records if not path.is_file()]:
+        parser.error(f"{', '.join(missing)}: no such file; expected a report's records")
     board = leaderboard([record for path in chosen.records for record in read_records(path)])
     named = {c.key: c for c in board.columns}
-    if unknown := [key for key in chosen.columns or [] if key not in named]:
+    wanted = chosen.columns or [c.key for c in board.columns if not c.group.startswith("Retrieval")]
+    if unknown := [key for key in wanted if key not in named]:
         parser.error(f"--columns {','.join(unknown)}: expected some of {', '.join(named)}")
-    columns = [
-        named[key] for key in chosen.columns or named if chosen.columns or not named[key].group.startswith("Retrieval")
-    ]
+    columns = [named[key] for key in wanted]
     titles = [f"{c.title} ({c.key.split(':')[1]})" if c.group.startswith("Retrieval") else c.title for c in columns]
     print("| row | d | bytes | seeds | " + " | ".join(titles) + " |")
     print("|---" * (len(columns) + 4) + "|")
     for row in board.rows:
-        if row.record.quantisation != "float32" and not chosen.quantised:
-            continue
-        name = row.record.configuration or row.record.label
-        kind = "" if row.record.quantisation == "float32" else f" {row.record.quantisation}"
-        if not chosen.rows.search(f"{name}{kind}"):
+        code = "" if row.record.quantisation == "float32" else f" {row.record.quantisation}"
+        name = f"{row.record.configuration or row.record.label}{code}"
+        if (code and not chosen.quantised) or not chosen.rows.search(name):
             continue
         cells = [shown(board.cell(row, c.key), chosen.kept) for c in columns]
-        about = f"{name}{kind} | {row.record.dim} | {row.record.bytes_per_vector} | {len(row.seeds)}"
+        about = f"{name} | {row.record.dim} | {row.record.bytes_per_vector} | {len(row.seeds)}"
         print(f"| {about} | " + " | ".join(cells) + " |")
 
 
