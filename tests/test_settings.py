@@ -66,7 +66,7 @@ def test_values() -> None:
         ({"trials": "many"}, "--trials many: expected a whole number"),
         ({"cross_encoder_lr": 2}, "--cross-encoder-lr 2: expected at most 1"),
         ({"cross_encoder_epochs": 0}, "--cross-encoder-epochs 0: expected at least 0.01"),
-        ({"backend": "jax"}, "--backend jax: expected one of torch, onnx"),
+        ({"backend": "jax"}, "--backend jax: expected one of torch, onnx, bf16"),
         ({"pooling": "sum"}, "--pooling sum: expected one of mean, cls, lasttoken"),
         ({"quantise": "int8,int3"}, "--quantise int3: expected int8, int4, binary, or one of FAISS's"),
         ({"marian": "one"}, "--marian one: expected two models, there and back, with a comma between"),
@@ -156,7 +156,7 @@ def test_help_begins_with_a_dozen_everyday_options() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["sweep", "--method", "mcr2", "--backend", "jax"], "error: --backend jax: expected one of torch, onnx"),
+        (["sweep", "--method", "mcr2", "--backend", "jax"], "error: --backend jax: expected one of torch, onnx, bf16"),
         (["methods", "mcr3"], "error: --method mcr3: unknown method; expected one of contrastive"),
         (["export", "run", "--to", "x", "--best-under", "0"], "error: --best-under 0: expected bytes per vector"),
     ],

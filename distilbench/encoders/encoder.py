@@ -433,8 +433,9 @@ def encode(
     *,
     prompt: str | Sequence[str | None] | None = None,
     tokens_per_batch: int | None = None,
+    bf16: bool = False,
 ) -> NDArray[np.float32]:
-    """Encode sentences, N x D in the order given; on a GPU in bfloat16 autocast, on a CPU in float32.
+    """Encode sentences, N x D in the order given; in bfloat16 autocast on a GPU or with `bf16`, else in float32.
 
     D is the encoder's width, or its `truncate_dim` where that is set.
 
@@ -453,7 +454,7 @@ def encode(
     if reads_tokens(model):
         ids = token_ids(model, sentences, before)
         budget = tokens_per_batch or TOKENS_PER_BATCH[device]
-        out = encode_ids(model, ids, budget, ENOUGH_TOKENS if device == "cpu" else None)
+        out = encode_ids(model, ids, budget, ENOUGH_TOKENS if device == "cpu" else None, bf16=bf16)
     elif reader := word_reader(model):
         out = _encode_words(model, reader, _prompted(sentences, before))
     else:
@@ -505,15 +506,23 @@ def _vectors(model: SentenceTransformer, features: dict[str, torch.Tensor]) -> N
 
 
 def encode_ids(
-    model: SentenceTransformer, ids: Sequence[Sequence[int]], budget: int, enough: int | None = None
+    model: SentenceTransformer,
+    ids: Sequence[Sequence[int]],
+    budget: int,
+    enough: int | None = None,
+    *,
+    bf16: bool = False,
 ) -> NDArray[np.float32]:
-    """Vectors of tokenised sentences, N x D in the order given; `budget` and `enough` as for `token_budget_batches`."""
+    """Vectors of tokenised sentences, N x D in the order given; `budget` and `enough` as for `token_budget_batches`.
+
+    They are computed in bfloat16 autocast on a GPU or with `bf16`, else in float32.
+    """
     import torch
 
     device, pad = model.device.type, model.tokenizer.pad_token_id or 0
     out: NDArray[np.float32] | None = None
     batches = token_budget_batches(np.array([len(i) for i in ids], dtype=np.int64), budget, enough)
-    with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
+    with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=bf16 or device == "cuda"):
         for batch in batches:
             vectors_BD = _vectors(model, padded([ids[i] for i in batch], pad, device))
             if out is None:

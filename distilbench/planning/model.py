@@ -136,7 +136,7 @@ def _preparation(
         rate, at_once = worker_rates.augment_per_s.get(name), workers(gpu, -(-work.train // SHARD_ROWS["cpu"]))
         seconds = None if rate is None else worker_rates.worker_s + work.train / (rate * at_once)
         stages.append(Stage(f"augment: {name}", seconds, f"{at_once} workers", True))
-    on_gpu = settings.backend == "torch"
+    on_gpu = settings.backend != "onnx"
     device = rates.device if on_gpu else "cpu"
     shards = work.encode_shards(device)
     encoders = workers(on_gpu, shards)

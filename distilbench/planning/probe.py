@@ -77,6 +77,7 @@ def measure_rates(settings: SweepSettings, members: Sequence[Member], read_s: fl
                 "sentences": [corpus.sentences[int(i)] for i in spread],
                 "teacher": settings.teacher_encoder.absolute(),
                 "graph": onnx_artifact(settings.teacher_encoder, ArtifactStore(settings.store)) if onnx else None,
+                "bf16": settings.backend == "bf16",
                 "operations": operations(settings.augmentation) if needs.augmentation else [],
                 "methods": [part for m in members for part in _by_student(m.space, drawn_settings(settings, m))],
                 "threads": resources.cpus,

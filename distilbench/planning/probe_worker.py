@@ -42,6 +42,8 @@ class ProbeJob:
     teacher: EncoderSpec
     graph: Path | None
     """For ONNX Runtime; None is PyTorch."""
+    bf16: bool
+    """Whether the teacher encodes in bfloat16 on a CPU too."""
     operations: Sequence[Operation]
     methods: Sequence[tuple[str, str, Budget, Sequence[dict[str, Any]]]]
     """The name of a rate, the method, its budget, and hyper-parameters to measure it with."""
@@ -64,19 +66,19 @@ def probe_worker(job: ProbeJob) -> dict[str, Any]:
     model: Any = None
     if not given:
         model = job.teacher.load(device) if job.graph is None else load_onnx(job.teacher, job.graph)
-    prompt = job.teacher.prompt_before()
+    read: Any = partial(encode, model, prompt=job.teacher.prompt_before(), bf16=job.bf16)
     worker_s = time.time() - job.asked_at
     _wait_for_all(job)
     texts = list(job.sentences)
     if not given:
-        encode(model, texts[:16], prompt=prompt)
+        read(texts[:16])
     rates: dict[str, Any] = {
         "worker_s": worker_s,
-        "encode_per_s": None if given else per_second(texts, CHUNK, ENCODE_S, partial(encode, model, prompt=prompt)),
+        "encode_per_s": None if given else per_second(texts, CHUNK, ENCODE_S, read),
         "augment_per_s": {},
         "training": {},
     }
-    model = None  # its memory goes before a student takes some
+    model = read = None  # its memory goes before a student takes some
     for operation in job.operations:
         copies = operation.load()
         copies(texts[:4], 0)

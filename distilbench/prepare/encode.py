@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from distilbench.choices import Backend, Stored
 from distilbench.cluster.nodes import gpus_elsewhere, working_device
 from distilbench.data.sentences import SentenceFile, sentences_artifact
+from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.errors import InputError
 from distilbench.prepare.here import run_here
@@ -36,7 +37,8 @@ STEP_VERSION = 1
 class TeacherEncoding(ShardTask):
     """Turns rows of sentences into shards of vectors; `graph` is the encoder for ONNX Runtime, None uses PyTorch.
 
-    `roles_N` are the roles of the sentences; with None they are neither queries nor documents.
+    `bf16`: in bfloat16 on a CPU too. `roles_N` are the roles of the sentences; with None they are neither queries nor
+    documents.
     """
 
     spec: EncoderSpec
@@ -46,34 +48,38 @@ class TeacherEncoding(ShardTask):
     stored: Stored
     graph: Path | None = None
     roles_N: NDArray[np.int8] | None = None
+    bf16: bool = False
 
     def load(self) -> Callable[[int, int, int], None]:
         """The encoder onto its device.
 
         Raises:
-            InputError: it is to be a GPU, and the worker's node has none.
+            InputError: it is to be a GPU, and the worker's node has none; or `bf16` on a CPU that is not fit for it.
         """
         if self.device == "cuda" and default_device() != "cuda":
             raise InputError(
                 "encoding was given to a worker without a GPU that torch sees; expected one build of torch on all"
             )
+        if self.bf16 and self.device == "cpu":
+            check_bf16()
         model = self.spec.load(self.device) if self.graph is None else load_onnx(self.spec, self.graph)
 
         def make(shard: int, start: int, stop: int) -> None:
             try:
                 with np.errstate(over="raise"):
                     before = self.spec.prompts_before(self.roles_N, start, stop)
-                    vectors_ND = encode(model, self.sentences[start:stop], prompt=before).astype(self.stored)
+                    vectors_ND = encode(model, self.sentences[start:stop], prompt=before, bf16=self.bf16)
+                    stored_ND = vectors_ND.astype(self.stored)
             except (FloatingPointError, ValueError) as error:
                 raise InputError(f"encoder {self.spec.name!r}: {error}") from None
-            save_array(self.folder / shard_name(shard), vectors_ND)
+            save_array(self.folder / shard_name(shard), stored_ND)
 
         return make
 
 
-def _on(device: str) -> dict[str, Any]:
+def _on(device: str, bf16: bool) -> dict[str, Any]:
     """What the vectors depend on where they are made on this device."""
-    precision = "bfloat16 forward" if device == "cuda" else "float32 forward"
+    precision = "bfloat16 forward" if bf16 or device == "cuda" else "float32 forward"
     return {"precision": precision, "shard_rows": SHARD_ROWS[device]}
 
 
@@ -97,24 +103,26 @@ def encode_corpus(
 
     Raises:
         InputError: the encoder cannot be loaded, or gives a vector that is not finite, or vectors of several widths; with
-            "onnx", ONNX Runtime is not installed or does not give the encoder's vectors.
+            "onnx", ONNX Runtime is not installed or does not give the encoder's vectors; with "bf16", a processor has no
+            instructions for it.
     """
     common_parts = {
         "encoder": spec.identity(),
         "sentences": sentences_fingerprint,
         "stored": stored,
-        **({"backend": backend} if backend != "torch" else {}),
+        **({"backend": backend} if backend == "onnx" else {}),
         "step_version": STEP_VERSION,
     }
+    bf16 = backend == "bf16"
     if backend == "onnx":
         device = "cpu"
     elif here or not gpus_elsewhere(size.grow_to):
         device = default_device()
-    elif store.find("embeddings", {**common_parts, **_on("cuda")}):  # no GPU node need come for it
+    elif store.find("embeddings", {**common_parts, **_on("cuda", bf16)}):  # no GPU node need come for it
         device = "cuda"
     else:
         device = working_device(size.grow_to)
-    parts, rows = {**common_parts, **_on(device)}, SHARD_ROWS[device]
+    parts, rows = {**common_parts, **_on(device, bf16)}, SHARD_ROWS[device]
     shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(sentences), rows))]
     encoded = 0
 
@@ -128,7 +136,7 @@ def encode_corpus(
             rich.print(f"{label}: {already_encoded} of {len(sentences)} sentences were encoded before the interruption")
         readable = sentences_artifact(sentences, sentences_fingerprint, store)
         graph = onnx_artifact(spec, store) if backend == "onnx" else None
-        task = TeacherEncoding(spec.absolute(), readable, folder, device, stored, graph, roles_N)
+        task = TeacherEncoding(spec.absolute(), readable, folder, device, stored, graph, roles_N, bf16)
         if here:
             run_here(task, missing_shards, label, "sentences", gpu=device == "cuda")
         else:

@@ -50,7 +50,7 @@ def test_each_method_is_measured(
     )
     prepared = prepare_sample(settings, whole, own, tmp_path, Wanted(augmentation=False, tokens=True, logits=True))
     params = {**(COMMON if method != "pca" else {}), **EVERY[method]}
-    job = ProbeJob(0, 1, 0.0, tmp_path, prepared, own.sentences, settings.teacher_encoder, None, (), (), 1)
+    job = ProbeJob(0, 1, 0.0, tmp_path, prepared, own.sentences, settings.teacher_encoder, None, False, (), (), 1)
     budget = Budget(trials=1, steps=30)
     found = _training(job, method, budget, params, 0.2, "cpu")
     says = within_budget(build_method(method, params, load_prepared(prepared), 0, "cpu").phases(), 30)

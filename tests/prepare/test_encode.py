@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
 
+from distilbench.encoders.bf16 import INSTRUCTIONS
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import encode as module
@@ -219,3 +221,29 @@ def test_the_precision_on_disk_is_a_choice_and_part_of_the_name(
     assert kept.take(np.arange(len(SENTENCES))) == pytest.approx(encode(spec.load(), SENTENCES), abs=tolerance)
     other = "float32" if stored == "float16" else "float16"
     assert module.encode_corpus(SENTENCES, "k", spec, store, label="test", stored=other)[1] == len(SENTENCES)
+
+
+@pytest.fixture
+def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has the instructions that a test names, and no other."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(INSTRUCTIONS, False) | request.param)
+
+
+@pytest.mark.parametrize("processor", [{name: True} for name in INSTRUCTIONS], indirect=True)
+def test_vectors_of_bfloat16_are_others_and_nearly_the_same(store: Path, spec: EncoderSpec, processor: None) -> None:
+    full, half = (
+        whole(encode_corpus(SENTENCES, "k", spec, ArtifactStore(store), label="test", backend=backend)[0])
+        for backend in ("torch", "bf16")
+    )
+    cosines = (full * half).sum(1) / np.linalg.norm(full, axis=1) / np.linalg.norm(half, axis=1)
+    assert 0.999 < cosines.min() and not np.array_equal(full, half)
+    direct = encode(spec.load(), SENTENCES, prompt=spec.prompt, bf16=True)
+    np.testing.assert_allclose(half, direct, rtol=2**-7, atol=2**-6)
+
+
+@pytest.mark.parametrize("processor", [{}, {"avx512_f": True}], indirect=True)
+def test_a_processor_without_bfloat16_is_refused(tmp_path: Path, spec: EncoderSpec, processor: None) -> None:
+    with pytest.raises(
+        InputError, match=r"--backend bf16: this processor has no instructions .* expected torch or onnx"
+    ):
+        encode_corpus(SENTENCES, "k", spec, ArtifactStore(tmp_path), label="test", backend="bf16")
