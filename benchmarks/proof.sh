@@ -19,6 +19,7 @@
 #   EXTRA    more options of every sweep, such as "--trials 2 --max-sentences 500" for a quick try
 #   PLAN     0: no plan is made before a sweep (a plan measures rates for about a minute)
 #   SPACES   the search spaces (default: search_spaces/proof)
+#   PRECISION what part `depths` trains in: auto, or bf16 where the processor has instructions for it (default: auto)
 #   PEERS    a folder on PYTHONPATH that has model2vec and tokenlearn, for part `beside` (default: as installed)
 set -eu
 cd "$(dirname "$0")/.."
@@ -27,7 +28,7 @@ STORE=${STORE:-$RUNS/store} MINILM=${MINILM:-all-MiniLM-L6-v2} MPNET=${MPNET:-se
 BEST=${BEST:-hpd mcr2_distil} LABEL=${LABEL:-HPD (tuned head)} LAYERS=${LAYERS:-2 3 1}
 WHO=${WHO:-stackexchange captions quora} CPUS=${CPUS:-2} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
 STUDY=$RUNS/data/study USERS=$RUNS/data/users STUDENTS=$RUNS/students
-SPACES=${SPACES:-search_spaces/proof}
+SPACES=${SPACES:-search_spaces/proof} PRECISION=${PRECISION:-auto}
 PLACES="--store $STORE --runs $RUNS/runs --reports $RUNS/reports"
 # 310,000 distinct sentences, drawn evenly from their sources. Rows are scored on 20,000 of Quora's documents; part `score`
 # takes all 210,937.
@@ -90,9 +91,17 @@ labelled() {
     --teacher "$MINILM" --max-labelled 0 --cross-encoder-lr 1e-4 --cross-encoder-epochs 2
 }
 depths() {
+  local method layers long=$SPACES/long
+  if [ "$PRECISION" != auto ]; then
+    long=$RUNS/spaces/$PRECISION
+    mkdir -p "$long"
+    for method in $BEST; do
+      sed "s/^fixed: {/fixed: {precision: $PRECISION, /" "$SPACES/long/$method.yaml" > "$long/$method.yaml"
+    done
+  fi
   for method in $BEST; do
     for layers in $LAYERS; do
-      sweep "$method-$layers" --method "$method" --space $SPACES/long --student "auto:$layers" --teacher "$MINILM"
+      sweep "$method-$layers" --method "$method" --space "$long" --student "auto:$layers" --teacher "$MINILM"
     done
   done
 }
