@@ -1,12 +1,13 @@
 """Training throughput beside `SentenceTransformerTrainer`: the same student, sentences and targets, in the same run.
 
     python benchmarks/training.py [--data DIR] [--student half] [--steps 40] [--rounds 3] [--batch 64] [--dim 128]
-                                  [--dropout] [--train-embeddings] [--threads 1]
+                                  [--dropout] [--train-embeddings] [--threads 1] [--bf16]
 
 HPD's loss (squared distance to the teacher's PCA), the teacher's forward in neither. Both train the same parameters with the
 same dropout (a sweep's defaults: none, frozen embeddings), weight decay and clipping, draw random batches and run in the
 precision of this machine's device, on the same threads, with fused AdamW. A second peer is the same trainer with batches of
-similar length (the length groups of transformers), which are no longer drawn at random.
+similar length (the length groups of transformers), which are no longer drawn at random. With --bf16 our loop trains once
+more, in bfloat16.
 
 Each round trains all from the start for `steps` steps, of which the first five are warm-up and not timed. On a CPU with one
 thread processor time is taken, which other work on the machine disturbs less; otherwise wall time. The ratios of a round's
@@ -30,6 +31,7 @@ import torch
 
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.folder import Limits, folder_corpus
+from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, token_ids
 from distilbench.methods.hpd import HPD
 from distilbench.prepare.pca import fit_pca
@@ -42,6 +44,7 @@ WARM = 5
 CLOCK = time.perf_counter
 SENTENCES = 20_000
 OURS = "distilbench"
+IN_BF16 = "distilbench in bfloat16"
 PEERS = {"SentenceTransformerTrainer": False, "SentenceTransformerTrainer, length groups": True}
 
 
@@ -200,7 +203,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dropout", action="store_true", help="the encoder's dropout acts")
     parser.add_argument("--train-embeddings", action="store_true", help="the embeddings are trained too")
+    parser.add_argument("--bf16", action="store_true", help="our loop once more, in bfloat16")
     chosen = parser.parse_args()
+    if chosen.bf16:
+        check_bf16()
     torch.set_num_threads(chosen.threads)
     global CLOCK
     device = default_device()
@@ -225,6 +231,10 @@ def main() -> None:
         for _ in range(chosen.rounds):
             peaks.append(peak(1024, 1024, 1024, device))
             runs.setdefault(OURS, []).append(ours(prepared, params, chosen.steps, device))
+            if chosen.bf16:
+                runs.setdefault(IN_BF16, []).append(
+                    ours(prepared, params | {"precision": "bf16"}, chosen.steps, device)
+                )
             for name, grouped in PEERS.items():
                 run = theirs(prepared, sentences, params, chosen.steps, device, grouped)
                 runs.setdefault(name, []).append(run)
@@ -255,7 +265,7 @@ def main() -> None:
                     for n, of in runs.items()
                 },
                 "speed_ratio_min_median_max": {
-                    n: [min(ratios(n)), statistics.median(ratios(n)), max(ratios(n))] for n in PEERS
+                    n: [min(ratios(n)), statistics.median(ratios(n)), max(ratios(n))] for n in runs if n != OURS
                 },
             },
             indent=1,
