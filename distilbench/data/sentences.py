@@ -38,6 +38,10 @@ class SentenceFile(Sequence[str]):
     def _ends(self) -> NDArray[np.int64]:
         return np.cumsum([len(chunk) for chunk in self._chunks], dtype=np.int64)
 
+    def column(self) -> pa.ChunkedArray:
+        """All of them; their bytes stay on disk until they are read."""
+        return pa.chunked_array(self._chunks, pa.string())
+
     def __reduce__(self) -> tuple[type[SentenceFile], tuple[Path, ...]]:
         return SentenceFile, self.paths
 

@@ -18,16 +18,21 @@ from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.errors import InputError
 from distilbench.prepare.here import run_here
+from distilbench.prepare.known import KnownVectors, known_vectors
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
-from distilbench.prepare.pool import ShardTask, run_pool
+from distilbench.prepare.pool import Shard, ShardTask, run_pool
 from distilbench.settings.pool import AS_FIT, PoolSize
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
+from distilbench.storage.files import fingerprint
 from distilbench.storage.store import ArtifactStore
 
 SHARD_ROWS = {"cpu": 512, "cuda": 8192}
 """Sentences per shard: what a killed run loses per worker. Sorting by length inside 512 keeps padding under 10 %; a GPU
 reads some thousands of sentences at once."""
 
+
+MOST_UNKNOWN = 0.75
+"""The largest part of a corpus that is encoded apart, where the store has the vectors of the others."""
 
 STEP_VERSION = 1
 """Part of every fingerprint: raise it when the code below changes what it computes."""
@@ -98,7 +103,9 @@ def encode_corpus(
 ) -> tuple[ShardedArray, int]:
     """Vectors of `sentences` (rows in their order), and how many sentences had to be encoded for it (0: all found).
 
-    Needs `ray.init` only when something is missing; `here`: never, it is encoded in this process. `stored` is the precision
+    A sentence that this encoder has read for another corpus of the store is not encoded again, but where most are new, or
+    are read by role. Needs `ray.init` only when something is missing; `here`: never, it is encoded in this process. `stored`
+    is the precision
     of the shards on disk. `roles_N` are the roles of the sentences, of which `sentences_fingerprint` is too.
 
     Raises:
@@ -135,6 +142,28 @@ def encode_corpus(
             already_encoded = len(sentences) - encoded
             rich.print(f"{label}: {already_encoded} of {len(sentences)} sentences were encoded before the interruption")
         readable = sentences_artifact(sentences, sentences_fingerprint, store)
+        if not spec.by_role and (found := _partly_known(readable, missing_shards, parts, store)):
+            known, rest_n = found
+            encoded = 0
+            if len(rest_n):
+                rest = readable.take(rest_n)
+                vectors_of_rest, encoded = encode_corpus(
+                    rest,
+                    fingerprint(rest),
+                    spec,
+                    store,
+                    label=label,
+                    stored=stored,
+                    backend=backend,
+                    size=size,
+                    here=here,
+                )
+                known = known.with_vectors(rest_n, vectors_of_rest)
+            for i, start, stop in missing_shards:
+                save_array(folder / shard_name(i), known.block(start, stop).astype(stored))
+            kept = sum(stop - start for _, start, stop in missing_shards) - len(rest_n)
+            rich.print(f"{label}: {kept} of {len(sentences)} sentences were encoded for another corpus before")
+            return
         graph = onnx_artifact(spec, store) if backend == "onnx" else None
         task = TeacherEncoding(spec.absolute(), readable, folder, device, stored, graph, roles_N, bf16)
         if here:
@@ -149,3 +178,13 @@ def encode_corpus(
         widths_found = " and of ".join(map(str, sorted(widths)))
         raise InputError(f"encoder {spec.name!r}: it gave vectors of {widths_found} dimensions; expected one width")
     return ShardedArray(path, len(sentences), widths.pop(), rows), encoded
+
+
+def _partly_known(
+    sentences: SentenceFile, shards: Sequence[Shard], parts: dict[str, Any], store: ArtifactStore
+) -> tuple[KnownVectors, NDArray[np.int64]] | None:
+    """What the store has of the sentences of `shards` for other corpora, and the others; None where it has too few."""
+    rows_n = np.concatenate([np.arange(start, stop) for _, start, stop in shards])
+    known = known_vectors(sentences, parts, store)
+    rest_n = known.unknown(rows_n)
+    return (known, rest_n) if len(rest_n) <= MOST_UNKNOWN * len(rows_n) else None

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import encode as module
 from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.pool import Shard, ShardTask
 from distilbench.storage.arrays import ShardedArray, shard_name
 from distilbench.storage.store import ArtifactStore
 
@@ -97,26 +99,24 @@ def test_a_copy_of_the_teacher_elsewhere_is_the_same_teacher(made: Path, spec: E
     assert encoded(made, replace(spec, name=str(copy)))[1] == 0
 
 
-@pytest.mark.parametrize("change", ["prompt", "max_tokens", "corpus", "weights"])
+@pytest.mark.parametrize("change", ["prompt", "max_tokens", "weights"])
 def test_vectors_of_anything_else_are_never_reused(store: Path, spec: EncoderSpec, tmp_path: Path, change: str) -> None:
     before, _ = encoded(store, spec)
-    sentences, other = SENTENCES, spec
+    other = spec
     if change == "prompt":
         other = replace(spec, prompt="what ")
     elif change == "max_tokens":
         other = replace(spec, max_tokens=6)
-    elif change == "corpus":
-        sentences = (*SENTENCES[1:], SENTENCES[0])  # the same sentences in another order
     else:
         folder = Path(shutil.copytree(spec.name, tmp_path / "other"))
         (path,) = folder.rglob("model.safetensors")
         tensors = {name: 1.01 * tensor for name, tensor in load_file(path).items()}
         save_file(tensors, path, metadata={"format": "pt"})
         other = replace(spec, name=str(folder))
-    after, count = encoded(store, other, sentences)
+    after, count = encoded(store, other)
     assert count == 40
     assert after.folder != before.folder
-    direct = encode(other.load(), sentences, prompt=other.prompt)
+    direct = encode(other.load(), SENTENCES, prompt=other.prompt)
     np.testing.assert_allclose(whole(after), direct, rtol=2**-11, atol=1e-5)
     assert np.abs(whole(after) - whole(before)).max() > 1e-3
     assert encoded(store, spec)[1] == 0  # and the first ones are still there
@@ -247,3 +247,82 @@ def test_a_processor_without_bfloat16_is_refused(tmp_path: Path, spec: EncoderSp
         InputError, match=r"--backend bf16: this processor has no instructions .* expected torch or onnx"
     ):
         encode_corpus(SENTENCES, "k", spec, ArtifactStore(tmp_path), label="test", backend="bf16")
+
+
+def test_a_corpus_that_grows_is_not_encoded_anew(store: Path, spec: EncoderSpec) -> None:
+    before = whole(encoded(store, spec)[0])
+    moved = (SENTENCES[i] for i in np.random.default_rng(1).permutation(40))
+    grown = (*moved, "a new one", "another new one")
+    vectors, count = encoded(store, spec, grown)
+    assert count == 2
+    np.testing.assert_array_equal(whole(vectors)[:40], before[[SENTENCES.index(s) for s in grown[:40]]])
+    np.testing.assert_allclose(
+        whole(vectors)[40:], encode(spec.load(), grown[40:], prompt=spec.prompt), rtol=2**-11, atol=1e-5
+    )
+    assert encoded(store, spec, grown[::-1])[1] == 0
+
+
+def test_several_corpora_are_looked_through(store: Path, spec: EncoderSpec) -> None:
+    more = tuple(f"{s} again" for s in SENTENCES)
+    assert encoded(store, spec, more)[1] == 40
+    both = tuple(s for pair in zip(more, SENTENCES, strict=True) for s in pair)
+    vectors, count = encoded(store, spec, both)
+    assert count == 0
+    np.testing.assert_array_equal(whole(vectors)[1::2], whole(encoded(store, spec)[0]))
+    np.testing.assert_array_equal(whole(vectors)[::2], whole(encoded(store, spec, more)[0]))
+
+
+def test_where_most_sentences_are_new_all_are_encoded(store: Path, spec: EncoderSpec) -> None:
+    other = tuple(f"{s} again" for s in SENTENCES[:31]) + SENTENCES[:9]
+    assert encoded(store, spec, other)[1] == 40
+
+
+@pytest.mark.parametrize("change", [{"prompt": "what "}, {"max_tokens": 20}, {"query_prompt": "find "}])
+def test_another_reading_is_not_taken_for_the_same(store: Path, spec: EncoderSpec, change: dict[str, Any]) -> None:
+    assert encoded(store, replace(spec, **change), SENTENCES[::-1])[1] == 40
+
+
+def test_vectors_stored_in_another_precision_are_not_taken(store: Path, spec: EncoderSpec) -> None:
+    _, count = encode_corpus(SENTENCES[::-1], "k", spec, ArtifactStore(store), label="test", stored="float32")
+    assert count == 40
+
+
+def test_sentences_read_by_role_are_encoded_anew(store: Path, spec: EncoderSpec) -> None:
+    """The store does not say of another corpus which of its sentences were queries."""
+    by_role = replace(spec, query_prompt="find ")
+    roles_N = np.zeros(40, dtype=np.int8)
+    for key, order in (("first", 1), ("second", -1)):
+        _, count = encode_corpus(
+            SENTENCES[::order], key, by_role, ArtifactStore(store), label="test", roles_N=roles_N + (order > 0)
+        )
+        assert count == 40
+
+
+def test_a_damaged_source_is_named_and_not_taken(
+    store: Path, spec: EncoderSpec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder,) = store.glob("embeddings-*/")
+    with (folder / shard_name(1)).open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x7f")
+    assert encoded(store, spec, SENTENCES[::-1])[1] == 40
+    assert "its checksum differs" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_interrupted_encoding_of_the_new_sentences_goes_on(
+    store: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch, run_here: Run
+) -> None:
+    grown = SENTENCES + tuple(f"{s} again" for s in SENTENCES)
+
+    def interrupted(task: ShardTask, shards: list[Shard], label: str, unit: str, **more: Any) -> None:
+        run_here(task, shards[:1], label, unit, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "run_pool", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            encoded(store, spec, grown)
+    vectors, count = encoded(store, spec, grown)
+    assert count == 40 - 16
+    direct = encode(spec.load(), grown, prompt=spec.prompt)
+    np.testing.assert_allclose(whole(vectors), direct, rtol=2**-11, atol=1e-5)
