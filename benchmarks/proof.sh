@@ -96,7 +96,7 @@ depths() {
     long=$RUNS/spaces/$PRECISION
     mkdir -p "$long"
     for method in $BEST; do
-      sed "s/^fixed: {/fixed: {precision: $PRECISION, /" "$SPACES/long/$method.yaml" > "$long/$method.yaml"
+      sed -e "s/^fixed: {/fixed: {precision: $PRECISION, /" -e "s/^fixed:\$/fixed:\n  precision: $PRECISION/" "$SPACES/long/$method.yaml" > "$long/$method.yaml"
     done
   fi
   for method in $BEST; do

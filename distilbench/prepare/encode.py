@@ -18,7 +18,7 @@ from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.errors import InputError
 from distilbench.prepare.here import run_here
-from distilbench.prepare.known import KnownVectors, known_vectors
+from distilbench.prepare.known import KIND, KnownVectors, known_vectors
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
 from distilbench.prepare.pool import Shard, ShardTask, run_pool
 from distilbench.settings.pool import AS_FIT, PoolSize
@@ -104,9 +104,9 @@ def encode_corpus(
     """Vectors of `sentences` (rows in their order), and how many sentences had to be encoded for it (0: all found).
 
     A sentence that this encoder has read for another corpus of the store is not encoded again, but where most are new, or
-    are read by role. Needs `ray.init` only when something is missing; `here`: never, it is encoded in this process. `stored`
-    is the precision
-    of the shards on disk. `roles_N` are the roles of the sentences, of which `sentences_fingerprint` is too.
+    are read by role. Needs `ray.init` only when something is missing; `here`: never, it is encoded in this process.
+    `stored` is the precision of the shards on disk. `roles_N` are the roles of the sentences, of which
+    `sentences_fingerprint` is too.
 
     Raises:
         InputError: the encoder cannot be loaded, or gives a vector that is not finite, or vectors of several widths; with
@@ -125,7 +125,7 @@ def encode_corpus(
         device = "cpu"
     elif here or not gpus_elsewhere(size.grow_to):
         device = default_device()
-    elif store.find("embeddings", {**common_parts, **_on("cuda", bf16)}):  # no GPU node need come for it
+    elif store.find(KIND, {**common_parts, **_on("cuda", bf16)}):  # no GPU node need come for it
         device = "cuda"
     else:
         device = working_device(size.grow_to)
@@ -172,7 +172,7 @@ def encode_corpus(
             run_pool(task, missing_shards, label, "sentences", size=size, gpu=device == "cuda", store=store)
 
     names = [shard_name(i) for i, _, _ in shards]
-    path = store.build("embeddings", parts, names, make)
+    path = store.build(KIND, parts, names, make)
     widths = {np.load(path / name, mmap_mode="r", allow_pickle=False).shape[1] for name in names}
     if len(widths) > 1:
         widths_found = " and of ".join(map(str, sorted(widths)))
