@@ -9,8 +9,8 @@
 #   STORE    the artifact store (default: RUNS/store)
 #   MINILM   the first teacher (default: all-MiniLM-L6-v2)
 #   MPNET    the second teacher, a folder or hub id (default: sentence-transformers/all-mpnet-base-v2)
-#   BEST     the two methods that are trained longer, at one, two and three layers: what part `labelled` and part `two` have
-#            shown (default: hpd mcr2_distil); students of the first one are exported
+#   BEST     the two methods that are trained longer, at one, two and three layers: what parts `two` and `labelled` have
+#            shown (default: hpd mse); students of the first one are exported
 #   LAYERS   the depths of part `depths` (default: 2 3 1)
 #   LABEL    what the first one's rows are called before " d=128" (default: HPD (tuned head))
 #   WHO      the users of parts `users` and `again` (default: stackexchange captions quora)
@@ -25,7 +25,7 @@ set -eu
 cd "$(dirname "$0")/.."
 : "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
 STORE=${STORE:-$RUNS/store} MINILM=${MINILM:-all-MiniLM-L6-v2} MPNET=${MPNET:-sentence-transformers/all-mpnet-base-v2}
-BEST=${BEST:-hpd mcr2_distil} LABEL=${LABEL:-HPD (tuned head)} LAYERS=${LAYERS:-2 3 1}
+BEST=${BEST:-hpd mse} LABEL=${LABEL:-HPD (tuned head)} LAYERS=${LAYERS:-2 3 1}
 WHO=${WHO:-stackexchange captions quora} CPUS=${CPUS:-2} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
 STUDY=$RUNS/data/study USERS=$RUNS/data/users STUDENTS=$RUNS/students
 SPACES=${SPACES:-search_spaces/proof} PRECISION=${PRECISION:-auto}
@@ -86,7 +86,8 @@ static() {
 two() { sweep two --method hpd,mse,crd,mcr2_distil --space $SPACES/two --student auto:2 --teacher "$MINILM"; }
 labelled() {
   sweep labelled --method ibkd,contrastive,matryoshka --space $SPACES/two --student auto:2 --teacher "$MINILM"
-  # DSE reads STS-B's own training pairs and no other text.
+}
+dse() {  # it reads STS-B's own training pairs and no other text
   READ="--max-sentences 20000 --max-documents 20000" sweep dse --method dse --space $SPACES/two --student auto:2 \
     --teacher "$MINILM" --max-labelled 0 --cross-encoder-lr 1e-4 --cross-encoder-epochs 2
 }
@@ -118,8 +119,13 @@ retrieval() {
 }
 # All-mpnet-base-v2 as the teacher.
 mpnet() {
-  sweep mpnet-heads --method pca,mcr2,neighbours --budget real --teacher "$MPNET"
-  sweep mpnet-static --method hpd --space $SPACES/static --student static --teacher "$MPNET"
+  mpnet_heads
+  mpnet_static
+  mpnet_two
+}
+mpnet_heads() { sweep mpnet-heads --method pca,mcr2,neighbours --budget real --teacher "$MPNET"; }
+mpnet_static() { sweep mpnet-static --method hpd --space $SPACES/static --student static --teacher "$MPNET"; }
+mpnet_two() {
   sweep mpnet-2 --method hpd --space $SPACES/long --student "auto:2@$MINILM" --teacher "$MPNET"
 }
 
@@ -211,10 +217,11 @@ board() {  # NAME SWEEPS...
   [ ${#found[@]} -eq 0 ] || distilbench report "${found[@]}" --out "$RUNS/reports/$name"
 }
 
-for part in "${@:-data heads static two labelled depths coded retrieval mpnet score whole beside users again report}"; do
+for part in "${@:-data heads static two labelled dse depths coded retrieval mpnet score whole beside users again report}"; do
   for name in $part; do
     case $name in
-      data | heads | static | two | labelled | depths | coded | retrieval | mpnet) "$name" ;;
+      data | heads | static | two | labelled | dse | depths | coded | retrieval) "$name" ;;
+      mpnet | mpnet_heads | mpnet_static | mpnet_two) "$name" ;;
       score | whole | beside | users | again | report) "$name" ;;
       *)
         echo "no part called $name" >&2

@@ -18,6 +18,7 @@ from scipy.stats import t as student_t
 
 from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost, Score, ScoreRecord, TrialRecord, selection_groups
+from distilbench.reporting.starts import start_of, starts_told
 from distilbench.selection import STS, Part, Selection
 from distilbench.stored import FAISS_PEER, by_bytes, code_of, rival_group
 
@@ -109,8 +110,9 @@ class Row(NamedTuple):
     `best_in_bytes`: the highest test average of the rows with as many bytes per vector (`competes`), whatever dimension and
     code made them, where there are at least two to compare. Both go by the means.
 
-    `name` is what the row is called: its name in the comparison file, or its label, with the trial where two rows of a run
-    share one. `chosen`: of the trials of a sweep that compete (`rivals`), the one with the highest dev objective.
+    `name` is what the row is called: its name in the comparison file, or its label, with the start where rows of one label
+    have several (`reporting.starts`) and the trial where two rows of a run share one. `chosen`: of the trials of a sweep that
+    compete (`rivals`), the one with the highest dev objective.
     """
 
     anchor: str
@@ -398,14 +400,17 @@ def last_metric(trial: TrialRecord, key: str) -> float | None:
 
 def _names(records: Sequence[ScoreRecord]) -> dict[int, str]:
     """What each record's row is called, by `id`."""
+    starts = starts_told(records)
 
     def place(r: ScoreRecord) -> tuple[object, ...]:
-        return r.run, r.name, r.quantisation, r.teacher, r.corpus_fingerprint
+        return r.run, r.name, r.quantisation, r.teacher, r.corpus_fingerprint, starts.get(start_of(r))
+
+    def named(r: ScoreRecord) -> str:
+        trial = f"trial {r.trial}" if r.trial is not None and shared[place(r)] > 1 else None
+        return ", ".join(filter(None, (r.name, starts.get(start_of(r)), trial)))
 
     shared = Counter(place(r) for r in records)
-    return {
-        id(r): r.name + (f", trial {r.trial}" if r.trial is not None and shared[place(r)] > 1 else "") for r in records
-    }
+    return {id(r): named(r) for r in records}
 
 
 def competes(record: ScoreRecord) -> bool:

@@ -48,6 +48,8 @@ def browser(tmp_path_factory):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(driver))
+    driver.get("about:blank")
+    driver.get_log("performance")  # what the browser's own first page asked for
     yield driver
     driver.quit()
 

@@ -260,7 +260,8 @@ def test_an_old_report_in_the_folder_is_replaced(make_score: Any, tmp_path: Path
 @pytest.mark.parametrize(
     ("file", "expected", "tied", "within"),
     [
-        ("reports/real-data/records.jsonl.gz", ROOT / "reports" / "real-data" / "leaderboard.csv", 184, "bytes"),
+        ("reports/real-data/records.jsonl.gz", ROOT / "reports" / "real-data" / "leaderboard.csv", 0, "bytes"),
+        ("results/records/proof-static-one.jsonl.gz", FIXTURES / "proof-static-one.csv", 15, "bytes"),
         ("results/records/early-stopping.jsonl.gz", FIXTURES / "early-stopping.csv", 11, "dimension"),
         ("results/records/mcr2.jsonl.gz", FIXTURES / "mcr2.csv", 0, "dimension"),
     ],

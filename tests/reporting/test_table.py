@@ -547,3 +547,43 @@ def test_a_trial_that_was_not_finished_has_its_students_name_too(make_score):
     named = make_score("HPD d=64", 75.0, trial=None, configuration="My HPD", record_id="n")
     names = {row.name for row in table.leaderboard([whole, cut, named]).rows}
     assert names == {"HPD d=64", "HPD d=64, trial 4, interrupted after step 9", "My HPD"}
+
+
+def test_students_of_several_starts_are_told_apart_by_them(make_score):
+    def named(*records):
+        return sorted(row.name for row in table.leaderboard(records).rows)
+
+    two, other_two, three, static = (
+        make_score("HPD d=64", q, record_id=str(q), run=f"r{q}", start=f"big {start}")
+        for q, start in ((71.0, "layers:4,5"), (72.0, "layers:0,5"), (73.0, "layers:5"), (70.0, "tokens (static)"))
+    )
+    head = make_score("MCR2 d=64", 75.0, record_id="h", start="teacher (frozen)")
+    mine = make_score("HPD d=64", 75.0, record_id="m", trial=None, configuration="mine", start="big layers:1")
+    searched = make_score(
+        "HPD (auto:1) d=64", 75.0, record_id="s", start="big layers:1", hyperparameters={"student": "auto:1"}
+    )
+    assert named(two, head) == ["HPD d=64", "MCR2 d=64"]
+    assert named(two, three, static, head, mine, searched) == [
+        "HPD (auto:1) d=64",
+        "HPD d=64, 1 layer",
+        "HPD d=64, 2 layers",
+        "HPD d=64, static",
+        "MCR2 d=64",
+        "mine",
+    ]
+    assert named(two, other_two, static) == ["HPD d=64, layers 0,5", "HPD d=64, layers 4,5", "HPD d=64, static"]
+    elsewhere = make_score("HPD d=64", 75.0, record_id="e", run="e", start="other layers:4,5")
+    whole = make_score("HPD d=64", 76.0, record_id="w", run="w", start="models/mine")
+    assert named(two, elsewhere, whole) == [
+        "HPD d=64, 2 layers of big",
+        "HPD d=64, 2 layers of other",
+        "HPD d=64, models/mine",
+    ]
+    # Two trials of one start are still told apart by their numbers.
+    again = [
+        make_score(
+            "HPD d=64", 74.0, record_id=f"a{n}", trial=n, run="r", start="big layers:5", hyperparameters={"lr": n}
+        )
+        for n in (1, 2)
+    ]
+    assert named(two, *again) == ["HPD d=64, 1 layer, trial 1", "HPD d=64, 1 layer, trial 2", "HPD d=64, 2 layers"]
