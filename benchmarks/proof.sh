@@ -12,6 +12,8 @@
 #   BEST     the two methods that are trained longer, at one, two and three layers: what parts `two` and `labelled` have
 #            shown (default: hpd mse); students of the first one are exported
 #   LAYERS   the depths of part `depths` (default: 2 3 1)
+#   TWO      the student of parts `labelled` and `dse` (default: auto:2); their texts are others than those of part `two`, and
+#            so may be the layers that they rank first: "layers:4,5" is what part `two` took
 #   LABEL    what the first one's rows are called before " d=128" (default: HPD (tuned head))
 #   WHO      the users of parts `users` and `again` (default: stackexchange captions quora)
 #   TASKS    what part `score` scores (default: sts,classification,retrieval)
@@ -25,7 +27,7 @@ set -eu
 cd "$(dirname "$0")/.."
 : "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
 STORE=${STORE:-$RUNS/store} MINILM=${MINILM:-all-MiniLM-L6-v2} MPNET=${MPNET:-sentence-transformers/all-mpnet-base-v2}
-BEST=${BEST:-hpd mse} LABEL=${LABEL:-HPD (tuned head)} LAYERS=${LAYERS:-2 3 1}
+BEST=${BEST:-hpd mse} LABEL=${LABEL:-HPD (tuned head)} LAYERS=${LAYERS:-2 3 1} TWO=${TWO:-auto:2}
 WHO=${WHO:-stackexchange captions quora} CPUS=${CPUS:-2} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
 STUDY=$RUNS/data/study USERS=$RUNS/data/users STUDENTS=$RUNS/students
 SPACES=${SPACES:-search_spaces/proof} PRECISION=${PRECISION:-auto}
@@ -85,10 +87,10 @@ static() {
 }
 two() { sweep two --method hpd,mse,crd,mcr2_distil --space $SPACES/two --student auto:2 --teacher "$MINILM"; }
 labelled() {
-  sweep labelled --method ibkd,contrastive,matryoshka --space $SPACES/two --student auto:2 --teacher "$MINILM"
+  sweep labelled --method ibkd,contrastive,matryoshka --space $SPACES/two --student "$TWO" --teacher "$MINILM"
 }
 dse() {  # it reads STS-B's own training pairs and no other text
-  READ="--max-sentences 20000 --max-documents 20000" sweep dse --method dse --space $SPACES/two --student auto:2 \
+  READ="--max-sentences 20000 --max-documents 20000" sweep dse --method dse --space $SPACES/two --student "$TWO" \
     --teacher "$MINILM" --max-labelled 0 --cross-encoder-lr 1e-4 --cross-encoder-epochs 2
 }
 depths() {
