@@ -357,15 +357,13 @@ class _Sweep:
         sensible = [size for size in space.bytes_competed if 2 * size <= ready.vectors.width]  # more is int4's
         peers = settings.peers or sensible
         references = 1 + 2 * len(self.widths) + len(peers)
-        encoders = 1 + 2 * len(self.widths) + bool(peers)
         with (
             self.clock.scoring(rows=references),
             timed_stage(run, "references", references),
-            progress("Teacher and baselines", encoders, "encoders") as advance,
+            progress("Teacher and baselines", references, "encoders") as advance,
         ):
             member.scores += board.references(self.widths, settings.seed, inputs.scores, advance)
-            member.scores += board.peers(peers, settings.seed)
-            advance(bool(peers))
+            member.scores += board.peers(peers, settings.seed, advance)
         self._afford(resources)
         search = self.search(resources)
         self._estimate()

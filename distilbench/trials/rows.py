@@ -152,24 +152,28 @@ class RowScorer:
             records.append(self._cross_encoder(cross_encoder, seed))
         return records
 
-    def peers(self, sizes: Sequence[int], seed: int) -> list[ScoreRecord]:
-        """The teacher's vectors in FAISS's own codes of these many bytes, fitted to training embeddings.
+    def peers(
+        self, sizes: Sequence[int], seed: int, advance: Callable[[int], None] = lambda count: None
+    ) -> list[ScoreRecord]:
+        """The teacher's vectors in FAISS's own codes of these many bytes, fitted to training embeddings; size by size.
 
         A code that FAISS cannot make of the teacher's dimensions, or of so few training sentences, is left out.
         """
         prepared, corpus, width = self.prepared, self.corpus, self.prepared.vectors.width
         few = len(prepared.train) < CENTROIDS
-        kinds = [f"{family}{size}" for size in sizes for family in FAMILIES if not (few and family.endswith("pq"))]
-        kinds = [kind for kind in kinds if not not_possible(kind, width)]
-        if not kinds:
-            return []
         candidate = Candidate(self.name, "baseline", FAISS_PEER, width, {}, seed)
-        encoded = functools.partial(encode_teacher, prepared, corpus, calibrated_on({}, FAISS_PEER))
-        try:
-            return self.rows(candidate, [width], encoded, kinds)
-        except InputError as error:
-            self._say(f"not scored: {error}")
-            return []
+        encoded = functools.cache(functools.partial(encode_teacher, prepared, corpus, calibrated_on({}, FAISS_PEER)))
+        records: list[ScoreRecord] = []
+        for size in sizes:
+            kinds = [f"{family}{size}" for family in FAMILIES if not (few and family.endswith("pq"))]
+            if kinds := [kind for kind in kinds if not not_possible(kind, width)]:
+                try:
+                    records += self.rows(candidate, [width], encoded, kinds)
+                except InputError as error:
+                    self._say(f"not scored: {error}")
+                    break
+            advance(1)
+        return records
 
     def _say(self, text: str) -> None:
         self.console.print(text, markup=False)

@@ -137,6 +137,29 @@ def test_references_are_the_teacher_and_two_baselines_at_each_width(run: Run) ->
     assert len({r.record_id for r in run.scores()}) == len(run.scores()) == 10
 
 
+def test_faisss_codes_are_scored_size_by_size_and_a_killed_driver_loses_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored, done = module.score_candidate, []
+
+    def killed(*arguments: Any) -> Any:
+        if len(run.scores()) >= 3:
+            raise Killed
+        return scored(*arguments)
+
+    monkeypatch.setattr(module, "score_candidate", killed)
+    with pytest.raises(Killed):
+        run.board().peers([1, 2, 16], 0, done.append)
+    families = ("pq", "opq", "itq", "lsh", "pcar")
+    assert done == [1] and [r.quantisation for r in run.scores()] == [f"{f}1" for f in families]
+    monkeypatch.setattr(module, "score_candidate", scored)
+    found = run.board().peers([1, 2, 16], 0, done.append)
+    assert done == [1, 1, 1, 1]
+    possible = [f"{f}{size}" for size in (1, 2, 16) for f in families if (f, size) not in (("itq", 16), ("lsh", 16))]
+    assert [r.quantisation for r in found] == possible  # 32 dimensions have no 128 bits
+    assert found == run.scores()
+
+
 def test_what_runs_beside_it_have_of_references_is_taken_over(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
