@@ -194,7 +194,8 @@ def _row(
             item |= {f"{task}/{own.name}/{metric}": value_Q for metric, value_Q in per_query.items()}
             if not vectors.documents_by:
                 reciprocal[own.name] = per_query["mrr@10"]
-    asked, stored = from_rows(rows, own_ND), from_rows(rows, compared_ND)
+    asked_ND = own_ND if quantiser is None else quantiser.queries(own_ND)
+    asked, stored = from_rows(rows, asked_ND), from_rows(rows, compared_ND)
     dev: list[Measured] = []
     tested: list[Measured] = []
     if sets.judged is not None:

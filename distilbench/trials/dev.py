@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from distilbench.data.calibration import calibration_rows
 from distilbench.evaluation.geometry import geometry
-from distilbench.evaluation.quantisation import QUANTISERS, calibrated
+from distilbench.evaluation.quantisation import QUANTISERS, Quantiser, calibrated
 from distilbench.evaluation.selection import total
 from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.methods.method import Method
@@ -68,17 +68,23 @@ def dev_pca_score_in(prepared_folder: Path, size: int) -> float:
     return max(scores)
 
 
-def stored_parts(method: Method, parts: list[NDArray[np.float32]], prepared: Prepared) -> list[NDArray[np.float32]]:
-    """The student's vectors at each of its widths as they are stored: by the code that was trained with it, or one that is
-    calibrated now, on training sentences that are embedded once for all widths."""
+def stored_parts(
+    method: Method, parts: list[NDArray[np.float32]], prepared: Prepared
+) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """The student's vectors at each of its widths as they are stored, and as queries that are compared with these: by the
+    code that was trained with it, or one that is calibrated now, on training sentences that are embedded once for all."""
     kind = code_of(method.params.model_dump())
     if kind == "float32":
-        return parts
+        return [(part, part) for part in parts]
     if (trained := method.trained_code()) is not None:
-        return [trained.decode(trained.encode(part)) for part in parts]
+        return [_compared(trained, part) for part in parts]
     sample_Nd = method.embed(calibration_rows(prepared.train, CODED_ON if kind in QUANTISERS else CODEBOOKS_ON))
     codes = [calibrated(kind, sample_Nd[:, : part.shape[1]]) for part in parts]
-    return [code.decode(code.encode(part)) for code, part in zip(codes, parts, strict=True)]
+    return [_compared(code, part) for code, part in zip(codes, parts, strict=True)]
+
+
+def _compared(code: Quantiser, vectors_Nd: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    return code.decode(code.encode(vectors_Nd)), code.queries(vectors_Nd)
 
 
 def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
@@ -98,11 +104,10 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     widths, shape = method.judged_widths(params), geometry(vectors)
     # One width is taken whole: before its projection is there (IBKD's first stage), a student may be wider.
     parts = [vectors] if len(widths) == 1 else [np.ascontiguousarray(vectors[:, :w]) for w in widths]
-    stored = stored_parts(method, parts, prepared)
     selection = prepared.selection
     measured_W = [
-        selection.measure(from_rows(rows, kept), from_rows(rows, part))
-        for kept, part in zip(stored, parts, strict=True)
+        selection.measure(from_rows(rows, stored_Nd), from_rows(rows, asked_Nd))
+        for stored_Nd, asked_Nd in stored_parts(method, parts, prepared)
     ]
     dev_W = [total(measured) for measured in measured_W]
     sizes = [stored_bytes(params, w) for w in widths]

@@ -14,9 +14,14 @@ from pydantic import TypeAdapter, ValidationError
 from distilbench.errors import InputError
 from distilbench.evaluation.codes.faiss_code import ROUNDS, FaissCode, factory_of
 from distilbench.evaluation.codes.steps import Int4
+from distilbench.evaluation.encoders import Extra, RetrievalOptions, Vectors, encoder_rows
+from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.quantisation import calibrated, check_kind, load_quantiser, not_possible
 from distilbench.evaluation.retrieval import quick_clustering, unit
+from distilbench.evaluation.selection import SearchSet, SearchSets, SelectionSets
+from distilbench.evaluation.sets import EvaluationSets
 from distilbench.records import Quantisation
+from distilbench.selection import Selection
 
 KINDS = ["pq8", "opq8", "itq4", "lsh4", "pcar16"]
 
@@ -178,3 +183,35 @@ def test_names_of_codes() -> None:
 def test_too_few_vectors_for_the_centroids() -> None:
     with pytest.raises(ValueError, match="at least 256 rows"):
         calibrated("pq4", some_vectors(100, 16))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "opq4", "binary", "int4", "int8"])
+def test_queries_are_compared_with_decoded_vectors_after_the_codes_own_map(kind: str) -> None:
+    """OPQ, ITQ, LSH and PCA turn vectors, and some keep fewer dimensions: a query as it came is another direction."""
+    documents, queries = some_vectors(2_000, 48), some_vectors(60, 48, seed=2)
+    code = calibrated(kind, documents)
+    decoded_Nd, asked_Qd = code.decode(code.encode(documents)), code.queries(queries)
+    assert asked_Qd.shape == (60, decoded_Nd.shape[1])
+    own = code.decode(code.encode(queries))
+    assert cosines(asked_Qd, own).mean() > 0.6
+    similarity_QN = unit(asked_Qd) @ unit(decoded_Nd).T
+    wanted_QN = unit(queries) @ unit(documents).T
+    agreement = [np.corrcoef(found, true)[0, 1] for found, true in zip(similarity_QN, wanted_QN, strict=True)]
+    assert np.mean(agreement) > 0.6
+
+
+def test_students_selected_by_search_are_compared_with_faisss_codes() -> None:
+    """Each query's document is itself with noise: a code of fewer or turned dimensions finds it as float32 does."""
+    documents = some_vectors(2_000, 48)
+    queries = documents[:100] + 0.1 * some_vectors(100, 48, seed=3)
+    both, rows = np.concatenate([documents, queries]), np.arange(2_000, 2_100)
+    found = SearchSet("s", rows, np.arange(2_000), tuple(np.array([n]) for n in range(100)))
+    judged = SelectionSets(Selection.parse("retrieval"), (SearchSets((found,)),))
+    sets = EvaluationSets([str(n) for n in range(len(both))], judged=judged)
+    vectors = Vectors("some", 48, lambda asked: both[asked], [])
+    codes = [calibrated(kind, documents) for kind in ("opq8", "itq4", "lsh4", "pcar16", "int4")]
+    flat = RetrievalOptions((IndexSpec("flat"),))
+    scored = list(encoder_rows(vectors, sets, [48], lambda _: codes, flat, lambda _: Extra([], [], [])))
+    value = {row.quantisation: row.scores[-1].value for row in scored}
+    assert value["float32"] > 99 and value["pcar16"] > 95 and value["opq8"] > 90
+    assert min(value["itq4"], value["lsh4"]) > 20  # by chance it is below 1

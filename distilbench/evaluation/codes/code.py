@@ -46,6 +46,14 @@ class Code(ABC):
             ValueError: codes of another type or width.
         """
 
+    def queries(self, vectors_Qd: NDArray[Any]) -> NDArray[np.float32]:
+        """Query vectors as they are compared with decoded ones: through the code's linear map, where it has one.
+
+        Raises:
+            ValueError: not a matrix of finite floats of this width.
+        """
+        return vectors_Qd
+
     @abstractmethod
     def index(self, documents_Nd: NDArray[Any]) -> Any:
         """A FAISS index that holds the codes of the documents, and takes their bytes."""

@@ -123,6 +123,17 @@ class FaissCode(Code):
         check_codes(codes_NB, np.uint8, self.bytes_per_vector)
         return _inner(self.trained).sa_decode(np.ascontiguousarray(codes_NB))
 
+    def queries(self, vectors_Qd: NDArray[Any]) -> NDArray[np.float32]:
+        """Unit queries after the linear map, Q x d': as many dimensions as decoded vectors have.
+
+        Raises:
+            ValueError: not a matrix of finite floats of this width.
+        """
+        mapped_Qd = unit_rows(vectors_Qd, self.width)
+        for transform in _chain(self.trained):
+            mapped_Qd = transform.apply(mapped_Qd)
+        return mapped_Qd
+
     def parts(self) -> tuple[Any, list[Any]]:
         """The empty index behind the linear maps, and these in their order; both live as long as `trained`."""
         return _inner(self.trained), _chain(self.trained)
@@ -143,10 +154,7 @@ class FaissCode(Code):
         Both are compared after the linear map, where there are fewer dimensions. It turns, so no inner product changes
         but for what it leaves out of the query.
         """
-        mapped_Qd = unit_rows(queries_Qd, self.width)
-        for transform in _chain(index):
-            mapped_Qd = transform.apply(mapped_Qd)
-        return search_decoded(_inner(index), mapped_Qd, depth)
+        return search_decoded(_inner(index), self.queries(queries_Qd), depth)
 
     def save(self, folder: Path) -> None:
         """Write `quantisation-KIND.faiss` and `quantisation-KIND.json`."""
