@@ -169,7 +169,7 @@ def _row(
     more: More,
 ) -> EncoderRow:
     width = own_ND.shape[1]
-    compared_ND = own_ND if quantiser is None else quantiser.decode(quantiser.encode(own_ND))
+    compared_ND, asked_ND = (own_ND, own_ND) if quantiser is None else quantiser.compared(own_ND)
     raw, tokenised = (_similarities(compared_ND, rows, some) for some in (sets.sts, sets.tokenised))
     scores = scores_of_similarities(sets.sts, raw)
     scores += scores_of_similarities(sets.tokenised, tokenised, "sts-tokenised")
@@ -194,7 +194,6 @@ def _row(
             item |= {f"{task}/{own.name}/{metric}": value_Q for metric, value_Q in per_query.items()}
             if not vectors.documents_by:
                 reciprocal[own.name] = per_query["mrr@10"]
-    asked_ND = own_ND if quantiser is None else quantiser.queries(own_ND)
     asked, stored = from_rows(rows, asked_ND), from_rows(rows, compared_ND)
     dev: list[Measured] = []
     tested: list[Measured] = []

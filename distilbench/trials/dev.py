@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from distilbench.data.calibration import calibration_rows
 from distilbench.evaluation.geometry import geometry
-from distilbench.evaluation.quantisation import QUANTISERS, Quantiser, calibrated
+from distilbench.evaluation.quantisation import QUANTISERS, calibrated
 from distilbench.evaluation.selection import total
 from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.methods.method import Method
@@ -60,11 +60,11 @@ def dev_pca_score_in(prepared_folder: Path, size: int) -> float:
     scores = []
     for bits, kind in CODE_OF_BITS.items():
         if d := min(8 * size // bits, prepared.vectors.width):
-            stored_Nd = vectors_Nd = prepared.pca.project(prepared.vectors.take(rows), d)
+            stored_Nd = asked_Nd = prepared.pca.project(prepared.vectors.take(rows), d)
             if kind != "float32":
                 code = calibrated(kind, prepared.pca.project(prepared.vectors.take(sample), d))
-                stored_Nd = code.decode(code.encode(vectors_Nd))
-            scores.append(prepared.selection.score(from_rows(rows, stored_Nd), from_rows(rows, vectors_Nd)))
+                stored_Nd, asked_Nd = code.compared(asked_Nd)
+            scores.append(prepared.selection.score(from_rows(rows, stored_Nd), from_rows(rows, asked_Nd)))
     return max(scores)
 
 
@@ -77,14 +77,10 @@ def stored_parts(
     if kind == "float32":
         return [(part, part) for part in parts]
     if (trained := method.trained_code()) is not None:
-        return [_compared(trained, part) for part in parts]
+        return [trained.compared(part) for part in parts]
     sample_Nd = method.embed(calibration_rows(prepared.train, CODED_ON if kind in QUANTISERS else CODEBOOKS_ON))
     codes = [calibrated(kind, sample_Nd[:, : part.shape[1]]) for part in parts]
-    return [_compared(code, part) for code, part in zip(codes, parts, strict=True)]
-
-
-def _compared(code: Quantiser, vectors_Nd: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    return code.decode(code.encode(vectors_Nd)), code.queries(vectors_Nd)
+    return [code.compared(part) for code, part in zip(codes, parts, strict=True)]
 
 
 def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:

@@ -161,12 +161,13 @@ class RowScorer:
         """
         prepared, corpus, width = self.prepared, self.corpus, self.prepared.vectors.width
         few = len(prepared.train) < CENTROIDS
+        families = [family for family in FAMILIES if not (few and family.endswith("pq"))]
         candidate = Candidate(self.name, "baseline", FAISS_PEER, width, {}, seed)
         encoded = functools.cache(functools.partial(encode_teacher, prepared, corpus, calibrated_on({}, FAISS_PEER)))
         records: list[ScoreRecord] = []
         for size in sizes:
-            kinds = [f"{family}{size}" for family in FAMILIES if not (few and family.endswith("pq"))]
-            if kinds := [kind for kind in kinds if not not_possible(kind, width)]:
+            kinds = [kind for family in families if not not_possible(kind := f"{family}{size}", width)]
+            if kinds:
                 try:
                     records += self.rows(candidate, [width], encoded, kinds)
                 except InputError as error:

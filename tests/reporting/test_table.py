@@ -7,9 +7,12 @@ import math
 import pytest
 from scipy import stats
 
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.student import describe_student
 from distilbench.reporting import table
 from distilbench.reporting.exports.rows import representatives
 from distilbench.reporting.recommended import answer
+from distilbench.reporting.starts import starts_told
 
 TEACHER = {"role": "teacher", "dim": 384}
 
@@ -587,3 +590,13 @@ def test_students_of_several_starts_are_told_apart_by_them(make_score):
         for n in (1, 2)
     ]
     assert named(two, *again) == ["HPD d=64, 1 layer, trial 1", "HPD d=64, 1 layer, trial 2", "HPD d=64, 2 layers"]
+
+
+@pytest.mark.parametrize(
+    ("student", "told"),
+    [("layers:0,3,5", "3 layers"), ("layers:5", "1 layer"), ("static", "static"), ("static:corpus", "static:corpus")],
+)
+def test_starts_are_read_as_sweeps_write_them(student, told, make_score):
+    written = [describe_student(name, EncoderSpec("org/big")) for name in (student, "teacher")]
+    rows = [make_score("HPD d=64", 70.0 + n, record_id=str(n), run=str(n), start=s) for n, s in enumerate(written)]
+    assert starts_told(rows) == {written[0]: told, written[1]: "all layers"}

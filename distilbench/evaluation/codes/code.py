@@ -47,12 +47,16 @@ class Code(ABC):
         """
 
     def queries(self, vectors_Qd: NDArray[Any]) -> NDArray[np.float32]:
-        """Query vectors as they are compared with decoded ones: through the code's linear map, where it has one.
+        """Query vectors as they are compared with decoded ones: through the code's linear map, where it has one."""
+        return vectors_Qd
+
+    def compared(self, vectors_Nd: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Vectors as they are stored, decoded again, and the same as queries that are compared with stored ones.
 
         Raises:
             ValueError: not a matrix of finite floats of this width.
         """
-        return vectors_Qd
+        return self.decode(self.encode(vectors_Nd)), self.queries(vectors_Nd)
 
     @abstractmethod
     def index(self, documents_Nd: NDArray[Any]) -> Any:
