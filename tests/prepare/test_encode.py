@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
+from distilbench.encoders import bf16
 from distilbench.encoders.bf16 import INSTRUCTIONS
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
@@ -225,8 +226,9 @@ def test_the_precision_on_disk_is_a_choice_and_part_of_the_name(
 
 @pytest.fixture
 def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has the instructions that a test names, and no other."""
+    """One that has the instructions that a test names, and no other, and is fast with them."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(INSTRUCTIONS, False) | request.param)
+    monkeypatch.setattr(bf16, "bf16_time", lambda: 0.5)
 
 
 @pytest.mark.parametrize("processor", [{name: True} for name in INSTRUCTIONS], indirect=True)
@@ -247,6 +249,28 @@ def test_a_processor_without_bfloat16_is_refused(tmp_path: Path, spec: EncoderSp
         InputError, match=r"--backend bf16: this processor has no instructions .* expected torch or onnx"
     ):
         encode_corpus(SENTENCES, "k", spec, ArtifactStore(tmp_path), label="test", backend="bf16")
+
+
+@pytest.mark.parametrize("processor", [{"avx512_bf16": True}], indirect=True)
+def test_a_processor_that_is_slower_in_bfloat16_is_refused(
+    tmp_path: Path, spec: EncoderSpec, processor: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bf16, "bf16_time", lambda: 1.86)
+    with pytest.raises(InputError, match=r"--backend bf16: this processor takes 1.9 times as long .* torch or onnx"):
+        encode_corpus(SENTENCES, "k", spec, ArtifactStore(tmp_path), label="test", backend="bf16")
+    assert not any(tmp_path.rglob("*.npy"))
+
+
+def test_the_time_of_bfloat16_is_the_fastest_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slow = [0.0], iter(range(100))
+
+    def linear(left: torch.Tensor, right: torch.Tensor) -> None:
+        busy = 10.0 if next(slow) < 4 else 0.0  # the machine, in the first two rounds
+        now[0] += busy + (3.0 if left.dtype == right.dtype == torch.bfloat16 else 2.0)
+
+    monkeypatch.setattr(torch.nn.functional, "linear", linear)
+    monkeypatch.setattr(bf16.time, "perf_counter", lambda: now[0])
+    assert bf16.bf16_time() == 1.5
 
 
 def test_a_corpus_that_grows_is_not_encoded_anew(store: Path, spec: EncoderSpec) -> None:
