@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulated import CHOICES, YAML, Simulation, in_sqlite, space_of
 
 from distilbench.search.confirm import chosen_trials
 from distilbench.search.run import Search, _Recorder
 from distilbench.search.study import finished_trials
 from distilbench.search.trial import trial_folder
 from distilbench.trials.budget import Confirmation
-from simulated import CHOICES, YAML, Simulation, in_sqlite, space_of
 
 
 @pytest.mark.parametrize(("yaml", "eta"), [(YAML, 2), (YAML, 1000), (CHOICES, 1000)], ids=["stopping", "all", "twice"])
