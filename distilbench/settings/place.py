@@ -43,7 +43,12 @@ class ClusterSettings(Settings):
         "A running Ray cluster; default: the one that runs here, or a new one.", None, panel=PANEL
     )
     dashboard: bool = option("Start Ray's dashboard.", True, panel=PANEL)
-    cpus: int | None = option("CPUs of a new Ray on this machine; default: all.", None, panel=RESOURCES, ge=1)
+    cpus: int | None = option(
+        "CPUs of a new Ray on this machine, and threads of the command itself; default: all.",
+        None,
+        panel=RESOURCES,
+        ge=1,
+    )
     workers: int | None = option("Workers that prepare data at once; default: as fit.", None, panel=RESOURCES, ge=1)
 
     @property
