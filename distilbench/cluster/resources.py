@@ -9,7 +9,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import rich
 
 from distilbench.cluster.nodes import Node, alive_nodes, needed, places_on, possible_nodes, waiting_told
 from distilbench.errors import InputError
+from distilbench.threads import torch_threads
 
 GPU_SHARE = 0.25
 """The share of a GPU for each trial: a head or a 6-layer student leaves most of a GPU idle."""
@@ -68,30 +69,12 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     if context.dashboard_url:
         print(f"Ray dashboard: http://{context.dashboard_url} (it asks for what `ray get-auth-token` prints)")  # noqa: T201
     try:
-        with _at_most_threads(None if cluster else cpus):
+        # Threads that share a product of matrices wait for each other: beside another process on one of two cores a
+        # cross-encoder took 4.5 times as long on two threads as on one.
+        with nullcontext() if cluster or cpus is None else torch_threads(cpus, most=True):
             yield
     finally:
         ray.shutdown()
-
-
-@contextmanager
-def _at_most_threads(cpus: int | None) -> Iterator[None]:
-    """torch on no more threads than `cpus`; None is no limit.
-
-    Threads that share a product of matrices wait for each other: beside another process on one of two cores a
-    cross-encoder took 4.5 times as long on two threads as on one.
-    """
-    if cpus is None:
-        yield
-        return
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(min(before, cpus))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _started(**settings: Any) -> Any:

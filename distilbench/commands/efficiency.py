@@ -31,6 +31,7 @@ from distilbench.encoders.pair_head import PairScorer, load_pair_scorer
 from distilbench.errors import InputError
 from distilbench.prepare.cross_encoder import CrossEncoder, load_cross_encoder
 from distilbench.settings.commands import EfficiencySettings
+from distilbench.threads import torch_threads
 
 PUBLISHED = {"all pairs": 934.0, "catalogue": 13594.0}
 """Speed-ups of the paper's tables 3 and 4: BERT-large as both, one V100."""
@@ -190,17 +191,13 @@ def efficiency_report(
         )
     device = default_device()
     scorer, crosser = load_pair_scorer(student, device), load_cross_encoder(cross_encoder, None, device)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
-    try:
+    with torch_threads(threads):
         rng = np.random.default_rng(seed)
         chosen = [texts[i] for i in rng.choice(len(texts), sentences, replace=False)]
         pairs, pairs_s = _cross_encode(crosser, chosen, seconds, rng)
         timings = _all_pairs(scorer, chosen, seconds * PATIENCE, pairs, pairs_s)
         timings += _catalogue(scorer, chosen, catalogue, seconds, pairs, pairs_s, timings[1])
         used = torch.get_num_threads()
-    finally:
-        torch.set_num_threads(before)
     return Efficiency(student.name, cross_encoder.name, device, used, sentences, catalogue, tuple(timings))
 
 

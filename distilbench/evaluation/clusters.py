@@ -8,7 +8,6 @@ from typing import Literal
 
 import faiss
 import numpy as np
-import torch
 from faiss.contrib.ivf_tools import add_preassigned, search_preassigned
 from numpy.typing import NDArray
 
@@ -16,6 +15,7 @@ from distilbench.data.corpus import RetrievalSet, Rows
 from distilbench.evaluation.retrieval import DEPTH, faiss_threads, timed, unit
 from distilbench.evaluation.sts import Embed
 from distilbench.records import ClusterCost
+from distilbench.threads import torch_threads
 
 ITERATIONS = 25
 """The iterations of k-means: FAISS's own default."""
@@ -71,22 +71,18 @@ def cluster_costs(
             threads=threads,
         )
 
-    costs, torch_threads = [], torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with faiss_threads(threads):
-            if assign is not None:
-                cluster_M, seconds = timed(assign, rows_M)
-                if cluster_M.shape != rows_M.shape or cluster_M.min() < 0 or cluster_M.max() >= clusters:
-                    raise ValueError(f"assign gave clusters out of range; expected 0 to {clusters - 1} for every row")
-                costs.append(cost("implicit", cluster_M, 0.0, seconds))
-            began = time.perf_counter()
-            centroids = spherical_kmeans(documents_ND, clusters, seed)
-            fit_s = time.perf_counter() - began
-            cluster_M, seconds = timed(lambda: centroids.search(vectors_MD, 1)[1][:, 0])
-            costs.append(cost("k-means", cluster_M, fit_s, seconds))
-    finally:
-        torch.set_num_threads(torch_threads)
+    costs = []
+    with torch_threads(threads), faiss_threads(threads):
+        if assign is not None:
+            cluster_M, seconds = timed(assign, rows_M)
+            if cluster_M.shape != rows_M.shape or cluster_M.min() < 0 or cluster_M.max() >= clusters:
+                raise ValueError(f"assign gave clusters out of range; expected 0 to {clusters - 1} for every row")
+            costs.append(cost("implicit", cluster_M, 0.0, seconds))
+        began = time.perf_counter()
+        centroids = spherical_kmeans(documents_ND, clusters, seed)
+        fit_s = time.perf_counter() - began
+        cluster_M, seconds = timed(lambda: centroids.search(vectors_MD, 1)[1][:, 0])
+        costs.append(cost("k-means", cluster_M, fit_s, seconds))
     return costs
 
 

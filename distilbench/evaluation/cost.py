@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from distilbench.encoders.encoder import EncoderSpec, encode, encode_ids, prompt_of, reads_tokens, token_ids
 from distilbench.errors import InputError
+from distilbench.threads import torch_threads
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -236,14 +237,13 @@ def _finish(model: SentenceTransformer) -> None:
 @contextmanager
 def on_threads(threads: int) -> Iterator[None]:
     """torch on `threads` threads meanwhile, and the tokenizer on one: its own pool is as large as the machine."""
-    before, name = torch.get_num_threads(), "TOKENIZERS_PARALLELISM"
+    name = "TOKENIZERS_PARALLELISM"
     parallel = os.environ.get(name)
-    torch.set_num_threads(threads)
     os.environ[name] = "false"
     try:
-        yield
+        with torch_threads(threads):
+            yield
     finally:
-        torch.set_num_threads(before)
         if parallel is None:
             del os.environ[name]
         else:
