@@ -59,7 +59,7 @@ sweep() {  # NAME OPTIONS...: planned, then swept
   local name=$1
   shift
   # shellcheck disable=SC2086
-  set -- "$@" --data "$STUDY" --name "$name" --cpus "$CPUS" --no-dashboard $READ $PLACES $EXTRA
+  set -- "$@" --data "$STUDY" --name "$name" --cpus "$CPUS" --no-dashboard --speed $READ $PLACES $EXTRA
   if [ "$PLAN" != 0 ] && [ ! -e "$RUNS/done/$name" ]; then
     once "plan-$name" distilbench plan "$@" --nodes "1x$CPUS" --measure "$RUNS/plans/rates/$name.json" \
       --json "$RUNS/plans/$name.json"

@@ -241,7 +241,8 @@ def _enqueued_settings(settings: SweepSettings, space: SearchSpace) -> list[dict
 
 def wants_costs(settings: SweepSettings, space: SearchSpace) -> bool:
     """Whether what a student costs to embed with is asked for, or students of several kinds are compared."""
-    return bool({"latency", "model_bytes"} & set(settings.objectives)) or len(space.students) > 1
+    compared = len(space.students) > 1
+    return settings.speed or compared or bool({"latency", "model_bytes"} & set(settings.objectives))
 
 
 def _trains_own(run: Path, method: type[Method]) -> bool:

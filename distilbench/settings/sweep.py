@@ -71,6 +71,9 @@ class SweepSettings(SpaceSettings, RunSettings):
         panel=SEARCH,
         expected=f"{QUALITY} alone, or with some of bytes, latency and model_bytes, with commas between",
     )
+    speed: bool = option(
+        "Measure before the search how fast each kind of student embeds, and its teacher.", False, panel=SEARCH
+    )
     top: int | None = option(
         "Trials of each output dimension to confirm; default: the space's.", None, panel=SEARCH, ge=1
     )

@@ -388,9 +388,13 @@ def test_a_grid_is_searched_whole(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
 ) -> None:
     text = TWO_DIMENSIONS.format(searcher="grid")
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, space=text)
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, "--speed", space=text)
     out = sweep.done()
     assert "8 trials by grid" in out  # of the 12 that the budget allows
+    assert len(sweep.study().directions) == 1, "speed is measured, and is no objective"
+    rows = [r for r in read_records(sweep.run / "scores.jsonl") if isinstance(r, ScoreRecord)]
+    heads = {r.latency_ms for r in rows if r.role in ("student", "teacher") and not r.method.startswith("faiss")}
+    assert len(heads) == 1 and None not in heads, "a head on the teacher takes the teacher's time"
     points = Counter((r.params["output_dim"], r.params["lambda"], r.params["head"]) for r in sweep.trials())
     assert points == Counter((d, lam, head) for d in (4, 8) for lam in (0.5, 2.0) for head in ("elu", "residual"))
 
