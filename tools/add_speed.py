@@ -5,8 +5,8 @@ distilbench report FILE --out reports/NAME
 
 For a report of several sweeps that were made without --speed, or on several machines. What an encoder takes depends on its
 shape and not on what it has learned, so that one of each kind is made, untrained, and timed as `sweep --speed` does. Of each
-student its row names the layers that it started from. The pairs of a cross-encoder are not timed. A note of the report says
-that speeds are of one machine, and of which commit.
+student its row names the layers that it started from. Cross-encoders, and students that are made for a pair task (dse), are
+not timed. A note of the report says that speeds are of one machine, and of which commit.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import load_corpus
 from distilbench.data.needs import Needs
 from distilbench.evaluation.latency import this_processor
+from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import Wanted, prepare_corpus
 from distilbench.settings.commands import PrepareSettings
@@ -46,6 +47,13 @@ def student_of(row: dict[str, Any]) -> str:
     if row["start"] == FROZEN:
         return ""
     raise SystemExit(f"{row['label']}: it started from {row['start']}; expected layers, static or {FROZEN}")
+
+
+def is_timed(method: str) -> bool:
+    """Whether rows of a method are timed here."""
+    if method in (TEACHER, FAISS_PEER):
+        return True
+    return method != CROSS_ENCODER and "task" not in get_method(method).params_type.model_fields
 
 
 def measured(
@@ -77,7 +85,7 @@ def main() -> None:
     console = Console(width=160)
     with gzip.open(given.records, "rt") as file:
         lines = [json.loads(line) for line in file]
-    rows = [line for line in lines if line["kind"] == "score" and line["method"] != CROSS_ENCODER]
+    rows = [line for line in lines if line["kind"] == "score" and is_timed(line["method"])]
     [teacher] = {row["teacher"] for row in rows}
     limits = {n: v for n in ("max_sentences", "max_documents") if (v := getattr(given, n)) is not None}
     with ray_cluster(None, 1, False):
