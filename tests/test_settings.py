@@ -72,7 +72,8 @@ def test_values() -> None:
         ({"marian": "one"}, "--marian one: expected two models, there and back, with a comma between"),
         ({"grow_to": "many"}, "--grow-to many: 'many' is no kind of node"),
         ({"storage": "bucket"}, "--storage bucket: not a URI"),
-        ({"speed": 3}, "speed: no such setting; expected one of"),
+        ({"tempo": 3}, "tempo: no such setting; expected one of"),
+        ({"speed": 3}, "--speed 3: expected true or false"),
     ],
 )
 def test_refused(given: dict[str, Any], message: str) -> None:

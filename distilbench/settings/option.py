@@ -113,6 +113,8 @@ def _expected(error: Any) -> str:
             return "a whole number"
         case "float_parsing" | "float_type" | "finite_number":
             return "a number"
+        case "bool_parsing" | "bool_type":
+            return "true or false"
         case _:
             return str(error["msg"])
 
