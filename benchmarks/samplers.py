@@ -48,7 +48,7 @@ from distilbench.search.samplers import STARTUP, make_sampler
 from distilbench.search.space import SearchSpace
 from distilbench.search.suggestions import default_lag, never_over
 from distilbench.storage.files import file_sha256
-from distilbench.stored import Group
+from distilbench.codes import CompetitionKey
 
 TABLES = Path(__file__).parent / "recorded"
 FULL_TRIALS = 40
@@ -174,7 +174,7 @@ def can_have(search: str, path: Path) -> bool:
     return not SEARCHES[search].prior or bool(elsewhere(path))
 
 
-def goals_of(path: Path, answers: str) -> dict[Group, Goal]:
+def goals_of(path: Path, answers: str) -> dict[CompetitionKey, Goal]:
     """What there is to find in each group."""
     table = table_at(path)
     source = answers_of(path, answers)

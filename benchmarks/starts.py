@@ -173,7 +173,7 @@ def metric_of(row: Row) -> str:
     if row["method"] == "dse":
         return "dev_STSB_pearson"
     width = width_of(row)
-    return "dev_spearman" if width is None else f"dev_spearman_{width}"
+    return "dev_score" if width is None else f"dev_score_{width}"
 
 
 def start(run: Path, row: Row, params: dict[str, Any], seed: int) -> float | None:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from distilbench.errors import InputError
 from distilbench.storage.files import FULL, disk_full, fingerprint
-from distilbench.stored import CODE_PATTERN, Group, by_bytes, rival_group
+from distilbench.codes import CODE_PATTERN, CompetitionKey, competition_key
 
 SCHEMA_VERSION = 1
 
@@ -34,24 +34,6 @@ class Provenance(_Record):
     cpus: int
 
 
-SCORE = "score"
-
-
-def dev_name(select: str) -> str:
-    """What the dev score is called among a rung's metrics, after `dev_` and `dev_pca_`."""
-    return "spearman" if select == "sts" else SCORE
-
-
-def dev_of_metrics(metrics: Mapping[str, Any], after: str = "") -> Any:
-    """The dev score of a rung's metrics, or with `after` ("_64", for one) that of a width; None where they have none."""
-    return next((metrics[name] for of in (SCORE, "spearman") if (name := f"dev_{of}{after}") in metrics), None)
-
-
-def dev_pca_of_metrics(metrics: Mapping[str, Any], after: str = "") -> Any:
-    """PCA's dev score beside it."""
-    return next((metrics[name] for of in (SCORE, "spearman") if (name := f"dev_pca_{of}{after}") in metrics), None)
-
-
 class Rung(_Record):
     """One report of a trial: dev metrics after `step` optimiser steps."""
 
@@ -64,14 +46,24 @@ class Rung(_Record):
     before, where the last rung is the result."""
 
     @property
+    def dev(self) -> float | None:
+        """The dev score x 100; None where the student was judged by a task of its method alone."""
+        return self.metrics.get("dev_score")
+
+    @property
+    def dev_pca(self) -> float | None:
+        """The dev score of PCA with as many dimensions, or as many bytes where the student is trained for a code."""
+        return self.metrics.get("dev_pca_score")
+
+    @property
     def widths(self) -> list[int]:
         """The nested widths at which the student is judged; [] where it has one."""
-        names = (re.fullmatch(r"dev_(?:spearman|score)_(\d+)", name) for name in self.metrics)
+        names = (re.fullmatch(r"dev_score_(\d+)", name) for name in self.metrics)
         return [int(name[1]) for name in names if name]
 
     def objective_at(self, width: int) -> float | None:
         """The objective of the first `width` numbers alone, where the student is judged at several widths."""
-        dev, pca = dev_of_metrics(self.metrics, f"_{width}"), dev_pca_of_metrics(self.metrics, f"_{width}")
+        dev, pca = self.metrics.get(f"dev_score_{width}"), self.metrics.get(f"dev_pca_score_{width}")
         return self.objective if dev is None or pca is None else dev - pca
 
 
@@ -114,15 +106,24 @@ class TrialRecord(_Record):
         """The rung whose student is the trial's result."""
         return result_rung(self.rungs)
 
+    @property
+    def dev(self) -> float | None:
+        """The dev score x 100 of the trial's result."""
+        return None if self.result is None else self.result.dev
+
+    @property
+    def dev_pca(self) -> float | None:
+        """The dev score of PCA beside it."""
+        return None if self.result is None else self.result.dev_pca
+
     def objective_at(self, width: int) -> float | None:
         """The objective of the result's first `width` numbers alone, where the student is judged at several widths."""
         return self.objective if self.result is None else self.result.objective_at(width)
 
     @property
-    def group(self) -> Group:
-        """What the trial competes within (`stored.rival_group`)."""
-        alone = not by_bytes(self.params) and self.params.get("student") is None
-        return self.dim if alone else rival_group(self.params, self.dim)
+    def group(self) -> CompetitionKey:
+        """What the trial competes within (`codes.competition_key`)."""
+        return competition_key(self.params, self.dim)
 
     @property
     def is_candidate(self) -> bool:
@@ -334,6 +335,11 @@ class ScoreRecord(_Record):
         if self.trial is None:
             return self.configuration or self.label
         return ", ".join(filter(None, (self.label, self.configuration)))
+
+    @property
+    def group(self) -> CompetitionKey:
+        """What the student competes within (`codes.competition_key`)."""
+        return competition_key(self.hyperparameters, self.dim)
 
     @property
     def weights(self) -> str:

@@ -41,7 +41,7 @@ class Watcher:
         """A report of a running trial, about every 5 s.
 
         It has "rung" (the last finished one), "step", "total_steps", "steps_per_second" and "loss" (None before the
-        first), and at the end of a rung also "objective" and metrics such as "dev_spearman".
+        first), and at the end of a rung also "objective" and metrics such as "dev_score".
         """
 
     def waiting(self, number: int) -> None:

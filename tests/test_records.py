@@ -37,7 +37,7 @@ def trial(number: int, **changes: Any) -> TrialRecord:
         "seed": 0,
         "dim": 32,
         "objective": -1.25,
-        "rungs": [Rung(rung=1, step=50, objective=0.1 + 0.2, metrics={"dev_spearman": 81.3, "loss": None})],
+        "rungs": [Rung(rung=1, step=50, objective=0.1 + 0.2, metrics={"dev_score": 81.3, "loss": None})],
         "provenance": PROVENANCE,
     }
     return TrialRecord(**{**values, **changes})

@@ -98,7 +98,7 @@ def test_a_recorded_training_comes_out_the_same_as_far_as_it_went(
     done = command(run, *arguments)
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
-    wanted = {"objective", "dev_spearman", "dev_pca_spearman", "dev_quality", "effective_rank", "variance", "loss"}
+    wanted = {"objective", "dev_score", "dev_pca_score", "dev_quality", "effective_rank", "variance", "loss"}
     table = [line.split() for line in lines[2:-1]]
     assert {(int(rung), int(step), metric) for rung, step, metric, *_ in table} == {
         (n, step, metric) for n, step in zip(range(1, rungs + 1), (2, 6, 18), strict=False) for metric in wanted
@@ -125,12 +125,12 @@ def test_a_failure_is_reproduced_with_its_reason(run: Path) -> None:
 def test_another_value_is_told_and_status_1(run: Path) -> None:
     record = next(r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord))
     first = record.rungs[0]
-    metrics = {**first.metrics, "dev_spearman": (first.metrics["dev_spearman"] or 0) + 0.5}
+    metrics = {**first.metrics, "dev_score": (first.metrics["dev_score"] or 0) + 0.5}
     change(run, 0, rungs=[first.model_copy(update={"metrics": metrics}), *record.rungs[1:]])
     done = command(run, 0)
     assert done.exit_code == 1
     [marked] = [line for line in done.output.splitlines() if line.endswith("!")]
-    assert marked.split()[2] == "dev_spearman" and marked.split()[-2] == "-0.5"
+    assert marked.split()[2] == "dev_score" and marked.split()[-2] == "-0.5"
     assert "not reproduced: 1 of 21 values differ by more than 0.01" in done.output
     assert command(run, 0, "--tolerance", 0.6).exit_code == 0
 

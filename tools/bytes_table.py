@@ -14,7 +14,7 @@ from statistics import fmean
 
 from distilbench.records import IndexCost, read_records
 from distilbench.reporting.table import AVERAGE, DEV, Row, leaderboard
-from distilbench.stored import family_of
+from distilbench.codes import family_of
 
 
 def own_index(row: Row, name: str) -> list[IndexCost]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from distilbench.search.earlier import latest_study
 from distilbench.search.study import STEPS, best_per_group, finished_trials, result_of, width_in
-from distilbench.stored import Group
+from distilbench.codes import CompetitionKey
 
 
 class Searched(NamedTuple):
@@ -23,7 +23,7 @@ class Searched(NamedTuple):
 
     steps: int
     trials: int
-    best: dict[Group, float]
+    best: dict[CompetitionKey, float]
 
 
 def searched(run: Path) -> Searched:

@@ -16,7 +16,7 @@ from sklearn.model_selection import KFold
 
 from distilbench.search.samplers import random_settings
 from distilbench.search.space import GIVEN, SearchSpace
-from distilbench.stored import Group
+from distilbench.codes import CompetitionKey
 from replay.tables import Recorded, Table
 
 WORST = 10
@@ -115,7 +115,7 @@ class Surrogate:
         """The same for another search: nothing is remembered."""
         return self
 
-    def _at(self, position: int) -> tuple[NDArray[np.float64], NDArray[np.float64], list[Group]]:
+    def _at(self, position: int) -> tuple[NDArray[np.float64], NDArray[np.float64], list[CompetitionKey]]:
         points, values, groups = [], [], []
         for setting in self.table.settings:
             if position < len(setting.rungs) and (value := setting.rungs[position]["objective"]) is not None:
@@ -144,10 +144,10 @@ class Surrogate:
             for params, at in zip(several, values.T, strict=True)
         ]
 
-    def values(self, group: Group) -> list[float]:
+    def values(self, group: CompetitionKey) -> list[float]:
         """The results of random settings of a group, the best first."""
         if not hasattr(self, "_values"):
-            self._values: dict[Group, list[float]] = defaultdict(list)
+            self._values: dict[CompetitionKey, list[float]] = defaultdict(list)
             drawn = random_settings(self.table.space, GRID, seed=0)
             for setting in self.predicted(drawn):
                 self._values[setting.group].append(setting.value)
@@ -167,7 +167,7 @@ def _fitted(points: NDArray[np.float64], values: NDArray[np.float64]) -> Gaussia
         return model.fit(points, values)
 
 
-def _agreement(points: NDArray[np.float64], values: NDArray[np.float64], groups: Sequence[Group]) -> float:
+def _agreement(points: NDArray[np.float64], values: NDArray[np.float64], groups: Sequence[CompetitionKey]) -> float:
     from scipy.stats import spearmanr
 
     predicted = np.empty_like(values)

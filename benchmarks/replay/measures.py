@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distilbench.stored import Group
+from distilbench.codes import CompetitionKey
 from replay.workers import Found
 
 CHECKPOINTS = (1 / 9, 1 / 3, 1.0)
@@ -44,7 +44,7 @@ def goal_of(values: Sequence[float]) -> Goal:
     return Goal(values[0], values[max(1, round(len(values) / 100)) - 1], float(np.median(values)))
 
 
-def level(found: Sequence[Found], goals: Mapping[Group, Goal], spent: float = math.inf) -> float:
+def level(found: Sequence[Found], goals: Mapping[CompetitionKey, Goal], spent: float = math.inf) -> float:
     """The best found by then, mean over the groups."""
     best = {group: goal.typical for group, goal in goals.items()}
     for at, group, value in found:
@@ -53,7 +53,7 @@ def level(found: Sequence[Found], goals: Mapping[Group, Goal], spent: float = ma
     return float(np.mean(list(best.values())))
 
 
-def measured(found: Sequence[Found], goals: Mapping[Group, Goal], budget: float, full: float) -> Measured:
+def measured(found: Sequence[Found], goals: Mapping[CompetitionKey, Goal], budget: float, full: float) -> Measured:
     """The measures of a search; `full` is what full random search with this budget has reached."""
     optimum = float(np.mean([goal.best for goal in goals.values()]))
     regrets = tuple(optimum - level(found, goals, share * budget) for share in CHECKPOINTS)

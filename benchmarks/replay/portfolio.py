@@ -15,7 +15,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold, cross_val_predict
 
 from distilbench.search.space import GIVEN
-from distilbench.stored import Group
+from distilbench.codes import CompetitionKey
 from replay.answers import Coordinates, Surrogate
 from replay.tables import Table
 
@@ -48,7 +48,7 @@ def foreseen(table: Table) -> list[dict[str, Any]]:
     forest = RandomForestRegressor(300, random_state=0)
     folds = KFold(FOLDS, shuffle=True, random_state=0)
     predicted = cross_val_predict(forest, points, np.array([s.value for s in finite]), cv=folds)
-    ranks: dict[Group, int] = dict.fromkeys(table.groups, 0)
+    ranks: dict[CompetitionKey, int] = dict.fromkeys(table.groups, 0)
     order = list[tuple[int, int]]()
     for i in np.argsort(-predicted, kind="stable"):
         order.append((ranks[finite[i].group], int(i)))

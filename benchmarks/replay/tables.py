@@ -16,9 +16,9 @@ import yaml
 
 from distilbench.errors import InputError
 from distilbench.methods import get_method
-from distilbench.records import TrialRecord, dev_of_metrics
+from distilbench.records import TrialRecord
 from distilbench.search.space import SearchSpace, load_space
-from distilbench.stored import Group, rival_group
+from distilbench.codes import competition_key, CompetitionKey
 
 SCHEMA = pa.schema(
     [
@@ -55,10 +55,10 @@ class Recorded:
     """As a worker reports them: rung, step, objective (None where it is not finite), eligible, metrics."""
     failed: str = ""
     """Why it came to no end."""
-    group: Group = field(init=False)
+    group: CompetitionKey = field(init=False)
 
     def __post_init__(self) -> None:
-        self.group = rival_group(self.params)
+        self.group = competition_key(self.params)
 
     @property
     def value(self) -> float:
@@ -85,11 +85,11 @@ class Table:
     settings: list[Recorded]
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[CompetitionKey]:
         """What its trials compete within, with a setting that came to its end."""
         return sorted({s.group for s in self.settings if np.isfinite(s.value)})
 
-    def values(self, group: Group) -> list[float]:
+    def values(self, group: CompetitionKey) -> list[float]:
         """The results of a group's settings, the best first."""
         return sorted((s.value for s in self.settings if s.group == group and np.isfinite(s.value)), reverse=True)
 
@@ -137,7 +137,7 @@ def _space(text: str, native: int) -> SearchSpace:
 def _row(record: TrialRecord, space: SearchSpace) -> dict[str, Any]:
     values = {**space.fixed, **space.defaults, **record.params}
     active = {n: record.params[n] for n, r in space.parameters.items() if r.active(values)}
-    group = rival_group(record.params)
+    group = competition_key(record.params)
     size = group if isinstance(group, int) else group.size
     return {
         "number": record.number,
@@ -152,7 +152,7 @@ def _row(record: TrialRecord, space: SearchSpace) -> dict[str, Any]:
         "rung": [rung.rung for rung in record.rungs],
         "step": [rung.step for rung in record.rungs],
         "objective": [rung.objective for rung in record.rungs],
-        "quality": [rung.metrics.get("dev_quality", dev_of_metrics(rung.metrics)) for rung in record.rungs],
+        "quality": [rung.metrics.get("dev_quality", rung.dev) for rung in record.rungs],
         "eligible": [
             rung.rung == record.rungs[-1].rung if rung.eligible is None else rung.eligible for rung in record.rungs
         ],

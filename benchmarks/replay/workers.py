@@ -16,7 +16,7 @@ from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import Verdicts, stopping_rule
 from distilbench.search.study import is_candidate, result_objective, starts_for, trial_group
 from distilbench.search.suggestions import Finished, MakeSampler, Suggestions
-from distilbench.stored import Group
+from distilbench.codes import CompetitionKey
 from replay.answers import Answers
 from replay.tables import Recorded
 
@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
     spent: int
     """Steps that all trials together have been trained by then."""
-    group: Group
+    group: CompetitionKey
     value: float
 
 
@@ -100,7 +100,7 @@ class _Events:
     found: list[Found] = field(default_factory=list)
     trials: list[FrozenTrial] = field(default_factory=list)
     spent: int = 0
-    student_of: Callable[[int], tuple[Group, float]] = field(kw_only=True)
+    student_of: Callable[[int], tuple[CompetitionKey, float]] = field(kw_only=True)
     """A trial by its number -> its group, and the objective of the student that it has so far (NaN: none)."""
 
     def started(self, number: int, params: dict[str, Any]) -> None:
@@ -117,7 +117,7 @@ class _Events:
         if is_candidate(trial):
             self._find(trial_group(trial), result_objective(trial))
 
-    def _find(self, group: Group, value: float) -> None:
+    def _find(self, group: CompetitionKey, value: float) -> None:
         if value == value:
             self.found.append(Found(self.spent, group, value))
 
@@ -146,7 +146,7 @@ def replay(
     )
     suggestions.answers, suggestions.answered = answers, []
 
-    def student_of(number: int) -> tuple[Group, float]:
+    def student_of(number: int) -> tuple[CompetitionKey, float]:
         setting = suggestions.answered[number]
         so_far = [rung for rung in setting.rungs if rung["step"] <= at[number]]
         return setting.group, Recorded(setting.params, setting.searched, so_far).judged

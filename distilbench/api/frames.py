@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from distilbench.progress.tally import dev_of
-from distilbench.records import TrialRecord, dev_pca_of_metrics
+from distilbench.records import TrialRecord
 from distilbench.reporting.retrieval import mean_mrr10
 from distilbench.reporting.serving import Serving, serving_costs
 from distilbench.reporting.table import AVERAGE, DEV, TEST, Leaderboard, Row
-from distilbench.stored import stored_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +31,6 @@ def trial_frame(records: Iterable[TrialRecord]) -> pd.DataFrame:
 
 
 def _trial(record: TrialRecord) -> dict[str, Any]:
-    result = record.result
     columns: dict[str, Any] = {
         "run": record.run,
         "method": record.method,
@@ -43,10 +40,10 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
         "state": record.state,
         "reason": record.reason,
         "dim": record.dim,
-        "bytes": stored_bytes(record.params, record.dim),
+        "bytes": record.group.bytes,
         "objective": record.objective,
-        "dev": dev_of(record),
-        "dev_pca": None if result is None else dev_pca_of_metrics(result.metrics),
+        "dev": record.dev,
+        "dev_pca": record.dev_pca,
         "steps": record.rungs[-1].step if record.rungs else 0,
         "seconds": math.fsum(rung.metrics.get("rung_seconds") or 0.0 for rung in record.rungs),
         **{f"objective_{name}": value for name, value in record.values.items()},

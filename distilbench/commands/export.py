@@ -31,7 +31,7 @@ from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import FULL, disk_full, file_sha256, replace_folder, write_json
-from distilbench.stored import family_of
+from distilbench.codes import family_of
 
 MANIFEST = "distilbench-export.json"
 """What makes a folder an export of ours: the SHA-256 of every other file in it."""

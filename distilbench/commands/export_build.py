@@ -26,7 +26,7 @@ def build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> None
     from distilbench.data.calibration import calibration_rows
     from distilbench.evaluation.quantisation import calibrated
     from distilbench.methods.parts.heads import export_with_head
-    from distilbench.stored import FAISS_PEER
+    from distilbench.codes import FAISS_PEER
     from distilbench.trials.rung_training import build_method
     from distilbench.trials.scoring import TEACHER, calibrated_on
 

@@ -26,11 +26,10 @@ from distilbench.progress.tables import (
     stage_line,
     time_line,
 )
-from distilbench.progress.tally import Progress, best_of, count_states, dev_of
-from distilbench.records import ON_DEMONSTRATION, TrialRecord, dev_name, read_records
+from distilbench.progress.tally import Progress, best_of, count_states
+from distilbench.records import ON_DEMONSTRATION, TrialRecord, read_records
 from distilbench.reporting.runs import latest_scores
 from distilbench.storage.process import process_mark
-from distilbench.stored import by_bytes, size_of
 from distilbench.watchers import INTERRUPTED
 
 LAST = 5
@@ -81,10 +80,9 @@ class RunStatus:
             "counts": count_states(self.trials),
             "best": {
                 str(group): {
-                    "within": "bytes" if by_bytes(r.params) else "dimension",
                     "trial": r.number,
                     "objective": r.objective,
-                    f"dev_{dev_name(r.select)}": dev_of(r),
+                    "dev_score": r.dev,
                     "values": r.values,
                     "params": r.params,
                 }
@@ -94,7 +92,7 @@ class RunStatus:
                 {
                     "trial": r.number,
                     "dim": r.dim,
-                    "bytes": size_of(r.group) if by_bytes(r.params) else None,
+                    "bytes": r.group.bytes,
                     "state": r.state,
                     "reason": r.reason,
                     "objective": r.objective,

@@ -38,7 +38,7 @@ from distilbench.prepare.progress import progress
 from distilbench.prepare.stage import Made, prepare_corpus
 from distilbench.progress.clock import Clock
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.closing import closing_lines, group_of
+from distilbench.reporting.closing import closing_lines
 from distilbench.reporting.live_page import LivePage
 from distilbench.reporting.runs import read_runs
 from distilbench.search import earlier
@@ -58,7 +58,7 @@ from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import StageTimes, Took, keep, timed_stage
 from distilbench.storage.files import bound_config, claim_folder, config_differences, write_json
 from distilbench.storage.scratch import local_folder
-from distilbench.stored import Group
+from distilbench.codes import CompetitionKey
 from distilbench.trials.scoring import remove_encoded
 from distilbench.trials.training_copy import remove_encoded_there
 from distilbench.watchers import INTERRUPTED, SweepPlan, Watcher
@@ -610,13 +610,13 @@ class _Sweep:
         self._stage(watchers, "done")
 
     def _without_student(
-        self, name: str, chosen: Collection[Group], found: Collection[Group], records: Sequence[ScoreRecord]
+        self, name: str, chosen: Collection[CompetitionKey], found: Collection[CompetitionKey], records: Sequence[ScoreRecord]
     ) -> Iterator[str]:
-        """Why a dimension, or a number of bytes, has no student on the leaderboard."""
+        """Why a number of bytes has no student on the leaderboard."""
         what = ("student and " if self.space.students else "") + (
-            "bytes per vector" if self.space.bytes_competed else "output dimension"
+            "bytes per vector"
         )
-        scored = {group_of(record) for record in records}
+        scored = {record.group for record in records}
         untrained = [str(group) for group in self.groups if group not in found]
         unscored = [str(group) for group in self.groups if group in chosen and group not in scored]
         between = "; " if self.space.students else ", "

@@ -13,7 +13,7 @@ from distilbench.evaluation.codes.code import Code as Quantiser
 from distilbench.evaluation.codes.faiss_code import FaissCode, can_make
 from distilbench.evaluation.codes.files import card_path, read_card
 from distilbench.evaluation.codes.steps import Int4, Int8
-from distilbench.stored import family_of, told_codes
+from distilbench.codes import family_of, told_codes
 
 __all__ = ["QUANTISERS", "RESCORE", "Binary", "FaissCode", "Int4", "Int8", "Quantiser"]
 

@@ -29,7 +29,7 @@ from distilbench.methods.parts.starts import spread
 from distilbench.methods.parts.straight_through import Codebooks, coded
 from distilbench.prepare.nearest import nearest_others
 from distilbench.prepare.prepared import Prepared
-from distilbench.stored import code_of
+from distilbench.codes import code_of
 from distilbench.training.length import Examples, PhaseSteps
 from distilbench.training.params import CodedParams, TrainedParams, check_enough, sweep_field
 from distilbench.training.phases import Phase

@@ -20,7 +20,7 @@ from distilbench.search.space import SearchSpace
 from distilbench.search.study import starts_for
 from distilbench.search.suggestions import default_lag
 from distilbench.settings.sweep import SweepSettings
-from distilbench.stored import Group, group_order, rival_group
+from distilbench.codes import competition_key, CompetitionKey
 from distilbench.training.length import Examples, PhaseSteps
 from distilbench.trials.scoring import evaluation_rows
 
@@ -34,8 +34,8 @@ STUDY = 100
 class TrialWork(NamedTuple):
     """A trial that is trained to its end."""
 
-    group: Group
-    """What it competes within (`stored.rival_group`)."""
+    group: CompetitionKey
+    """What it competes within (`codes.competition_key`)."""
     phases: tuple[PhaseSteps, ...]
     rung_steps: tuple[int, ...]
     start: bool = False
@@ -135,7 +135,7 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
         phases = phase_steps(space.method, params, examples, budget.steps_of(params))
         rungs = budget.rung_steps(sum(phase.steps for phase in phases))
         start = budget.start and len(phases) == 1
-        return TrialWork(rival_group(params), tuple(phases), tuple(rungs), start, params.get("student"))
+        return TrialWork(competition_key(params), tuple(phases), tuple(rungs), start, params.get("student"))
 
     trials = tuple(trial(params) for params in drawn)
     groups = [t.group for t in trials]
@@ -148,7 +148,7 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
     confirm = budget.confirm
     best = [
         longest
-        for group in sorted(set(groups), key=group_order)
+        for group in sorted(set(groups))
         for longest in _of_mean_length(trials, group)[: confirm.top]
     ]
     widths = [len(method.widths_of(params)) for params in drawn]
@@ -165,7 +165,7 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
     )
 
 
-def _of_mean_length(trials: tuple[TrialWork, ...], group: Group) -> list[TrialWork]:
+def _of_mean_length(trials: tuple[TrialWork, ...], group: CompetitionKey) -> list[TrialWork]:
     """The trials of a group, those nearest to the mean length first: which will be the best is not known."""
     rivals = [t for t in trials if t.group == group]
     mean = sum(t.steps for t in rivals) / max(1, len(rivals))

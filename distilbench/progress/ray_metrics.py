@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any, NamedTuple
 
-from distilbench.progress.tally import STAGES, Tally, best_of, dev_of
+from distilbench.progress.tally import STAGES, Tally, best_of
 from distilbench.records import TrialRecord
-from distilbench.stored import by_bytes, size_of
 from distilbench.watchers import Watcher
 
 SWEEP = ("run", "method")
@@ -99,10 +98,8 @@ class RayMetrics(Watcher):
 
 
 def _group(record: TrialRecord) -> str:
-    """What the trial competes within, for a legend: "d=64", or "16 bytes"."""
-    size = size_of(record.group)
-    student = record.params.get("student")
-    return (f"{student}, " if student else "") + (f"{size} bytes" if by_bytes(record.params) else f"d={size}")
+    """What the trial competes within, for a legend: "16 bytes"."""
+    return f"{record.group} bytes"
 
 
 def sweep_values(tally: Tally) -> list[Value]:
@@ -119,7 +116,7 @@ def sweep_values(tally: Tally) -> list[Value]:
     values += [("distilbench_sweep_stage", {"stage": stage}, stage == progress.stage) for stage in STAGES]
     values += [("distilbench_sweep_finished_trials", {"state": s}, n) for s, n in progress.counts.items()]
     best = best_of(tally.records.values())
-    values += [("distilbench_sweep_best_dev", {"group": _group(r)}, dev_of(r)) for r in best.values()]
+    values += [("distilbench_sweep_best_dev", {"group": _group(r)}, r.dev) for r in best.values()]
     for r in progress.running:
         mine = {"trial": str(r.number)}
         values += [

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from rich.table import Table
 from rich.text import Text
 
-from distilbench.progress.tally import STATES, Progress, Running, best_of, dev_of
-from distilbench.records import Score, TrialRecord, dev_of_metrics, dev_pca_of_metrics
-from distilbench.stored import by_bytes, code_of, size_of
+from distilbench.progress.tally import STATES, Progress, Running, best_of
+from distilbench.records import Score, TrialRecord
+from distilbench.codes import code_of
 
 
 def duration(seconds: float) -> str:
@@ -63,13 +63,12 @@ def time_line(progress: Progress, now: float) -> str:
 
 def running_table(running: list[Running], most: int) -> Table:
     """A line for each running trial, for `most` of them."""
-    sized = any(r.bytes is not None for r in running)
-    table = _table("trial", *(["bytes"] if sized else []), "d", "rung", "step", "steps/s", "loss", "dev", "objective")
+    table = _table("trial", "bytes", "d", "rung", "step", "steps/s", "loss", "dev", "objective")
     for r in running[:most]:
         steps = f"{r.step}/{number_cell(r.total_steps, 'd')}"
         table.add_row(
             str(r.number),
-            *([number_cell(r.bytes, "d")] if sized else []),
+            number_cell(r.bytes, "d"),
             number_cell(r.dim, "d"),
             str(r.rung),
             steps,
@@ -84,22 +83,19 @@ def running_table(running: list[Running], most: int) -> Table:
 
 
 def best_table(records: Iterable[TrialRecord]) -> Table | None:
-    """The best trial so far of each number of bytes, where trials are trained for a code, or of each output dimension.
-
-    None while there is none.
-    """
+    """Return the best trial so far of each number of bytes; None while there is none."""
     best = best_of(records)
     names = list(dict.fromkeys(name for r in best.values() for name in r.values))
-    sized = any(by_bytes(r.params) for r in best.values())
-    table = _table(*(["bytes", "d", "code"] if sized else ["d"]), "best trial", "steps", "dev", "objective", *names)
+    table = _table("bytes", "d", "code", "best trial", "steps", "dev", "objective", *names)
     for group, r in best.items():
         last = None if r.result is None else r.result.step
         cells = [
             str(group),
-            *([str(r.dim), code_of(r.params)] if sized else []),
+            str(r.dim),
+            code_of(r.params),
             str(r.number),
             number_cell(last, "d"),
-            number_cell(dev_of(r), ".2f"),
+            number_cell(r.dev, ".2f"),
             number_cell(r.objective, "+.2f"),
         ]
         table.add_row(*cells, *(number_cell(r.values.get(name), ".4g") for name in names))
@@ -140,18 +136,16 @@ def scores_told(scores: Iterable[Score]) -> list[str]:
 def finished_line(record: TrialRecord, done: int, total: int) -> str:
     """A finished trial in one line: state, steps, dev beside PCA, and why it failed; `done` of `total` are finished.
 
-    PCA has as many bytes, where trials compete within bytes, or as many dimensions.
+    PCA has as many dimensions, or as many bytes where the trial is trained for a code.
     """
     count = "[confirms]" if record.confirms else f"[{done:>3}/{total}]"
-    size = f"d={record.dim:<4}"
-    if by_bytes(record.params):
-        size = f"{_bytes(size_of(record.group)):<11} {size} {code_of(record.params):<7}"
+    size = f"{_bytes(record.group.bytes):<11} d={record.dim:<4} {code_of(record.params):<7}"
     if student := record.params.get("student"):
         size = f"{student:<10} {size}"
     line = f"{count} trial {record.number:<3} {size} {record.state:<8}"
     if record.rungs:
         last, result = record.rungs[-1], record.result or record.rungs[-1]
-        dev, pca = dev_of_metrics(result.metrics), dev_pca_of_metrics(result.metrics)
+        dev, pca = result.dev, result.dev_pca
         scores = []
         if dev is not None:
             scores.append(f"dev {dev:.2f}" + ("" if pca is None else f" ({dev - pca:+.2f} to PCA)"))

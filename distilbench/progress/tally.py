@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from distilbench.records import TrialRecord, dev_of_metrics
+from distilbench.records import TrialRecord
 from distilbench.storage.process import process_mark
-from distilbench.stored import Group, group_order, stored_bytes
+from distilbench.codes import CompetitionKey, vector_bytes
 from distilbench.watchers import SweepPlan, Watcher
 
 STATES = ("COMPLETE", "PRUNED", "FAIL")
@@ -28,7 +28,7 @@ class Running(BaseModel):
     number: int
     dim: int | None
     bytes: int | None = None
-    """What it competes within, where it is trained for a code (`stored.stored_bytes`)."""
+    """Of a stored vector."""
     started: float
     """Seconds since the epoch, as `seen`."""
     seen: float
@@ -114,7 +114,7 @@ class Tally(Watcher):
         self.running[number] = Running(
             number=number,
             dim=int(dim) if isinstance(dim, int | float) else None,
-            bytes=stored_bytes(params) if isinstance(dim, int | float) else None,
+            bytes=vector_bytes(params, int(dim)) if isinstance(dim, int | float) else None,
             started=now,
             seen=now,
         )
@@ -138,7 +138,7 @@ class Tally(Watcher):
                 "steps_per_second": speed,
                 "loss": finite(result.get("loss")),
                 "objective": finite(result.get("objective", before.objective)),
-                "dev": finite(dev_of_metrics({"dev_spearman": before.dev, **result})),
+                "dev": finite(result.get("dev_score", before.dev)),
             }
         )
 
@@ -271,17 +271,12 @@ def count_states(records: Iterable[TrialRecord]) -> dict[str, int]:
     return {state: states.count(state) for state in STATES}
 
 
-def dev_of(record: TrialRecord) -> float | None:
-    """The dev score x 100 of a trial's result."""
-    return None if record.result is None else dev_of_metrics(record.result.metrics)
-
-
-def best_of(records: Iterable[TrialRecord]) -> dict[Group, TrialRecord]:
+def best_of(records: Iterable[TrialRecord]) -> dict[CompetitionKey, TrialRecord]:
     """The trial with the highest objective of each group (`TrialRecord.group`), groups rising; the earlier of equals.
 
     A stopped trial takes part where its student had its final form.
     """
-    best: dict[Group, TrialRecord] = {}
+    best: dict[CompetitionKey, TrialRecord] = {}
     for record in sorted(records, key=lambda r: r.number):
         if not record.is_candidate or record.objective is None or record.confirms:
             continue
@@ -290,4 +285,4 @@ def best_of(records: Iterable[TrialRecord]) -> dict[Group, TrialRecord]:
             -math.inf if best_so_far.objective is None else best_so_far.objective
         ):
             best[record.group] = record
-    return {group: best[group] for group in sorted(best, key=group_order)}
+    return {group: best[group] for group in sorted(best)}

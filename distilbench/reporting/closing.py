@@ -16,7 +16,7 @@ from distilbench.reporting.runs import run_folders
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, competes, leaderboard, told
 from distilbench.selection import STS
-from distilbench.stored import Group, by_bytes, code_of, group_order, rival_group
+from distilbench.codes import CompetitionKey, code_of
 
 NONE = "-"
 
@@ -69,22 +69,15 @@ def best_students(board: Leaderboard) -> list[Row]:
 
     In the form that they are trained for: float32, or their own code.
     """
-    best: dict[tuple[str, str, Group], Row] = {}
+    best: dict[tuple[str, str, CompetitionKey], Row] = {}
     for row in board.rows:
         record = row.record
         if record.role != "student" or record.quantisation != code_of(record.hyperparameters):
             continue
-        key = (record.method, record.configuration if record.trial is None else "", group_of(record))
+        key = (record.method, record.configuration if record.trial is None else "", record.group)
         if key not in best or _rank(board, row) > _rank(board, best[key]):
             best[key] = row
-    return [best[key] for key in sorted(best, key=lambda key: (group_order(key[2]), key[:2]))]
-
-
-def group_of(record: ScoreRecord) -> Group:
-    """What a student competes within (`stored.rival_group`)."""
-    params = record.hyperparameters
-    alone = not by_bytes(params) and params.get("student") is None
-    return record.dim if alone else rival_group(params, record.dim)
+    return [best[key] for key in sorted(best, key=lambda key: (key[2], key[:2]))]
 
 
 def what_to_take(board: Leaderboard, run: Path) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from distilbench.stored import FAISS_PEER
+from distilbench.codes import FAISS_PEER
 
 
 class Palette(NamedTuple):

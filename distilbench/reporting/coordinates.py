@@ -17,7 +17,6 @@ from distilbench.reporting.colours import LIGHT, Palette, kind_colour
 from distilbench.reporting.figures import frame, plain
 from distilbench.reporting.searched import GROUPED, Parameter, Searched, Within, axis_start, every_kth, searched_trials
 from distilbench.reporting.ticks import Tick, tick_label, ticks
-from distilbench.stored import size_of
 
 MOST_LINES = 240
 MOST_AXES = 10
@@ -80,12 +79,12 @@ def compute_coordinates(records: Iterable[TrialRecord | ScoreRecord], limit: int
     if not parameters or len(study.trials) < 2:
         return Coordinates((), (), len(study.trials), ())
     placed = [_axis(p) for p in parameters]
-    sizes = sorted({size_of(t.group) for t in study.trials})
+    sizes = sorted({t.group.bytes for t in study.trials})
     if len(sizes) > 1:
         place = {size: float(i) for i, size in enumerate(sizes)}
-        values = tuple(place[size_of(t.group)] for t in study.trials)
+        values = tuple(place[t.group.bytes] for t in study.trials)
         name = GROUPED if study.within == "output dimension" else "bytes"
-        placed.insert(0, _axis(Parameter(name, values, tuple(tick_label(size) for size in sizes), False)))
+        placed.insert(0, _axis(Parameter(name, values, tuple(tick_label(size if name == "bytes" else size // 4) for size in sizes), False)))
     placed.append(_objective(study))
     ranked = sorted(range(len(standing)), key=lambda i: -standing[i])
     if len(ranked) > limit:

@@ -12,7 +12,7 @@ from distilbench.evaluation.predictions import Predictions
 from distilbench.evaluation.statistics import Difference, Resampled, mean_of, resampled_correlation, resampled_mean
 from distilbench.reporting import table
 from distilbench.reporting.ties import kept_predictions
-from distilbench.stored import FAISS_PEER
+from distilbench.codes import FAISS_PEER
 
 PRIMARY = ("ndcg@10", "accuracy")
 """The metric of each task that rows are told apart by."""

@@ -8,7 +8,7 @@ from typing import Any
 from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost
 from distilbench.reporting import table
-from distilbench.stored import code_of, size_of
+from distilbench.codes import code_of
 
 
 def short(number: float) -> str:
@@ -107,5 +107,4 @@ FILTERS = {
     "shown": finite,
     "last_metric": table.last_metric,
     "code_of": code_of,
-    "size_of": size_of,
 }

@@ -17,7 +17,7 @@ from distilbench.reporting.colours import LIGHT, SYMBOLS, Palette, kind_colour
 from distilbench.reporting.figures import frame, plain
 from distilbench.reporting.table import IndexRow
 from distilbench.reporting.ticks import log_axis
-from distilbench.stored import FAMILIES, family_of
+from distilbench.codes import FAMILIES, family_of
 
 KINDS = ("flat", "ivf", "ivf-pq", "hnsw", "sq8", "int8", "binary", "int4", *FAMILIES)
 """In the order of the legend, the first six in colour; codes of FAISS by their family, whatever their bytes."""

@@ -25,7 +25,7 @@ from distilbench.reporting.figures import (
 from distilbench.reporting.lines import Lines
 from distilbench.reporting.loading import FITTED
 from distilbench.reporting.table import DEV, Leaderboard, Row, competes, teacher_row
-from distilbench.stored import FAISS_PEER
+from distilbench.codes import FAISS_PEER
 
 RECOMMENDED = "recommended"
 """The name at the first choice's ring; the page's script leaves it out where there is no room."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from distilbench.reporting.apart import DevGroups
 from distilbench.reporting.budget import NOTHING_KEPT, ServingBudget, best_under
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row
-from distilbench.stored import FAISS_PEER, code_of
+from distilbench.codes import FAISS_PEER, code_of
 
 SAME = 0.005
 """Scores (x 100) that differ by less are one on the page."""

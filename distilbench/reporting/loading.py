@@ -6,7 +6,7 @@ import json
 import shlex
 
 from distilbench.records import AS_IT_CAME, ON_VECTORS, ScoreRecord
-from distilbench.stored import FAISS_PEER, family_of
+from distilbench.codes import FAISS_PEER, family_of
 
 FITTED = (FAISS_PEER, "pca", "random_projection", "whitening")
 """Methods whose layer after the teacher, or whose code, is computed at once, without training."""

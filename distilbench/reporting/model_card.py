@@ -37,7 +37,7 @@ from distilbench.reporting.table import (
 )
 from distilbench.reporting.trainings import reproduce_command
 from distilbench.selection import STS
-from distilbench.stored import FAISS_PEER, FAMILIES, code_of, family_of
+from distilbench.codes import FAISS_PEER, FAMILIES, code_of, family_of
 
 CARD = "README.md"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)

@@ -12,7 +12,6 @@ from distilbench.reporting.pages import render_html
 from distilbench.reporting.plots import search_plots
 from distilbench.reporting.recommended import answer_of_run, kept_spread, rows_of_run
 from distilbench.reporting.run_facts import RunFacts
-from distilbench.stored import by_bytes
 
 MAX_TRIALS = 300
 """Trials listed in the page; records.jsonl.gz has them all."""
@@ -45,7 +44,6 @@ def render_run(
         rows=rows,
         spreads={row.anchor: kept_spread(board, row) for row in (*rows.shown, *rows.others)},
         trials=trials,
-        coded=any(by_bytes(t.params) for t in trials.shown),
         diagnostics=table.DIAGNOSTICS,
         plots=plots,
         absent=absent,

@@ -14,7 +14,7 @@ from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.table import unique_trials
 from distilbench.reporting.ticks import logarithmic
-from distilbench.stored import by_bytes, size_of
+from distilbench.codes import stored_bytes
 
 GROUPED = "output_dim"
 """The hyper-parameter that a group of one dimension has in common, so that it is none to compare within one."""
@@ -96,23 +96,22 @@ def search_trials(records: Iterable[TrialRecord | ScoreRecord]) -> list[TrialRec
 def trial_groups(trials: Sequence[TrialRecord]) -> tuple[list[int], list[str]]:
     """Each trial's group, and what the groups are called, by method and rising dimension or bytes."""
 
-    def key(t: TrialRecord) -> tuple[str, str, bool, int]:
-        return t.method, t.params.get("student") or "", by_bytes(t.params), size_of(t.group)
+    def key(t: TrialRecord) -> tuple[str, str, int]:
+        return t.method, *t.group
 
     keys = sorted({key(t) for t in trials})
     place = {key: i for i, key in enumerate(keys)}
     several = len({method for method, *_ in keys}) > 1
-    units = ("dimensions", "bytes")
     names = [
-        (f"{method}, " if several else "") + (f"{student}, " if student else "") + f"{size:,} {units[sized]}"
-        for method, student, sized, size in keys
+        (f"{method}, " if several else "") + (f"{student}, " if student else "") + f"{size:,} bytes"
+        for method, student, size in keys
     ]
     return [place[key(t)] for t in trials], names
 
 
 def groups_within(trials: Iterable[TrialRecord]) -> Within:
     """What the trials of a group have in common."""
-    return "number of bytes" if any(by_bytes(t.params) for t in trials) else "output dimension"
+    return "number of bytes" if any(stored_bytes(t.params) is not None for t in trials) else "output dimension"
 
 
 def axis_start(objectives: Iterable[Sequence[float]]) -> float | None:

@@ -13,7 +13,7 @@ from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base,
 from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import atomic_path
-from distilbench.stored import code_of
+from distilbench.codes import code_of
 
 
 class _Kept(NamedTuple):

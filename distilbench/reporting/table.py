@@ -20,7 +20,7 @@ from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost, Score, ScoreRecord, TrialRecord, selection_groups
 from distilbench.reporting.starts import start_of, starts_told
 from distilbench.selection import STS, Part, Selection
-from distilbench.stored import FAISS_PEER, by_bytes, code_of, rival_group
+from distilbench.codes import FAISS_PEER, code_of
 
 Variant = Literal["all", "wmean"]
 VARIANTS: tuple[Variant, ...] = ("all", "wmean")
@@ -427,14 +427,10 @@ def told(row: Row) -> str:
 def rivals(r: ScoreRecord) -> tuple[object, ...]:
     """What the rows of a sweep's trials have in common that compete.
 
-    Trials for a code: the bytes of it, and whether the row is that code or another form of the student. Others: the
-    dimension, whole and cut, since objectives of different ones do not compare, and the code that all are scored in.
+    That is what their trials compete within, and whether the row is in the code that it was trained for or in another one.
     """
-    if by_bytes(r.hyperparameters):
-        form = "its own" if r.quantisation == code_of(r.hyperparameters) else r.quantisation
-        return r.run, r.method, "bytes", rival_group(r.hyperparameters, r.dim), form, r.corpus_fingerprint
-    student, whole = r.hyperparameters.get("student"), r.hyperparameters.get("output_dim")
-    return r.run, r.method, student, whole, r.dim, r.quantisation, r.corpus_fingerprint
+    form = "its own" if r.quantisation == code_of(r.hyperparameters) else r.quantisation
+    return r.run, r.method, r.group, form, r.corpus_fingerprint
 
 
 def _complete(records: Iterable[TrialRecord | ScoreRecord]) -> dict[tuple[str, int, int], TrialRecord]:
@@ -454,8 +450,7 @@ def _chosen(drafts: Iterable[Sequence[SeedScores]], complete: Mapping[tuple[str,
         if r.trial is None:
             continue
         trainings = [t for seed in seeds if (t := complete.get((r.run, r.trial, seed.record.seed)))]
-        cut = by_bytes(r.hyperparameters)
-        mean = mean_cell([t.objective_at(r.dim) if cut else t.objective for t in trainings]).value
+        mean = mean_cell([t.objective_at(r.dim) for t in trainings]).value
         if mean is not None:
             groups.setdefault(rivals(r), []).append((-mean, r.trial, id(r)))
     return {min(group)[2] for group in groups.values() if len(group) > 1}

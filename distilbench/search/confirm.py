@@ -29,7 +29,7 @@ from distilbench.search.study import (
 )
 from distilbench.search.trial import trial_folder
 from distilbench.storage.files import write_json
-from distilbench.stored import Group, group_order
+from distilbench.codes import CompetitionKey
 from distilbench.trials.budget import Confirmation
 from distilbench.trials.jobs import Job
 from distilbench.trials.scoring import Candidate
@@ -43,8 +43,8 @@ CONFIRMATIONS = "confirmations.jsonl"
 
 
 def chosen_trials(
-    trials: Sequence[FrozenTrial], groups: Sequence[Group], top: int, waiting: bool = False
-) -> dict[Group, list[FrozenTrial]]:
+    trials: Sequence[FrozenTrial], groups: Sequence[CompetitionKey], top: int, waiting: bool = False
+) -> dict[CompetitionKey, list[FrozenTrial]]:
     """The `top` trials of each group (`best_per_group`) by dev objective; where none has a student, the best
     that was interrupted.
 
@@ -63,7 +63,7 @@ def chosen_trials(
             ]
             if open_ones:
                 best[group] = [max(open_ones, key=result_objective)]
-    return {group: best[group] for group in sorted(best, key=group_order)}
+    return {group: best[group] for group in sorted(best)}
 
 
 def _led_by(first: FrozenTrial, ranked: Sequence[FrozenTrial]) -> list[FrozenTrial]:
@@ -71,8 +71,8 @@ def _led_by(first: FrozenTrial, ranked: Sequence[FrozenTrial]) -> list[FrozenTri
 
 
 def worth_confirming(
-    chosen: Mapping[Group, list[FrozenTrial]], search: Search, costs: Mapping[str, StudentCost]
-) -> dict[Group, list[FrozenTrial]]:
+    chosen: Mapping[CompetitionKey, list[FrozenTrial]], search: Search, costs: Mapping[str, StudentCost]
+) -> dict[CompetitionKey, list[FrozenTrial]]:
     """The chosen trials to confirm: those on the front where the space asks for them alone, else all of them.
 
     `costs` are those of every kind of student, where they were measured.
@@ -89,11 +89,11 @@ def worth_confirming(
 
 
 def on_front(
-    chosen: Mapping[Group, list[FrozenTrial]],
+    chosen: Mapping[CompetitionKey, list[FrozenTrial]],
     objectives: Sequence[str],
     costs_of: Callable[[Mapping[str, Any]], Mapping[str, float]],
     beside: Sequence[Point] = (),
-) -> dict[Group, list[FrozenTrial]]:
+) -> dict[CompetitionKey, list[FrozenTrial]]:
     """The chosen trials of the groups whose best is on the front: nothing that costs no more is better by more than `NOISE`,
     neither the best of another group nor what other methods have (`beside`). All of them, in a search for quality alone.
 
@@ -101,7 +101,7 @@ def on_front(
     """
     if len(objectives) == 1:
         return dict(chosen)
-    points: dict[Group, Point | None] = {}
+    points: dict[CompetitionKey, Point | None] = {}
     for group, (first, *_) in chosen.items():
         params, rung = trial_params(first), result_of(first)
         width = width_in(first, group)
@@ -128,7 +128,7 @@ def shown_as(trial: FrozenTrial, search: Search) -> str:
     return f"trial {trial.number}, interrupted after step {rungs[max(rungs)]['step']}"
 
 
-def confirmation_jobs(run: Path, search: Search, chosen: Mapping[Group, Sequence[FrozenTrial]]) -> list[Job]:
+def confirmation_jobs(run: Path, search: Search, chosen: Mapping[CompetitionKey, Sequence[FrozenTrial]]) -> list[Job]:
     """The first seed of every trial (its own training in the search), then the second of every one, and so on."""
     confirm: Confirmation = search.space.budget.confirm
     jobs = []
@@ -172,8 +172,8 @@ def confirmation_jobs(run: Path, search: Search, chosen: Mapping[Group, Sequence
 
 
 def write_confirmed(
-    run: Path, search: Search, chosen: Mapping[Group, Sequence[FrozenTrial]]
-) -> dict[Group, list[dict[str, Any]]]:
+    run: Path, search: Search, chosen: Mapping[CompetitionKey, Sequence[FrozenTrial]]
+) -> dict[CompetitionKey, list[dict[str, Any]]]:
     """Write and return, per group (`best_per_group`), the chosen trials with their dev objectives by seed, the highest
     mean first."""
     results: dict[int, dict[int, Rung | TrialRecord | None]] = {
@@ -185,7 +185,7 @@ def write_confirmed(
             if record.number in results and record.objective is not None:
                 results[record.number][record.seed] = record
 
-    def objectives(trial: FrozenTrial, group: Group) -> dict[int, float]:
+    def objectives(trial: FrozenTrial, group: CompetitionKey) -> dict[int, float]:
         by_seed = sorted(results[trial.number].items())
         values = ((seed, rung.objective_at(width_in(trial, group))) for seed, rung in by_seed if rung)
         return {seed: math.nan if value is None else value for seed, value in values}

@@ -1,6 +1,6 @@
 """When a search is over: what its remaining trials can be expected to add is less than a difference that counts (`--enough`).
 
-Of n trials of a group (`stored.rival_group`) the expected best of a random n/2 follows exactly from their values, and so does
+Of n trials of a group (`codes.competition_key`) the expected best of a random n/2 follows exactly from their values, and so does
 what the second half of the trials added, on average over all orders. Doubling them once more adds at most as much, for random
 draws whose upper tail is no heavier than an exponential's: its expected best grows by as much with every doubling.
 A searcher that learns may find more.
@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial
 
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import is_candidate, result_objective, trial_group, trial_params
-from distilbench.stored import Group
+from distilbench.codes import CompetitionKey
 
 LEAST = 8
 """Trials with a student that every group has to have first: with fewer the expected best of a half says little."""
@@ -44,7 +44,7 @@ def why_enough(told: Sequence[FrozenTrial], remaining: int, space: SearchSpace, 
     It goes on while an output dimension (of a student) has fewer than `LEAST` trials, or a group of theirs has fewer with a
     student, or can be expected to gain `points` or more.
     """
-    values: dict[Group, list[float]] = defaultdict(list)
+    values: dict[CompetitionKey, list[float]] = defaultdict(list)
     shared: dict[tuple[int, str | None], int] = defaultdict(int)
     for trial in told:
         values[trial_group(trial)] += [v] if math.isfinite(v := result_objective(trial)) and is_candidate(trial) else []

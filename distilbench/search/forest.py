@@ -21,7 +21,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from distilbench.search.space import Range, SearchSpace
 from distilbench.search.transfer import places
-from distilbench.stored import Group, rival_group
+from distilbench.codes import competition_key, CompetitionKey
 
 TREES = 48
 DRAWN = 300
@@ -77,8 +77,8 @@ class ForestSampler(optuna.samplers.BaseSampler):  # type: ignore[misc]
         """The candidate that the forest expects most of."""
         settings = {t.number: self._whole(t) for t in ended}
 
-        def group_of(trial: FrozenTrial) -> Group:
-            return rival_group(settings[trial.number])
+        def group_of(trial: FrozenTrial) -> CompetitionKey:
+            return competition_key(settings[trial.number])
 
         ranked = places(ended, group_of)
         numbers = sorted(ranked, key=lambda number: (-ranked[number], number))

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from distilbench.search.stopping import Halving
 from distilbench.search.study import LAST, PARAMS, STEPS, rung_key, trial_rungs
-from distilbench.stored import rival_group
+from distilbench.codes import competition_key
 from distilbench.trials.budget import Budget
 
 Known = Callable[[int], FrozenTrial | None]
@@ -43,7 +43,7 @@ class KnownTrials:
         if count == len(self._first):
             return self._first
         for number in range(self.entered, count):
-            self.verdicts.enter(number, rival_group(dict(params[number])))
+            self.verdicts.enter(number, competition_key(dict(params[number])))
         self.entered = max(self.entered, count)
         open_trials: dict[int, FrozenTrial] = {}
         for number in range(count):

@@ -2,7 +2,7 @@
 
 A trial moves the front where it is better by more than `NOISE` than every trial that costs no more: of its own search, and of
 those of the methods before it. In a search for quality alone it has to be better than the best of its group
-(`stored.rival_group`). A student of which `Budget.patience` trials in a row have moved nothing rests: it gets no more.
+(`codes.competition_key`). A student of which `Budget.patience` trials in a row have moved nothing rests: it gets no more.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.choices import QUALITY
-from distilbench.records import Rung, TrialRecord, dev_of_metrics
+from distilbench.records import Rung, TrialRecord
 from distilbench.search.study import judged_widths, result_of, trial_params
-from distilbench.stored import Group, rival_group, vector_bytes
+from distilbench.codes import competition_key, vector_bytes, CompetitionKey
 
 NOISE = 0.3
 """Points of the dev score by which seeds of one training differ."""
@@ -34,7 +34,7 @@ def point_at(
 
     `costs` are its "latency" and "model_bytes", where these are objectives.
     """
-    quality = dev_of_metrics(rung.metrics, f"_{width}") if rung.widths else rung.metrics.get("dev_quality")
+    quality = rung.metrics.get(f"dev_score_{width}") if rung.widths else rung.metrics.get("dev_quality")
     values = {**costs, QUALITY: quality, "bytes": vector_bytes(params, width)}
     point = [values.get(name) for name in objectives]
     known = tuple(float(v) for v in point if v is not None and math.isfinite(v))
@@ -66,7 +66,7 @@ class Moving:
     def __init__(self, patience: int | None, objectives: Sequence[str], beside: Sequence[Point] = ()) -> None:
         self.patience, self.objectives = patience, tuple(objectives)
         self._points = list(beside)
-        self._best: dict[Group, float] = {}
+        self._best: dict[CompetitionKey, float] = {}
         self._still: dict[str | None, int] = {}
 
     def tell(self, trial: FrozenTrial) -> None:
@@ -84,7 +84,7 @@ class Moving:
             return False
         params, rung = trial_params(trial), result_of(trial)
         if len(self.objectives) == 1:
-            group = rival_group(params)
+            group = competition_key(params)
             gain = trial.values[0] - self._best.get(group, -math.inf)
             self._best[group] = max(trial.values[0], self._best.get(group, -math.inf))
             return gain > NOISE

@@ -40,7 +40,7 @@ from distilbench.search.study import (
 from distilbench.search.suggestions import Suggestions
 from distilbench.storage.files import write_json
 from distilbench.storage.patience import StorageGone, patiently
-from distilbench.stored import Group, rival_group, size_of, vector_bytes
+from distilbench.codes import CompetitionKey, competition_key, stored_bytes, vector_bytes
 
 RETRIES, EXCUSED = 3, 60
 """Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with
@@ -105,8 +105,8 @@ class _Live:
     """What suggestions were last told of it while it had not finished, and the rungs that it had then."""
 
     @property
-    def group(self) -> Group:
-        return rival_group(self.params)
+    def group(self) -> CompetitionKey:
+        return competition_key(self.params)
 
     @property
     def stored_bytes(self) -> int:
@@ -308,7 +308,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         begun = [trial_params(t) for t in self.finished.values()]
         begun += [live_trial.params for live_trial in self.unsettled.values()]
         coded = len(self.objectives) == 1
-        return len(self.sizes - {size_of(rival_group(p)) if coded else int(p["output_dim"]) for p in begun})
+        return len(self.sizes - {(coded and stored_bytes(p)) or int(p["output_dim"]) for p in begun})
 
     def _had_its_share(self, live_trial: _Live) -> bool:
         if not self._waiting_sizes():

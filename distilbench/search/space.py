@@ -31,7 +31,7 @@ from pydantic.fields import FieldInfo
 from distilbench.choices import Searcher
 from distilbench.encoders.student import names_of, said_of
 from distilbench.errors import InputError
-from distilbench.stored import Group, group_order, rival_group, stored_bytes
+from distilbench.codes import competition_key, stored_bytes, CompetitionKey
 from distilbench.training.params import Params, sweep_default
 from distilbench.trials.budget import Budget
 
@@ -179,10 +179,10 @@ class SearchSpace(BaseModel):
             return [int(self.fixed["output_dim"])]
         return sorted(int(c) for c in self.parameters["output_dim"].choices or ())
 
-    def groups(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[Group]:
-        """Every group that some trial can compete in (`stored.rival_group`), rising; `widths_of` as for `judged_widths`."""
+    def groups(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[CompetitionKey]:
+        """Every group that some trial can compete in (`codes.competition_key`), rising; `widths_of` as for `judged_widths`."""
         settings = self._settings("student", "output_dim", "nested", "widths", "bits", "codebooks")
-        return sorted({rival_group(s, w) for s in settings for w in widths_of(s)}, key=group_order)
+        return sorted({competition_key(s, w) for s in settings for w in widths_of(s)})
 
     @property
     def bytes_competed(self) -> list[int]:

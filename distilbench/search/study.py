@@ -18,7 +18,7 @@ from distilbench.records import Rung, result_rung
 from distilbench.search.grid import grid
 from distilbench.search.space import GIVEN, SearchSpace, is_within
 from distilbench.storage.files import fingerprint
-from distilbench.stored import Group, group_order, rival_group
+from distilbench.codes import competition_key, CompetitionKey
 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 PARAMS = "params"
@@ -199,9 +199,9 @@ def trial_dimension(trial: FrozenTrial) -> int:
     return int(trial.user_attrs[PARAMS]["output_dim"])
 
 
-def trial_group(trial: FrozenTrial) -> Group:
-    """What a trial competes within (`stored.rival_group`)."""
-    return rival_group(trial_params(trial))
+def trial_group(trial: FrozenTrial) -> CompetitionKey:
+    """What a trial competes within (`codes.competition_key`)."""
+    return competition_key(trial_params(trial))
 
 
 def rung_key(rung: int) -> str:
@@ -256,21 +256,20 @@ def is_candidate(trial: FrozenTrial, waiting: bool = False) -> bool:
 
 def best_per_group(
     trials: Sequence[FrozenTrial], top: int = 1, waiting: bool = False
-) -> dict[Group, list[FrozenTrial]]:
-    """The `top` candidates with the highest dev objective of each output dimension, or of each number of bytes where the
-    parameters name a code, and of each student where they name one (`stored.rival_group`); the earlier one of equals first.
+) -> dict[CompetitionKey, list[FrozenTrial]]:
+    """The `top` candidates with the highest dev objective of each group (`codes.competition_key`); the earlier one of equals first.
 
     A trial of nested widths takes part at each of them; `waiting` as for `is_candidate`.
     """
-    candidates: dict[Group, list[tuple[float, int, FrozenTrial]]] = {}
+    candidates: dict[CompetitionKey, list[tuple[float, int, FrozenTrial]]] = {}
     for trial in (t for t in trials if is_candidate(t, waiting)):
         rung = result_of(trial)
         for d in judged_widths(trial):
             objective = None if rung is None else rung.objective_at(d)
             value = math.nan if objective is None else objective
-            group = rival_group(trial_params(trial), d)
+            group = competition_key(trial_params(trial), d)
             candidates.setdefault(group, []).append((-value, trial.number, trial))
-    ordered = sorted(candidates, key=group_order)
+    ordered = sorted(candidates)
     return {group: [member[2] for member in sorted(candidates[group])[:top]] for group in ordered}
 
 
@@ -283,7 +282,7 @@ def distinct_settings(trials: Iterable[FrozenTrial]) -> Iterator[FrozenTrial]:
             yield trial
 
 
-def nested_leader(ranked: Sequence[FrozenTrial], group: Group) -> FrozenTrial:
+def nested_leader(ranked: Sequence[FrozenTrial], group: CompetitionKey) -> FrozenTrial:
     """The first of a group's ranked trials, or a nested one that is better over all widths and here within `SAME` of it."""
     first = ranked[0]
     nested = [t for t in ranked if len(judged_widths(t)) > 1]
@@ -293,15 +292,15 @@ def nested_leader(ranked: Sequence[FrozenTrial], group: Group) -> FrozenTrial:
     return overall if _objective_in(first, group) - _objective_in(overall, group) <= SAME else first
 
 
-def _objective_in(trial: FrozenTrial, group: Group) -> float:
+def _objective_in(trial: FrozenTrial, group: CompetitionKey) -> float:
     rung = result_of(trial)
     value = None if rung is None else rung.objective_at(width_in(trial, group))
     return -math.inf if value is None else value
 
 
-def width_in(trial: FrozenTrial, group: Group) -> int:
+def width_in(trial: FrozenTrial, group: CompetitionKey) -> int:
     """The width at which a trial takes part in a group of `best_per_group`."""
-    return next(d for d in judged_widths(trial) if rival_group(trial_params(trial), d) == group)
+    return next(d for d in judged_widths(trial) if competition_key(trial_params(trial), d) == group)
 
 
 def judged_widths(trial: FrozenTrial) -> list[int]:

@@ -1,7 +1,7 @@
 """What output dimensions share: how trials rank within their own groups, and what did best at the others (`--transfer`).
 
 Objectives are relative to the PCA of the same dimension, but dimensions still differ in what can be gained. So trials are
-compared by their place among the trials of their own group (`stored.rival_group`), from 0 (the worst) to 1.
+compared by their place among the trials of their own group (`codes.competition_key`), from 0 (the worst) to 1.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from distilbench.settings.encoders import PANEL as ENCODERS
 from distilbench.settings.encoders import EncoderSettings
 from distilbench.settings.option import COMMAS, Settings, option
 from distilbench.settings.place import GrowingClusterSettings, RunPlaceSettings, TrialSettings
-from distilbench.stored import CODE_PATTERN, told_codes
+from distilbench.codes import CODE_PATTERN, told_codes
 
 if TYPE_CHECKING:
     from distilbench.data.text import Texts

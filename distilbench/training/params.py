@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from distilbench.errors import InputError
-from distilbench.stored import Bits
+from distilbench.codes import Bits
 
 
 def sweep_field(default: Any, *, sweep: Any, **limits: Any) -> Any:

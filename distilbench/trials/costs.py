@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from distilbench.methods import get_method
 from distilbench.records import EncoderCost
-from distilbench.stored import FAISS_PEER
+from distilbench.codes import FAISS_PEER
 from distilbench.trials.scoring import TEACHER
 
 FILE = "costs.json"

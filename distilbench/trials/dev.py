@@ -15,8 +15,7 @@ from distilbench.evaluation.selection import total
 from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.records import SCORE, dev_name
-from distilbench.stored import CODE_OF_BITS, code_of, stored_bytes
+from distilbench.codes import CODE_OF_BITS, code_of, stored_bytes
 
 
 def dev_rows(prepared: Prepared) -> NDArray[np.int64]:
@@ -88,9 +87,8 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
 
     The objective is the first score on the method's own task, where it has one and no other measure was asked for; else the
     selection score minus that of PCA at the same d: trials of one dimension are compared by it. The two are called
-    `dev_spearman` and `dev_pca_spearman` where STS dev sets select, otherwise `dev_score` and `dev_pca_score`, with the
-    parts of a score beside them. Of nested widths both are means over the widths, beside which `dev_spearman_W` and
-    `dev_pca_spearman_W` are those of width W. `dev_quality` is without that subtraction, to compare across dimensions.
+    `dev_score` and `dev_pca_score`; the parts of a mix stand beside them. Of nested widths both are means over the widths,
+    beside which `dev_score_W` and `dev_pca_score_W` are those of width W. `dev_quality` is without that subtraction, to compare across dimensions.
     Where the parameters name a code, the vectors are those that are stored, and PCA has the same bytes.
     """
     rows, params = dev_rows(prepared), method.params.model_dump()
@@ -111,14 +109,14 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
         dev_pca_score(prepared_folder, w) if size is None else dev_pca_score_in(prepared_folder, size)
         for w, size in zip(widths, sizes, strict=True)
     ]
-    dev, pca, name = float(np.mean(dev_W)), float(np.mean(pca_W)), dev_name(str(selection.selection))
-    metrics = {f"dev_{name}": dev, f"dev_pca_{name}": pca, **shape._asdict()}
-    if name == SCORE:
-        by_part = [selection.by_part(measured) for measured in measured_W]
+    dev, pca = float(np.mean(dev_W)), float(np.mean(pca_W))
+    metrics = {"dev_score": dev, "dev_pca_score": pca, **shape._asdict()}
+    by_part = [selection.by_part(measured) for measured in measured_W]
+    if len(by_part[0]) > 1:
         metrics |= {f"dev_{part}": float(np.mean([values[part] for values in by_part])) for part in by_part[0]}
     if len(widths) > 1:
         for w, dev_w, pca_w in zip(widths, dev_W, pca_W, strict=True):
-            metrics |= {f"dev_{name}_{w}": dev_w, f"dev_pca_{name}_{w}": pca_w}
+            metrics |= {f"dev_score_{w}": dev_w, f"dev_pca_score_{w}": pca_w}
     task = method.task_scores("dev")
     metrics |= {f"dev_{score.set}_{score.metric}": score.value for score in task}
     by_task = bool(task) and not selection.selection.asked

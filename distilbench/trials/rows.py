@@ -33,13 +33,12 @@ from distilbench.records import (
     ScoreRecord,
     TrialRecord,
     append_records,
-    dev_of_metrics,
     read_records,
     result_rung,
 )
 from distilbench.selection import Selection
 from distilbench.storage.files import atomic_path, fingerprint
-from distilbench.stored import FAISS_PEER, FAMILIES, code_of
+from distilbench.codes import FAISS_PEER, FAMILIES, code_of
 from distilbench.trials.jobs import Job, Outcome, finish_jobs
 from distilbench.trials.rung_training import build_method, known_rungs
 from distilbench.trials.scoring import (
@@ -247,7 +246,7 @@ class RowScorer:
                 append_records(self.run / job.recorded_in, [recorded[key]])
                 on_record(recorded[key])
             rung = result_rung(outcome.rungs)
-            value = None if rung is None else dev_of_metrics(rung.metrics)
+            value = None if rung is None else rung.dev
             dev = "" if value is None else f": dev {value:.2f}"
             name = job.candidate.configuration or job.model
             dev += f" ({ON_DEMONSTRATION})" if dev and self.corpus.demonstration else ""

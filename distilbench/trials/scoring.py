@@ -41,7 +41,7 @@ from distilbench.records import (
 from distilbench.selection import STS
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, write_json
-from distilbench.stored import FAISS_PEER, code_of, family_of
+from distilbench.codes import FAISS_PEER, code_of, family_of
 
 TEACHER = "teacher"
 CROSS_ENCODER = "cross-encoder"

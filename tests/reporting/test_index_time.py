@@ -10,7 +10,7 @@ import pytest
 from distilbench.records import IndexCost
 from distilbench.reporting import colours, index_time
 from distilbench.reporting.table import index_rows, leaderboard
-from distilbench.stored import FAMILIES
+from distilbench.codes import FAMILIES
 
 
 def index(kind="flat", ms=10.0, recall=100.0, **changes):

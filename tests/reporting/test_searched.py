@@ -37,10 +37,10 @@ def test_completed_trials_and_the_parameters_that_differ(make_trial):
 def test_groups_are_by_dimension_and_where_there_are_several_by_method(make_trial):
     trials = [make_trial(0, dim=128), make_trial(1, dim=32), make_trial(2, dim=128)]
     assert (searched_trials(trials).groups, searched_trials(trials).group) == (
-        ("32 dimensions", "128 dimensions"),
+        ("128 bytes", "512 bytes"),
         (1, 0, 1),
     )
-    assert searched_trials([*trials, make_trial(3, dim=32, method="a")]).groups[0] == "a, 32 dimensions"
+    assert searched_trials([*trials, make_trial(3, dim=32, method="a")]).groups[0] == "a, 128 bytes"
 
 
 def test_trials_for_a_code_are_grouped_by_bytes_and_their_dimension_is_a_parameter(make_trial):

@@ -202,8 +202,8 @@ def test_a_stopped_trial_is_trained_to_its_end_with_a_record_of_its_own(tmp_path
 
 def at_widths(number: int, wide: float, narrow: float) -> Any:
     """A trial of the nested widths 4 and 2, as far above the PCA there."""
-    scores = {"dev_spearman_4": 50 + wide, "dev_spearman_2": 40 + narrow}
-    return of_rungs(number, (wide + narrow) / 2, dev_pca_spearman_4=50.0, dev_pca_spearman_2=40.0, **scores)
+    scores = {"dev_score_4": 50 + wide, "dev_score_2": 40 + narrow}
+    return of_rungs(number, (wide + narrow) / 2, dev_pca_score_4=50.0, dev_pca_score_2=40.0, **scores)
 
 
 def test_of_nested_widths_each_has_its_best_trial_and_a_training_comes_once(tmp_path: Path, search: Search) -> None:

@@ -68,7 +68,7 @@ def test_a_job_trains_reports_saves_and_embeds(
     assert outcome.failed == ""
     assert [(r.rung, r.step) for r in outcome.rungs] == [(1, 2), (2, 6), (3, 18)]
     last = outcome.rungs[-1].metrics
-    assert last.keys() >= {"dev_spearman", "dev_pca_spearman", "effective_rank", "variance", "loss"}
+    assert last.keys() >= {"dev_score", "dev_pca_score", "effective_rank", "variance", "loss"}
     encoded = Encoded.load(job.folder)
     assert encoded is not None and encoded.model == "students/key"
     assert encoded.vectors_ND.shape == (len(evaluation_rows(corpus)), 8)

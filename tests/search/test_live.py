@@ -38,7 +38,7 @@ def tell(watcher: Any) -> None:
     watcher.stage("search")
     for number in range(4):
         watcher.started(number, {"output_dim": 32})
-    watcher.progressed(0, report(50, rung=1, objective=-1.25, dev_spearman=78.75))
+    watcher.progressed(0, report(50, rung=1, objective=-1.25, dev_score=78.75))
     watcher.finished(record(1, objective=1.5))
     watcher.finished(record(2, state="PRUNED", step=50, objective=-3.0))
     watcher.finished(failed(3, "loss is nan [bold]after[/bold] 7 steps"))
@@ -54,10 +54,10 @@ def test_no_terminal_gets_a_line_for_each_finished_trial(tmp_path: Path) -> None
     watcher.stage("done")
     watcher.close()
     assert text(console).splitlines() == [
-        "[  2/24] trial 1   d=32   COMPLETE after 450 steps: dev 81.50 (+1.50 to PCA)",
-        "[  3/24] trial 2   d=32   PRUNED   after 50 steps: dev 77.00 (-3.00 to PCA)",
-        "[  4/24] trial 3   d=32   FAIL     loss is nan [bold]after[/bold] 7 steps",
-        "[confirms] trial 1   d=32   COMPLETE after 450 steps: dev 80.50 (+0.50 to PCA)",
+        "[  2/24] trial 1   128 bytes   d=32   float32 COMPLETE after 450 steps: dev 81.50 (+1.50 to PCA)",
+        "[  3/24] trial 2   128 bytes   d=32   float32 PRUNED   after 50 steps: dev 77.00 (-3.00 to PCA)",
+        "[  4/24] trial 3   128 bytes   d=32   float32 FAIL     loss is nan [bold]after[/bold] 7 steps",
+        "[confirms] trial 1   128 bytes   d=32   float32 COMPLETE after 450 steps: dev 80.50 (+0.50 to PCA)",
     ]
 
 
@@ -137,9 +137,9 @@ def test_the_log_of_a_run_has_a_line_for_each_trial_and_stage(tmp_path: Path) ->
     lines = (tmp_path / LOG).read_text().splitlines()
     assert [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", "", line)[:24] for line in lines] == [
         "stage search",
-        "[  3/24] trial 1   d=32 ",
-        "[  3/24] trial 2   d=32 ",
-        "[  3/24] trial 3   d=32 ",
+        "[  3/24] trial 1   128 bytes   d=32 ",
+        "[  3/24] trial 2   128 bytes   d=32 ",
+        "[  3/24] trial 3   128 bytes   d=32 ",
         "scored a row",
     ]
     RunLog(tmp_path / "nowhere").line("a run's folder that is gone does not end it")
@@ -181,7 +181,7 @@ def test_trials_for_a_code_say_their_bytes(tmp_path: Path) -> None:
     line = finished_line(coded(1, 32, 4), 1, 2)
     assert re.search(r"trial 1   16 bytes    d=32   int4    COMPLETE after 450 steps: dev 80\.50", line)
     assert "1 byte " in finished_line(coded(1, 8, 1), 1, 2)
-    assert "trial 1   d=32   COMPLETE" in finished_line(record(1), 1, 2)
+    assert "trial 1   128 bytes   d=32   float32 COMPLETE" in finished_line(record(1), 1, 2)
     console = terminal()
     watcher = Told(LiveTable(tally_of(tmp_path / "my-run"), console))
     watcher.started(7, {"output_dim": 64, "bits": 1})
@@ -202,4 +202,4 @@ def test_the_gauge_of_the_best_says_what_it_is_of(tmp_path: Path) -> None:
     for found in (coded(0, 32, 4), record(1, dim=64)):
         tally.finished(found)
     best = [v.tags["group"] for v in sweep_values(tally) if v.name == "distilbench_sweep_best_dev"]
-    assert best == ["16 bytes", "d=64"]
+    assert best == ["16 bytes", "256 bytes"]

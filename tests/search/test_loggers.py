@@ -41,9 +41,9 @@ def toy() -> type[tune.Trainable]:
                 "rung": self.rung,
                 "step": STEPS[self.rung - 1],
                 "loss": None if self.rung == 1 else 0.5,
-                "dev_spearman": 70.0 + self.rung,
+                "dev_score": 70.0 + self.rung,
                 "objective": float(self.rung),
-                "reported": ["dev_spearman", "loss"],
+                "reported": ["dev_score", "loss"],
                 "failed": "",
                 "final": last,
                 "done": last or self.number == 1,
@@ -110,9 +110,9 @@ def test_mlflow_has_every_trial_and_how_it_ended(
         "output_dim": "32", "lambda": "0.25", "betas": "[0.9, 0.99]", "head": "elu",
     }  # fmt: skip
     assert runs["trial 0"].data.metrics == {
-        "rung": 3, "step": 450, "loss": 0.5, "dev_spearman": 73, "objective": 3,
+        "rung": 3, "step": 450, "loss": 0.5, "dev_score": 73, "objective": 3,
     }  # fmt: skip
-    history = client.get_metric_history(runs["trial 0"].info.run_id, "dev_spearman")
+    history = client.get_metric_history(runs["trial 0"].info.run_id, "dev_score")
     assert sorted({(m.step, m.value) for m in history}) == [(50, 71), (150, 72), (450, 73)]
     assert [m.step for m in client.get_metric_history(runs["trial 1"].info.run_id, "loss")] == []
 
@@ -136,9 +136,9 @@ def test_wandb_has_every_trial_offline(tmp_path: Path, cluster: None, monkeypatc
     first = found["my_run-0"]
     assert first["project"] == "my-project" and first["group"] == "my run" and first["name"] == "my run trial 0"
     assert first["config"]["lambda"] == "0.25" and "prepared" not in first["config"]
-    assert [h["dev_spearman"] for h in first["history"] if "dev_spearman" in h] == [71, 72, 73]
+    assert [h["dev_score"] for h in first["history"] if "dev_score" in h] == [71, 72, 73]
     assert [h["step"] for h in first["history"] if "step" in h] == [50, 150, 450]
-    order = [h["_step"] for h in first["history"] if "dev_spearman" in h]
+    order = [h["_step"] for h in first["history"] if "dev_score" in h]
     assert order == [50, 150, 450], "a trial that goes on in another worker would lose what it says under lower numbers"
 
 

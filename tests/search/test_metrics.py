@@ -26,7 +26,7 @@ def tell(watcher: Any) -> None:
     watcher.stage("search")
     for number in (0, 1):
         watcher.started(number, {"output_dim": 32})
-    watcher.progressed(0, report(120, rung=1, objective=-0.75, dev_spearman=79.25))
+    watcher.progressed(0, report(120, rung=1, objective=-0.75, dev_score=79.25))
     watcher.progressed(1, report(20, loss=float("nan")))
     watcher.finished(record(3, objective=1.5))
     watcher.finished(failed(2, "loss is nan"))
@@ -67,7 +67,7 @@ def test_rays_metrics_have_the_sweep_and_only_its_running_trials(tmp_path: Path,
     assert found["ray_distilbench_sweep_finished_trials"] == {"COMPLETE": 1, "PRUNED": 0, "FAIL": 1}
     assert found["ray_distilbench_sweep_running_trials"] == {"": 2}
     assert found["ray_distilbench_sweep_wanted_trials"] == {"": 24}
-    assert found["ray_distilbench_sweep_best_dev"] == {"d=32": 81.5}
+    assert found["ray_distilbench_sweep_best_dev"] == {"128 bytes": 81.5}
     assert found["ray_distilbench_trial_step"] == {"0": 120, "1": 20}
     assert found["ray_distilbench_trial_loss"] == {"0": 0.25}
     assert found["ray_distilbench_trial_dev"] == {"0": 79.25}

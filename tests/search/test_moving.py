@@ -19,7 +19,7 @@ from distilbench.search.confirm import on_front
 from distilbench.search.moving import RESTED, Moving, better_by, points_of_records
 from distilbench.search.space import load_space
 from distilbench.search.study import PARAMS, starts_for, trial_params
-from distilbench.stored import Rivals
+from distilbench.codes import CompetitionKey
 
 OBJECTIVES = ("quality", "bytes", "latency")
 
@@ -69,11 +69,11 @@ def test_methods_before_it_have_a_say() -> None:
 
 
 def test_each_nested_width_can_move_the_front() -> None:
-    moving, nested = Moving(1, OBJECTIVES), {"dev_spearman_8": 80.0, "dev_spearman_4": 70.0}
+    moving, nested = Moving(1, OBJECTIVES), {"dev_score_8": 80.0, "dev_score_4": 70.0}
     moving.tell(ended(75.0, **nested))
-    moving.tell(ended(75.0, **{**nested, "dev_spearman_4": 71.0}))
+    moving.tell(ended(75.0, **{**nested, "dev_score_4": 71.0}))
     assert not moving.rests(None)
-    moving.tell(ended(75.5, **{**nested, "dev_spearman_4": 71.0}))
+    moving.tell(ended(75.5, **{**nested, "dev_score_4": 71.0}))
     assert moving.rests(None), "the mean over the widths is no point of its own"
 
 
@@ -88,7 +88,7 @@ def test_for_quality_alone_each_group_has_its_best() -> None:
 
 
 def test_the_points_of_another_methods_records() -> None:
-    nested = {"dev_quality": 75.0, "dev_spearman": 75.0, "dev_spearman_8": 80.0, "dev_spearman_4": 70.0}
+    nested = {"dev_quality": 75.0, "dev_score": 75.0, "dev_score_8": 80.0, "dev_score_4": 70.0}
     values = {"quality": 75.0, "bytes": 32.0, "latency": 2.0}
 
     def record(metrics: dict[str, float | None], values: dict[str, float], **more: Any) -> TrialRecord:
@@ -106,10 +106,10 @@ def test_the_points_of_another_methods_records() -> None:
 
 def test_what_another_beats_at_no_more_cost_is_not_confirmed() -> None:
     chosen = {
-        Rivals("auto:2", 8): [ended(80.0, "auto:2")],
-        Rivals("auto:1", 8): [ended(80.2, "auto:1")],
-        Rivals("static", 8): [ended(70.0, "static")],
-        Rivals("teacher", 8): [ended(80.4, "teacher")],
+        CompetitionKey("auto:2", 32): [ended(80.0, "auto:2")],
+        CompetitionKey("auto:1", 32): [ended(80.2, "auto:1")],
+        CompetitionKey("static", 32): [ended(70.0, "static")],
+        CompetitionKey("teacher", 32): [ended(80.4, "teacher")],
     }
     latency = {"auto:2": 3.0, "auto:1": 2.0, "static": 0.1, "teacher": 9.0}
 

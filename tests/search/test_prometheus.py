@@ -50,7 +50,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Itera
     watcher.stage("search")
     for number in (0, 1):
         watcher.started(number, {"output_dim": 32})
-    watcher.progressed(0, report(120, rung=1, objective=-0.75, dev_spearman=79.25))
+    watcher.progressed(0, report(120, rung=1, objective=-0.75, dev_score=79.25))
     watcher.finished(record(3, objective=1.5))
     gauges = _Gauges("encode", 100, "sentences")
     gauges.set(25, 5.0)
@@ -104,7 +104,7 @@ def test_it_has_the_values_of_the_sweep(prometheus: str) -> None:
     assert [v for _, v in values(prometheus, f"ray_distilbench_sweep_wanted_trials{of}")] == [24]
     steps = {m["trial"]: v for m, v in values(prometheus, f"ray_distilbench_trial_step{of}")}
     assert steps == {"0": 120, "1": 0}
-    assert [(m["group"], v) for m, v in values(prometheus, f"ray_distilbench_sweep_best_dev{of}")] == [("d=32", 81.5)]
+    assert [(m["group"], v) for m, v in values(prometheus, f"ray_distilbench_sweep_best_dev{of}")] == [("128 bytes", 81.5)]
     (stage,) = values(prometheus, f"ray_distilbench_sweep_stage{of} == 1")
     assert stage[0]["stage"] == "search"
 

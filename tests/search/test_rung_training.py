@@ -453,7 +453,7 @@ def test_a_full_disk_is_said_at_once(
 def falling(monkeypatch: pytest.MonkeyPatch, objectives: list[float]) -> None:
     """Dev objectives as if they were these, one rung after the other."""
     left = iter(objectives)
-    monkeypatch.setattr(module, "dev_report", lambda *_: (next(left), {"dev_spearman": 1.0}, ""))
+    monkeypatch.setattr(module, "dev_report", lambda *_: (next(left), {"dev_score": 1.0}, ""))
 
 
 def test_the_student_is_taken_from_its_best_rung(

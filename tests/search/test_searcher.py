@@ -23,7 +23,7 @@ from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySe
 from distilbench.search.study import MACHINE, PARAMS, STEPS, best_per_group, trial_rungs
 from distilbench.search.trial import this_node
 from distilbench.storage.patience import StorageGone
-from distilbench.stored import rival_group
+from distilbench.codes import competition_key
 
 STATES = {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
 
@@ -143,7 +143,7 @@ def test_with_little_time_every_number_of_bytes_begins(tmp_path: Path, monkeypat
     end = now + 40
     one = Timed(in_memory(), space, wanted=12, lag=8, outcome=lambda params: (12, "", False))
     one.sit(1, 0, deadline=lambda: end)
-    assert {rival_group(t.user_attrs[PARAMS]) for t in one.study.trials} == {1, 2, 4, 8}
+    assert {competition_key(t.user_attrs[PARAMS]) for t in one.study.trials} == {("", size) for size in (1, 2, 4, 8)}
     assert not any(t.state.is_finished() for t in one.study.trials[:2]), "they had their share, and wait"
 
 
@@ -268,7 +268,7 @@ def test_with_halving_nothing_is_trained_while_its_verdict_is_open(tmp_path: Pat
     trials = ours.study.trials
     assert all(ours.trained[t.number] == max(trial_rungs(t)) for t in trials if t.state == TrialState.PRUNED)
     ends = Counter(max(trial_rungs(t)) for t in trials if trial_rungs(t))
-    groups = {rival_group(t.user_attrs[PARAMS]) for t in trials if t.state == TrialState.COMPLETE}
+    groups = {competition_key(t.user_attrs[PARAMS]) for t in trials if t.state == TrialState.COMPLETE}
     assert sum(ends.values()) == 24 and ends[3] < 24 / 2 and len(groups) == 2
     paused = [t.user_attrs["reason"] for t in trials if t.state == TrialState.PRUNED]
     assert all(t.user_attrs[STEPS] == 10 * max(trial_rungs(t), default=0) for t in trials)

@@ -38,7 +38,7 @@ def searching(folder: Path) -> Told:
     watcher = Told(ProgressFile(tally_of(folder)))
     watcher.stage("search")
     watcher.started(7, {"output_dim": 64})
-    watcher.progressed(7, report(120, rung=1, objective=-0.75, dev_spearman=79.25))
+    watcher.progressed(7, report(120, rung=1, objective=-0.75, dev_score=79.25))
     for found in (record(0), record(1, dim=8, state="PRUNED", step=50), failed(2, "loss is nan [at] step 7")):
         append_records(folder / "trials.jsonl", [found])
         watcher.finished(found)
@@ -95,7 +95,7 @@ def test_a_run_at_work(tmp_path: Path) -> None:
     rows = [line.split() for line in out.splitlines()]
     assert ["7", "64", "1", "120/450", "10.0", "0.25", "79.25", "-0.75"] in rows
     assert ["32", "0", "450", "80.50", "+0.50"] in rows
-    assert "[  3/24] trial 2   d=32   FAIL     loss is nan [at] step 7" in out
+    assert "[  3/24] trial 2   128 bytes   d=32   float32 FAIL     loss is nan [at] step 7" in out
     assert "confirmations" not in out and "rows scored" not in out and "interrupted" not in out
 
 
@@ -195,11 +195,10 @@ def test_json(tmp_path: Path) -> None:
     (found,) = json.loads(shown(tmp_path / "r", "--json"))
     assert (found["method"], found["stage"], found["at_work"], found["wanted"]) == ("mcr2", "search", True, 24)
     assert found["counts"] == {"COMPLETE": 1, "PRUNED": 1, "FAIL": 1}
-    assert found["best"]["32"]["dev_spearman"] == 80.5 and found["best"]["32"]["trial"] == 0
+    assert found["best"]["128"]["dev_score"] == 80.5 and found["best"]["128"]["trial"] == 0
     assert found["last"][-1] == {
-        "trial": 2, "dim": 32, "bytes": None, "state": "FAIL", "reason": "loss is nan [at] step 7", "objective": None,
+        "trial": 2, "dim": 32, "bytes": 128, "state": "FAIL", "reason": "loss is nan [at] step 7", "objective": None,
     }  # fmt: skip
-    assert found["best"]["32"]["within"] == "dimension"
     assert found["progress"]["running"][0]["step"] == 120
 
 
@@ -211,9 +210,9 @@ def test_trials_for_a_code_are_told_by_their_bytes(tmp_path: Path) -> None:
     ]
     append_records(tmp_path / "r" / "trials.jsonl", trials)
     (found,) = json.loads(shown(tmp_path / "r", "--json"))
-    assert {size: (b["trial"], b["within"]) for size, b in found["best"].items()} == {
-        "2": (2, "bytes"),
-        "16": (1, "bytes"),
+    assert {size: b["trial"] for size, b in found["best"].items()} == {
+        "2": 2,
+        "16": 1,
     }
     assert [(t["dim"], t["bytes"]) for t in found["last"]] == [(32, 16), (16, 16), (16, 2)]
     assert "trial 1   16 bytes    d=16   int8" in shown(tmp_path / "r")

@@ -23,7 +23,7 @@ from distilbench.search.grid import grid
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.students import of_student
 from distilbench.search.study import starts_for, trial_group, trial_params
-from distilbench.stored import Rivals, rival_group
+from distilbench.codes import competition_key, CompetitionKey
 
 SPACE: dict[str, Any] = {
     "method": "hpd",
@@ -94,7 +94,7 @@ def test_what_a_space_says_of_a_student_holds_with_fewer_tokens(tmp_path: Path) 
     for params in grid(space, 0):
         assert ("sif" in params) == params["student"].startswith("static")
     params = {"student": "static:corpus", "output_dim": 8}
-    assert rival_group(params) == Rivals("static:corpus", 8) and space.budget.steps_of(params) == 12
+    assert competition_key(params) == CompetitionKey("static:corpus", 8) and space.budget.steps_of(params) == 12
 
 
 def test_steps_of_a_student_that_was_there_are_not_changed_by_extending() -> None:
@@ -183,11 +183,11 @@ def test_suggestions_stay_in_each_students_range_and_are_the_same_for_any_number
 
 
 def test_only_students_of_one_start_and_size_compete(tmp_path: Path) -> None:
-    assert rival_group({"output_dim": 8}) == 8 and rival_group({"output_dim": 8, "student": None}) == 8
-    group = rival_group({"output_dim": 64, "bits": 8, "student": "static"})
-    assert group == Rivals("static", 64) and str(group) == "static, 64"
+    assert competition_key({"output_dim": 8}) == competition_key({"output_dim": 8, "student": None}) == ("", 32)
+    group = competition_key({"output_dim": 64, "bits": 8, "student": "static"})
+    assert group == CompetitionKey("static", 64) and str(group) == "static, 64"
     groups = load(tmp_path).groups(get_method("hpd").judged_widths)
-    assert groups == [Rivals(s, d) for s in ("auto:1", "static", "teacher") for d in (4, 8)]
+    assert groups == [CompetitionKey(s, 4 * d) for s in ("auto:1", "static", "teacher") for d in (4, 8)]
 
 
 # A sweep
@@ -220,9 +220,9 @@ def test_a_sweep_chooses_the_best_of_every_student_and_dimension(swept: Command)
     parameters = {r.hyperparameters["student"]: r.parameters for r in rows if r.dim == 4}
     assert parameters["static"] < parameters["auto:1"] < parameters["teacher"]
     confirmed = json.loads((swept.run / "confirmed.json").read_text())
-    assert set(confirmed) == {f"{s}, {d}" for s in ("static", "auto:1", "teacher") for d in (4, 8)}
+    assert set(confirmed) == {f"{s}, {4 * d}" for s in ("static", "auto:1", "teacher") for d in (4, 8)}
     assert {trial_group(t) for t in swept.study().trials} == {
-        Rivals(s, d) for s in ("static", "auto:1", "teacher") for d in (4, 8)
+        CompetitionKey(s, 4 * d) for s in ("static", "auto:1", "teacher") for d in (4, 8)
     }
 
 

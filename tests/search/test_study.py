@@ -213,10 +213,10 @@ def test_the_best_of_each_dimension_is_complete_and_the_earlier_of_equals(study:
     finish(study, 16, None, TrialState.FAIL)
     study.enqueue_trial({"output_dim": 16})
     best = best_per_group(study.trials)
-    assert {dim: [t.number for t in own] for dim, own in best.items()} == {4: [3], 8: [1]}
-    assert [t.number for t in best_per_group(study.trials, top=2)[8]] == [1, 2]
-    assert [t.number for t in best_per_group(study.trials, top=9)[4]] == [3, 4]
-    assert list(best) == [4, 8]
+    assert {dim: [t.number for t in own] for dim, own in best.items()} == {("", 16): [3], ("", 32): [1]}
+    assert [t.number for t in best_per_group(study.trials, top=2)["", 32]] == [1, 2]
+    assert [t.number for t in best_per_group(study.trials, top=9)["", 16]] == [3, 4]
+    assert list(best) == [("", 16), ("", 32)]
 
 
 def test_no_trial_no_best(study: optuna.Study) -> None:

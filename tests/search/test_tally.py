@@ -74,7 +74,7 @@ def test_where_trials_wait_at_rungs_one_in_eta_is_expected_to_pass_each(tmp_path
 def test_a_rung_stays_known_between_rungs(tmp_path: Path, clock: Clock) -> None:
     tally = Tally(plan(tmp_path), clock)
     tally.started(0, {"output_dim": 32})
-    tally.progressed(0, report(50, rung=1, objective=-1.5, dev_spearman=78.5))
+    tally.progressed(0, report(50, rung=1, objective=-1.5, dev_score=78.5))
     tally.progressed(0, report(70, rung=1))
     (running,) = tally.progress().running
     assert (running.rung, running.step, running.objective, running.dev) == (1, 70, -1.5, 78.5)
@@ -89,7 +89,7 @@ def test_confirmations_are_counted_apart_and_never_best(tmp_path: Path, clock: C
     found = tally.progress()
     assert found.confirmed == 1 and found.counts["COMPLETE"] == 1 and not found.running
     assert tally.records[4].objective == 0.5
-    assert best_of([record(4, objective=0.5), record(4, objective=9.0, confirms=True)])[32].objective == 0.5
+    assert best_of([record(4, objective=0.5), record(4, objective=9.0, confirms=True)])["", 128].objective == 0.5
 
 
 def test_the_best_is_complete_and_the_earlier_of_equals() -> None:
@@ -101,8 +101,8 @@ def test_the_best_is_complete_and_the_earlier_of_equals() -> None:
         record(6, objective=-2.0, dim=8),
         record(7, objective=-1.0, dim=8),
     ]
-    assert {dim: r.number for dim, r in best_of(trials).items()} == {8: 7, 32: 3}
-    assert list(best_of(trials)) == [8, 32]
+    assert {dim: r.number for dim, r in best_of(trials).items()} == {("", 32): 7, ("", 128): 3}
+    assert list(best_of(trials)) == [("", 32), ("", 128)]
 
 
 def test_time_left_is_the_steps_that_remain_at_the_rate_so_far(tmp_path: Path, clock: Clock) -> None:

@@ -91,10 +91,10 @@ def test_a_trial_reports_its_rungs_and_the_shape_of_its_embeddings(tmp_path: Pat
     assert (record.state, record.reason, len(record.rungs)) == ("COMPLETE", "", 3)
     assert record.result is not None
     best, metrics = record.result.metrics, record.rungs[-1].metrics
-    assert best["dev_spearman"] - best["dev_pca_spearman"] == pytest.approx(record.objective)
+    assert best["dev_score"] - best["dev_pca_score"] == pytest.approx(record.objective)
     assert metrics.keys() >= {
-        "dev_spearman",
-        "dev_pca_spearman",
+        "dev_score",
+        "dev_pca_score",
         "effective_rank",
         "variance",
         "loss",
@@ -158,7 +158,7 @@ def test_a_collapsed_trial_fails_with_the_reason_and_keeps_its_metrics(
     last = record.rungs[-1].metrics
     measured = (f"{last['relative_variance']:.2g}", f"{last['effective_rank']:.2f}")
     assert any(number in record.reason for number in measured)
-    assert last["dev_spearman"] is not None and last["loss"] is not None
+    assert last["dev_score"] is not None and last["loss"] is not None
     assert record.rungs[-1].step == [2, 6, 18][rung - 1]
     assert best_per_group(trial.study.trials) == {}  # however good its last score was
 
@@ -222,4 +222,4 @@ def test_a_methods_own_task_is_the_objective(prepared_folder: Path, monkeypatch:
     objective, metrics, collapsed = dev_report(method, prepared_folder, prepared)
     assert (objective, collapsed) == (70.0, "")
     assert (metrics["dev_MRPC_f1"], metrics["dev_MRPC_accuracy"]) == (70.0, 60.0)
-    assert math.isfinite(metrics["dev_spearman"]) and "test" not in str(metrics)
+    assert math.isfinite(metrics["dev_score"]) and "test" not in str(metrics)

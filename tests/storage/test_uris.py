@@ -158,7 +158,7 @@ def test_the_status_of_a_run_in_storage(storage: Remote, tmp_path: Path) -> None
         seed=0,
         dim=8,
         objective=1.5,
-        rungs=[Rung(rung=1, step=10, objective=1.5, metrics={"dev_spearman": 70.0})],
+        rungs=[Rung(rung=1, step=10, objective=1.5, metrics={"dev_score": 70.0})],
         provenance=provenance(),
     )
     append_records(run / "trials.jsonl", [record])

@@ -20,7 +20,7 @@ from distilbench.evaluation.codes.code import Code, search_decoded
 from distilbench.evaluation.codes.files import card_path, checked_file, write_card
 from distilbench.evaluation.retrieval import quick_clustering
 from distilbench.storage.files import atomic_path
-from distilbench.stored import family_of
+from distilbench.codes import family_of
 
 CENTROIDS = 256
 """Of each part of a product code: a byte's."""

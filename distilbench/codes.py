@@ -56,39 +56,21 @@ def vector_bytes(params: Mapping[str, Any], width: int) -> int:
     return 4 * width if size is None else size
 
 
-class Rivals(NamedTuple):
-    """What students compete within where the student itself is searched: where they start, and the size of a vector."""
+class CompetitionKey(NamedTuple):
+    """What students compete within: where they start ("" unless a search varies it), and the bytes of a stored vector.
+
+    Keys sort by student, then by rising bytes.
+    """
 
     student: str
-    size: int
+    bytes: int
 
     def __str__(self) -> str:
-        return f"{self.student}, {self.size}"
+        return f"{self.student}, {self.bytes}" if self.student else str(self.bytes)
 
 
-Group = int | Rivals
-"""What students compete within: the size of a vector, alone or with the student."""
-
-
-def rival_group(params: Mapping[str, Any], width: int | None = None) -> Group:
-    """What a student competes within: the bytes of its vector where its parameters name a code, else its dimensions; and the
-    student where they name one."""
-    stored_size = stored_bytes(params, width)
-    size = (width or int(params["output_dim"])) if stored_size is None else stored_size
+def competition_key(params: Mapping[str, Any], width: int | None = None) -> CompetitionKey:
+    """Return what a student with these hyper-parameters competes within, at `width` dimensions (None: output_dim)."""
     student = params.get("student")
-    return size if student is None else Rivals(str(student), size)
-
-
-def size_of(group: Group) -> int:
-    """The bytes or dimensions of a group."""
-    return group if isinstance(group, int) else group.size
-
-
-def group_order(group: Group) -> tuple[str, int]:
-    """A key to sort groups by: by student, then by rising size."""
-    return ("", group) if isinstance(group, int) else group
-
-
-def by_bytes(params: Mapping[str, Any]) -> bool:
-    """Whether a student competes within bytes, and not within dimensions."""
-    return bool(params.get("codebooks")) or params.get("bits") is not None
+    size = vector_bytes(params, width or int(params["output_dim"]))
+    return CompetitionKey("" if student is None else str(student), size)
