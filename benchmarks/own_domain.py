@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.evaluation.bootstrap import Items, paired_bootstrap, paired_difference
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.statistics import Resampled, resampled_mean
 from distilbench.records import ScoreRecord, read_records
@@ -54,7 +55,8 @@ def lines(run: Path) -> Iterator[str]:
         if metric not in METRICS:
             continue
         teacher, one, other = (resampled_mean(of[name]) for of in scored)
-        difference = one.minus(other)
+        averages = paired_bootstrap([[{name: Items(1.0, of[name])}] for of in scored[1:]])
+        difference = paired_difference(averages, 0, 1)
         low, high = difference.interval
         cells = [data, str(len(scored[0][name])), METRICS[metric], *map(told, (teacher, one, other))]
         cells += [f"{difference.value:+.2f} ({low:+.2f} to {high:+.2f})", f"{difference.p:.3f}"]

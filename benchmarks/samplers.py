@@ -43,12 +43,12 @@ from replay.tables import Table, read_table
 from replay.workers import Replayed, replay
 from threadpoolctl import threadpool_limits
 
+from distilbench.codes import CompetitionKey
 from distilbench.search.enough import why_enough
 from distilbench.search.samplers import STARTUP, make_sampler
 from distilbench.search.space import SearchSpace
 from distilbench.search.suggestions import default_lag, never_over
 from distilbench.storage.files import file_sha256
-from distilbench.codes import CompetitionKey
 
 TABLES = Path(__file__).parent / "recorded"
 FULL_TRIALS = 40

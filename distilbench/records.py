@@ -6,15 +6,15 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from distilbench.codes import CODE_PATTERN, CompetitionKey, competition_key
 from distilbench.errors import InputError
 from distilbench.storage.files import FULL, disk_full, fingerprint
-from distilbench.codes import CODE_PATTERN, CompetitionKey, competition_key
 
 SCHEMA_VERSION = 1
 

@@ -12,9 +12,9 @@ import argparse
 from pathlib import Path
 from statistics import fmean
 
+from distilbench.codes import family_of
 from distilbench.records import IndexCost, read_records
 from distilbench.reporting.table import AVERAGE, DEV, Row, leaderboard
-from distilbench.codes import family_of
 
 
 def own_index(row: Row, name: str) -> list[IndexCost]:

@@ -13,9 +13,9 @@ import argparse
 from pathlib import Path
 from typing import NamedTuple
 
+from distilbench.codes import CompetitionKey
 from distilbench.search.earlier import latest_study
 from distilbench.search.study import STEPS, best_per_group, finished_trials, result_of, width_in
-from distilbench.codes import CompetitionKey
 
 
 class Searched(NamedTuple):

@@ -14,9 +14,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.model_selection import KFold
 
+from distilbench.codes import CompetitionKey
 from distilbench.search.samplers import random_settings
 from distilbench.search.space import GIVEN, SearchSpace
-from distilbench.codes import CompetitionKey
 from replay.tables import Recorded, Table
 
 WORST = 10

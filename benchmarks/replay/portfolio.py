@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold, cross_val_predict
 
-from distilbench.search.space import GIVEN
 from distilbench.codes import CompetitionKey
+from distilbench.search.space import GIVEN
 from replay.answers import Coordinates, Surrogate
 from replay.tables import Table
 

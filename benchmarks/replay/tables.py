@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from distilbench.codes import CompetitionKey, competition_key
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.records import TrialRecord
 from distilbench.search.space import SearchSpace, load_space
-from distilbench.codes import competition_key, CompetitionKey
 
 SCHEMA = pa.schema(
     [

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import optuna
 from optuna.trial import FrozenTrial
 
+from distilbench.codes import CompetitionKey
 from distilbench.search.searcher import RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import Verdicts, stopping_rule
 from distilbench.search.study import is_candidate, result_objective, starts_for, trial_group
 from distilbench.search.suggestions import Finished, MakeSampler, Suggestions
-from distilbench.codes import CompetitionKey
 from replay.answers import Answers
 from replay.tables import Recorded
 

@@ -52,7 +52,6 @@ from distilbench.records import (
     read_records,
 )
 from distilbench.reporting.page import write_report
-from distilbench.reporting.ties import tie_groups
 from distilbench.settings.evaluate import EvaluateSettings
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.files import claim_folder, fingerprint
@@ -354,9 +353,8 @@ def _publish(
         *(f"Found: {line}" for line in corpus.found),
         *(f"Not found: {line}" for line in corpus.missing),
     ]
-    ties = tie_groups(records, [run])
     out = settings.reports / run.name
-    return write_report(records, out, title=run.name, notes=list(dict.fromkeys(notes)), ties=ties, folders=[run])
+    return write_report(records, out, title=run.name, notes=list(dict.fromkeys(notes)), folders=[run])
 
 
 def _line(record: ScoreRecord) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from distilbench.codes import family_of
 from distilbench.commands.export_build import build_model
 from distilbench.commands.export_onnx import check_onnx, run_code, write_onnx
 from distilbench.encoders.encoder import CONFIG, EncoderSpec
@@ -31,7 +32,6 @@ from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import FULL, disk_full, file_sha256, replace_folder, write_json
-from distilbench.codes import family_of
 
 MANIFEST = "distilbench-export.json"
 """What makes a folder an export of ours: the SHA-256 of every other file in it."""

@@ -23,10 +23,10 @@ def build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> None
     Raises:
         InputError: the run's `prepared` folder, or the teacher or the embeddings that it names, are gone or are others now.
     """
+    from distilbench.codes import FAISS_PEER
     from distilbench.data.calibration import calibration_rows
     from distilbench.evaluation.quantisation import calibrated
     from distilbench.methods.parts.heads import export_with_head
-    from distilbench.codes import FAISS_PEER
     from distilbench.trials.rung_training import build_method
     from distilbench.trials.scoring import TEACHER, calibrated_on
 

@@ -204,14 +204,12 @@ def publish(
     """Write the leaderboard of the records of a run (of the runs in `folders`, where there are several), and model cards."""
     from distilbench.reporting.page import write_report
     from distilbench.reporting.student_cards import write_student_cards
-    from distilbench.reporting.ties import tie_groups
 
     notes = [*(f"Found: {line}" for line in corpus.found), *(f"Not found: {line}" for line in corpus.missing), *more]
     places = list(folders) or [run]
-    ties = tie_groups(records, places)
     write_student_cards(records, places)
     out = report_folder(settings, run)
-    return write_report(list(records), out, title=run.name, notes=notes, ties=ties, folders=places)
+    return write_report(list(records), out, title=run.name, notes=notes, folders=places)
 
 
 def report_folder(settings: RunSettings, run: Path) -> Path:

@@ -15,6 +15,7 @@ from rich.console import Console
 from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import TrialResources, ray_cluster, trial_resources, wait_for_idle
 from distilbench.cluster.run_copy import RunCopy, run_copy
+from distilbench.codes import CompetitionKey
 from distilbench.commands.afford import LEAST_S, afford, steps_before, with_steps
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.run import (
@@ -58,7 +59,6 @@ from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import StageTimes, Took, keep, timed_stage
 from distilbench.storage.files import bound_config, claim_folder, config_differences, write_json
 from distilbench.storage.scratch import local_folder
-from distilbench.codes import CompetitionKey
 from distilbench.trials.scoring import remove_encoded
 from distilbench.trials.training_copy import remove_encoded_there
 from distilbench.watchers import INTERRUPTED, SweepPlan, Watcher
@@ -610,12 +610,14 @@ class _Sweep:
         self._stage(watchers, "done")
 
     def _without_student(
-        self, name: str, chosen: Collection[CompetitionKey], found: Collection[CompetitionKey], records: Sequence[ScoreRecord]
+        self,
+        name: str,
+        chosen: Collection[CompetitionKey],
+        found: Collection[CompetitionKey],
+        records: Sequence[ScoreRecord],
     ) -> Iterator[str]:
         """Why a number of bytes has no student on the leaderboard."""
-        what = ("student and " if self.space.students else "") + (
-            "bytes per vector"
-        )
+        what = ("student and " if self.space.students else "") + ("bytes per vector")
         scored = {record.group for record in records}
         untrained = [str(group) for group in self.groups if group not in found]
         unscored = [str(group) for group in self.groups if group in chosen and group not in scored]

@@ -1,16 +1,16 @@
-"""Paired bootstrap of a leaderboard's test average, and the rows that it cannot tell apart.
+"""Paired bootstrap of rows that said something of the same items: their differences, and those it cannot tell apart.
 
 Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13 (percentile intervals); paired resampling of a
 test set to compare two systems: Dror, Baumer, Shlomov and Reichart, The Hitchhiker's Guide to Testing Statistical
 Significance in Natural Language Processing (ACL 2018), section 3.
 
-Axes in names: P pairs of a test set, S seeds of all rows, B resamples, R rows.
+Axes in names: P items of a set, S seeds of all rows, B resamples, R rows.
 """
 
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,9 +27,6 @@ DIGITS = 9
 """The digits of an average that count. The same similarities give averages apart by 1e-13: a matrix product rounds by
 column."""
 
-Similarities = Mapping[str, NDArray[np.floating]]
-"""By test set: the similarity of each pair."""
-
 
 class Interval(NamedTuple):
     """The 95 % percentile interval."""
@@ -45,33 +42,46 @@ class Averages(NamedTuple):
     resampled_BR: NDArray[np.float64]
 
 
-class Tie(NamedTuple):
-    """Where a row stands: its group, and its difference in test average to the row that opened the group.
+class Difference(NamedTuple):
+    """One row's average minus another's: the difference, its 95 % interval, and the two-sided p of no difference.
 
-    `leader` is that row's position; `low` and `high` end the 95 % interval of the difference; `ahead` is the share of
-    resamples in which the row is strictly above the leader. A leader's own difference is 0 throughout.
+    `ahead` is the share of resamples in which the row is strictly above the other.
     """
 
-    group: str
-    leader: int
-    difference: float
-    low: float
-    high: float
+    value: float
+    interval: Interval
+    p: float
     ahead: float
 
 
-def paired_bootstrap(
-    gold: Mapping[str, NDArray[np.floating]],
-    rows: Sequence[Sequence[Similarities]],
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Averages:
-    """Resample the mean over test sets of Spearman x 100, for several rows of one or more seeds each.
+class Tie(NamedTuple):
+    """Where a row stands: its group, and its difference to the row at position `leader`, which opened the group."""
 
-    A resample draws, with replacement, the pairs within each test set (the same ones for all seeds of all rows) and
-    the seeds within each row (a row's own draw; a row with one seed keeps it). `seed` decides the draws; the pairs drawn
-    do not depend on the rows.
+    group: str
+    leader: int
+    difference: Difference
+
+
+class Items(NamedTuple):
+    """What a row said of the items of a set, and the set's weight in the whole.
+
+    A value for each item, whose mean counts; or, with the gold scores of pairs, similarities, whose Spearman correlation
+    does.
+    """
+
+    weight: float
+    value_P: NDArray[np.floating]
+    gold_P: NDArray[np.floating] | None = None
+
+
+def paired_bootstrap(
+    rows: Sequence[Sequence[Mapping[str, Items]]], *, resamples: int = RESAMPLES, seed: int = 0
+) -> Averages:
+    """Resample the weighted mean of several sets' measures x 100, for rows of one or more seeds that have the same sets.
+
+    A resample draws, with replacement, the items within each set (the same ones for all seeds of all rows) and the seeds
+    within each row (a row's own draw; a row with one seed keeps it). `seed` decides the draws; the items drawn do not depend
+    on the rows.
 
     Ranks are those of the full sample, computed once; a resample's Spearman is the Pearson correlation of these ranks,
     weighted by how often each pair was drawn: a matrix product for all seeds at once. Ranking every resample anew would
@@ -81,74 +91,33 @@ def paired_bootstrap(
 
     With n seeds their spread is taken as sqrt((n - 1) / n) of what it is estimated to be, as in any plain bootstrap:
     with two or three seeds, intervals are rather too narrow.
-
-    Raises:
-        ValueError: no row, a row without a seed, or similarities that are not of the pairs of `gold`.
-    """
-    if not rows or not all(rows) or not gold:
-        raise ValueError(
-            f"{len(gold)} test sets, rows of {[len(row) for row in rows]} seeds; expected at least one of each"
-        )
-    seeds = [similarities for row in rows for similarities in row]
-    for name, gold_P in gold.items():
-        if any(name not in s or len(s[name]) != len(gold_P) for s in seeds):
-            raise ValueError(f"{name}: expected {len(gold_P)} similarities of every seed")
-    pairs, draws = np.random.default_rng(seed).spawn(2)
-    observed_S, resampled_BS = np.zeros(len(seeds)), np.zeros((resamples, len(seeds)))
-    for name in sorted(gold):
-        similarity_PS = np.stack([s[name] for s in seeds], axis=1)
-        ranks = (standard(rankdata(gold[name])), standard(rankdata(similarity_PS, axis=0)))
-        observed_S += weighted_correlation(np.ones((1, len(similarity_PS))), *ranks)[0] / len(gold)
-        for start in range(0, resamples, BLOCK):
-            stop = min(start + BLOCK, resamples)
-            drawn_BP = counts(pairs, stop - start, len(similarity_PS))
-            resampled_BS[start:stop] += weighted_correlation(drawn_BP, *ranks) / len(gold)
-    return _averages(observed_S, resampled_BS, [len(row) for row in rows], draws)
-
-
-class Items(NamedTuple):
-    """What a row said of the items of a set, and the set's weight in the whole: a value for each, whose mean counts, or (with
-    the gold scores of pairs) similarities, whose Spearman correlation does."""
-
-    weight: float
-    value_P: NDArray[np.floating]
-    gold_P: NDArray[np.floating] | None = None
-
-
-def paired_mix(rows: Sequence[Sequence[Mapping[str, Items]]], *, resamples: int = RESAMPLES, seed: int = 0) -> Averages:
-    """The same of a weighted mean of several sets' measures, of rows whose seeds all have the same sets.
-
-    Raises:
-        ValueError: no row, a row without a seed, or other items than those of the first.
     """
     if not rows or not all(rows) or not rows[0][0]:
         raise ValueError(f"rows of {[len(row) for row in rows]} seeds; expected at least one, with a set")
     seeds = [items for row in rows for items in row]
-    pairs, draws = np.random.default_rng(seed).spawn(2)
+    item_draws, seed_draws = np.random.default_rng(seed).spawn(2)
     observed_S, resampled_BS = np.zeros(len(seeds)), np.zeros((resamples, len(seeds)))
     for name in sorted(seeds[0]):
         first = seeds[0][name]
         if any(name not in s or len(s[name].value_P) != len(first.value_P) for s in seeds):
             raise ValueError(f"{name}: expected {len(first.value_P)} values of every seed")
         value_PS = np.stack([s[name].value_P for s in seeds], axis=1).astype(np.float64)
-        ranks = (
-            None if first.gold_P is None else (standard(rankdata(first.gold_P)), standard(rankdata(value_PS, axis=0)))
-        )
-
-        def score(
-            counts_BP: NDArray[np.float64],
-            value_PS: NDArray[np.float64] = value_PS,
-            ranks: tuple[NDArray[np.float64], NDArray[np.float64]] | None = ranks,
-        ) -> NDArray[np.floating]:
-            if ranks is not None:
-                return weighted_correlation(counts_BP, *ranks)
-            return 100 * (counts_BP / counts_BP.shape[1]) @ value_PS
-
+        score = _score_of(value_PS, first.gold_P)
         observed_S += first.weight * score(np.ones((1, len(value_PS))))[0]
         for start in range(0, resamples, BLOCK):
             stop = min(start + BLOCK, resamples)
-            resampled_BS[start:stop] += first.weight * score(counts(pairs, stop - start, len(value_PS)))
-    return _averages(observed_S, resampled_BS, [len(row) for row in rows], draws)
+            resampled_BS[start:stop] += first.weight * score(counts(item_draws, stop - start, len(value_PS)))
+    return _averages(observed_S, resampled_BS, [len(row) for row in rows], seed_draws)
+
+
+def _score_of(
+    value_PS: NDArray[np.float64], gold_P: NDArray[np.floating] | None
+) -> Callable[[NDArray[np.float64]], NDArray[np.floating]]:
+    """A function from how often each item is drawn, B x P, to the scores, B x S."""
+    if gold_P is None:
+        return lambda counts_BP: 100 * (counts_BP / counts_BP.shape[1]) @ value_PS
+    ranks = standard(rankdata(gold_P)), standard(rankdata(value_PS, axis=0))
+    return lambda counts_BP: weighted_correlation(counts_BP, *ranks)
 
 
 def _averages(
@@ -163,6 +132,15 @@ def _averages(
     return Averages(np.round(observed, DIGITS), np.round(np.stack(resampled, axis=1), DIGITS))
 
 
+def paired_difference(averages: Averages, row: int, other: int) -> Difference:
+    """Compare the rows at two positions."""
+    difference_B = averages.resampled_BR[:, row] - averages.resampled_BR[:, other]
+    below, above = np.count_nonzero(difference_B <= 0), np.count_nonzero(difference_B >= 0)
+    p = min(1.0, 2 * (min(below, above) + 1) / (len(difference_B) + 1))
+    value = averages.observed_R[row] - averages.observed_R[other]
+    return Difference(float(value), percentiles(difference_B), float(p), float(np.mean(difference_B > 0)))
+
+
 def grouped(averages: Averages) -> list[Tie]:
     """The group of each row, in the order of the rows.
 
@@ -172,20 +150,16 @@ def grouped(averages: Averages) -> list[Tie]:
     number.
     """
     left = sorted(range(len(averages.observed_R)), key=lambda row: -averages.observed_R[row])
-    found: dict[int, Tie] = {}
+    ties: dict[int, Tie] = {}
     number = 0
     while left:
-        leader, group = left[0], _letters(number)
         for row in left:
-            difference_B = averages.resampled_BR[:, row] - averages.resampled_BR[:, leader]
-            low, high = percentiles(difference_B)
-            if low <= 0 <= high:
-                difference = averages.observed_R[row] - averages.observed_R[leader]
-                ahead = np.mean(difference_B > 0)
-                found[row] = Tie(group, leader, float(difference), low, high, float(ahead))
-        left = [row for row in left if row not in found]
+            difference = paired_difference(averages, row, left[0])
+            if difference.interval.low <= 0 <= difference.interval.high:
+                ties[row] = Tie(_letters(number), left[0], difference)
+        left = [row for row in left if row not in ties]
         number += 1
-    return [found[row] for row in range(len(found))]
+    return [ties[row] for row in range(len(ties))]
 
 
 def percentiles(values_B: NDArray[np.float64]) -> Interval:

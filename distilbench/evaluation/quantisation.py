@@ -7,13 +7,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from distilbench.codes import family_of, told_codes
 from distilbench.errors import InputError
 from distilbench.evaluation.codes.binary import RESCORE, Binary
 from distilbench.evaluation.codes.code import Code as Quantiser
 from distilbench.evaluation.codes.faiss_code import FaissCode, can_make
 from distilbench.evaluation.codes.files import card_path, read_card
 from distilbench.evaluation.codes.steps import Int4, Int8
-from distilbench.codes import family_of, told_codes
 
 __all__ = ["QUANTISERS", "RESCORE", "Binary", "FaissCode", "Int4", "Int8", "Quantiser"]
 

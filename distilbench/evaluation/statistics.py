@@ -1,8 +1,7 @@
-"""How far a score would move with another sample of its set's items: percentile bootstrap, of one row or of two, paired.
+"""How far a score would move with another sample of its set's items: percentile bootstrap of one row.
 
-Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13; paired for two systems: Dror, Baumer, Shlomov and
-Reichart (ACL 2018), section 3. The draws depend on the number of items and on nothing else: two rows of one set are
-resampled alike, whenever each was scored.
+Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. Rows are compared by `bootstrap`. The draws
+depend on the number of items and on nothing else: two rows of one set are resampled alike, whenever each was scored.
 
 Axes in names: P items of a set (pairs, queries, sentences), B resamples.
 """
@@ -33,14 +32,6 @@ KEPT = 5_000
 Counts = NDArray[np.floating]
 
 
-class Difference(NamedTuple):
-    """A score minus another's on the same items: the difference, its 95 % interval, and the two-sided p of no difference."""
-
-    value: float
-    interval: Interval
-    p: float
-
-
 class Resampled(NamedTuple):
     """A score of the whole sample, and of each resample."""
 
@@ -51,13 +42,6 @@ class Resampled(NamedTuple):
     def interval(self) -> Interval:
         """The 95 % interval of the score."""
         return percentiles(self.resampled_B)
-
-    def minus(self, other: Resampled) -> Difference:
-        """This score's difference to another's, which was resampled alike."""
-        difference_B = self.resampled_B - other.resampled_B
-        below, above = np.count_nonzero(difference_B <= 0), np.count_nonzero(difference_B >= 0)
-        p = min(1.0, 2 * (min(below, above) + 1) / (len(difference_B) + 1))
-        return Difference(self.value - other.value, percentiles(difference_B), float(p))
 
 
 def resampled_mean(value_P: NDArray[np.floating] | NDArray[np.bool_]) -> Resampled:

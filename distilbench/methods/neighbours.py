@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from distilbench.codes import code_of
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.errors import InputError
@@ -29,7 +30,6 @@ from distilbench.methods.parts.starts import spread
 from distilbench.methods.parts.straight_through import Codebooks, coded
 from distilbench.prepare.nearest import nearest_others
 from distilbench.prepare.prepared import Prepared
-from distilbench.codes import code_of
 from distilbench.training.length import Examples, PhaseSteps
 from distilbench.training.params import CodedParams, TrainedParams, check_enough, sweep_field
 from distilbench.training.phases import Phase

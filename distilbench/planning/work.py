@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import optuna
 
+from distilbench.codes import CompetitionKey, competition_key
 from distilbench.commands.turns import Member
 from distilbench.data.calibration import CALIBRATION, SAMPLE
 from distilbench.data.corpus import Corpus
@@ -20,7 +21,6 @@ from distilbench.search.space import SearchSpace
 from distilbench.search.study import starts_for
 from distilbench.search.suggestions import default_lag
 from distilbench.settings.sweep import SweepSettings
-from distilbench.codes import competition_key, CompetitionKey
 from distilbench.training.length import Examples, PhaseSteps
 from distilbench.trials.scoring import evaluation_rows
 
@@ -146,11 +146,7 @@ def _method_work(settings: SweepSettings, member: Member, corpus: Corpus, copies
         tuple(min(e, len(t.rung_steps)) for t, e in zip(trials, drawn_ends, strict=True)) for drawn_ends in ends
     )
     confirm = budget.confirm
-    best = [
-        longest
-        for group in sorted(set(groups))
-        for longest in _of_mean_length(trials, group)[: confirm.top]
-    ]
+    best = [longest for group in sorted(set(groups)) for longest in _of_mean_length(trials, group)[: confirm.top]]
     widths = [len(method.widths_of(params)) for params in drawn]
     finished = len(best) * confirm.seeds
     return MethodWork(

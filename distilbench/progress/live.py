@@ -82,7 +82,7 @@ class FinishedLines(Watcher):
 
 
 class LiveTable(Watcher):
-    """Running trials, counts, the best of each dimension or number of bytes, and the time left, redrawn in place.
+    """Running trials, counts, the best of each number of bytes, and the time left, redrawn in place.
 
     A failed trial also leaves a line above.
     """

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from rich.table import Table
 from rich.text import Text
 
+from distilbench.codes import code_of
 from distilbench.progress.tally import STATES, Progress, Running, best_of
 from distilbench.records import Score, TrialRecord
-from distilbench.codes import code_of
 
 
 def duration(seconds: float) -> str:

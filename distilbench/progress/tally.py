@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from distilbench.codes import CompetitionKey, vector_bytes
 from distilbench.records import TrialRecord
 from distilbench.storage.process import process_mark
-from distilbench.codes import CompetitionKey, vector_bytes
 from distilbench.watchers import SweepPlan, Watcher
 
 STATES = ("COMPLETE", "PRUNED", "FAIL")

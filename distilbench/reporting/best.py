@@ -11,8 +11,8 @@ from typing import Any
 
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.apart import dev_groups
 from distilbench.reporting.budget import ServingBudget, best_under, candidates, latency_of, scored
+from distilbench.reporting.comparison import dev_comparison
 from distilbench.reporting.loading import can_be_built, is_nested, load_code
 from distilbench.reporting.neighbours import LEAST_OVERLAP, kept_neighbours
 from distilbench.reporting.retrieval import retrieval_sets
@@ -195,7 +195,7 @@ def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path
     if len(corpora) > 1:
         names = ", ".join(f"{row.record.corpus} of {row.record.run}" for row in _first_of_each(rows, corpora))
         raise InputError(f"{named}: the runs are of {len(corpora)} corpora ({names}); expected runs of one")
-    row = best_under(board, budget, dev_groups(board, folders))
+    row = best_under(board, budget, dev_comparison(board, folders))
     if row is None:
         left_out = f" (left out: {_without(lost)})" if lost else ""
         raise InputError(f"{_limits(budget)}: no row is within it; {_least(rows)}{left_out}")

@@ -10,12 +10,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from distilbench.records import AS_IT_CAME
-from distilbench.reporting.apart import DevGroups, told_apart
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
 from distilbench.reporting.table import AVERAGE, DEV, Cell, Leaderboard, Row, teacher_row
-
-NOTHING_KEPT: DevGroups = ()
 
 
 class ServingBudget(NamedTuple):
@@ -64,12 +62,12 @@ def scored(board: Leaderboard) -> list[Row]:
     ]
 
 
-def best_under(board: Leaderboard, budget: ServingBudget, dev: DevGroups = NOTHING_KEPT) -> Row | None:
+def best_under(board: Leaderboard, budget: ServingBudget, compared: Comparison = NOT_COMPARED) -> Row | None:
     """The smallest row within the budget that cannot be told from the one with the highest dev score; None when none is.
 
-    Dev scores are means over seeds. Rows are told apart on the dev sets alone (`apart.told_apart`, with the `dev` groups of
-    `apart.dev_groups` where there are any). Of as many bytes the higher dev score wins, then the faster, then a row whose
-    model is kept, then the first by name. The rows are taken to be of one corpus.
+    Dev scores are means over seeds. Rows are told apart on the dev sets alone (`Comparison.differ`). Of as many bytes
+    the higher dev score wins, then the faster, then a row whose model is kept, then the first by name. The rows are
+    taken to be of one corpus.
     """
 
     def size(row: Row) -> int:
@@ -84,25 +82,25 @@ def best_under(board: Leaderboard, budget: ServingBudget, dev: DevGroups = NOTHI
     if not rows:
         return None
     highest = min(rows, key=lambda row: (-(board.cell(row, DEV).value or 0.0), size(row), *worse(row)))
-    as_good = [row for row in rows if row is highest or not told_apart(board, highest, row, dev)]
+    as_good = [row for row in rows if row is highest or not compared.differ(board, highest, row)]
     return min(as_good, key=lambda row: (size(row), *worse(row)))
 
 
-def budget_rows(board: Leaderboard, dev: DevGroups = NOTHING_KEPT) -> tuple[BudgetRow, ...]:
+def budget_rows(board: Leaderboard, compared: Comparison = NOT_COMPARED) -> tuple[BudgetRow, ...]:
     """The choice for each power of two from the smallest to the largest candidate's bytes, within each corpus.
 
     A budget whose choice is that of the one before is left out.
     """
     corpora = dict.fromkeys(row.record.compared_on for row in board.rows)
-    return tuple(row for corpus in corpora for row in _of_corpus(board, corpus, dev))
+    return tuple(row for corpus in corpora for row in _of_corpus(board, corpus, compared))
 
 
-def _of_corpus(board: Leaderboard, corpus: str, dev: DevGroups) -> Iterator[BudgetRow]:
+def _of_corpus(board: Leaderboard, corpus: str, compared: Comparison) -> Iterator[BudgetRow]:
     board = board._replace(rows=tuple(row for row in board.rows if row.record.compared_on == corpus))
     sizes = [row.record.bytes_per_vector for row in candidates(board)]
     before: Row | None = None
     for size in _powers_of_two(min(sizes), max(sizes)) if sizes else ():
-        row = best_under(board, ServingBudget(bytes_per_vector=size), dev)
+        row = best_under(board, ServingBudget(bytes_per_vector=size), compared)
         if row is not None and row is not before:
             retrieval = retrieval_sets(row, teacher_row(board, row))
             yield BudgetRow(size, row, board.cell(row, DEV), board.cell(row, AVERAGE), latency_of(row), retrieval)

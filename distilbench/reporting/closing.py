@@ -1,12 +1,13 @@
-"""What a run says in the terminal at its end: a line for each dimension or number of bytes, and which row to take."""
+"""What a run says in the terminal at its end: a line for each number of bytes, and which row to take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from distilbench.codes import CompetitionKey, code_of
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
-from distilbench.reporting.apart import dev_groups
+from distilbench.reporting.comparison import Comparison, dev_comparison
 from distilbench.reporting.deploy import deploy_lines, is_front, on_front
 from distilbench.reporting.formats import short
 from distilbench.reporting.loading import export_command
@@ -16,7 +17,6 @@ from distilbench.reporting.runs import run_folders
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, competes, leaderboard, told
 from distilbench.selection import STS
-from distilbench.codes import CompetitionKey, code_of
 
 NONE = "-"
 
@@ -30,12 +30,13 @@ def closing_lines(records: Sequence[TrialRecord | ScoreRecord], run: Path) -> li
     lines = ["", *student_table(board, front=front)]
     if any(row.record.demonstration for row in board.rows):
         lines.append(f"Scores are {ON_DEMONSTRATION}.")
-    needs = deploy_lines(board, run, dev_groups(board, run_folders([run]))) if front else []
-    return [*lines, "", *(needs or what_to_take(board, run))]
+    compared = dev_comparison(board, run_folders([run]))
+    needs = deploy_lines(board, run, compared) if front else []
+    return [*lines, "", *(needs or what_to_take(board, run, compared))]
 
 
 def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
-    """The teacher, then the best student on dev of each method at each dimension or number of bytes, sizes rising.
+    """The teacher, then the best student on dev of each method at each number of bytes, sizes rising.
 
     With `front` only those that no other one beats in quality, bytes and speed.
     """
@@ -65,7 +66,7 @@ def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
 
 
 def best_students(board: Leaderboard) -> list[Row]:
-    """Of each method's students at each dimension, or number of bytes where they are trained for a code, the best on dev.
+    """Of each method's students at each number of bytes the best on dev.
 
     In the form that they are trained for: float32, or their own code.
     """
@@ -80,9 +81,9 @@ def best_students(board: Leaderboard) -> list[Row]:
     return [best[key] for key in sorted(best, key=lambda key: (key[2], key[:2]))]
 
 
-def what_to_take(board: Leaderboard, run: Path) -> list[str]:
+def what_to_take(board: Leaderboard, run: Path, compared: Comparison) -> list[str]:
     """The sentences that the page begins with, each with the command that exports its row."""
-    chosen = answer(board, dev_groups(board, run_folders([run])))
+    chosen = answer(board, compared)
     lines = []
     for one, sentence in zip(chosen.taken, chosen.sentences(), strict=False):
         lines.append(sentence)

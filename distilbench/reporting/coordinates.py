@@ -84,7 +84,8 @@ def compute_coordinates(records: Iterable[TrialRecord | ScoreRecord], limit: int
         place = {size: float(i) for i, size in enumerate(sizes)}
         values = tuple(place[t.group.bytes] for t in study.trials)
         name = GROUPED if study.within == "output dimension" else "bytes"
-        placed.insert(0, _axis(Parameter(name, values, tuple(tick_label(size if name == "bytes" else size // 4) for size in sizes), False)))
+        shown = sizes if name == "bytes" else [size // 4 for size in sizes]
+        placed.insert(0, _axis(Parameter(name, values, tuple(map(tick_label, shown)), False)))
     placed.append(_objective(study))
     ranked = sorted(range(len(standing)), key=lambda i: -standing[i])
     if len(ranked) > limit:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distilbench.records import ScoreRecord, TrialRecord
-from distilbench.reporting.apart import DevGroups
-from distilbench.reporting.budget import NOTHING_KEPT, ServingBudget, best_under, candidates, latency_of
+from distilbench.reporting.budget import ServingBudget, best_under, candidates, latency_of
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.formats import binary, short
 from distilbench.reporting.recommended import FEW_BYTES, KEPT_PERCENT, faster, keeps, kept_spread, more_on_dev
 from distilbench.reporting.serving import serving_costs
@@ -46,7 +46,7 @@ def is_front(records: Iterable[TrialRecord | ScoreRecord]) -> bool:
     return any(isinstance(record, TrialRecord) and len(record.values) > 1 for record in records)
 
 
-def deployed(board: Leaderboard, dev: DevGroups = NOTHING_KEPT) -> tuple[Deployed, ...]:
+def deployed(board: Leaderboard, compared: Comparison = NOT_COMPARED) -> tuple[Deployed, ...]:
     """The five needs, each with its row; () without a row to choose.
 
     Best quality: the smallest row that cannot be told from the best. Smallest vectors, fastest and smallest model: of those
@@ -84,23 +84,23 @@ def deployed(board: Leaderboard, dev: DevGroups = NOTHING_KEPT) -> tuple[Deploye
 
     quick = tuple(row for row in rows if (speeds[row.anchor] or 0.0) >= MANY_TIMES)
     chosen = {
-        "Best quality": best_under(board._replace(rows=tuple(rows)), ServingBudget(), dev),
+        "Best quality": best_under(board._replace(rows=tuple(rows)), ServingBudget(), compared),
         f"Smallest vectors that keep {KEPT_PERCENT} %": least(lambda row: row.record.bytes_per_vector),
         f"Fastest that keeps {KEPT_PERCENT} %": least(slowness),
         f"Smallest model that keeps {KEPT_PERCENT} %": least(model_bytes),
         f"In {FEW_BYTES} bytes and {MANY_TIMES} times as fast": best_under(
-            board._replace(rows=quick), ServingBudget(bytes_per_vector=FEW_BYTES), dev
+            board._replace(rows=quick), ServingBudget(bytes_per_vector=FEW_BYTES), compared
         ),
     }
     return tuple(Deployed(need, row, tells(row) if row else "") for need, row in chosen.items())
 
 
-def deploy_lines(board: Leaderboard, run: Path, dev: DevGroups = NOTHING_KEPT) -> list[str]:
+def deploy_lines(board: Leaderboard, run: Path, compared: Comparison = NOT_COMPARED) -> list[str]:
     """The five lines, and how a row of theirs is exported; `run` is the folder by which commands name all of its runs.
 
     [] without a row to choose.
     """
-    lines = [one.text() for one in deployed(board, dev)]
+    lines = [one.text() for one in deployed(board, compared)]
     command = shlex.join(["distilbench", "export", str(run), "--student", "ROW", "--to", "DIR"])
     return [*lines, f"    {command}, with the ROW in brackets"] if lines else []
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from distilbench.progress.tally import finite
 from distilbench.records import AS_IT_CAME
+from distilbench.reporting.comparison import Comparison
 from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code
 from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.pages import render_html
 from distilbench.reporting.run_facts import run_file
 from distilbench.reporting.table import Column, Leaderboard, Row
-from distilbench.reporting.ties import Ties
 from distilbench.reporting.trainings import Trainings, reproduce_command
 
 FOLDER = "encoders"
@@ -56,7 +56,7 @@ def encoder_file(row: Row) -> str:
     return f"{FOLDER}/{row.anchor}.html"
 
 
-def render_encoder(row: Row, board: Leaderboard, ties: Ties, trainings: Trainings, title: str) -> str:
+def render_encoder(row: Row, board: Leaderboard, compared: Comparison, trainings: Trainings, title: str) -> str:
     """The HTML of the row's page."""
     folder = f"runs/{row.record.run}/{row.record.model}"
     return render_html(
@@ -66,8 +66,8 @@ def render_encoder(row: Row, board: Leaderboard, ties: Ties, trainings: Training
         row=row,
         board=board,
         headline=headline(row, board.columns),
-        place=ties.rows.get(row.anchor),
-        ties=ties,
+        place=compared.ties.get(row.anchor),
+        resamples=compared.resamples,
         tasks=score_lines(row),
         curves=learning_curves(row, trainings),
         again=commands(row, trainings),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from distilbench.codes import code_of
 from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost
 from distilbench.reporting import table
-from distilbench.codes import code_of
 
 
 def short(number: float) -> str:

@@ -12,13 +12,13 @@ import numpy as np
 import plotly.graph_objects as go
 
 from distilbench.choices import QUALITY
+from distilbench.codes import code_of
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.colours import LIGHT, SYMBOLS, Palette, kind_colour
 from distilbench.reporting.figures import MAX_TRIAL_MARKERS, frame, log_ticks, plain, steps_of
 from distilbench.reporting.table import unique_trials
 from distilbench.search.objectives import OBJECTIVES, directions, hypervolume, pareto_front
-from distilbench.codes import code_of
 
 COSTS = tuple(name for name in OBJECTIVES if name != QUALITY)
 

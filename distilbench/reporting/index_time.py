@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
+from distilbench.codes import FAMILIES, family_of
 from distilbench.records import IndexCost
 from distilbench.reporting.colours import LIGHT, SYMBOLS, Palette, kind_colour
 from distilbench.reporting.figures import frame, plain
 from distilbench.reporting.table import IndexRow
 from distilbench.reporting.ticks import log_axis
-from distilbench.codes import FAMILIES, family_of
 
 KINDS = ("flat", "ivf", "ivf-pq", "hnsw", "sq8", "int8", "binary", "int4", *FAMILIES)
 """In the order of the legend, the first six in colour; codes of FAISS by their family, whatever their bytes."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
+from distilbench.codes import FAISS_PEER
 from distilbench.reporting.colours import LIGHT, Look, Palette, method_look
 from distilbench.reporting.direct_labels import EndLabel, add_labels
 from distilbench.reporting.figures import (
@@ -25,7 +26,6 @@ from distilbench.reporting.figures import (
 from distilbench.reporting.lines import Lines
 from distilbench.reporting.loading import FITTED
 from distilbench.reporting.table import DEV, Leaderboard, Row, competes, teacher_row
-from distilbench.codes import FAISS_PEER
 
 RECOMMENDED = "recommended"
 """The name at the first choice's ring; the page's script leaves it out where there is no room."""

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from distilbench.reporting.apart import DevGroups
-from distilbench.reporting.budget import NOTHING_KEPT, ServingBudget, best_under
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row
 from distilbench.codes import FAISS_PEER, code_of
+from distilbench.reporting.budget import ServingBudget, best_under
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row
 
 SAME = 0.005
 """Scores (x 100) that differ by less are one on the page."""
@@ -47,7 +47,7 @@ class Lines(NamedTuple):
         return self.same.get(row.anchor, row.anchor)
 
 
-def encoder_lines(board: Leaderboard, taken: Iterable[Row] = (), dev: DevGroups = NOTHING_KEPT) -> Lines:
+def encoder_lines(board: Leaderboard, taken: Iterable[Row] = (), compared: Comparison = NOT_COMPARED) -> Lines:
     """Fold the rows of `board` into lines; `taken` are the rows that the page recommends, whose lines are always shown.
 
     For an encoder stands its recommended row, else the smallest form that dev cannot tell from its best one; for the teacher
@@ -64,7 +64,7 @@ def encoder_lines(board: Leaderboard, taken: Iterable[Row] = (), dev: DevGroups 
     corpora = {corpus: place for place, corpus in enumerate(board.corpora)}
     lines = []
     for rows in groups.values():
-        head = _head(board, rows, recommended, dev)
+        head = _head(board, rows, recommended, compared)
         codes = sorted((row for row in rows if row is not head), key=lambda row: -row.record.bytes_per_vector)
         lines.append(EncoderLine(head, tuple(codes), _kind(rows, recommended)))
     if not any(line.kind == "encoder" for line in lines):
@@ -92,7 +92,7 @@ def _kind(rows: Sequence[Row], recommended: Sequence[str]) -> str:
     return "encoder" if shown else "other"
 
 
-def _head(board: Leaderboard, rows: Sequence[Row], recommended: Sequence[str], dev: DevGroups) -> Row:
+def _head(board: Leaderboard, rows: Sequence[Row], recommended: Sequence[str], compared: Comparison) -> Row:
     plain = next((row for row in rows if row.record.quantisation == "float32"), rows[0])
     if rows[0].record.role == "teacher":
         return plain
@@ -102,7 +102,7 @@ def _head(board: Leaderboard, rows: Sequence[Row], recommended: Sequence[str], d
     own = code_of(rows[0].record.hyperparameters)
     if own != "float32" and (found := next((row for row in rows if row.record.quantisation == own), None)):
         return found
-    return best_under(board._replace(rows=tuple(rows)), ServingBudget(), dev) or plain
+    return best_under(board._replace(rows=tuple(rows)), ServingBudget(), compared) or plain
 
 
 def _order(board: Leaderboard, line: EncoderLine, corpora: Mapping[str, int]) -> tuple[object, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 
-from distilbench.records import AS_IT_CAME, ON_VECTORS, ScoreRecord
 from distilbench.codes import FAISS_PEER, family_of
+from distilbench.records import AS_IT_CAME, ON_VECTORS, ScoreRecord
 
 FITTED = (FAISS_PEER, "pca", "random_projection", "whitening")
 """Methods whose layer after the teacher, or whose code, is computed at once, without training."""

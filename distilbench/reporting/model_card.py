@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from distilbench.codes import FAISS_PEER, FAMILIES, code_of, family_of
 from distilbench.encoders.encoder import HUB_IDS
 from distilbench.encoders.prompts import TEXT
 from distilbench.encoders.student import named_encoder
@@ -37,7 +38,6 @@ from distilbench.reporting.table import (
 )
 from distilbench.reporting.trainings import reproduce_command
 from distilbench.selection import STS
-from distilbench.codes import FAISS_PEER, FAMILIES, code_of, family_of
 
 CARD = "README.md"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting import budget, encoder_page, neighbours, run_facts, table
-from distilbench.reporting.comparisons import Comparisons, compare_rows, to_record
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
 from distilbench.reporting.deploy import is_front
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports.write import Export, write_exports
@@ -22,16 +22,13 @@ from distilbench.reporting.pages import render_html, write_assets, write_page
 from distilbench.reporting.plots import board_plots, script_json
 from distilbench.reporting.published import Published, board_rows, board_values
 from distilbench.reporting.recommended import answer, kept_spread, main_retrieval
-from distilbench.reporting.report_records import RunRecord
+from distilbench.reporting.report_records import ReportRecord, RunRecord
 from distilbench.reporting.run_facts import RunFacts
 from distilbench.reporting.run_page import render_run
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.study_file import PLAIN, RECORDS, write_study
-from distilbench.reporting.ties import NO_TIES, WITHIN, Ties
-from distilbench.reporting.ties import tie_notices as tie_notices
 from distilbench.reporting.trainings import Trainings
 
-NOT_COMPARED = Comparisons()
 LEFT_S = 10.0
 """A temporary file that is older was left by a process that was killed."""
 
@@ -42,11 +39,10 @@ def write_report(
     *,
     title: str,
     notes: Sequence[str] = (),
-    ties: Ties = NO_TIES,
     folders: Sequence[Path] = (),
     live: bool = False,
     mteb: bool = False,
-    compared: Comparisons | None = None,
+    compared: Comparison | None = None,
     described: Sequence[RunRecord] = (),
 ) -> Path:
     """Write the report of `records` into `folder` (created if missing) and return the path of its index.html.
@@ -55,10 +51,9 @@ def write_report(
     given, and what was computed from predictions), the exports (`exports.write`; with `mteb` those for mteb too), and the
     style, script and Plotly of all pages. Each file is written under a temporary name and renamed, index.html last, so a
     reader never meets half a file; an earlier report there is replaced. `notes` are paragraphs of plain text for the head of
-    the page, `ties` what `tie_groups` found, `folders` those of the runs, with their settings, and with the predictions that
-    paired differences are of (none: both are left out). `live`: the runs go on, so what takes seconds (exports, paired
-    differences, importance of hyper-parameters) is left to the end. `compared` and `described` are what a file of records
-    says in place of `ties` and `folders`.
+    the page, `folders` those of the runs, with their settings and the predictions that rows are compared by. `live`: the runs
+    go on, so what takes seconds (exports, comparisons, importance of hyper-parameters) is left to the end. `compared` and
+    `described` are what a file of records says in place of `folders`.
 
     Raises:
         OSError: `folder` cannot be created or written.
@@ -67,11 +62,11 @@ def write_report(
     board = table.leaderboard(records)
     runs = run_facts.run_facts(records, board, folders, described)
     if compared is None:
-        compared = Comparisons(ties) if live else compare_rows(board, ties, folders)
-    report_record = None if live else to_record(board, compared, title, notes)
+        compared = NOT_COMPARED if live else compare_rows(board, folders)
+    report_record = None if live else ReportRecord(title=title, notes=list(notes), comparison=compared)
     write_study(folder / RECORDS, records, run_facts.descriptions(runs), report_record)
     (folder / PLAIN).unlink(missing_ok=True)
-    exports = () if live else write_exports(board, compared.ties, folder, mteb=mteb, dev=compared.dev)
+    exports = () if live else write_exports(board, compared, folder, mteb=mteb)
     index = render_page(
         *(records, board),
         title=title,
@@ -101,7 +96,7 @@ def _write_pages(
     board: table.Leaderboard,
     folder: Path,
     title: str,
-    compared: Comparisons,
+    compared: Comparison,
     runs: Sequence[RunFacts],
     live: bool,
 ) -> None:
@@ -113,10 +108,10 @@ def _write_pages(
     written = set()
     for row in board.rows:
         written.add(folder / encoder_file(row))
-        write_page(folder / encoder_file(row), render_encoder(row, board, compared.ties, trainings, title))
+        write_page(folder / encoder_file(row), render_encoder(row, board, compared, trainings, title))
     for run in runs:
         written.add(folder / run.file)
-        write_page(folder / run.file, render_run(run, by_run[run.run], board, title, dev=compared.dev, live=live))
+        write_page(folder / run.file, render_run(run, by_run[run.run], board, title, compared=compared, live=live))
     for pattern in (f"{encoder_page.FOLDER}/r-*.html", f"{run_facts.FOLDER}/s-*.html"):
         for page in folder.glob(pattern):
             if page not in written:
@@ -129,15 +124,15 @@ def render_page(
     *,
     title: str,
     notes: Sequence[str] = (),
-    compared: Comparisons = NOT_COMPARED,
+    compared: Comparison = NOT_COMPARED,
     runs: Sequence[RunFacts] = (),
     exports: Sequence[Export] = (),
 ) -> str:
     """The HTML of the leaderboard. It names no other host and no other file than its neighbours in the folder."""
     indexes, clusters = table.index_rows(board), table.cluster_rows(board)
     serving = serving_costs(board)
-    chosen = answer(board, compared.dev, serving)
-    lines = encoder_lines(board, chosen.rows, compared.dev)
+    chosen = answer(board, compared, serving)
+    lines = encoder_lines(board, chosen.rows, compared)
     found = {row.anchor: main_retrieval(row, table.teacher_row(board, row), serving) for row in board.rows}
     first_found = next((own for own in found.values() if own is not None), None)
     front = is_front(records)
@@ -164,12 +159,11 @@ def render_page(
         spreads={row.anchor: kept_spread(board, row) for row in board.rows},
         found_of=found,
         searched_set="" if first_found is None else f"{first_found.set} ({first_found.split})",
-        ties=compared.ties,
-        within=WITHIN,
-        paired=compared.paired,
+        compared=compared,
+        row_of={row.anchor: row for row in board.rows},
         costs=[row for row in board.rows if row.record.cost],
         spaces=[row for row in board.rows if row.record.space],
-        notices=tuple(filter(None, (*table.notices(board), *tie_notices(compared.ties), neighbours.notice(board)))),
+        notices=tuple(filter(None, (*table.notices(board), *tie_notices(compared), neighbours.notice(board)))),
         lost={row.anchor: neighbours.lost_neighbours(row) for row in board.rows},
         kept={row.anchor: overlap.overlap for row in board.rows if (overlap := neighbours.kept_neighbours(row))},
         on_demonstration=ON_DEMONSTRATION,
@@ -179,7 +173,7 @@ def render_page(
         index_headings=HEADINGS,
         least_overlap=LEAST_OVERLAP,
         every_index=Markup(script_json(every_index(indexes))),
-        budgets=budget.budget_rows(board, compared.dev),
+        budgets=budget.budget_rows(board, compared),
         clusters=clusters,
         cluster_sets=sorted({set_name(row.cost) for row in clusters}),
         cluster_threads=sorted({row.cost.threads for row in clusters}),

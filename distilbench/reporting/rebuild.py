@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from distilbench.reporting.comparisons import from_record
 from distilbench.reporting.page import write_report
 from distilbench.reporting.study_file import read_study
 from distilbench.reporting.table import leaderboard
-from distilbench.reporting.ties import NO_TIES, tie_groups
 
 
 def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = None, mteb: bool = False) -> Path:
@@ -24,16 +22,15 @@ def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = No
     """
     study = read_study(sources)
     report, folders = study.report, list(study.folders)
-    compared = from_record(leaderboard(study.records), report, sources[0]) if report else None
+    same = report is not None and report.comparison.is_of(leaderboard(study.records))
     return write_report(
         study.records,
         folder,
         title=title or (report.title if report else ", ".join(_name(source) for source in sources)),
         notes=report.notes if report else (),
-        ties=NO_TIES if compared else tie_groups(study.records, folders),
         folders=folders,
         mteb=mteb,
-        compared=compared,
+        compared=report.comparison if report and same else None,
         described=study.runs,
     )
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from distilbench.records import AS_IT_CAME
-from distilbench.reporting.apart import DevGroups
-from distilbench.reporting.budget import NOTHING_KEPT, ServingBudget, best_under, candidates
+from distilbench.reporting.budget import ServingBudget, best_under, candidates
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.formats import short
 from distilbench.reporting.loading import FITTED, export_command
 from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
@@ -89,13 +89,13 @@ def rows_of_run(board: Leaderboard, run: str) -> RunRows:
     return RunRows(shown, tuple(row for row in own if row not in shown))
 
 
-def answer_of_run(board: Leaderboard, run: str, dev: DevGroups = NOTHING_KEPT) -> Answer:
+def answer_of_run(board: Leaderboard, run: str, compared: Comparison = NOT_COMPARED) -> Answer:
     """`answer` among the students of one run alone, or where it has none among all its rows."""
-    return answer(board._replace(rows=rows_of_run(board, run).shown), dev, first="Of this run take ")
+    return answer(board._replace(rows=rows_of_run(board, run).shown), compared, first="Of this run take ")
 
 
 def answer(
-    board: Leaderboard, dev: DevGroups = NOTHING_KEPT, serving: ServingCosts | None = None, first: str = "Take "
+    board: Leaderboard, compared: Comparison = NOT_COMPARED, serving: ServingCosts | None = None, first: str = "Take "
 ) -> Answer:
     """Choose on dev among the rows of the largest corpus: students, baselines and the teacher's own codes alike.
 
@@ -110,11 +110,11 @@ def answer(
     teller = _Teller(board_of_corpus, serving, measure, first)
     if not candidates(board_of_corpus):
         return Answer(tuple(teller.of_encoders(rows)), (), measure, chosen=False)
-    needs = _choose(board_of_corpus, dev, serving)
+    needs = _choose(board_of_corpus, compared, serving)
     return Answer(*teller.of_needs(needs), measure)
 
 
-def _choose(board: Leaderboard, dev: DevGroups, serving: ServingCosts) -> _Needs:
+def _choose(board: Leaderboard, compared: Comparison, serving: ServingCosts) -> _Needs:
     rows = candidates(board)
     keeping = [row for row in rows if keeps(board, row) and not _is_teacher(row)]
 
@@ -127,10 +127,10 @@ def _choose(board: Leaderboard, dev: DevGroups, serving: ServingCosts) -> _Needs
     quick = [(speed, row) for speed, row in timed if speed >= FASTER]
     top = max((speed for speed, _ in quick), default=0.0)
     return _Needs(
-        best=best_under(others, ServingBudget(), dev) or best_under(board, ServingBudget(), dev),
-        small=best_under(board, ServingBudget(bytes_per_vector=FEW_BYTES), dev),
+        best=best_under(others, ServingBudget(), compared) or best_under(board, ServingBudget(), compared),
+        small=best_under(board, ServingBudget(bytes_per_vector=FEW_BYTES), compared),
         smallest=min(keeping, key=lambda row: (row.record.bytes_per_vector, *merit(row)), default=None),
-        student=best_under(trained, ServingBudget(), dev),
+        student=best_under(trained, ServingBudget(), compared),
         fastest=min((row for speed, row in quick if speed * 1.02 >= top), key=merit, default=None),
         timed=bool(timed),
     )

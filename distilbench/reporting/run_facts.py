@@ -140,17 +140,13 @@ def descriptions(runs: Iterable[RunFacts]) -> list[RunRecord]:
             config=dict(run.config),
             stage=run.stage,
             wanted=run.wanted,
-            ranking=_one_or_all(run),
+            rankings=run.rankings,
             sentences=run.sentences,
             timings=run.timings,
         )
         for run in runs
         if run.config or run.stage or run.rankings
     ]
-
-
-def _one_or_all(run: RunFacts) -> LayerRanking | tuple[LayerRanking, ...] | None:
-    return run.rankings[0] if len(run.rankings) == 1 else run.rankings or None
 
 
 def changed(runs: Sequence[RunFacts]) -> tuple[Changed, ...]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting import table
-from distilbench.reporting.apart import DevGroups
-from distilbench.reporting.budget import NOTHING_KEPT
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.pages import render_html
 from distilbench.reporting.plots import search_plots
 from distilbench.reporting.recommended import answer_of_run, kept_spread, rows_of_run
@@ -23,13 +22,10 @@ def render_run(
     board: table.Leaderboard,
     title: str,
     *,
-    dev: DevGroups = NOTHING_KEPT,
+    compared: Comparison = NOT_COMPARED,
     live: bool = False,
 ) -> str:
-    """The HTML of the run's page; `records` are those of this run. A `live` one is without what takes seconds.
-
-    `dev` are the dev predictions by which rows are told apart (`apart.dev_groups`).
-    """
+    """The HTML of the run's page; `records` are those of this run. A `live` one is without what takes seconds."""
     plots, absent = search_plots(records, importance=not live)
     trials = table.trial_table(records, MAX_TRIALS)
     rows = rows_of_run(board, run.run)
@@ -39,7 +35,7 @@ def render_run(
         title=title,
         run=run,
         board=board,
-        answer=answer_of_run(board, run.run, dev),
+        answer=answer_of_run(board, run.run, compared),
         on_demonstration=ON_DEMONSTRATION,
         rows=rows,
         spreads={row.anchor: kept_spread(board, row) for row in (*rows.shown, *rows.others)},

@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from distilbench.codes import stored_bytes
 from distilbench.progress.tally import finite
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.table import unique_trials
 from distilbench.reporting.ticks import logarithmic
-from distilbench.codes import stored_bytes
 
 GROUPED = "output_dim"
 """The hyper-parameter that a group of one dimension has in common, so that it is none to compare within one."""

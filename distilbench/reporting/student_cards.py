@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from distilbench.codes import code_of
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.best import model_folder, record_owners
 from distilbench.reporting.loading import is_nested, load_code, plain_codes
@@ -13,7 +14,6 @@ from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base,
 from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import atomic_path
-from distilbench.codes import code_of
 
 
 class _Kept(NamedTuple):

@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple
 
 from scipy.stats import t as student_t
 
+from distilbench.codes import FAISS_PEER, code_of
 from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost, Score, ScoreRecord, TrialRecord, selection_groups
 from distilbench.reporting.starts import start_of, starts_told
 from distilbench.selection import STS, Part, Selection
-from distilbench.codes import FAISS_PEER, code_of
 
 Variant = Literal["all", "wmean"]
 VARIANTS: tuple[Variant, ...] = ("all", "wmean")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.trial import FrozenTrial, TrialState
 
+from distilbench.codes import CompetitionKey
 from distilbench.records import Rung, TrialRecord, read_records
 from distilbench.search.moving import NOISE, Point, better_by, point_at
 from distilbench.search.run import Search
@@ -29,7 +30,6 @@ from distilbench.search.study import (
 )
 from distilbench.search.trial import trial_folder
 from distilbench.storage.files import write_json
-from distilbench.codes import CompetitionKey
 from distilbench.trials.budget import Confirmation
 from distilbench.trials.jobs import Job
 from distilbench.trials.scoring import Candidate

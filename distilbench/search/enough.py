@@ -1,6 +1,6 @@
 """When a search is over: what its remaining trials can be expected to add is less than a difference that counts (`--enough`).
 
-Of n trials of a group (`codes.competition_key`) the expected best of a random n/2 follows exactly from their values, and so does
+Of n trials of a group (`competition_key`) the expected best of a random n/2 follows exactly from their values, and so does
 what the second half of the trials added, on average over all orders. Doubling them once more adds at most as much, for random
 draws whose upper tail is no heavier than an exponential's: its expected best grows by as much with every doubling.
 A searcher that learns may find more.
@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from optuna.trial import FrozenTrial
 
+from distilbench.codes import CompetitionKey
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import is_candidate, result_objective, trial_group, trial_params
-from distilbench.codes import CompetitionKey
 
 LEAST = 8
 """Trials with a student that every group has to have first: with fewer the expected best of a half says little."""

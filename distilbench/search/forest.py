@@ -19,9 +19,9 @@ from optuna.trial import FrozenTrial
 from scipy.stats import norm
 from sklearn.ensemble import ExtraTreesRegressor
 
+from distilbench.codes import CompetitionKey, competition_key
 from distilbench.search.space import Range, SearchSpace
 from distilbench.search.transfer import places
-from distilbench.codes import competition_key, CompetitionKey
 
 TREES = 48
 DRAWN = 300

@@ -14,9 +14,9 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from distilbench.codes import competition_key
 from distilbench.search.stopping import Halving
 from distilbench.search.study import LAST, PARAMS, STEPS, rung_key, trial_rungs
-from distilbench.codes import competition_key
 from distilbench.trials.budget import Budget
 
 Known = Callable[[int], FrozenTrial | None]

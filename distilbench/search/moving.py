@@ -14,9 +14,9 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.choices import QUALITY
+from distilbench.codes import CompetitionKey, competition_key, vector_bytes
 from distilbench.records import Rung, TrialRecord
 from distilbench.search.study import judged_widths, result_of, trial_params
-from distilbench.codes import competition_key, vector_bytes, CompetitionKey
 
 NOISE = 0.3
 """Points of the dev score by which seeds of one training differ."""

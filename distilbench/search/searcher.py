@@ -19,6 +19,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from distilbench.choices import QUALITY
+from distilbench.codes import CompetitionKey, competition_key, stored_bytes, vector_bytes
 from distilbench.records import result_rung
 from distilbench.search.known import judged_rungs
 from distilbench.search.moving import RESTED
@@ -40,7 +41,6 @@ from distilbench.search.study import (
 from distilbench.search.suggestions import Suggestions
 from distilbench.storage.files import write_json
 from distilbench.storage.patience import StorageGone, patiently
-from distilbench.codes import CompetitionKey, competition_key, stored_bytes, vector_bytes
 
 RETRIES, EXCUSED = 3, 60
 """Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with
@@ -89,7 +89,7 @@ class _Live:
     since: float = 0.0
     """When it was handed out."""
     waits: bool = False
-    """Whether it was taken from its worker: for its verdict, or so that a dimension (a number of bytes) without a trial
+    """Whether it was taken from its worker: for its verdict, or so that a number of bytes without a trial
     begins."""
     begun: bool = False
     """Whether its worker is at work."""

@@ -29,9 +29,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from distilbench.choices import Searcher
+from distilbench.codes import CompetitionKey, competition_key, stored_bytes
 from distilbench.encoders.student import names_of, said_of
 from distilbench.errors import InputError
-from distilbench.codes import competition_key, stored_bytes, CompetitionKey
 from distilbench.training.params import Params, sweep_default
 from distilbench.trials.budget import Budget
 
@@ -180,7 +180,7 @@ class SearchSpace(BaseModel):
         return sorted(int(c) for c in self.parameters["output_dim"].choices or ())
 
     def groups(self, widths_of: Callable[[dict[str, Any]], tuple[int, ...]]) -> list[CompetitionKey]:
-        """Every group that some trial can compete in (`codes.competition_key`), rising; `widths_of` as for `judged_widths`."""
+        """Every group that some trial can compete in (`competition_key`), rising; `widths_of` as for `judged_widths`."""
         settings = self._settings("student", "output_dim", "nested", "widths", "bits", "codebooks")
         return sorted({competition_key(s, w) for s in settings for w in widths_of(s)})
 

@@ -1,6 +1,6 @@
 """Which trials stop at a rung, decided in the order of their numbers: however many run at once, the verdicts are the same.
 
-A trial is compared with the trials of its own group (`codes.competition_key`) that got as far. With `Verdicts` these are those
+A trial is compared with the trials of its own group (`competition_key`) that got as far. With `Verdicts` these are those
 of lower numbers; where one of them has still to arrive, the verdict waits for it, and the trial trains on meanwhile. With
 `Halving` they are those of lower numbers and the next ones that make up a cohort, and the trial itself waits.
 """

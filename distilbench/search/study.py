@@ -13,12 +13,12 @@ from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from distilbench.codes import CompetitionKey, competition_key
 from distilbench.encoders.student import names_of
 from distilbench.records import Rung, result_rung
 from distilbench.search.grid import grid
 from distilbench.search.space import GIVEN, SearchSpace, is_within
 from distilbench.storage.files import fingerprint
-from distilbench.codes import competition_key, CompetitionKey
 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 PARAMS = "params"
@@ -257,7 +257,7 @@ def is_candidate(trial: FrozenTrial, waiting: bool = False) -> bool:
 def best_per_group(
     trials: Sequence[FrozenTrial], top: int = 1, waiting: bool = False
 ) -> dict[CompetitionKey, list[FrozenTrial]]:
-    """The `top` candidates with the highest dev objective of each group (`codes.competition_key`); the earlier one of equals first.
+    """The `top` candidates with the highest dev objective of each group; the earlier one of equals first.
 
     A trial of nested widths takes part at each of them; `waiting` as for `is_candidate`.
     """

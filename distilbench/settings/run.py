@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, Field
 
 from distilbench.choices import EVERY_TASK, SWEPT_TASKS, SpaceBudget, TaskKind
+from distilbench.codes import CODE_PATTERN, told_codes
 from distilbench.errors import InputError
 from distilbench.records import Quantisation
 from distilbench.selection import Selection
@@ -20,7 +21,6 @@ from distilbench.settings.encoders import PANEL as ENCODERS
 from distilbench.settings.encoders import EncoderSettings
 from distilbench.settings.option import COMMAS, Settings, option
 from distilbench.settings.place import GrowingClusterSettings, RunPlaceSettings, TrialSettings
-from distilbench.codes import CODE_PATTERN, told_codes
 
 if TYPE_CHECKING:
     from distilbench.data.text import Texts

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from distilbench.errors import InputError
 from distilbench.codes import Bits
+from distilbench.errors import InputError
 
 
 def sweep_field(default: Any, *, sweep: Any, **limits: Any) -> Any:

@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from distilbench.codes import FAISS_PEER
 from distilbench.methods import get_method
 from distilbench.records import EncoderCost
-from distilbench.codes import FAISS_PEER
 from distilbench.trials.scoring import TEACHER
 
 FILE = "costs.json"

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.codes import CODE_OF_BITS, code_of, stored_bytes
 from distilbench.data.calibration import calibration_rows
 from distilbench.evaluation.geometry import geometry
 from distilbench.evaluation.quantisation import QUANTISERS, calibrated
@@ -15,7 +16,6 @@ from distilbench.evaluation.selection import total
 from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.codes import CODE_OF_BITS, code_of, stored_bytes
 
 
 def dev_rows(prepared: Prepared) -> NDArray[np.int64]:
@@ -85,11 +85,12 @@ def stored_parts(
 def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tuple[float, dict[str, float], str]:
     """Objective, dev metrics and why the embeddings are collapsed ("" when they are not), of the method as it is now.
 
-    The objective is the first score on the method's own task, where it has one and no other measure was asked for; else the
-    selection score minus that of PCA at the same d: trials of one dimension are compared by it. The two are called
-    `dev_score` and `dev_pca_score`; the parts of a mix stand beside them. Of nested widths both are means over the widths,
-    beside which `dev_score_W` and `dev_pca_score_W` are those of width W. `dev_quality` is without that subtraction, to compare across dimensions.
-    Where the parameters name a code, the vectors are those that are stored, and PCA has the same bytes.
+    The objective is the first score on the method's own task, where it has one and no other measure was asked for;
+    else the selection score minus that of PCA at the same d: trials of one dimension are compared by it. The two are
+    called `dev_score` and `dev_pca_score`; the parts of a mix stand beside them. Of nested widths both are means over
+    the widths, beside which `dev_score_W` and `dev_pca_score_W` are those of width W. `dev_quality` is without that
+    subtraction, to compare across dimensions. Where the parameters name a code, the vectors are those that are
+    stored, and PCA has the same bytes.
     """
     rows, params = dev_rows(prepared), method.params.model_dump()
     vectors = method.embed(rows)

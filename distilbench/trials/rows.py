@@ -17,6 +17,7 @@ from rich.console import Console
 from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources
+from distilbench.codes import FAISS_PEER, FAMILIES, code_of
 from distilbench.data.corpus import Corpus
 from distilbench.errors import InputError
 from distilbench.evaluation.codes.faiss_code import CENTROIDS
@@ -38,7 +39,6 @@ from distilbench.records import (
 )
 from distilbench.selection import Selection
 from distilbench.storage.files import atomic_path, fingerprint
-from distilbench.codes import FAISS_PEER, FAMILIES, code_of
 from distilbench.trials.jobs import Job, Outcome, finish_jobs
 from distilbench.trials.rung_training import build_method, known_rungs
 from distilbench.trials.scoring import (

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.provenance import provenance
+from distilbench.codes import FAISS_PEER, code_of, family_of
 from distilbench.data.calibration import CALIBRATION, CODEBOOK_ROWS, calibration_rows
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec
@@ -41,7 +42,6 @@ from distilbench.records import (
 from distilbench.selection import STS
 from distilbench.storage.arrays import save_array
 from distilbench.storage.files import fingerprint, write_json
-from distilbench.codes import FAISS_PEER, code_of, family_of
 
 TEACHER = "teacher"
 CROSS_ENCODER = "cross-encoder"

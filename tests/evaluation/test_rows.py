@@ -25,7 +25,8 @@ from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.progress.run_log import LOG
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.ties import tie_groups
+from distilbench.reporting.comparison import compare_rows
+from distilbench.reporting.table import leaderboard
 from distilbench.storage.arrays import ShardedArray
 from distilbench.trials import rows as module
 from distilbench.trials.budget import Budget
@@ -417,8 +418,8 @@ def test_a_run_of_an_older_version_has_no_predictions_and_goes_on(run: Run) -> N
     assert not (run.folder / "predictions").exists()
     records, _ = run.students(run.job("A"), run.job("A", seed=1), quantisations=())
     assert records[0] == before[0] and kept(run) == [f"{records[1].record_id[:24]}.npz"]
-    ties = tie_groups(records, [run.folder])
-    assert ties.rows == {} and ties.without == ("A",)  # one of its two seeds
+    ties = compare_rows(leaderboard(records), [run.folder])
+    assert ties.ties == {} and ties.without == ["A"]  # one of its two seeds
 
 
 def test_a_scored_row_keeps_the_predictions_of_its_own_scoring(run: Run) -> None:
@@ -429,7 +430,7 @@ def test_a_scored_row_keeps_the_predictions_of_its_own_scoring(run: Run) -> None
     run.students(run.job("A"))  # with int8 the encoder is scored again, this row is not
     assert path.read_bytes() == b"mine" and len(kept(run)) == 2
     path.write_bytes(before)
-    assert [place.tie.group for place in tie_groups(run.scores(), [run.folder]).rows.values()] == ["a", "a"]
+    assert [t.group for t in compare_rows(leaderboard(run.scores()), [run.folder]).ties.values()] == ["a", "a"]
 
 
 def test_a_sweeps_students_leave_no_trial_records(run: Run) -> None:

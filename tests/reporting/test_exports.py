@@ -13,14 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
-from distilbench.evaluation.bootstrap import Tie
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Difference, Tie
 from distilbench.reporting.exports import flat, grid
 from distilbench.reporting.exports.grid import Grid, Head, Line, Section
 from distilbench.reporting.exports.main_columns import leaderboard_grid
 from distilbench.reporting.exports.names import slug
 from distilbench.reporting.exports.write import write_exports
 from distilbench.reporting.table import leaderboard
-from distilbench.reporting.ties import NO_TIES, RowTie, Ties
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -148,13 +147,15 @@ def test_only_a_table_with_published_lines_explains_the_dagger():
 
 def written(records, folder, **options):
     board = leaderboard(records)
-    return board, write_exports(board, NO_TIES, folder, **options)
+    return board, write_exports(board, NOT_COMPARED, folder, **options)
 
 
 def test_csv_json_and_parquet_have_the_same_values(make_seeded, tmp_path):
     board = leaderboard(make_seeded())
     row = board.rows[2]
-    ties = Ties({row.anchor: RowTie(Tie("b", 0, -1.5, -2.0, -1.0, 0.1), "first", leads=False, others=1)})
+    behind = Difference(value=-1.5, low=-2.0, high=-1.0, ahead=0.1)
+    tie = Tie(group="b", leader=row.anchor, leader_name="first", others=1, difference=behind)
+    ties = Comparison(seeds=[row.anchor], ties={row.anchor: tie})
     write_exports(board, ties, tmp_path)
     table = pq.read_table(tmp_path / "leaderboard.parquet")
     columns = flat.flat_columns(board, ties)
@@ -316,9 +317,9 @@ def test_500_rows_take_less_than_two_seconds(make_score, tmp_path):
         scores = [s.model_copy(update={"n": counts.get(s.set, s.n)}) for s in record.scores]
         records.append(record.model_copy(update={"scores": scores}))
     board = leaderboard(records)
-    write_exports(leaderboard(records[:1]), NO_TIES, tmp_path / "warm")  # imports, and the papers' files are read
+    write_exports(leaderboard(records[:1]), NOT_COMPARED, tmp_path / "warm")  # imports, and the papers' files are read
     start = time.process_time()  # not the wall's: other processes of the machine do not count
-    exports = write_exports(board, NO_TIES, tmp_path / "report", mteb=True)
+    exports = write_exports(board, NOT_COMPARED, tmp_path / "report", mteb=True)
     assert time.process_time() - start < 2
     assert len(board.rows) == 501 and exports[-1].title == "Results in mteb's layout: the first 50 of 500 models"
     assert len(list((tmp_path / "report" / "mteb").rglob("STSBenchmark.json"))) == 50

@@ -7,10 +7,10 @@ import math
 
 import pytest
 
+from distilbench.codes import FAMILIES
 from distilbench.records import IndexCost
 from distilbench.reporting import colours, index_time
 from distilbench.reporting.table import index_rows, leaderboard
-from distilbench.codes import FAMILIES
 
 
 def index(kind="flat", ms=10.0, recall=100.0, **changes):

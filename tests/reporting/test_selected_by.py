@@ -12,12 +12,11 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.records import Score, ScoreRecord, append_records
-from distilbench.reporting.apart import dev_groups, told_apart
 from distilbench.reporting.budget import ServingBudget, best_under
+from distilbench.reporting.comparison import compare_rows
 from distilbench.reporting.figures import compute_quality_dim, quality_title, quality_told
 from distilbench.reporting.page import write_report
 from distilbench.reporting.table import AVERAGE, DEV, leaderboard, notices
-from distilbench.reporting.ties import tie_groups
 
 RNG = np.random.default_rng(0)
 HITS = RNG.uniform(size=400)
@@ -137,21 +136,18 @@ def test_ties_and_choices_are_by_a_paired_bootstrap_of_its_queries(make_score: A
     ]
     board = leaderboard(records)
     rows = {r.name: r for r in board.rows}
-    groups = dev_groups(board, [tmp_path])
-    assert not told_apart(board, rows["large"], rows["as good"], groups)
-    assert told_apart(board, rows["large"], rows["worse"], groups)
-    # Of the intervals alone, which are wide, nothing is told: the smallest is taken, whatever it lost.
-    chosen = best_under(board, ServingBudget(), groups)
+    compared = compare_rows(board, [tmp_path])
+    assert not compared.differ(board, rows["large"], rows["as good"])
+    assert compared.differ(board, rows["large"], rows["worse"])
+    chosen = best_under(board, ServingBudget(), compared)
     assert chosen is not None and chosen.name in ("large", "as good")
-    assert best_under(board, ServingBudget()).name == "small"  # type: ignore[union-attr]
-    ties = tie_groups(records, [tmp_path])
-    assert {r.name: ties.rows[r.anchor].tie.group for r in board.rows} == {
+    assert {r.name: compared.ties[r.anchor].group for r in board.rows} == {
         "large": "a",
         "as good": "a",
         "worse": "b",
         "small": "a",  # alone at its size
     }
-    behind = ties.rows[rows["as good"].anchor].tie.difference
+    behind = compared.ties[rows["as good"].anchor].difference.value
     assert behind == pytest.approx(
         board.cell(rows["as good"], AVERAGE).value - board.cell(rows["large"], AVERAGE).value
     )
@@ -160,8 +156,8 @@ def test_ties_and_choices_are_by_a_paired_bootstrap_of_its_queries(make_score: A
 def test_values_that_are_not_the_records_own_are_not_taken(make_score: Any, tmp_path: Path) -> None:
     record = kept(tmp_path, searched(make_score, "x", 0.0, 0.0), HITS, HITS)
     scores = [s.model_copy(update={"value": s.value - 1}) for s in record.scores]
-    ties = tie_groups([record.model_copy(update={"scores": scores})], [tmp_path])
-    assert not ties.rows and ties.without == ("x",)
+    ties = compare_rows(leaderboard([record.model_copy(update={"scores": scores})]), [tmp_path])
+    assert not ties.ties and ties.without == ["x"]
 
 
 def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:

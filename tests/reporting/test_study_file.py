@@ -19,11 +19,10 @@ from distilbench.errors import InputError
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import Score, ScoreRecord, append_records, read_records
-from distilbench.reporting.comparisons import compare_rows, from_record, to_record
-from distilbench.reporting.report_records import ReportRecord, RunRecord
+from distilbench.reporting.comparison import Comparison, compare_rows
+from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.study_file import read_study, write_study
 from distilbench.reporting.table import leaderboard
-from distilbench.reporting.ties import tie_groups
 from distilbench.storage.files import write_json
 
 ROOT = Path(__file__).parents[2]
@@ -117,8 +116,8 @@ def test_the_pages_are_built_again_to_the_byte_without_the_run(make_run: Callabl
 
 
 def test_what_a_budget_chooses_is_kept_too(make_run: Callable[..., Path], tmp_path: Path) -> None:
-    """Kept cosines tell "good" from the smaller "good too", which the records alone do not."""
-    report(make_run(rows=("good", "good too")), "--out", tmp_path / "first")
+    """Kept cosines do not tell "similar" from the smaller "good too", which the records alone do."""
+    report(make_run(rows=("similar", "good too")), "--out", tmp_path / "first")
     report(tmp_path / "first", "--out", tmp_path / "again")
     append_records(tmp_path / "bare.jsonl", read_records(tmp_path / "first" / "records.jsonl.gz"))
     report(tmp_path / "bare.jsonl", "--out", tmp_path / "bare")
@@ -126,9 +125,9 @@ def test_what_a_budget_chooses_is_kept_too(make_run: Callable[..., Path], tmp_pa
     def largest(name: str) -> bool:
         text = (tmp_path / name / "index.html").read_text()
         table = text.split('<table id="budgets"')[1].split("</table>")[0]
-        return ">good</a>" in table
+        return ">similar</a>" in table
 
-    assert largest("first") and largest("again") and not largest("bare")
+    assert largest("first") == largest("again") != largest("bare")
 
 
 def test_two_files_do_not_share_their_letters(make_run: Callable[..., Path], tmp_path: Path) -> None:
@@ -161,23 +160,18 @@ def test_comparisons_come_back_as_they_were(make_run: Callable[..., Path]) -> No
     run = make_run()
     study = read_study([run])
     board = leaderboard(study.records)
-    compared = compare_rows(board, tie_groups(study.records, [run]), [run])
-    record = to_record(board, compared, "T", ["a note"])
-    [group] = record.dev
+    compared = compare_rows(board, [run])
+    [group] = compared.dev
     assert len(group.rows) == 5 and 0 < len(group.alike) < 10
-    again = from_record(board, ReportRecord.model_validate_json(record.model_dump_json()), run)
-    assert again is not None and again.dev == compared.dev and again.paired == compared.paired
-    for anchor, place in compared.ties.rows.items():
-        assert again.ties.rows[anchor]._replace(tie=place.tie) == place
-        assert again.ties.rows[anchor].tie._replace(leader=place.tie.leader) == place.tie
-    assert again.ties._replace(rows={}) == compared.ties._replace(rows={})
+    assert Comparison.model_validate_json(compared.model_dump_json()) == compared and compared.is_of(board)
 
 
 def test_what_a_file_says_is_escaped(make_run: Callable[..., Path], tmp_path: Path) -> None:
     report(make_run(), "--out", tmp_path / "first")
     study = read_study([tmp_path / "first"])
     assert study.report is not None
-    said = study.report.model_copy(update={"title": HOSTILE, "notes": [HOSTILE], "without": [HOSTILE]})
+    compared = study.report.comparison.model_copy(update={"without": [HOSTILE]})
+    said = study.report.model_copy(update={"title": HOSTILE, "notes": [HOSTILE], "comparison": compared})
     runs = [RunRecord(run="swept", config={HOSTILE: [HOSTILE]}, stage=HOSTILE)]
     write_study(tmp_path / "hostile.jsonl.gz", study.records, runs, said)
     assert report(tmp_path / "hostile.jsonl.gz", "--out", tmp_path / "out").exit_code == 0
@@ -198,6 +192,10 @@ def edited(change: Callable[[dict[str, Any]], None]) -> Callable[[bytes], bytes]
     return edit
 
 
+def tie_of(said: dict[str, Any]) -> dict[str, Any]:
+    return next(iter(said["comparison"]["ties"].values()))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "expected"),
@@ -206,14 +204,19 @@ def edited(change: Callable[[dict[str, Any]], None]) -> Callable[[bytes], bytes]
         (lambda payload: payload[:200] + b"xxxx" + payload[204:], "a damaged gzip file"),
         (lambda payload: b"", "no score records in it"),
         (lambda payload: b"[]\n", "row 1"),
-        (edited(lambda said: said["ties"][0].update(row="r-0")), "'r-0' is no row of this leaderboard"),
-        (edited(lambda said: said["ties"][0].update(leader="r-0")), "'r-0' is no row of this leaderboard"),
-        (edited(lambda said: said["dev"][0]["rows"].append("r-0")), "'r-0' is no row of this leaderboard"),
-        (edited(lambda said: said["paired"][0].update(reference="r-0")), "'r-0' is no row of this leaderboard"),
-        (edited(lambda said: said["ties"][0].update(group="<b>")), "report.ties.0.group"),
-        (edited(lambda said: said["ties"][0].update(ahead=2)), "report.ties.0.ahead"),
-        (edited(lambda said: said["paired"][0]["rows"][0]["of"].pop()), "expected 3 differences a row"),
-        (edited(lambda said: said["dev"][0]["alike"].append([0, 99])), "expected positions of 5 rows"),
+        (edited(lambda said: tie_of(said).update(leader="r-0")), "'r-0' is no row of this leaderboard"),
+        (
+            edited(lambda said: said["comparison"]["dev"][0]["rows"].append("r-0")),
+            "'r-0' is no row of this leaderboard",
+        ),
+        (
+            edited(lambda said: said["comparison"]["paired"][0].update(reference="r-0")),
+            "'r-0' is no row of this leaderboard",
+        ),
+        (edited(lambda said: tie_of(said).update(group="<b>")), "group"),
+        (edited(lambda said: tie_of(said)["difference"].update(ahead=2)), "ahead"),
+        (edited(lambda said: said["comparison"]["paired"][0]["columns"].pop()), "expected 2 differences a row"),
+        (edited(lambda said: said["comparison"]["dev"][0]["alike"].append([0, 99])), "expected positions of 5 rows"),
         (edited(lambda said: said.update(schema_version=2)), "report.schema_version"),
         (edited(lambda said: said.update(more=1)), "report.more"),
     ],

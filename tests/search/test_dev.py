@@ -14,7 +14,7 @@ from distilbench.evaluation.selection import SearchSets, SelectionSets
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.selection import held_out_sets, search_set
-from distilbench.records import Rung, Score, dev_of_metrics, dev_pca_of_metrics
+from distilbench.records import Rung, Score
 from distilbench.selection import Selection
 from distilbench.trials import dev as module
 from distilbench.trials.dev import dev_report
@@ -52,7 +52,7 @@ def test_the_objective_is_beside_pca_of_the_same_size(
     assert objective == pytest.approx(metrics["dev_score"] - metrics["dev_pca_score"])
     assert metrics["dev_quality"] == metrics["dev_score"]
     rung = Rung(rung=1, step=1, objective=objective, metrics=metrics)
-    assert dev_of_metrics(rung.metrics) == metrics["dev_score"] and dev_pca_of_metrics(rung.metrics) is not None
+    assert rung.dev == metrics["dev_score"] and rung.dev_pca is not None
     parts = {part.name: part.weight for part in prepared.selection.selection.parts}
     assert sum(w * metrics[f"dev_{name}"] for name, w in parts.items()) == pytest.approx(metrics["dev_score"])
     if not code:

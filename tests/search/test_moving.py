@@ -13,13 +13,13 @@ from optuna.trial import TrialState, create_trial
 from simulated import Simulation, content, in_memory, space_of
 from watched import PROVENANCE
 
+from distilbench.codes import CompetitionKey
 from distilbench.methods import get_method
 from distilbench.records import Rung, TrialRecord
 from distilbench.search.confirm import on_front
 from distilbench.search.moving import RESTED, Moving, better_by, points_of_records
 from distilbench.search.space import load_space
 from distilbench.search.study import PARAMS, starts_for, trial_params
-from distilbench.codes import CompetitionKey
 
 OBJECTIVES = ("quality", "bytes", "latency")
 

@@ -104,7 +104,9 @@ def test_it_has_the_values_of_the_sweep(prometheus: str) -> None:
     assert [v for _, v in values(prometheus, f"ray_distilbench_sweep_wanted_trials{of}")] == [24]
     steps = {m["trial"]: v for m, v in values(prometheus, f"ray_distilbench_trial_step{of}")}
     assert steps == {"0": 120, "1": 0}
-    assert [(m["group"], v) for m, v in values(prometheus, f"ray_distilbench_sweep_best_dev{of}")] == [("128 bytes", 81.5)]
+    assert [(m["group"], v) for m, v in values(prometheus, f"ray_distilbench_sweep_best_dev{of}")] == [
+        ("128 bytes", 81.5)
+    ]
     (stage,) = values(prometheus, f"ray_distilbench_sweep_stage{of} == 1")
     assert stage[0]["stage"] == "search"
 

@@ -17,13 +17,13 @@ from simulated import YAML, Events, Killed, Simulation, Tune, content, in_memory
 from sqlalchemy import event
 
 from distilbench.cluster.provenance import machine
+from distilbench.codes import competition_key
 from distilbench.search import searcher as module
 from distilbench.search.run import Search, trial_record
 from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySearcher
 from distilbench.search.study import MACHINE, PARAMS, STEPS, best_per_group, trial_rungs
 from distilbench.search.trial import this_node
 from distilbench.storage.patience import StorageGone
-from distilbench.codes import competition_key
 
 STATES = {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
 

@@ -14,6 +14,7 @@ from simulated import Simulation, in_sqlite
 from typer.testing import CliRunner
 
 from distilbench.cli import app
+from distilbench.codes import CompetitionKey, competition_key
 from distilbench.commands.reproduce import reproduce
 from distilbench.commands.sweep_config import of_students_added
 from distilbench.errors import InputError
@@ -23,7 +24,6 @@ from distilbench.search.grid import grid
 from distilbench.search.space import SearchSpace, load_space
 from distilbench.search.students import of_student
 from distilbench.search.study import starts_for, trial_group, trial_params
-from distilbench.codes import competition_key, CompetitionKey
 
 SPACE: dict[str, Any] = {
     "method": "hpd",

@@ -14,13 +14,13 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.codes import family_of
 from distilbench.errors import InputError
 from distilbench.evaluation.codes.checks import calibration_rows, check_codes, unit_rows
 from distilbench.evaluation.codes.code import Code, search_decoded
 from distilbench.evaluation.codes.files import card_path, checked_file, write_card
 from distilbench.evaluation.retrieval import quick_clustering
 from distilbench.storage.files import atomic_path
-from distilbench.codes import family_of
 
 CENTROIDS = 256
 """Of each part of a product code: a byte's."""

@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 from distilbench.records import ScoreRecord
 from distilbench.reporting import table
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.exports.grid import csv_of
 from distilbench.reporting.neighbours import kept_neighbours, lost_neighbours
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.ties import NO_TIES, Ties
 
 Kind = Literal["text", "integer", "number", "flag"]
 SEEDS = "seeds"
@@ -33,14 +33,13 @@ class FlatColumn(NamedTuple):
     per_seed: bool = False
 
 
-def flat_columns(board: table.Leaderboard, ties: Ties = NO_TIES) -> tuple[FlatColumn, ...]:
+def flat_columns(board: table.Leaderboard, compared: Comparison = NOT_COMPARED) -> tuple[FlatColumn, ...]:
     """All columns: what the row is, its scores unrounded, its standing, and where it comes from.
 
     Scores are means over `NAME:seeds` seeds, `NAME:interval95` is half the width of their 95 % interval; of one seed,
-    `NAME:low95` and `NAME:high95` end the bootstrap interval over the set's items. `tie_within` says which rows a tie letter
-    is of: those with as many bytes per vector ("bytes"), or of one dimension and quantisation ("dimension");
-    `tie_difference` is the difference in test average to the first row of the tie group, `tie_low` and `tie_high` end its
-    interval. `neighbours_lost` says why a coded row is not recommended, and is empty where nothing is known against it.
+    `NAME:low95` and `NAME:high95` end the bootstrap interval over the set's items. `tie_difference` is the difference
+    in test score to the first row of the tie group, `tie_low` and `tie_high` end its interval. `neighbours_lost` says
+    why a coded row is not recommended, and is empty where nothing is known against it.
     """
 
     def of(name: str, kind: Kind = "text", path: tuple[str, ...] = ()) -> FlatColumn:
@@ -56,8 +55,8 @@ def flat_columns(board: table.Leaderboard, ties: Ties = NO_TIES) -> tuple[FlatCo
 
     def tie(name: str, kind: Kind) -> FlatColumn:
         def value(row: table.Row) -> Any:
-            place = ties.rows.get(row.anchor)
-            return getattr(place.tie, name) if place else None
+            place = compared.ties.get(row.anchor)
+            return place and getattr(place.difference, "value" if name == "difference" else name)
 
         return standing(f"tie_{name}", kind, "tie", value)
 
@@ -73,8 +72,8 @@ def flat_columns(board: table.Leaderboard, ties: Ties = NO_TIES) -> tuple[FlatCo
         FlatColumn("chosen_on_dev", "flag", ("chosen_on_dev",), lambda row: row.chosen),
         FlatColumn("kept_neighbours_percent", "number", ("neighbours", "kept_percent"), _neighbour_overlap),
         FlatColumn("neighbours_lost", "text", ("neighbours", "lost"), lost_neighbours),
-        standing("tie_within", "text", "tie", lambda row: ties.within if row.anchor in ties.rows else None),
-        *(tie("group", "text"), tie("difference", "number"), tie("low", "number"), tie("high", "number")),
+        standing("tie_group", "text", "tie", lambda row: (t := compared.ties.get(row.anchor)) and t.group),
+        *(tie("difference", "number"), tie("low", "number"), tie("high", "number")),
         *(of("teacher"), of("start"), of("corpus", path=("corpus", "name"))),
         of("corpus_fingerprint", path=("corpus", "fingerprint")),
         of("demonstration", "flag", ("corpus", "demonstration")),
@@ -88,25 +87,25 @@ def flat_columns(board: table.Leaderboard, ties: Ties = NO_TIES) -> tuple[FlatCo
     return tuple(columns)
 
 
-def leaderboard_csv(board: table.Leaderboard, ties: Ties = NO_TIES) -> str:
+def leaderboard_csv(board: table.Leaderboard, compared: Comparison = NOT_COMPARED) -> str:
     """The flat columns as CSV; an empty cell where a value is missing.
 
     What differs between the seeds of a row (seed, trial, record_id, ...) is listed in their order, joined by ";".
     """
-    columns = flat_columns(board, ties)
+    columns = flat_columns(board, compared)
     rows: list[Sequence[object]] = [[column.name for column in columns]]
     for row in board.rows:
         rows.append([_joined(c.value(row)) if c.per_seed else c.value(row) for c in columns])
     return csv_of(rows)
 
 
-def leaderboard_json(board: table.Leaderboard, ties: Ties = NO_TIES) -> str:
+def leaderboard_json(board: table.Leaderboard, compared: Comparison = NOT_COMPARED) -> str:
     """A list of one object per row, each on a line of its own.
 
     It has the flat columns by their paths, the hyper-parameters, and an object for each seed. A number that is not
     finite, which only a hyper-parameter can be, is a text.
     """
-    columns = flat_columns(board, ties)
+    columns = flat_columns(board, compared)
     rows = []
     for row in board.rows:
         fields: dict[str, Any] = {"name": row.name}
@@ -126,14 +125,14 @@ def leaderboard_json(board: table.Leaderboard, ties: Ties = NO_TIES) -> str:
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
-def write_parquet(board: table.Leaderboard, path: Path, ties: Ties = NO_TIES) -> None:
+def write_parquet(board: table.Leaderboard, path: Path, compared: Comparison = NOT_COMPARED) -> None:
     """The flat columns with their types, under the names of the CSV; a column of several seeds holds lists."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     types = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
     names, arrays = [], []
-    for column in flat_columns(board, ties):
+    for column in flat_columns(board, compared):
         kind = types[column.kind]
         names.append(column.name)
         values = [column.value(row) for row in board.rows]

@@ -4,37 +4,35 @@ from __future__ import annotations
 
 from distilbench.records import ON_DEMONSTRATION
 from distilbench.reporting import table
-from distilbench.reporting.apart import DevGroups
-from distilbench.reporting.budget import NOTHING_KEPT
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.exports.grid import MISSING, Grid, Head, Line, Section
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.recommended import answer, main_retrieval
 from distilbench.reporting.serving import ServingCosts, serving_costs
-from distilbench.reporting.ties import NO_TIES, WITHIN, Ties
 from distilbench.selection import STS
 
 SHOWN_SETS = 7
 """STS sets that have a column of their own; of more, none has."""
 
 
-def leaderboard_grid(board: table.Leaderboard, ties: Ties = NO_TIES, dev: DevGroups = NOTHING_KEPT) -> Grid:
-    """One line per row: what it is, its test average, retention, retrieval, classification, cost, sets, dev, tie group.
+def leaderboard_grid(board: table.Leaderboard, compared: Comparison = NOT_COMPARED) -> Grid:
+    """One line per row: what it is, its test average, retention, retrieval, classification, cost, sets, compared, tie group.
 
     First the line of each encoder, as on the page, then the other forms and baselines; above them what the page recommends.
     Columns that no row has a value for are left out.
     """
     serving = serving_costs(board)
-    chosen = answer(board, dev, serving)
-    lines = encoder_lines(board, chosen.rows, dev).lines
+    chosen = answer(board, compared, serving)
+    lines = encoder_lines(board, chosen.rows, compared).lines
     head = [Head(title, number=False) for title in ("Encoder", "Role", "Method", "Vectors")]
     head += [Head("Dim"), Head("Bytes"), *map(Head, _titles(board))]
     head += [Head("Seeds"), Head("Tie group", number=False)]
 
     def cells(row: table.Row) -> tuple[str, ...]:
-        r, place = row.record, ties.rows.get(row.anchor)
+        r, place = row.record, compared.ties.get(row.anchor)
         what = [table.told(row), r.role, r.method, r.quantisation, f"{r.dim}", f"{r.bytes_per_vector}"]
-        return (*what, *_values(board, row, serving), f"{len(row.seeds)}", place.tie.group if place else MISSING)
+        return (*what, *_values(board, row, serving), f"{len(row.seeds)}", place.group if place else MISSING)
 
     heads = [cells(line.row) for line in lines if line.kind != "other"]
     rest = [cells(row) for line in lines for row in (line.codes if line.kind != "other" else line.rows)]
@@ -49,7 +47,7 @@ def leaderboard_grid(board: table.Leaderboard, ties: Ties = NO_TIES, dev: DevGro
         "Leaderboard",
         tuple(head[i] for i in filled),
         tuple(sections),
-        tuple(_notes(board, ties, serving)),
+        tuple(_notes(board, compared, serving)),
         chosen.sentences(),
     )
 
@@ -87,14 +85,14 @@ def _values(board: table.Leaderboard, row: table.Row, serving: ServingCosts) -> 
     ]
 
 
-def _notes(board: table.Leaderboard, ties: Ties, serving: ServingCosts) -> list[str]:
+def _notes(board: table.Leaderboard, compared: Comparison, serving: ServingCosts) -> list[str]:
     notes = [f"Scores are x 100. The average is over {', '.join(board.sts_sets)} (test)."] if board.sts_sets else []
     if board.selection != STS:
         notes = [f"Scores are x 100: {board.selection.title} of the test sets."]
     if serving.setting is not None:
         notes.append(f"Retrieval and its cost: {serving.searched}.")
-    if ties.rows:
-        notes.append(f"A tie group is of the rows of {WITHIN[ties.within]} that cannot be told from the first of it.")
+    if compared.ties:
+        notes.append("A tie group is of the rows of as many bytes per vector that cannot be told from the first of it.")
     if any(c.key == table.DEV for c in board.columns):
         notes.append("Dev chose the students: it is not a result.")
     demonstration = sum(row.record.demonstration for row in board.rows)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from distilbench.reporting import table
-from distilbench.reporting.apart import DevGroups
-from distilbench.reporting.budget import NOTHING_KEPT
+from distilbench.reporting.comparison import Comparison
 from distilbench.reporting.exports import mteb_results
 from distilbench.reporting.exports.flat import leaderboard_csv, leaderboard_json, write_parquet
 from distilbench.reporting.exports.grid import Grid, to_csv, to_latex, to_markdown
@@ -16,7 +15,6 @@ from distilbench.reporting.exports.main_columns import leaderboard_grid
 from distilbench.reporting.exports.paper_lines import measured_rows, paper_grid
 from distilbench.reporting.exports.paper_tables import TABLES
 from distilbench.reporting.published import Published, published_rows
-from distilbench.reporting.ties import Ties
 from distilbench.storage.files import atomic_path
 
 Kind = Literal["csv", "json", "parquet", "markdown", "latex", "mteb"]
@@ -40,29 +38,28 @@ class Export(NamedTuple):
 
 def write_exports(
     board: table.Leaderboard,
-    ties: Ties,
+    compared: Comparison,
     folder: Path,
     *,
     published: Sequence[Published] | None = None,
     mteb: bool = False,
-    dev: DevGroups = NOTHING_KEPT,
 ) -> tuple[Export, ...]:
     """Write every export of `board` into `folder` (created if missing), each under a temporary name and then renamed.
 
     A paper's table that no measured row fits is not written, nor is mteb's folder where nothing has a counterpart, or where
     `mteb` does not ask for it (up to 50 models with a file for each task); what an earlier report wrote of them is removed.
-    `published` are the papers' rows, None all of them; `dev` which rows dev cannot tell apart.
+    `published` are the papers' rows, None all of them.
 
     Raises:
         OSError: `folder` cannot be created or written.
         DiskFull: the disk is full.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    _write_text(folder / "leaderboard.csv", leaderboard_csv(board, ties))
-    _write_text(folder / "leaderboard.json", leaderboard_json(board, ties))
+    _write_text(folder / "leaderboard.csv", leaderboard_csv(board, compared))
+    _write_text(folder / "leaderboard.json", leaderboard_json(board, compared))
     with atomic_path(folder / "leaderboard.parquet") as path:
-        write_parquet(board, path, ties)
-    grid = leaderboard_grid(board, ties, dev)
+        write_parquet(board, path, compared)
+    grid = leaderboard_grid(board, compared)
     _write_text(folder / "leaderboard.md", to_markdown(grid))
     _write_text(folder / "leaderboard.tex", to_latex(grid))
     exports = [

@@ -18,12 +18,10 @@ from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import Score, ScoreRecord, append_records, read_records
 from distilbench.reporting import page
-from distilbench.reporting.comparisons import Comparisons, from_record, to_record
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Difference, compare_rows, tie_notices
 from distilbench.reporting.exports.flat import leaderboard_csv
-from distilbench.reporting.report_records import ReportRecord
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import leaderboard
-from distilbench.reporting.ties import NO_TIES, Ties, tie_groups, tie_notices
 from distilbench.storage.files import fingerprint
 
 SETS = {"STS12": 300, "STSB": 200}
@@ -73,16 +71,16 @@ class Study:
     def path(self, record: ScoreRecord) -> Path:
         return predictions_path(self.folder / record.run, record.record_id)
 
-    def ties(self, *runs: str) -> Ties:
-        return tie_groups(self.records, [self.folder / run for run in runs or ("one",)])
+    def ties(self, *runs: str) -> Comparison:
+        return compare_rows(leaderboard(self.records), [self.folder / run for run in runs or ("one",)])
 
     def places(self, *runs: str) -> dict[str, Any]:
         """By row name."""
-        ties = self.ties(*runs)
-        return {row.name: ties.rows[row.anchor] for row in leaderboard(self.records).rows if row.anchor in ties.rows}
+        ties, rows = self.ties(*runs).ties, leaderboard(self.records).rows
+        return {row.name: ties[row.anchor] for row in rows if row.anchor in ties}
 
     def groups(self, *runs: str) -> dict[str, str]:
-        return {name: place.tie.group for name, place in self.places(*runs).items()}
+        return {name: place.group for name, place in self.places(*runs).items()}
 
 
 @pytest.fixture
@@ -96,11 +94,11 @@ def test_equal_rows_tie_a_worse_one_does_not_and_the_teacher_is_apart(study: Stu
     study.add("good too", 1.0, draw=1, role="baseline", method="pca")
     study.add("worse", 2.0, draw=1)
     places = study.places()
-    assert {name: p.tie.group for name, p in places.items()} == {"good": "a", "good too": "a", "worse": "b"}
-    assert [p.leads for p in places.values()] == [True, False, True]
-    assert (places["good too"].leader, places["good too"].others) == ("good", 1)
-    assert places["good too"].tie[2:] == (0, 0, 0, 0)
-    assert (places["worse"].leader, places["worse"].others) == ("worse", 0)
+    assert {name: p.group for name, p in places.items()} == {"good": "a", "good too": "a", "worse": "b"}
+    assert [p.leader_name for p in places.values()] == ["good", "good", "worse"]
+    assert places["good too"].others == 1
+    assert places["good too"].difference == Difference()
+    assert places["worse"].others == 0
 
 
 def test_the_difference_is_that_of_the_averages_shown(study: Study) -> None:
@@ -108,10 +106,11 @@ def test_the_difference_is_that_of_the_averages_shown(study: Study) -> None:
     study.add("y", 1.0, draw=1, jitter=0.2)
     board = leaderboard(study.records)
     first, second = (board.cell(row, "sts_average").value for row in board.rows)
-    tie = study.places()[board.rows[1].name].tie
+    tie = study.places()[board.rows[1].name]
     assert first is not None and second is not None
-    assert tie.difference == pytest.approx(second - first)
-    assert tie.low < tie.difference < tie.high and tie.group == "a" and 0 < tie.ahead < 1
+    behind = tie.difference
+    assert behind.value == pytest.approx(second - first)
+    assert behind.low < behind.value < behind.high and tie.group == "a" and 0 < behind.ahead < 1
 
 
 def test_numbers_of_bytes_and_corpora_have_groups_of_their_own_whatever_dimension_and_code(study: Study) -> None:
@@ -122,7 +121,7 @@ def test_numbers_of_bytes_and_corpora_have_groups_of_their_own_whatever_dimensio
     study.add("elsewhere", 3.0, corpus_fingerprint="e" * 64)
     groups = {"best": "a", "second": "b", "int8 of 256": "c", "other bytes": "a", "elsewhere": "a"}
     assert study.groups() == groups
-    assert study.places()["int8 of 256"].leader == "int8 of 256, int8"
+    assert study.places()["int8 of 256"].leader_name == "int8 of 256, int8"
 
 
 def test_codes_of_the_teacher_compete_in_their_bytes_faisss_and_its_own(study: Study) -> None:
@@ -131,27 +130,8 @@ def test_codes_of_the_teacher_compete_in_their_bytes_faisss_and_its_own(study: S
     study.add("FAISS opq48", 1.0, role="baseline", method="faiss", dim=384, quantisation="opq48", bytes_per_vector=48)
     study.add("student", 0.5, dim=96, quantisation="int4", bytes_per_vector=48)
     assert study.groups() == {"student": "a", "FAISS opq48": "b", "signs": "c"}
-    leaders = {name: place.leader for name, place in study.places().items()}
+    leaders = {name: place.leader_name for name, place in study.places().items()}
     assert leaders == {"student": "student, int4", "FAISS opq48": "FAISS opq48", "signs": "signs, binary"}
-
-
-def test_letters_of_an_earlier_version_are_said_to_be_of_dimension_and_quantisation(study: Study) -> None:
-    study.add("best", 1.0, draw=1)
-    study.add("near", 1.0, draw=1, jitter=0.2)
-    study.add("as many bytes", 2.0, dim=256, quantisation="int8", bytes_per_vector=256)
-    board = leaderboard(study.records)
-    record = to_record(board, Comparisons(study.ties()), "T", [])
-    assert record.ties_within == "bytes"
-    old = ReportRecord.model_validate(record.model_dump(exclude={"ties_within"}))
-    ties = from_record(board, old, Path("old.jsonl")).ties  # type: ignore[union-attr]
-    assert ties.within == "dimension" and "of the rows of one dimension and quantisation" in tie_notices(ties)[0]
-    text = page.render_page(study.records, board, title="T", compared=Comparisons(ties))
-    assert "best in 256&nbsp;bytes<" in row_of(text, "best")  # not "tied with", which would be of other rows
-    assert "Rows of one dimension and quantisation with the same letter" in text
-    rows = csv.DictReader(io.StringIO(leaderboard_csv(board, ties), newline=""))
-    assert {row["tie_within"] for row in rows} == {"dimension"}
-    again = to_record(board, Comparisons(ties), "T", [])
-    assert again.ties_within == "dimension"
 
 
 def test_the_noise_of_seeds_joins_what_pairs_alone_tell_apart(study: Study) -> None:
@@ -161,8 +141,8 @@ def test_the_noise_of_seeds_joins_what_pairs_alone_tell_apart(study: Study) -> N
     # a single seed of about the wild row's mean quality
     study.add("one seed", 1.45, draw=20)
     places = study.places()
-    assert {name: p.tie.group for name, p in places.items()} == {"steady": "a", "wild": "a", "one seed": "b"}
-    assert places["wild"].tie.high > 0 > places["wild"].tie.difference
+    assert {name: p.group for name, p in places.items()} == {"steady": "a", "wild": "a", "one seed": "b"}
+    assert places["wild"].difference.high > 0 > places["wild"].difference.value
 
 
 @pytest.mark.parametrize("damage", ["missing", "torn", "of another scoring", "id", "a set is missing"])
@@ -187,7 +167,7 @@ def test_a_file_that_is_not_there_or_not_right_costs_its_row_the_group(study: St
         Predictions(*({"STSB": part["STSB"]} for part in (found.similarity, found.gold, found.subset))).save(path)
     ties = study.ties()
     assert study.groups() == {"good": "a", "good too": "a"}
-    assert ties.without == ("bad",)
+    assert ties.without == ["bad"]
     assert any("Without a tie group" in notice and "1 row (bad)" in notice for notice in tie_notices(ties))
 
 
@@ -196,7 +176,7 @@ def test_rows_without_an_average_take_no_part(study: Study) -> None:
     study.add("lacks a set", 1.0, sets=("STSB",))
     study.add("Cross-encoder", 1.0, sets=(), role="baseline", dim=0, kept=False)
     ties = study.ties()
-    assert study.groups() == {"good": "a"} and ties.without == ()
+    assert study.groups() == {"good": "a"} and ties.without == []
 
 
 def test_other_test_pairs_are_not_compared(study: Study) -> None:
@@ -205,8 +185,8 @@ def test_other_test_pairs_are_not_compared(study: Study) -> None:
     study.add("other gold", 0.1, gold={**GOLD, "STSB": GOLD["STSB"][::-1].copy()})
     ties = study.ties()
     assert study.groups() == {"one": "a", "two": "a"} or study.groups() == {"other gold": "a"}
-    assert len(ties.rows) + len(ties.other_pairs) == 3 and ties.other_pairs
-    assert any("test pairs are not those" in notice for notice in tie_notices(ties))
+    assert len(ties.ties) + len(ties.other_items) == 3 and ties.other_items
+    assert any("test items are not those" in notice for notice in tie_notices(ties))
 
 
 def test_groups_across_runs(study: Study) -> None:
@@ -215,19 +195,19 @@ def test_groups_across_runs(study: Study) -> None:
     study.add("C", 2.0, draw=1, run="two")
     assert study.groups("one", "two") == {"A": "a", "B": "a", "C": "b"}
     only = study.ties("one")
-    assert len(only.rows) == 1 and only.without == ("B", "C")
+    assert len(only.ties) == 1 and only.without == ["B", "C"]
 
 
 def test_records_alone_have_no_groups(study: Study, tmp_path: Path) -> None:
     study.add("A", 1.0)
-    assert tie_notices(NO_TIES) == ()
+    assert tie_notices(NOT_COMPARED) == ()
     text = page.write_report(study.records, tmp_path / "report", title="Alone").read_text()
     assert "Tie group" not in text and "tied with" not in text and "bootstrap" not in text
     (row,) = csv.DictReader(io.StringIO((tmp_path / "report" / "leaderboard.csv").read_text()))
     assert [row[f"tie_{name}"] for name in ("group", "difference", "low", "high")] == [""] * 4
     # run folders of an older version: no column, but the reader is told
     study.path(study.records[0]).unlink()
-    page.write_report(study.records, tmp_path / "report", title="Old", ties=study.ties())
+    page.write_report(study.records, tmp_path / "report", title="Old", compared=study.ties())
     text = (tmp_path / "report" / "index.html").read_text()
     assert "Without a tie group" in text and '<td class="tie"' not in text
 
@@ -247,21 +227,21 @@ def test_the_page_shows_groups_beside_the_average_and_who_ties_with_the_best(stu
     study.add("gone", 2.6, draw=1, kept=False)
     ties = study.ties()
     board = leaderboard(study.records)
-    text = page.render_page(study.records, board, title="T", compared=Comparisons(ties))
+    text = page.render_page(study.records, board, title="T", compared=ties)
     assert study.groups() == {"best": "a", "near": "a", "twin": "a", "worse": "b"}
     assert "best in 256&nbsp;bytes, tied with 2<" in row_of(text, "best")
     near = row_of(text, "near")
-    tie = study.places()["near"].tie
+    tie = study.places()["near"].difference
     cell = re.search(r'<td class="tie" data-v="a" title="([^"]*)">(.*?)</td>', near)
     assert cell is not None
-    assert f"{tie.difference:+.2f} to best, 95 % interval {tie.low:+.2f} to {tie.high:+.2f}" in cell[1]
+    assert f"{tie.value:+.2f} to best, 95 % interval {tie.low:+.2f} to {tie.high:+.2f}" in cell[1]
     assert f"ahead of it in {100 * tie.ahead:.1f} % of 1,000 resamples" in cell[1]
-    assert f"{tie.difference:+.2f}" in cell[2] and 'data-when="all"' in cell[2]
+    assert f"{tie.value:+.2f}" in cell[2] and 'data-when="all"' in cell[2]
     assert 'data-v="b"' in row_of(text, "worse") and "alone in it" in row_of(text, "worse")
     for name in ("teacher", "gone"):
         assert '<td class="tie" data-v=""' in row_of(text, name)
     assert "1 row (gone)" in text
-    assert "1,000 resamples, which draw the pairs of each test set" in text
+    assert "1,000 resamples, which draw the items of each test set" in text
     # as many cells as headings, and as wide as the line of groups above them
     (table,) = re.findall(r'<table id="board".*?</table>', text, re.S)
     groups, titles = re.findall(r"<tr class=\"(?:groups|titles)\">.*?</tr>", table, re.S)
@@ -277,9 +257,9 @@ def test_the_csv_has_group_difference_and_interval(study: Study) -> None:
     study.add("gone", 2.6, draw=1, kept=False)
     text = leaderboard_csv(leaderboard(study.records), study.ties())
     rows = {row["label"]: row for row in csv.DictReader(io.StringIO(text, newline=""))}
-    tie = study.places()["near"].tie
+    tie = study.places()["near"].difference
     values = [float(rows["near"][f"tie_{name}"]) for name in ("difference", "low", "high")]
-    assert values == [tie.difference, tie.low, tie.high] and rows["near"]["tie_group"] == "a"
+    assert values == [tie.value, tie.low, tie.high] and rows["near"]["tie_group"] == "a"
     assert [rows["best"][f"tie_{name}"] for name in ("group", "difference")] == ["a", "0.0"]
     assert rows["gone"]["tie_group"] == rows["gone"]["tie_low"] == ""
 
@@ -288,7 +268,7 @@ def test_names_in_tooltips_and_notices_are_escaped(study: Study) -> None:
     study.add(HOSTILE, 1.0, draw=1)
     study.add("near", 1.0, draw=1, jitter=0.2)
     study.add(HOSTILE + "gone", 2.0, kept=False)
-    text = page.render_page(study.records, leaderboard(study.records), title="T", compared=Comparisons(study.ties()))
+    text = page.render_page(study.records, leaderboard(study.records), title="T", compared=study.ties())
     assert "onerror=alert(1)>" not in text and "<img" not in text
     assert "to &lt;/script&gt;&lt;script&gt;alert(1)" in row_of(text, "near")
 

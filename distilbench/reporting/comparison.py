@@ -1,0 +1,397 @@
+"""How the rows of a leaderboard compare, by one paired bootstrap of the predictions that their runs keep.
+
+Three questions have their answers here: which rows' test scores cannot be told apart (ties), how far each row is from a
+reference on every set, and which rows' dev scores differ, by which students are chosen. No test item has a part in the last.
+The answers are a few numbers a row, so a report's file of records keeps them; rows are named by their anchors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from distilbench.codes import FAISS_PEER
+from distilbench.errors import InputError
+from distilbench.evaluation import bootstrap
+from distilbench.evaluation.bootstrap import RESAMPLES, TAILS, Averages, Items, paired_bootstrap, paired_difference
+from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.evaluation.sts import spearman
+from distilbench.records import selection_groups
+from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, competes, told
+from distilbench.selection import Part, Selection
+
+TOLERANCE = 1e-3
+"""How far (x 100) what kept predictions give may be from the record: values are kept in float32, with seven digits."""
+PRIMARY = ("ndcg@10", "accuracy")
+"""The metric of each task that rows are compared by, set by set."""
+NAMED = 3
+"""Rows named in a notice; the others are counted."""
+_PREFIXES = {
+    "sts": "sts/",
+    "retrieval": "retrieval/",
+    "classification": "classification/",
+    "pairs": "pair-probe/",
+    "fidelity": "fidelity/",
+}
+Split = Literal["dev", "test"]
+SeedItems = Sequence[Mapping[str, Items]]
+"""For each seed of a row what it said of the items of every set."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Difference(_Part):
+    """A row minus another on the same items: the difference, its 95 % interval, and the two-sided p of no difference.
+
+    `ahead` is the share of resamples in which the row is strictly above the other.
+    """
+
+    value: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    p: float = Field(default=1.0, ge=0, le=1)
+    ahead: float = Field(default=0.0, ge=0, le=1)
+
+
+class Tie(_Part):
+    """A row's place among those of as many bytes: its group, and its difference to the group's first row, the `leader`.
+
+    `leader_name` is what that row is called; `others` counts the group's other rows.
+    """
+
+    group: str = Field(pattern="^[a-z]+$")
+    leader: str
+    leader_name: str
+    others: int
+    difference: Difference
+
+
+class PairedTable(_Part):
+    """Rows beside one reference row: for each row a difference by column, None where one of the two has no such items."""
+
+    reference: str
+    columns: list[str]
+    rows: dict[str, list[Difference | None]]
+
+    @model_validator(mode="after")
+    def _whole(self) -> PairedTable:
+        if any(len(differences) != len(self.columns) for differences in self.rows.values()):
+            raise ValueError(f"expected {len(self.columns)} differences a row, one for each column")
+        return self
+
+
+class DevGroup(_Part):
+    """Rows with the same dev items, and the pairs of them (positions in `rows`) that their dev scores do not tell apart."""
+
+    rows: list[str]
+    alike: list[tuple[int, int]]
+
+    @model_validator(mode="after")
+    def _inside(self) -> DevGroup:
+        if any(not 0 <= place < len(self.rows) for pair in self.alike for place in pair):
+            raise ValueError(f"expected positions of {len(self.rows)} rows, from 0")
+        return self
+
+
+class Comparison(_Part):
+    """How rows compare. `seeds` has the anchors of all seeds of all rows: it says nothing of any other leaderboard.
+
+    `without` names the rows of which a seed's predictions are not kept, `other_items` those whose test items are not those of
+    the other rows on their corpus: neither has a tie group.
+    """
+
+    seeds: list[str] = []
+    resamples: int = RESAMPLES
+    ties: dict[str, Tie] = {}
+    without: list[str] = []
+    other_items: list[str] = []
+    paired: list[PairedTable] = []
+    dev: list[DevGroup] = []
+
+    @model_validator(mode="after")
+    def _known(self) -> Comparison:
+        named = [*self.ties, *(tie.leader for tie in self.ties.values()), *(row for g in self.dev for row in g.rows)]
+        named += [row for table in self.paired for row in (table.reference, *table.rows)]
+        if unknown := set(named) - set(self.seeds):
+            raise ValueError(f"{min(unknown)!r} is no row of this leaderboard")
+        return self
+
+    @cached_property
+    def alike(self) -> frozenset[frozenset[str]]:
+        """The pairs of rows that their dev scores do not tell apart."""
+        return frozenset(frozenset((g.rows[i], g.rows[j])) for g in self.dev for i, j in g.alike)
+
+    def differ(self, board: Leaderboard, one: Row, other: Row) -> bool:
+        """Return whether the 95 % interval of the difference of two rows' dev scores (means over seeds) leaves 0 out.
+
+        Of rows without kept dev predictions any two different scores differ.
+        """
+        same = board.cell(one, DEV).value == board.cell(other, DEV).value
+        return not same and frozenset((one.anchor, other.anchor)) not in self.alike
+
+    def is_of(self, board: Leaderboard) -> bool:
+        """Return whether the comparison is of the rows and seeds of `board`."""
+        return self.seeds == seed_anchors(board)
+
+
+NOT_COMPARED = Comparison()
+
+
+def seed_anchors(board: Leaderboard) -> list[str]:
+    """List the anchors of all seeds of all rows."""
+    return sorted(seed.anchor for row in board.rows for seed in row.seeds)
+
+
+def compare_rows(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
+    """Compare the rows of `board` by the predictions that the runs in `folders` keep.
+
+    Ties are groups of rows of as many bytes per vector on one corpus, whatever dimension and code; the teacher's float32 row
+    and rows without a test score have none. A file that is missing, damaged or not what its record says costs its row the
+    comparison, nothing else.
+    """
+    kept = {row.anchor: found for row in board.rows if (found := _kept_predictions(board, row, folders))}
+    ties, without, other_items = _ties(board, kept)
+    return Comparison(
+        seeds=seed_anchors(board),
+        ties=ties,
+        without=without,
+        other_items=other_items,
+        paired=list(_paired_tables(board, kept)),
+        dev=list(_dev_groups(board, kept)),
+    )
+
+
+def dev_comparison(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
+    """Compare the rows' dev scores alone."""
+    kept = {row.anchor: found for row in board.rows if (found := _kept_predictions(board, row, folders))}
+    return Comparison(seeds=seed_anchors(board), dev=list(_dev_groups(board, kept)))
+
+
+def tie_notices(comparison: Comparison) -> tuple[str, ...]:
+    """What a reader has to know of the tie groups; nothing where they were not looked for."""
+    lines = []
+    if comparison.ties:
+        lines.append(
+            "Tie groups: of the rows of as many bytes per vector, those with the same letter cannot be told from the group's "
+            "first row: the 95 % interval of the difference in test score holds 0, by a paired bootstrap of "
+            f"{comparison.resamples:,} resamples, which draw the items of each test set, the same for every row, and the "
+            "seeds of each row, with replacement. A row of one seed keeps it, so what its training owes to chance is not in "
+            "the interval; with two or three seeds, not all of it is. Two rows of a group that are not its first may differ."
+        )
+    if comparison.without:
+        names = _named(comparison.without)
+        lines.append(f"Without a tie group, since the predictions of a seed are not kept, or not readable: {names}.")
+    if comparison.other_items:
+        names = _named(comparison.other_items)
+        lines.append(f"Without a tie group, since their test items are not those of the other rows: {names}.")
+    return tuple(lines)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{len(names)} {'row' if len(names) == 1 else 'rows'} ({', '.join(names[:NAMED])}{more})"
+
+
+Kept = Mapping[str, Sequence[Predictions]]
+"""By a row's anchor the predictions of its seeds; without the rows of which a seed's are not there."""
+
+
+def _kept_predictions(board: Leaderboard, row: Row, folders: Sequence[Path]) -> list[Predictions]:
+    """The predictions of all seeds of a row; [] where those of one are not kept."""
+    found = [p for seed in row.seeds if (p := _kept_of_seed(board, seed, folders)) is not None]
+    return found if len(found) == len(row.seeds) else []
+
+
+def _kept_of_seed(board: Leaderboard, seed: SeedScores, folders: Iterable[Path]) -> Predictions | None:
+    """The first kept predictions that give the record's own dev and test scores."""
+    dev = next((i for i, column in enumerate(board.columns) if column.key == DEV), None)
+    scores: dict[Split, float | None] = {"test": seed.values["all"][0]}
+    scores["dev"] = None if dev is None else seed.values["all"][dev]
+    for folder in folders:
+        try:
+            predictions = Predictions.load(predictions_path(folder, seed.record.record_id))
+        except InputError:
+            continue
+        if all(_gives(items_of(predictions, board.selection, split), score) for split, score in scores.items()):
+            return predictions
+    return None
+
+
+def _gives(items: Mapping[str, Items], score: float | None) -> bool:
+    return score is None or not items or abs(_whole(items) - score) < TOLERANCE
+
+
+def _whole(items: Mapping[str, Items]) -> float:
+    """The score x 100 that items give."""
+
+    def measure(i: Items) -> float:
+        value_P = np.asarray(i.value_P, dtype=np.float64)
+        return 100 * float(value_P.mean()) if i.gold_P is None else spearman(value_P, np.asarray(i.gold_P))
+
+    return float(sum(i.weight * measure(i) for i in items.values()))
+
+
+def items_of(predictions: Predictions, selection: Selection, split: Split) -> dict[str, Items]:
+    """What is kept of every set of the selection, with its weight; {} where a part has nothing."""
+    dev = split == "dev"
+    values = predictions.dev_item if dev else predictions.item
+    similarities = predictions.dev_similarity if dev else predictions.similarity
+    golds = predictions.dev_gold if dev else predictions.gold
+    found: dict[str, Items] = {}
+    for part in selection.parts:
+        names = _names_of([*values, *similarities], part, dev)
+        if not names:
+            return {}
+        weight = part.weight / len(names)
+        for name in names:
+            ranked = name in similarities
+            found[name] = Items(weight, similarities[name], golds[name]) if ranked else Items(weight, values[name])
+    return found
+
+
+def _names_of(names: Sequence[str], part: Part, dev: bool) -> list[str]:
+    """The sets of a part. STS groups have bare names, but for those of dev that a mix has measured."""
+    own = [name for name in names if name.startswith(_PREFIXES[part.kind])]
+    if part.kind == "retrieval":
+        return [name for name in own if name.endswith(f"/{part.metric}")]
+    if part.kind == "sts" and not own:
+        bare = [name for name in names if "/" not in name]
+        return selection_groups(bare) if dev else bare
+    return own
+
+
+def _same_items(one: Mapping[str, Items], other: Mapping[str, Items]) -> bool:
+    """Whether both are of the same sets and pairs."""
+    if one.keys() != other.keys():
+        return False
+    return all(
+        len(a.value_P) == len(b.value_P)
+        and (a.gold_P is None or (b.gold_P is not None and np.array_equal(a.gold_P, b.gold_P)))
+        for a, b in ((items, other[name]) for name, items in one.items())
+    )
+
+
+def _by_items(board: Leaderboard, rows: Iterable[Row], kept: Kept, split: Split) -> list[list[tuple[Row, SeedItems]]]:
+    """The rows of which something is kept, those of the same items together."""
+    groups: list[list[tuple[Row, SeedItems]]] = []
+    for row in rows:
+        seeds = [items_of(p, board.selection, split) for p in kept.get(row.anchor, ())]
+        if not seeds or not all(seeds) or not all(_same_items(seeds[0], items) for items in seeds):
+            continue
+        group = next((group for group in groups if _same_items(group[0][1][0], seeds[0])), None)
+        if group is None:
+            groups.append(group := [])
+        group.append((row, seeds))
+    return groups
+
+
+def _ties(board: Leaderboard, kept: Kept) -> tuple[dict[str, Tie], list[str], list[str]]:
+    """The ties, the rows without predictions, and those of other items, within each corpus and number of bytes."""
+    compared: dict[tuple[str, int], list[Row]] = {}
+    for row in board.rows:
+        if competes(row.record) and board.cell(row, AVERAGE).value is not None:
+            compared.setdefault((row.record.compared_on, row.record.bytes_per_vector), []).append(row)
+    ties: dict[str, Tie] = {}
+    without, other_items = [], []
+    for rows in compared.values():
+        same, *others = _by_items(board, rows, kept, "test") or [[]]
+        known = {row.anchor for group in (same, *others) for row, _ in group}
+        without += [told(row) for row in rows if row.anchor not in known]
+        other_items += [told(row) for group in others for row, _ in group]
+        ties |= _ties_of(same)
+    return ties, without, other_items
+
+
+def _ties_of(rows: Sequence[tuple[Row, SeedItems]]) -> dict[str, Tie]:
+    if len(rows) == 1:
+        row = rows[0][0]
+        return {row.anchor: Tie(group="a", leader=row.anchor, leader_name=told(row), others=0, difference=Difference())}
+    groups = bootstrap.grouped(paired_bootstrap([seeds for _, seeds in rows])) if rows else []
+    leaders = [tie.leader for tie in groups]
+    return {
+        row.anchor: Tie(
+            group=tie.group,
+            leader=(leader := rows[tie.leader][0]).anchor,
+            leader_name=told(leader),
+            others=leaders.count(tie.leader) - 1,
+            difference=_difference(tie.difference),
+        )
+        for (row, _), tie in zip(rows, groups, strict=True)
+    }
+
+
+def _difference(d: bootstrap.Difference) -> Difference:
+    return Difference(value=d.value, low=d.interval.low, high=d.interval.high, p=d.p, ahead=d.ahead)
+
+
+def _paired_tables(board: Leaderboard, kept: Kept) -> Iterator[PairedTable]:
+    """The float32 rows of each corpus beside their teacher, or else beside the row with the highest test score.
+
+    For each number of bytes that a code of FAISS has, too: its rows beside the one of FAISS's with the highest dev score.
+    """
+    float32: dict[str, list[Row]] = {}
+    sized: dict[tuple[str, int], list[Row]] = {}
+    for row in (row for row in board.rows if row.anchor in kept):
+        if row.record.quantisation == "float32":
+            float32.setdefault(row.record.compared_on, []).append(row)
+        if competes(row.record):
+            sized.setdefault((row.record.compared_on, row.record.bytes_per_vector), []).append(row)
+    for rows in float32.values():
+        if len(rows) > 1:  # a board has teachers first, then the highest test score
+            yield _beside(board, rows[0], rows[1:], kept)
+    for _, rows in sorted(sized.items()):
+        peers = [row for row in rows if row.record.method == FAISS_PEER]
+        reference = max(peers, key=lambda row: board.cell(row, DEV).value or 0.0, default=None)
+        if reference and len(rows) > 1:
+            yield _beside(board, reference, [row for row in rows if row is not reference], kept)
+
+
+def _beside(board: Leaderboard, reference: Row, rows: Sequence[Row], kept: Kept) -> PairedTable:
+    items = {row.anchor: [_every_item(board, p) for p in kept[row.anchor]] for row in (reference, *rows)}
+    columns = list(dict.fromkeys(name for seeds in items.values() for name in seeds[0]))
+    differences: dict[str, list[Difference | None]] = {row.anchor: [] for row in rows}
+    for column in columns:
+        of_column = {a: [s[column] for s in seeds] for a, seeds in items.items() if all(column in s for s in seeds)}
+        first = of_column.get(reference.anchor)
+        same = [a for a, seeds in of_column.items() if first and all(_same_items(first[0], s) for s in seeds)]
+        minus: dict[str, Difference] = {}
+        if len(same) > 1:
+            averages, place = paired_bootstrap([of_column[a] for a in same]), same.index(reference.anchor)
+            minus = {a: _difference(paired_difference(averages, i, place)) for i, a in enumerate(same)}
+        for anchor, line in differences.items():
+            line.append(minus.get(anchor))
+    return PairedTable(reference=reference.anchor, columns=columns, rows=differences)
+
+
+def _every_item(board: Leaderboard, predictions: Predictions) -> dict[str, dict[str, Items]]:
+    """By column the items of the test score, where it is of several sets, and of each set."""
+    sets = {
+        f"sts/{name}/spearman": Items(1.0, similarity, predictions.gold[name])
+        for name, similarity in predictions.similarity.items()
+        if "/" not in name
+    } | {name: Items(1.0, values) for name, values in predictions.item.items() if name.endswith(PRIMARY)}
+    whole = items_of(predictions, board.selection, "test")
+    columns = {AVERAGE: whole} if len(whole) > 1 else {}
+    return columns | {name: {name: items} for name, items in sets.items()}
+
+
+def _dev_groups(board: Leaderboard, kept: Kept) -> Iterator[DevGroup]:
+    for group in _by_items(board, board.rows, kept, "dev"):
+        if len(group) > 1:
+            averages = paired_bootstrap([seeds for _, seeds in group])
+            yield DevGroup(rows=[row.anchor for row, _ in group], alike=list(_alike(averages)))
+
+
+def _alike(averages: Averages) -> Iterator[tuple[int, int]]:
+    """The positions of each two rows whose difference has an interval that holds 0: 0.1 s for 100 rows, 2.6 s for 500."""
+    dev_BR = averages.resampled_BR
+    for i in range(dev_BR.shape[1] - 1):
+        low_R, high_R = np.percentile(dev_BR[:, i + 1 :] - dev_BR[:, [i]], TAILS, axis=0)
+        yield from ((i, i + 1 + int(j)) for j in np.flatnonzero((low_R <= 0) & (high_R >= 0)))
