@@ -1,0 +1,122 @@
+"""What benchmarks/gpu.py measures of whole sweeps, each a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpu_bench import (
+    Bench,
+    gpu_processes,
+    lines,
+)
+
+# --- headline, kill
+
+
+def sweep_command(bench: Bench, name: str, trials: int, more: Sequence[str]) -> list[str]:
+    """A sweep of HPD with all that it makes in the working folder."""
+    places = [f"--{kind}={bench.work / kind}" for kind in ("runs", "reports", "store")]
+    data = ["--data", str(bench.data)] if bench.data else []
+    encoder = str(bench.encoder_folder())
+    command = [sys.executable, "-m", "distilbench", "sweep", "--method", "hpd", "--teacher", encoder, *data, *places]
+    limits = [
+        "--name",
+        name,
+        "--trials",
+        str(trials),
+        "--no-dashboard",
+        "--tasks",
+        "sts",
+        "--cpus",
+        str(os.cpu_count()),
+    ]
+    return [*command, *limits, "--space", str(space_file(bench)), *more]
+
+
+def space_file(bench: Bench) -> Path:
+    """benchmarks/gpu-hpd.yaml, with a few steps of small batches where there is no card."""
+    space = Path(__file__).with_name("gpu-hpd.yaml")
+    if not bench.cpu:
+        return space
+    small = bench.work / "space.yaml"
+    text = space.read_text().replace("steps: 2400", "steps: 9").replace("[128, 256, 512]", "[16]")
+    small.write_text(text.replace("[64, 128]", "[8, 16]"))
+    return small
+
+
+def run_sweep(bench: Bench, name: str, trials: int, more: Sequence[str], kill_after: int | None = None) -> float:
+    """Run a sweep, its output in OUT/STEP.log; seconds. With `kill_after` its driver is killed after so many records."""
+    log, records = bench.out / f"{bench.step}.log", bench.work / "runs" / name / "trials.jsonl"
+    began = time.perf_counter()
+    with log.open("a") as file:
+        driver = subprocess.Popen(sweep_command(bench, name, trials, more), stdout=file, stderr=subprocess.STDOUT)
+    try:
+        while driver.poll() is None and not (kill_after and len(lines(records)) >= kill_after):
+            time.sleep(0.2)
+        if driver.poll() is None:
+            driver.send_signal(signal.SIGKILL)
+        elif driver.returncode:
+            raise RuntimeError(f"sweep ended with {driver.returncode}: {log.read_text()[-1000:]}")
+    finally:
+        if driver.poll() is None:
+            driver.terminate()
+        driver.wait(15)
+    return time.perf_counter() - began
+
+
+def headline(bench: Bench) -> None:
+    """Minutes of a whole sweep by stage, and how busy the card was."""
+    card = None if bench.cpu else bench.out / "card.csv"
+    fields = "timestamp,utilization.gpu,memory.used,power.draw"
+    watch = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits", "-l", "1"]
+    watcher = None
+    if card is not None:
+        with bench.attempt("watch the card"), card.open("w") as file:
+            watcher = subprocess.Popen(watch, stdout=file, stderr=subprocess.DEVNULL)
+    more = [] if bench.cpu else ["--max-sentences", "0", "--gpus-per-trial", "0.0625"]
+    small = [] if bench.data else ["--corpus-size", "200"]
+    run = bench.work / "runs" / "headline"
+    try:
+        took = run_sweep(bench, "headline", bench.trials, more + small)
+        bench.note("start to leaderboard", took / 60, "minutes", trials=bench.trials)
+    finally:
+        if watcher is not None:
+            watcher.terminate()
+        for name in ("trials.jsonl", "timings.json"):
+            if (run / name).exists():
+                shutil.copy(run / name, bench.out / f"headline-{name}")
+        records = lines(run / "trials.jsonl")
+        bench.note("records", len(records), "", states=[str(r.get("state", r.get("status"))) for r in records][:80])
+        if card is not None and card.exists():
+            busy = [float(row.split(",")[1]) for row in card.read_text().splitlines() if row.count(",") == 3]
+            bench.note("the card was busy", statistics.mean(busy) if busy else None, "%, mean")
+    for stage in json.loads((run / "timings.json").read_text()):
+        bench.note(
+            f"stage {stage['stage']}", float(stage["seconds"]), "s", **{k: stage[k] for k in ("count", "workers")}
+        )
+
+
+def kill(bench: Bench) -> None:
+    """Twelve trials: killed after four records and started again, beside the same without a break."""
+    more = ["--max-sentences", "2000"] if bench.data else ["--corpus-size", "200"]
+    trials = bench.size(12, 3)
+    bench.note("until killed", run_sweep(bench, "killed", trials, more, kill_after=bench.size(4, 1)), "s")
+    began = time.perf_counter()
+    while not bench.cpu and set(gpu_processes()) - {os.getpid()} and time.perf_counter() - began < 30:
+        time.sleep(0.5)
+    bench.note("until no process was on the card", time.perf_counter() - began, "s")
+    bench.note("started again", run_sweep(bench, "killed", trials, more), "s")
+    bench.note("without a break", run_sweep(bench, "whole", trials, more), "s")
+    both = [lines(bench.work / "runs" / name / "trials.jsonl") for name in ("killed", "whole")]
+    bench.note("records (killed, whole)", str([len(records) for records in both]), f"of {trials}")
+    objectives = [{r.get("number"): r.get("objective") for r in records} for records in both]
+    bench.note("objectives", str(objectives[0] == objectives[1]), "equal", killed=objectives[0], whole=objectives[1])
