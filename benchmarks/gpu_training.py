@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -184,9 +184,18 @@ def our_training(task: Task) -> tuple[float, float]:
     return took, losses[0]
 
 
-def their_training(task: Task, by_length: bool, workers: int) -> tuple[float, float]:
-    """The same student, targets, optimiser and clipping with SentenceTransformerTrainer and its MSELoss."""
+def their_data(task: Task) -> Any:
+    """The sentences with their targets as the peer reads them."""
     from datasets import Dataset
+
+    from distilbench.trials.rung_training import build_method
+
+    method = build_method("hpd", task.params, task.prepared, 0, "cpu")
+    return Dataset.from_dict({"sentence": list(task.texts), "label": list(method.targets_Nd)})
+
+
+def their_training(task: Task, data: Any, by_length: bool, workers: int) -> tuple[float, float]:
+    """The same student, targets, optimiser and clipping with SentenceTransformerTrainer and its MSELoss."""
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from sentence_transformers.sentence_transformer.losses import MSELoss
@@ -234,7 +243,6 @@ def their_training(task: Task, by_length: bool, workers: int) -> tuple[float, fl
             dataloader_num_workers=workers,
             **({"batch_sampler": LengthGroups} if by_length else {}),
         )
-        data = Dataset.from_dict({"sentence": list(task.texts), "label": list(method.targets_Nd)})
         trainer = SentenceTransformerTrainer(
             model=model, args=args, train_dataset=data, loss=MSELoss(model), callbacks=[Clock()]
         )
@@ -247,12 +255,12 @@ def train(bench: Bench) -> None:
     task = training_task(bench)
     with bench.attempt("kernels of a step"):
         kernels(bench, task)
-    ways = {
-        "distilbench": our_training,
-        "SentenceTransformerTrainer": partial(their_training, by_length=False, workers=0),
-        "SentenceTransformerTrainer by length": partial(their_training, by_length=True, workers=0),
-        "SentenceTransformerTrainer by length, 4 loaders": partial(their_training, by_length=True, workers=4),
-    }
+    ways: dict[str, Callable[[Task], tuple[float, float]]] = {"distilbench": our_training}
+    with bench.attempt("the peer's data"):
+        theirs, peer = partial(their_training, data=their_data(task)), "SentenceTransformerTrainer"
+        ways[peer] = partial(theirs, by_length=False, workers=0)
+        ways[f"{peer} by length"] = partial(theirs, by_length=True, workers=0)
+        ways[f"{peer} by length, 4 loaders"] = partial(theirs, by_length=True, workers=4)
     for batch in bench.size(BATCHES, (16,)):
         runs: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
         for _ in range(bench.size(3, 1)):
