@@ -325,7 +325,7 @@ def worker(pipe: Any, task: Task) -> None:
             pipe.send(f"{type(error).__name__}: {error}")
 
 
-def answer(pipe: Any, patience_s: float = 90.0) -> Any:
+def answer(pipe: Any, patience_s: float = 600.0) -> Any:
     """What a worker says."""
     if not pipe.poll(patience_s):
         raise TimeoutError(f"a worker said nothing in {patience_s:g} s")
