@@ -5,7 +5,7 @@
 #   DIR=... RUNS=... bash benchmarks/proof.sh data heads static    some
 #
 #   DIR      the real data (docs/data.md)
-#   RUNS     a folder for everything that is made: data, plans, runs, students, reports
+#   RUNS     a folder for everything that is made: data, runs, students, reports
 #   STORE    the artifact store (default: RUNS/store)
 #   MINILM   the first teacher (default: all-MiniLM-L6-v2)
 #   MPNET    the second teacher, a folder or hub id (default: sentence-transformers/all-mpnet-base-v2)
@@ -19,7 +19,6 @@
 #   TASKS    what part `score` scores (default: sts,classification,retrieval)
 #   CPUS     processors (default: 2)
 #   EXTRA    more options of every sweep, such as "--trials 2 --max-sentences 500" for a quick try
-#   PLAN     0: no plan is made before a sweep (a plan measures rates for about a minute)
 #   SPACES   the search spaces (default: search_spaces/proof)
 #   PRECISION what part `depths` trains in: auto, or bf16 where the processor has instructions for it (default: auto)
 #   PEERS    a folder on PYTHONPATH that has model2vec and tokenlearn, for part `beside` (default: as installed)
@@ -28,14 +27,14 @@ cd "$(dirname "$0")/.."
 : "${DIR:?the folder of the real data}" "${RUNS:?a folder for what is made}"
 STORE=${STORE:-$RUNS/store} MINILM=${MINILM:-all-MiniLM-L6-v2} MPNET=${MPNET:-sentence-transformers/all-mpnet-base-v2}
 BEST=${BEST:-hpd mse} LABEL=${LABEL:-HPD (tuned head)} LAYERS=${LAYERS:-2 3 1} TWO=${TWO:-auto:2}
-WHO=${WHO:-stackexchange captions quora} CPUS=${CPUS:-2} EXTRA=${EXTRA:-} PLAN=${PLAN:-1} PYTHON=${PYTHON:-python}
+WHO=${WHO:-stackexchange captions quora} CPUS=${CPUS:-2} EXTRA=${EXTRA:-} PYTHON=${PYTHON:-python}
 STUDY=$RUNS/data/study USERS=$RUNS/data/users STUDENTS=$RUNS/students
 SPACES=${SPACES:-search_spaces/proof} PRECISION=${PRECISION:-auto}
 PLACES="--store $STORE --runs $RUNS/runs --reports $RUNS/reports"
 # 310,000 distinct sentences, drawn evenly from their sources. Rows are scored on 20,000 of Quora's documents; part `score`
 # takes all 210,937.
 READ="--max-sentences 310000 --max-documents 20000"
-mkdir -p "$RUNS/plans/rates" "$RUNS/done" "$RUNS/logs" "$STUDENTS"
+mkdir -p "$RUNS/done" "$RUNS/logs" "$STUDENTS"
 
 distilbench() { $PYTHON -m distilbench "$@"; }
 
@@ -55,15 +54,11 @@ once() {  # NAME COMMAND...: what is done is not done again
   touch "$RUNS/done/$name"
 }
 
-sweep() {  # NAME OPTIONS...: planned, then swept
+sweep() {  # NAME OPTIONS...
   local name=$1
   shift
   # shellcheck disable=SC2086
   set -- "$@" --data "$STUDY" --name "$name" --cpus "$CPUS" --no-dashboard --speed $READ $PLACES $EXTRA
-  if [ "$PLAN" != 0 ] && [ ! -e "$RUNS/done/$name" ]; then
-    once "plan-$name" distilbench plan "$@" --nodes "1x$CPUS" --measure "$RUNS/plans/rates/$name.json" \
-      --json "$RUNS/plans/$name.json"
-  fi
   once "$name" distilbench sweep "$@"
 }
 
@@ -200,13 +195,12 @@ beside_general() {  # KIND
   $PYTHON benchmarks/own_domain.py "${runs[@]}"
 }
 
-# The leaderboards and the table of plans. It may be run at any time: it takes the sweeps that there are.
+# The leaderboards. It may be run at any time: it takes the sweeps that there are.
 report() {
   board proof heads static static-one two labelled dse "$(for method in $BEST; do echo "$method-"{1,2,3}; done)"
   board proof-retrieval retrieval retrieval-2
   board proof-coded two-heads
   board proof-mpnet mpnet-heads mpnet-static mpnet-2
-  $PYTHON benchmarks/plan_and_took.py "$RUNS"
 }
 board() {  # NAME SWEEPS...
   local name=$1 found=() run

@@ -1,4 +1,4 @@
-"""How long each stage of a sweep took, and how much memory: `timings.json` in the run's folder, which `plan` can read."""
+"""How long each stage of a sweep took, and how much memory: `timings.json` in the run's folder, which `plan` reads."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def python(*arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[s
     [
         (["platform.sweep", "--help"], ["--method", "--teacher", "--store"]),
         (["platform.compare", "--help"], ["file", "--row", "--seeds", "--quantise"]),
-        (["platform.plan", "--help"], ["--method", "--rates", "--measure", "--gpus", "--nodes"]),
+        (["platform.plan", "--help"], ["--from", "--trials", "--trials-at-once", "--price"]),
         (["platform.report", "--help"], ["--out"]),
         (["platform.best", "--help"], ["--bytes", "--latency", "--dim", "--json"]),
         (["platform.export", "--help"], ["--best-under", "--latency", "--student", "--seed", "--onnx", "--to"]),

@@ -16,10 +16,10 @@ from distilbench.errors import InputError
 from distilbench.search.objectives import OBJECTIVES
 from distilbench.search.samplers import SEARCHERS
 from distilbench.selection import Selection
-from distilbench.settings.commands import ExportSettings, StatusSettings
+from distilbench.settings.commands import ExportSettings, PlanSettings, StatusSettings
 from distilbench.settings.evaluate import EvaluateSettings
 from distilbench.settings.option import Settings, extra_of, option_name
-from distilbench.settings.sweep import PlanSettings, SweepSettings
+from distilbench.settings.sweep import SweepSettings
 
 
 def settings(method: str = "mcr2", **given: Any) -> SweepSettings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from distilbench.settings.commands import (
     EfficiencySettings,
     ExportSettings,
     MethodsSettings,
+    PlanSettings,
     PrepareSettings,
     ReportSettings,
     ReproduceSettings,
@@ -24,7 +24,7 @@ from distilbench.settings.commands import (
 )
 from distilbench.settings.evaluate import EvaluateSettings
 from distilbench.settings.index import IndexSettings
-from distilbench.settings.sweep import PlanSettings, SweepSettings
+from distilbench.settings.sweep import SweepSettings
 
 app = typer.Typer(
     help="Find the best small sentence encoder for your data and budget.",
@@ -62,14 +62,14 @@ def sweep(settings: SweepSettings) -> None:
 @app.command()
 @takes(PlanSettings)
 def plan(settings: PlanSettings) -> None:
-    """Print what a sweep will take, in hours and dollars, and what bounds it: before it is started, on any cluster."""
-    began = time.monotonic()
-    from distilbench.planning.command import plan as run
+    """Print how long a larger sweep will take, from the times of a small one that is finished."""
+    from distilbench.cluster.stored_runs import ONLY_RECORDS, local_runs
+    from distilbench.commands.plan import plan as run
     from distilbench.storage.files import write_json
 
-    plans = run(settings, began, Console(soft_wrap=True))
+    planned = run(settings, local_runs([settings.finished], ONLY_RECORDS)[0], Console(soft_wrap=True))
     if settings.json_file:
-        write_json(settings.json_file, plans)
+        write_json(settings.json_file, planned)
 
 
 @app.command()

@@ -33,7 +33,6 @@ PANELS = (
     "Resources",
     "Cluster and storage",
     "Logging",
-    "Plan",
 )
 
 

@@ -23,6 +23,18 @@ class PrepareSettings(SpaceSettings):
     json_file: Path | None = option("Write what was prepared to this file too.", None, named="json")
 
 
+class PlanSettings(Settings):
+    """The finished sweep that a plan is made from, and what differs from it."""
+
+    finished: str = option("A finished sweep's folder, or its URI, such as a small one of the same kind.", named="from")
+    trials: int | None = option("Trials of the sweep that is planned; default: as many.", None, ge=1)
+    steps: int | None = option("Optimiser steps of a trial at most; default: as many.", None, ge=1)
+    sentences: int | None = option("Sentences to encode; default: as many.", None, ge=1)
+    trials_at_once: int | None = option("Trials at once; default: as many.", None, ge=1)
+    price: float | None = option("Dollars that an hour of the cluster costs.", None, ge=0)
+    json_file: Path | None = option("Write the plan to this file too.", None, named="json")
+
+
 class CompareSettings(RunSettings):
     """What a comparison of named configurations decides."""
 

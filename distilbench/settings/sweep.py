@@ -1,4 +1,4 @@
-"""What a sweep decides, and what its plan does."""
+"""What a sweep decides."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from distilbench.settings.place import PANEL as PLACE
 from distilbench.settings.run import SEARCH, RunSettings, SpaceSettings
 
 LOGGING = "Logging"
-PLAN = "Plan"
-CPUS_PER_GPU = 8
-"""The CPUs of the nodes that `--gpus` stands for."""
 
 
 def _methods(value: Any) -> tuple[str, ...]:
@@ -116,28 +113,3 @@ class SweepSettings(SpaceSettings, RunSettings):
     def methods(self) -> tuple[str, ...]:
         """The methods, one after the other, each in a study of its own; () is all that the data allow."""
         return () if self.method == ("all",) else self.method
-
-
-class PlanSettings(SweepSettings):
-    """A sweep, and for which machines it is planned."""
-
-    rates: tuple[Path, ...] = option(
-        "Measured rates: a file by --measure, or runs/NAME of a finished sweep; repeatable, one a device.",
-        (),
-        panel=PLAN,
-    )
-    measure: Path | None = option(
-        "Measure the rates on this machine, in about a minute, into this file.", None, panel=PLAN
-    )
-    probe: bool = option("Measure them, and keep no file.", False, panel=PLAN)
-    gpus: str | None = option(
-        "Clusters of so many one-GPU nodes: 1,8,64, or 1,8,64@2.50 with the price of a node's hour.", None, panel=PLAN
-    )
-    cpus_per_gpu: int = option("CPUs of such a node.", CPUS_PER_GPU, panel=PLAN, ge=1)
-    nodes: tuple[str, ...] = option(
-        "A cluster, COUNTxCPUS[:GPUS][@DOLLARS_PER_HOUR], kinds with commas between, such as 8x16:1@1.20,1x8@0.40; "
-        "repeatable.",
-        (),
-        panel=PLAN,
-    )
-    json_file: Path | None = option("Write all of it to this file too.", None, panel=PLAN, named="json")

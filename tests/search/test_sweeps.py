@@ -22,7 +22,6 @@ from distilbench.commands.sweep import _claim, _shares, sweep_members
 from distilbench.commands.turns import in_turn
 from distilbench.errors import InputError
 from distilbench.methods import get_method
-from distilbench.planning.given_rates import read_rates
 from distilbench.progress.clock import Clock
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.search.space_files import shipped_folder
@@ -227,8 +226,9 @@ def test_two_methods_have_a_study_each_and_one_leaderboard(
     assert "r/pca: no student of output dimension 8: none of its trials was completed." in sweep.page()
     assert [t.stage for t in read_timings(sweep.run) if not t.first_s] == ["start", "prepare", "report"]
     assert [t.stage for t in read_timings(sweep.run / "pca")] == ["references", "search", "confirm", "score"]
-    rates = read_rates(sweep.run)
-    assert set(rates.training) == {"pca", "random_projection"} and (rates.row_s or 0) > 0 and rates.start_s > 0
+    planned = tmp_path / "plan.json"
+    told_plan = command("plan", "--from", str(sweep.run), "--trials", "400", "--price", "2", "--json", str(planned))
+    assert "search (pca)" in told_plan and json.loads(planned.read_text())["seconds"] > 0
     # The folder of the whole stands for the runs in it.
     command("report", str(sweep.run), "--out", str(tmp_path / "again"))
     page = (tmp_path / "again" / "index.html").read_text()

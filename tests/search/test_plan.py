@@ -1,0 +1,68 @@
+"""A plan from the times of a finished sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from watched import record
+
+from distilbench.commands.plan import plan, shown
+from distilbench.errors import InputError
+from distilbench.records import append_records
+from distilbench.settings.commands import PlanSettings
+from distilbench.stage_times import Took, keep
+from distilbench.storage.files import write_json
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """4 trials of 10 steps by 2 workers in 20 s."""
+    monkeypatch.setattr("distilbench.stage_times._pools", [])
+    write_json(tmp_path / "config.json", {"budget.steps": 10})
+    append_records(tmp_path / "trials.jsonl", [record(number) for number in range(4)])
+    keep(tmp_path, Took(stage="start", seconds=5), Took(stage="prepare", seconds=8, count=1000))
+    keep(
+        tmp_path,
+        Took(stage="search", seconds=12, count=3, workers=2),
+        Took(stage="search", seconds=8, count=1, workers=2),
+    )
+    keep(tmp_path, Took(stage="confirm", seconds=4, count=2, workers=2), Took(stage="score", seconds=3))
+    return tmp_path
+
+
+def planned(run: Path, **wanted: Any) -> dict[str, Any]:
+    return plan(PlanSettings(finished=str(run), **wanted), run, Console(quiet=True))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "changed"),
+    [
+        ({}, {}),
+        ({"trials": 40}, {"search": 200}),
+        ({"trials": 40, "trials_at_once": 8}, {"search": 50, "confirm": 1}),
+        ({"steps": 30}, {"search": 60, "confirm": 12}),
+        ({"sentences": 4000}, {"prepare": 32}),
+    ],
+)
+def test_stages_scale_with_what_they_depend_on(run: Path, wanted: dict[str, int], changed: dict[str, float]) -> None:
+    took = {"start": 5, "prepare": 8, "search": 20, "confirm": 4, "score": 3}
+    found = planned(run, **wanted)
+    assert {stage["name"]: stage["took_s"] for stage in found["stages"]} == took
+    assert {stage["name"]: stage["planned_s"] for stage in found["stages"]} == took | changed
+    assert found["seconds"] == sum((took | changed).values()) and found["dollars"] is None
+
+
+def test_dollars_are_for_all_of_it(run: Path) -> None:
+    assert planned(run, price=90)["dollars"] == pytest.approx(1.0)
+
+
+def test_a_run_without_a_search_is_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--from"):
+        planned(tmp_path)
+
+
+def test_times_for_a_reader() -> None:
+    assert [shown(s) for s in (2.34, 34, 150, 7200)] == ["2.3 s", "34 s", "2.5 min", "2.0 h"]
