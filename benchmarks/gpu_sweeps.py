@@ -28,17 +28,9 @@ def sweep_command(bench: Bench, name: str, trials: int, more: Sequence[str]) -> 
     data = ["--data", str(bench.data)] if bench.data else []
     encoder = str(bench.encoder_folder())
     command = [sys.executable, "-m", "distilbench", "sweep", "--method", "hpd", "--teacher", encoder, *data, *places]
-    limits = [
-        "--name",
-        name,
-        "--trials",
-        str(trials),
-        "--no-dashboard",
-        "--tasks",
-        "sts",
-        "--cpus",
-        str(os.cpu_count()),
-    ]
+    limits = (
+        f"--student auto:2 --name {name} --trials {trials} --no-dashboard --tasks sts --cpus {os.cpu_count()}".split()
+    )
     return [*command, *limits, "--space", str(space_file(bench)), *more]
 
 
