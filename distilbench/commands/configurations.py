@@ -61,7 +61,7 @@ class _File(BaseModel):
     sizes: dict[str, str] = Field(default_factory=dict)
     rows: list[dict[str, Any]] = Field(min_length=1)
     references: list[dict[str, Any]] = Field(default_factory=list)
-    """With `sizes` for reports alone: published rows that nothing here trains (`reporting.published`)."""
+    """With `sizes` for benchmarks/paper_tables.py alone: published rows that nothing here trains."""
 
 
 def read_configurations(files: Sequence[Path], names: Sequence[str]) -> list[tuple[Path, Configuration]]:

@@ -15,5 +15,5 @@ def report(settings: ReportSettings) -> str:
     """
     sources = local_runs(settings.run, WITHOUT_STUDENTS)
     with written_to(settings.out) as (folder, page):
-        report_from(sources, folder, title=settings.title, mteb=settings.mteb)
+        report_from(sources, folder, title=settings.title)
     return str(page)

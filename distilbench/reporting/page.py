@@ -20,7 +20,6 @@ from distilbench.reporting.index_lines import HEADINGS, LEAST_OVERLAP, every_ind
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.pages import render_html, write_assets, write_page
 from distilbench.reporting.plots import board_plots, script_json
-from distilbench.reporting.published import Published, board_rows, board_values
 from distilbench.reporting.recommended import answer, kept_spread, main_retrieval
 from distilbench.reporting.report_records import ReportRecord, RunRecord
 from distilbench.reporting.run_facts import RunFacts
@@ -41,14 +40,13 @@ def write_report(
     notes: Sequence[str] = (),
     folders: Sequence[Path] = (),
     live: bool = False,
-    mteb: bool = False,
     compared: Comparison | None = None,
     described: Sequence[RunRecord] = (),
 ) -> Path:
     """Write the report of `records` into `folder` (created if missing) and return the path of its index.html.
 
     Beside the page: a page for each row (`encoders/`) and each run (`runs/`), records.jsonl.gz (`study_file`: every record
-    given, and what was computed from predictions), the exports (`exports.write`; with `mteb` those for mteb too), and the
+    given, and what was computed from predictions), the exports (`exports.write`), and the
     style, script and Plotly of all pages. Each file is written under a temporary name and renamed, index.html last, so a
     reader never meets half a file; an earlier report there is replaced. `notes` are paragraphs of plain text for the head of
     the page, `folders` those of the runs, with their settings and the predictions that rows are compared by. `live`: the runs
@@ -66,7 +64,7 @@ def write_report(
     report_record = None if live else ReportRecord(title=title, notes=list(notes), comparison=compared)
     write_study(folder / RECORDS, records, run_facts.descriptions(runs), report_record)
     (folder / PLAIN).unlink(missing_ok=True)
-    exports = () if live else write_exports(board, compared, folder, mteb=mteb)
+    exports = () if live else write_exports(board, compared, folder)
     index = render_page(
         *(records, board),
         title=title,
@@ -186,18 +184,7 @@ def render_page(
         plots=plots,
         leading=("latency", "kept") if front and {"latency", "kept"} <= plots.keys() else (),
         exports=exports,
-        published=_published(board),
     )
-
-
-def _published(board: table.Leaderboard) -> list[tuple[Published, list[tuple[float | None, float | None]]]]:
-    """The papers' rows that have a score in some column, with both variants' values; none beside demonstrations alone."""
-    if all(row.record.demonstration for row in board.rows):
-        return []
-    return [
-        (row, list(zip(*(board_values(row, board, variant) for variant in table.VARIANTS), strict=True)))
-        for row in board_rows(board)
-    ]
 
 
 def _classes(columns: Sequence[table.Column], place: int) -> Markup:

@@ -10,7 +10,7 @@ from distilbench.reporting.study_file import read_study
 from distilbench.reporting.table import leaderboard
 
 
-def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = None, mteb: bool = False) -> Path:
+def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = None) -> Path:
     """Write the report of `sources` (`study_file.read_study`) into `folder` and return the path of its index.html.
 
     From a single file of records, title, notes and comparisons are those that it says. Otherwise comparisons come from
@@ -29,7 +29,6 @@ def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = No
         title=title or (report.title if report else ", ".join(_name(source) for source in sources)),
         notes=report.notes if report else (),
         folders=folders,
-        mteb=mteb,
         compared=report.comparison if report and same else None,
         described=study.runs,
     )

@@ -79,7 +79,6 @@ class ReportSettings(Settings):
     )
     out: str = option("The report's folder, or a URI.")
     title: str | None = option("The page's title; default: that of the file of records, else the runs' names.", None)
-    mteb: bool = option("Also result files that mteb reads, where its task scores the same pairs.", False)
 
 
 def _milliseconds(value: Any) -> Any:

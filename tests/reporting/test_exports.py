@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
-import time
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +15,6 @@ from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Differenc
 from distilbench.reporting.exports import flat, grid
 from distilbench.reporting.exports.grid import Grid, Head, Line, Section
 from distilbench.reporting.exports.main_columns import leaderboard_grid
-from distilbench.reporting.exports.names import slug
 from distilbench.reporting.exports.write import write_exports
 from distilbench.reporting.table import leaderboard
 
@@ -46,7 +43,7 @@ def one_line(text):
 
 
 def small(cells, **changes):
-    lines = (Line(tuple(cells)), Line(tuple(cells), published=True))
+    lines = (Line(tuple(cells)),)
     fields = {"title": cells[0], "head": tuple(Head(cell) for cell in cells), "notes": (cells[0],)} | changes
     return Grid(sections=(Section(cells[0], lines),), **fields)
 
@@ -69,8 +66,7 @@ def test_markdown_shows_the_text_and_nothing_else(text):
     expected = one_line(text)
     # header, section, measured line; notes follow the last line's cells in the same list
     assert rows[0] == [expected, "1.0"]
-    assert rows[1][0] == expected and rows[2] == [expected, "1.0"]
-    assert rows[3][:2] == [expected + " †", "1.0"] and expected in rows[3][2:]
+    assert rows[1][0] == expected and rows[2][:2] == [expected, "1.0"] and expected in rows[2][2:]
     assert not kinds & {"html_inline", "html_block", "link_open", "image", "code_inline", "s_open"}
 
 
@@ -113,7 +109,7 @@ def test_latex_consists_of_harmless_parts_that_give_the_text(text):
 def test_latex_has_the_lines_and_cells_that_were_given(text):
     shown = grid.to_latex(small([text, "1.0"]))
     body = [line for line in shown.splitlines() if line.endswith(r" \\")]
-    assert len(body) == 4 and all(len(re.findall(r"(?<!\\)&", line)) == 1 for line in body if "multicolumn" not in line)
+    assert len(body) == 3 and all(len(re.findall(r"(?<!\\)&", line)) == 1 for line in body if "multicolumn" not in line)
     assert not any(line.startswith(("[", "*")) for line in body)
     assert shown.count(r"\begin{") == shown.count(r"\end{") == 2
     unescaped = re.sub(r"\\[{}]", "", shown)
@@ -122,24 +118,9 @@ def test_latex_has_the_lines_and_cells_that_were_given(text):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_csv_has_no_formula_and_keeps_the_text(text):
-    rows = list(csv.reader(io.StringIO(grid.to_csv(small([text, "-5.25"])), newline="")))
-    assert rows[1][1].removeprefix("'") == text and rows[1][2] == "-5.25"
-    assert not any(cell.startswith(("=", "+", "@", "\t", "\r", "\n")) for row in rows for cell in row)
-    assert not any(cell.startswith("-") and cell != "-5.25" for row in rows for cell in row)
-    assert [row[-1] for row in rows] == ["published", "False", "True"]
-
-
-def test_a_missing_value_is_a_dash_on_paper_and_empty_in_csv():
-    found = small(["name", "-"])
-    assert "| name | - |" in grid.to_markdown(found) and "| *name* † | - |" in grid.to_markdown(found)
-    assert r"\textit{name}$^{\dagger}$ & - \\" in grid.to_latex(found)
-    assert list(csv.reader(io.StringIO(grid.to_csv(found), newline="")))[1] == ["name", "name", "", "False"]
-
-
-def test_only_a_table_with_published_lines_explains_the_dagger():
-    assert "Published, not measured" in grid.to_markdown(small(["a", "b"]))
-    plain = small(["a", "b"])._replace(sections=(Section("", (Line(("a", "b")),)),))
-    assert "†" not in grid.to_markdown(plain) and "dagger" not in grid.to_latex(plain)
+    rows = list(csv.reader(io.StringIO(grid.csv_of([[text, "-5.25", -5.25]]), newline="")))
+    assert rows[0][0].removeprefix("'") == text and rows[0][1:] == ["-5.25", "-5.25"]
+    assert not rows[0][0].startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
 
 
 # The leaderboard's files
@@ -234,7 +215,7 @@ def test_hostile_records_are_exported_under_derived_names(make_score, tmp_path, 
     teacher = make_score(text, 80.0, role="teacher", teacher=text, record_id="t")
     _, exports = written([hostile, teacher], tmp_path)
     files = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()]
-    assert all(re.fullmatch(r"(leaderboard|tables/[a-z0-9]+-\d)\.(csv|json|parquet|md|tex)", name) for name in files)
+    assert all(re.fullmatch(r"leaderboard\.(csv|json|parquet|md|tex)", name) for name in files)
     assert sorted(files) == sorted(export.path for export in exports)
     for name in files:
         if name.endswith(".md"):
@@ -249,20 +230,6 @@ def test_each_export_is_there_and_named(make_study, tmp_path):
     assert all((tmp_path / export.path).exists() and export.title for export in exports)
     assert len({export.path for export in exports}) == len(exports)
     assert {"csv", "json", "parquet", "markdown", "latex"} <= {export.kind for export in exports}
-    hpd = [export.path for export in exports if export.name == "hpd-4"]
-    assert sorted(hpd) == ["tables/hpd-4.csv", "tables/hpd-4.md", "tables/hpd-4.tex"]
-
-
-def test_files_of_an_earlier_report_go_and_foreign_ones_stay(make_study, make_score, tmp_path):
-    written(make_study(), tmp_path)
-    assert (tmp_path / "tables" / "mcr2-2.md").exists()
-    foreign = tmp_path / "tables" / "mine.md"
-    foreign.write_text("mine")
-    written([make_score("other", method="pca", indexes=[])], tmp_path)
-    assert not list((tmp_path / "tables").glob("hpd-*")) and foreign.read_text() == "mine"
-    foreign.unlink()
-    written([], tmp_path)
-    assert not (tmp_path / "tables").exists()
 
 
 def test_writing_again_gives_the_same_bytes_and_leaves_no_temporary_file(make_seeded, tmp_path):
@@ -286,40 +253,3 @@ def test_a_failure_leaves_the_old_files(make_score, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         written([make_score("new")], tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-
-
-def test_a_link_in_place_of_the_tables_is_not_followed_to_delete(make_score, tmp_path):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "hpd-1.md").write_text("keep")
-    report = tmp_path / "report"
-    report.mkdir()
-    os.symlink(elsewhere, report / "tables")
-    written([], report)
-    assert (elsewhere / "hpd-1.md").read_text() == "keep"
-
-
-@pytest.mark.parametrize(
-    ("text", "start"),
-    [("All MiniLM d=64", "all-minilm-d-64-"), ("../../x", "x-"), ("漢字", ""), ("", ""), ("CON", "con-")],
-)
-def test_slugs_are_safe_and_differ(text, start):
-    assert re.fullmatch(re.escape(start) + r"[0-9a-f]{8}", slug(text))
-    assert slug(text) != slug(text, "another") and slug("a b") != slug("a-b")
-    assert len(slug("x" * 500)) == 57
-
-
-def test_500_rows_take_less_than_two_seconds(make_score, tmp_path):
-    records = [make_score("teacher", 80.0, role="teacher", method="teacher", dim=384, trial=None)]
-    counts = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STSB": 1379}
-    for number in range(500):
-        record = make_score(f"row {number}", 60 + number / 50, dim=16 + number, trial=number)
-        scores = [s.model_copy(update={"n": counts.get(s.set, s.n)}) for s in record.scores]
-        records.append(record.model_copy(update={"scores": scores}))
-    board = leaderboard(records)
-    write_exports(leaderboard(records[:1]), NOT_COMPARED, tmp_path / "warm")  # imports, and the papers' files are read
-    start = time.process_time()  # not the wall's: other processes of the machine do not count
-    exports = write_exports(board, NOT_COMPARED, tmp_path / "report", mteb=True)
-    assert time.process_time() - start < 2
-    assert len(board.rows) == 501 and exports[-1].title == "Results in mteb's layout: the first 50 of 500 models"
-    assert len(list((tmp_path / "report" / "mteb").rglob("STSBenchmark.json"))) == 50

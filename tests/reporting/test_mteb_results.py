@@ -1,17 +1,21 @@
-"""Results for mteb: its own classes read them, their scores are ours, and only true counterparts are written."""
+"""Results for mteb (benchmarks/mteb_results.py): its own classes read them, and only true counterparts are written."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from distilbench.records import Score
-from distilbench.reporting.exports.mteb_results import COUNTERPARTS, Written, models, remove_others, write_mteb
 from distilbench.reporting.table import leaderboard
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from mteb_results import COUNTERPARTS, files, write
 
 ITEMS = {name: task.items for (_, name), task in COUNTERPARTS.items()}
 DIGEST = "ab" * 32
@@ -31,16 +35,12 @@ def scored(make_score):
 
 
 def written(records, folder):
-    write_mteb(leaderboard(records), folder)
+    write(leaderboard(records), folder / "mteb")
     return {path.relative_to(folder / "mteb").as_posix(): path for path in (folder / "mteb").rglob("*.json")}
 
 
-def task_files(board):
-    return [file for model in models(board) for file in model.files]
-
-
 def names(records):
-    return sorted({Path(file.path).stem for file in task_files(leaderboard(records))} - {"model_meta"})
+    return sorted({Path(path).stem for path, _ in files(leaderboard(records))} - {"model_meta"})
 
 
 def test_mteb_reads_the_files_and_finds_our_scores(scored, tmp_path):
@@ -49,9 +49,9 @@ def test_mteb_reads_the_files_and_finds_our_scores(scored, tmp_path):
     from mteb.results import TaskResult
 
     record = scored()
-    files = written([record], tmp_path)
+    paths = written([record], tmp_path)
     ours = {s.set: s.value for s in record.scores if (s.task, s.split, s.variant) == ("sts", "test", "all")}
-    found = {path.stem: path for path in files.values() if path.stem != "model_meta"}
+    found = {path.stem: path for path in paths.values() if path.stem != "model_meta"}
     assert {
         task: COUNTERPARTS["sts", name].name for name in ours for task in [COUNTERPARTS["sts", name].name]
     }.keys() == (found.keys())
@@ -67,7 +67,7 @@ def test_mteb_reads_the_files_and_finds_our_scores(scored, tmp_path):
             assert scores[task.metadata.main_score] == scores["main_score"]
             assert result.get_missing_evaluations(task) == {}
             assert result.dataset_revision != task.metadata.revision and result.mteb_version is None
-    [meta] = [path for path in files.values() if path.stem == "model_meta"]
+    [meta] = [path for path in paths.values() if path.stem == "model_meta"]
     model = ModelMeta.model_validate(json.loads(meta.read_text()))
     assert model.embed_dim == 64 and model.n_parameters == 17_000_000
     assert model.revision == meta.parent.name and model.model_name_as_path() == meta.parent.parent.name
@@ -98,8 +98,7 @@ def test_the_sizes_are_those_of_mtebs_own_data():
 
 
 def test_a_file_says_what_is_known_and_no_more(scored, tmp_path):
-    files = written([scored()], tmp_path)
-    [path] = [path for path in files.values() if path.stem == "STS12"]
+    [path] = [path for path in written([scored()], tmp_path).values() if path.stem == "STS12"]
     assert json.loads(path.read_text()) == {
         "dataset_revision": f"distilbench:sha256:{DIGEST}",
         "task_name": "STS12",
@@ -144,66 +143,24 @@ def test_retrieval_needs_the_same_documents_and_ndcg(scored, make_score):
     assert names([scored(scores=scores, indexes=[flat.model_copy(update={"documents": 5000})])]) == []
     assert names([scored(scores=scores[1:], indexes=[flat])]) == []
     [content] = [
-        f.content for f in task_files(leaderboard([scored(scores=scores, indexes=[flat])])) if "SciFact" in f.path
+        content for path, content in files(leaderboard([scored(scores=scores, indexes=[flat])])) if "SciFact" in path
     ]
     [found] = content["scores"]["test"]
     assert found["main_score"] == found["ndcg_at_10"] == 0.6 and found["recall_at_100"] == 0.6
 
 
 def test_every_seed_is_a_revision_of_one_model(scored):
-    files = task_files(leaderboard([scored(record_id=f"r{seed}", seed=seed) for seed in range(3)]))
-    models = {file.path.split("/")[0] for file in files}
-    revisions = {file.path.split("/")[1] for file in files}
-    assert len(models) == 1 and len(revisions) == 3 and len(files) == 15
+    paths = [path for path, _ in files(leaderboard([scored(record_id=f"r{seed}", seed=seed) for seed in range(3)]))]
+    assert len(paths) == 15
+    assert len({path.split("/")[0] for path in paths}) == 1 and len({path.split("/")[1] for path in paths}) == 3
 
 
 def test_paths_are_derived_whatever_a_label_says(scored, tmp_path):
     hostile = scored(label="../../</script>=\x00|%", record_id="../../x", run="/etc")
-    for file in task_files(leaderboard([hostile])):
-        assert re.fullmatch(r"distilbench__[a-z0-9-]+/[0-9a-f]{40}/[A-Za-z0-9_-]+\.json", file.path)
+    for path, _ in files(leaderboard([hostile])):
+        assert re.fullmatch(r"distilbench__[a-z0-9-]+/[0-9a-f]{40}/[A-Za-z0-9_-]+\.json", path)
     written([hostile], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mteb"]
-
-
-def test_old_files_go_and_foreign_ones_stay(scored, tmp_path):
-    old = written([scored("old")], tmp_path)
-    foreign = [tmp_path / "mteb" / "notes.json", next(iter(old.values())).parent / "mine.txt"]
-    for path in foreign:
-        path.write_text("mine")
-    new = written([scored("new")], tmp_path)
-    assert not set(old) & set(new) - {"notes.json"} and all(path.exists() for path in foreign)
-    remove_others(tmp_path / "mteb", ())
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] and all(path.exists() for path in foreign)
-    for path in foreign:
-        path.unlink()
-
-
-def test_nothing_is_left_where_nothing_has_a_counterpart(scored, make_score, tmp_path):
-    written([scored()], tmp_path)
-    assert write_mteb(leaderboard([make_score("other sizes")]), tmp_path) == Written(0, 0)
-    assert not (tmp_path / "mteb").exists()
-
-
-def test_of_many_models_the_first_have_files(scored, tmp_path):
-    board = leaderboard([scored(f"row {n}", 70.0 + n, record_id=f"r{n}", dim=64 + n, trial=None) for n in range(5)])
-    assert write_mteb(board, tmp_path, limit=2) == Written(2, 5)
-    assert sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "mteb").iterdir()) == [
-        "distilbench__row-3",
-        "distilbench__row-4",
-    ]
-
-
-def test_a_link_is_not_followed_to_delete(scored, tmp_path):
-    written([scored()], tmp_path / "other")
-    (tmp_path / "report").mkdir()
-    os.symlink(tmp_path / "other" / "mteb", tmp_path / "report" / "mteb")
-    remove_others(tmp_path / "report" / "mteb", ())
-    assert len(list((tmp_path / "other").rglob("*.json"))) == 5
-
-
-def test_the_same_files_are_left_alone(scored, tmp_path):
-    before = {path: path.stat().st_mtime_ns for path in written([scored()], tmp_path).values()}
-    assert {path: path.stat().st_mtime_ns for path in written([scored()], tmp_path).values()} == before
 
 
 def test_the_product_never_imports_mteb():

@@ -316,13 +316,6 @@ def test_averages_of_classification_and_tokenised_sts_lead_their_groups(make_sco
     assert "Mean accuracy x 100 over MR, CR" in render(records)
 
 
-def test_the_papers_rows_are_there_for_real_data_alone(make_score):
-    real = render([make_score("s")])
-    assert 'id="published"' in real and "HPD-MiniLM-H128" in plain(real)
-    demo = render([make_score("s", demonstration=True)])
-    assert 'id="published"' not in demo and "HPD-MiniLM-H128" not in demo
-
-
 def test_a_live_page_is_without_what_takes_seconds(make_study, tmp_path):
     whole = written(make_study(), tmp_path / "whole")
     live = written(make_study(), tmp_path / "live", live=True)

@@ -237,17 +237,6 @@ def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
         read_study([tmp_path / "absent.jsonl.gz"])
 
 
-def test_mtebs_files_are_written_where_they_are_asked_for(make_score: Any, tmp_path: Path) -> None:
-    record = make_score("row")
-    scores = [s.model_copy(update={"n": 1379}) if s.set == "STSB" and s.split == "test" else s for s in record.scores]
-    append_records(tmp_path / "r.jsonl", [record.model_copy(update={"scores": scores})])
-    out = tmp_path / "report"
-    report(tmp_path / "r.jsonl", "--out", out, "--mteb")
-    assert len(list(out.glob("mteb/*/*/STSBenchmark.json"))) == 1 and "mteb" in (out / "index.html").read_text()
-    report(tmp_path / "r.jsonl", "--out", out)
-    assert not (out / "mteb").exists() and "mteb" not in (out / "index.html").read_text()
-
-
 def test_an_old_report_in_the_folder_is_replaced(make_score: Any, tmp_path: Path) -> None:
     """Reports of earlier versions hold records.jsonl, with trials and scores alone."""
     append_records(tmp_path / "old" / "records.jsonl", [make_score("row")])

@@ -10,7 +10,6 @@ from scipy import stats
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.student import describe_student
 from distilbench.reporting import table
-from distilbench.reporting.exports.rows import representatives
 from distilbench.reporting.recommended import answer
 from distilbench.reporting.starts import starts_told
 
@@ -522,7 +521,6 @@ def test_trials_for_a_code_compete_within_its_bytes_whatever_their_dimension(mak
     board = table.leaderboard(records)
     # in 16 bytes trial 1 is above trial 0, in both forms; trials 2 (8 bytes) and 3 (32 bytes) have no rival
     assert {row.record.record_id for row in board.rows if row.chosen} == {"1", "1 coded"}
-    assert {row.record.record_id for row in representatives(board)} == {"1", "2", "3"}
     rivals = {row.record.record_id: table.rivals(row.record) for row in board.rows}
     assert rivals["0 coded"] == rivals["1 coded"] and rivals["0"] != rivals["0 coded"]
 

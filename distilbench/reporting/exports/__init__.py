@@ -1,1 +1,1 @@
-"""The leaderboard as files for other programs: CSV, JSON, Parquet, Markdown, LaTeX, the papers' tables, mteb's results."""
+"""The leaderboard as files for other programs: CSV, JSON, Parquet, Markdown, LaTeX."""

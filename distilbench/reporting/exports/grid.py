@@ -21,10 +21,9 @@ class Head(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A row's texts, one for each column; "-" where there is no value. Published: printed by a paper, not measured."""
+    """A row's texts, one for each column; "-" where there is no value."""
 
     cells: tuple[str, ...]
-    published: bool = False
 
 
 class Section(NamedTuple):
@@ -45,7 +44,7 @@ class Grid(NamedTuple):
 
 
 def to_markdown(grid: Grid) -> str:
-    """A GitHub table. Published lines are in italics, their first cell has a dagger; a section's title is a line."""
+    """A GitHub table; a section's title is a line."""
     lines = [f"## {markdown_text(grid.title)}", ""]
     lines += [text for paragraph in grid.lead for text in (markdown_text(paragraph), "")]
     lines.append(_piped(markdown_text(head.title) for head in grid.head))
@@ -54,14 +53,8 @@ def to_markdown(grid: Grid) -> str:
         if section.title:
             blank = [""] * (len(grid.head) - 1)
             lines.append(_piped([f"**{markdown_text(section.title)}**", *blank]))
-        for line in section.lines:
-            cells = [markdown_text(cell) for cell in line.cells]
-            if line.published:
-                cells = [f"*{cell}*" if cell and cell != MISSING else cell for cell in cells]
-                cells[0] += " †"
-            lines.append(_piped(cells))
-    notes = [*_dagger(grid, "†"), *grid.notes]
-    lines += [text for note in notes for text in ("", markdown_text(note))]
+        lines += [_piped(map(markdown_text, line.cells)) for line in section.lines]
+    lines += [text for note in grid.notes for text in ("", markdown_text(note))]
     return "\n".join(lines) + "\n"
 
 
@@ -82,26 +75,10 @@ def to_latex(grid: Grid) -> str:
         lines.append(r"\midrule")
         if section.title:
             lines.append(rf"\multicolumn{{{len(grid.head)}}}{{c}}{{{latex_text(section.title)}}} \\")
-        for line in section.lines:
-            cells = [latex_text(cell) for cell in line.cells]
-            if line.published:
-                cells = [rf"\textit{{{cell}}}" if cell and cell != MISSING else cell for cell in cells]
-                cells[0] += r"$^{\dagger}$"
-            lines.append(_row(cells))
+        lines += [_row(map(latex_text, line.cells)) for line in section.lines]
     lines += [r"\bottomrule", r"\end{tabular}"]
-    notes = [r"$^{\dagger}$ " + latex_text(text) for text in _dagger(grid, "")] + [latex_text(n) for n in grid.notes]
-    lines += [rf"\par\smallskip\parbox{{\linewidth}}{{\footnotesize {note}}}" for note in notes]
+    lines += [rf"\par\smallskip\parbox{{\linewidth}}{{\footnotesize {latex_text(note)}}}" for note in grid.notes]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
-
-
-def to_csv(grid: Grid) -> str:
-    """With a header; `group` is the section's title, `published` whether a paper prints the line. A missing value is ""."""
-    rows = [["group", *(head.title for head in grid.head), "published"]]
-    for section in grid.sections:
-        for line in section.lines:
-            cells = ["" if cell == MISSING else cell for cell in line.cells]
-            rows.append([section.title, *cells, str(line.published)])
-    return csv_of(rows)
 
 
 def csv_of(rows: Iterable[Sequence[object]]) -> str:
@@ -169,11 +146,6 @@ def latex_text(text: str) -> str:
 
 def _csv_cell(text: str) -> str:
     return "'" + text if text.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(text) else text
-
-
-def _dagger(grid: Grid, mark: str) -> list[str]:
-    published = any(line.published for section in grid.sections for line in section.lines)
-    return [f"{mark} Published, not measured here.".strip()] if published else []
 
 
 def _piped(cells: Iterable[str]) -> str:

@@ -106,8 +106,6 @@ const sheet = new CSSStyleSheet();
 // Hidden marks of the other variant are no part of what the reader sees, so they are no part of the text either.
 const texts = new Map();
 const lines = []; // an encoder: the row that stands for it, its other forms, what it is for
-const publishedRows = byId("published-rows");
-const published = byId("published");
 if (board) {
   const dim = headers.findIndex((header) => header.dataset.key === "dim");
   for (const row of [...board.tBodies[0].rows, ...board.tBodies[1].rows]) {
@@ -134,7 +132,6 @@ function searching() {
 function showRows() {
   const header = sortedHeader();
   const inOrder = (items, rowOf) => (header ? sorted(items, header, rowOf) : items);
-  if (publishedRows && header) publishedRows.append(...sorted(publishedRows.rows, header));
   const parts = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
   const wanted = choices.filter(([, select]) => select.value !== "");
   const front = `pareto-${board.dataset.variant}`;
@@ -162,10 +159,6 @@ function showRows() {
   for (const line of lines) {
     const button = line.row.querySelector(".codes");
     if (button) button.setAttribute("aria-expanded", unfolded.has(line) || allCodes.checked);
-  }
-  for (const row of publishedRows ? publishedRows.rows : []) {
-    const text = row.textContent.toLowerCase();
-    row.hidden = !parts.every((part) => text.includes(part));
   }
   const found = flat ? rest.length : 0;
   const cut = shown.length < rest.length ? `${shown.length} of ${rest.length} rows` : "";
@@ -207,7 +200,6 @@ function remember() {
   if (allCodes.checked) state.set("codes", "all");
   else for (const line of unfolded) state.append("codes", line.row.id);
   if (everyRow) state.set("rows", "all");
-  if (published && published.checked) state.set("published", "1");
   if (board.dataset.variant !== "all") state.set("variant", board.dataset.variant);
   if (header) state.set("sort", `${header.getAttribute("aria-sort")} ${header.dataset.key}`);
   for (const name of open) state.append("open", name);
@@ -232,7 +224,6 @@ function recall() {
   unfolded.clear();
   for (const line of lines) if (codes.includes(line.row.id)) unfolded.add(line);
   everyRow = state.get("rows") === "all";
-  if (published) published.checked = state.get("published") === "1";
   open.clear();
   for (const name of state.getAll("open")) open.add(name);
   hidden.clear();
@@ -284,7 +275,6 @@ if (board) {
   filter.addEventListener("input", changed);
   for (const [, select] of choices) select.addEventListener("change", changed);
   for (const box of [onlyPareto, pin, baselines, allCodes]) if (box) box.addEventListener("change", changed);
-  if (published) published.addEventListener("change", remember);
   for (const radio of document.querySelectorAll("input[name=variant]")) {
     radio.addEventListener("change", () => {
       board.dataset.variant = radio.value;
