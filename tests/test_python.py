@@ -189,10 +189,10 @@ def test_figures_are_plotly_and_an_unknown_one_is_refused(old_run: Path) -> None
     run = distilbench.Run(old_run)
     figure = run.figure("quality-bytes")
     assert isinstance(figure, go.Figure) and len(figure.data) > 1 and figure.layout.title.text
-    assert isinstance(distilbench.Run(old_run / "hpd").figure("learning"), go.Figure)
+    assert isinstance(distilbench.Run(old_run / "hpd").figure("history"), go.Figure)
     with pytest.raises(distilbench.InputError) as caught:
-        run.figure("learning")
-    assert str(caught.value).startswith("figure 'learning': the run has no such figure; expected one of ")
+        run.figure("history")
+    assert str(caught.value).startswith("figure 'history': the run has no such figure; expected one of ")
     assert "quality-bytes" in str(caught.value) and str(caught.value).endswith("swept/METHOD")
 
 

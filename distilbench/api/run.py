@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from distilbench.evaluation.quantisation import Quantiser
 
-FIGURES = {"kept": "quality-bytes", "dim": "quality-dim", "latency": "quality-latency"}
-"""What figures of the leaderboard are called here; the others by their own names."""
-
 
 @dataclass(frozen=True)
 class Student:
@@ -133,7 +130,7 @@ class Run:
         return Student(model.eval(), code, record)
 
     def figure(self, name: str = "quality-bytes") -> go.Figure:
-        """A figure of the run's pages in Plotly, in light colours: `quality-bytes`, `learning`, `importance`, ...
+        """A figure of the run's pages in Plotly, in light colours: `quality-bytes`, `history`, `importance`, ...
 
         Those of a search are of one method's run.
 
@@ -145,10 +142,10 @@ class Run:
         from distilbench.reporting.plots import board_plots, search_plots
 
         records = self._records()
-        plots = {FIGURES.get(key, key): plot for key, plot in board_plots(leaderboard(records)).items()}
+        plots = board_plots(leaderboard(records))
         searches = {record.run for record in records if isinstance(record, TrialRecord)}
         if name not in plots and len(searches) == 1:
-            plots |= search_plots(records, importance=name == "importance")[0]
+            plots |= search_plots(records)[0]
         if name not in plots:
             several = f", or a run of one method, such as {self.place}/METHOD" if len(searches) > 1 else ""
             raise InputError(

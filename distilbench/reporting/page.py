@@ -16,7 +16,7 @@ from distilbench.reporting.deploy import is_front
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports.write import Export, write_exports
 from distilbench.reporting.formats import set_name
-from distilbench.reporting.index_lines import HEADINGS, LEAST_OVERLAP, every_index, index_lines
+from distilbench.reporting.index_figures import HEADINGS, LEAST_OVERLAP, every_index, index_lines
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.pages import render_html, write_assets, write_page
 from distilbench.reporting.plots import board_plots, script_json
@@ -28,6 +28,8 @@ from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.study_file import PLAIN, RECORDS, write_study
 from distilbench.reporting.trainings import Trainings
 
+LEADING = ("quality-speed", "quality-bytes")
+"""The figures that stand beside each other first after a search for speed."""
 LEFT_S = 10.0
 """A temporary file that is older was left by a process that was killed."""
 
@@ -50,7 +52,7 @@ def write_report(
     style, script and Plotly of all pages. Each file is written under a temporary name and renamed, index.html last, so a
     reader never meets half a file; an earlier report there is replaced. `notes` are paragraphs of plain text for the head of
     the page, `folders` those of the runs, with their settings and the predictions that rows are compared by. `live`: the runs
-    go on, so what takes seconds (exports, comparisons, importance of hyper-parameters) is left to the end. `compared` and
+    go on, so what takes seconds (exports, comparisons) is left to the end. `compared` and
     `described` are what a file of records says in place of `folders`.
 
     Raises:
@@ -74,7 +76,7 @@ def write_report(
         exports=exports,
     )
     write_assets(folder)
-    _write_pages(records, board, folder, title, compared, runs, live)
+    _write_pages(records, board, folder, title, compared, runs)
     write_page(folder / "index.html", index)
     if not live:
         _remove_leftovers(folder)
@@ -96,7 +98,6 @@ def _write_pages(
     title: str,
     compared: Comparison,
     runs: Sequence[RunFacts],
-    live: bool,
 ) -> None:
     """The pages of rows and runs; those of an earlier report that has others are removed."""
     trainings = Trainings(records)
@@ -109,7 +110,7 @@ def _write_pages(
         write_page(folder / encoder_file(row), render_encoder(row, board, compared, trainings, title))
     for run in runs:
         written.add(folder / run.file)
-        write_page(folder / run.file, render_run(run, by_run[run.run], board, title, compared=compared, live=live))
+        write_page(folder / run.file, render_run(run, by_run[run.run], board, title, compared=compared))
     for pattern in (f"{encoder_page.FOLDER}/r-*.html", f"{run_facts.FOLDER}/s-*.html"):
         for page in folder.glob(pattern):
             if page not in written:
@@ -182,7 +183,7 @@ def render_page(
         changes=run_facts.changed(runs),
         newest=max((record.provenance.created_at for record in records), default=""),
         plots=plots,
-        leading=("latency", "kept") if front and {"latency", "kept"} <= plots.keys() else (),
+        leading=LEADING if front and {*LEADING} <= plots.keys() else (),
         exports=exports,
     )
 

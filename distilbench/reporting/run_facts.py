@@ -16,7 +16,6 @@ from distilbench.prepare.ranked_layers import LayerRanking, read_rankings
 from distilbench.progress.progress_file import PROGRESS
 from distilbench.progress.tally import Progress, finite
 from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.figures import steps_of
 from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.runs import SCORES, TRIAL_FILES
 from distilbench.reporting.table import DEV, Cell, Leaderboard, Row, unique_trials
@@ -117,7 +116,7 @@ def run_facts(
                 trials=len(searched),
                 states=Counter(str(t.state) for t in searched),
                 confirmations=len(run_trials) - len(searched),
-                steps=sum(map(steps_of, searched)),
+                steps=sum(max((rung.step for rung in t.rungs), default=0) for t in searched),
                 best=max(candidates, key=lambda t: t.objective or 0.0, default=None),
                 rows=rows[run],
                 config=config,

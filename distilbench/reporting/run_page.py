@@ -23,10 +23,9 @@ def render_run(
     title: str,
     *,
     compared: Comparison = NOT_COMPARED,
-    live: bool = False,
 ) -> str:
-    """The HTML of the run's page; `records` are those of this run. A `live` one is without what takes seconds."""
-    plots, absent = search_plots(records, importance=not live)
+    """The HTML of the run's page; `records` are those of this run."""
+    plots, absent = search_plots(records)
     trials = table.trial_table(records, MAX_TRIALS)
     rows = rows_of_run(board, run.run)
     return render_html(

@@ -47,7 +47,7 @@ def serving_costs(board: Leaderboard) -> ServingCosts:
     rows = {row.anchor: _serving(row, setting) for row in board.rows}
     speed = any(costs.sentences_per_s.value is not None for costs in rows.values())
     return ServingCosts(
-        searched="" if setting is None else _setting_text(setting),
+        searched="" if setting is None else f"exact search of {setting_text(setting)}",
         speed="Sentences per second in batches on one thread: compare rows of one run" if speed else "",
         rows=rows,
         setting=setting,
@@ -91,9 +91,10 @@ def setting_of(cost: IndexCost) -> Setting:
     return cost.set, cost.split, cost.documents, cost.threads, cost.batch, cost.device
 
 
-def _setting_text(setting: Setting) -> str:
+def setting_text(setting: Setting) -> str:
+    """The setting in words: "quora, 20,000 documents, all queries at once, on 1 thread"."""
     name, split, documents, threads, batch, device = setting
     set_title = name if split == "test" else f"{name}, {split}"
     queries = "all queries at once" if batch is None else f"{batch:,} queries at a time"
     on = "the GPU" if device == "cuda" else f"{threads} {'thread' if threads == 1 else 'threads'}"
-    return f"exact search of {set_title}, {documents:,} documents, {queries}, on {on}"
+    return f"{set_title}, {documents:,} documents, {queries}, on {on}"

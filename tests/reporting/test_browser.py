@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from distilbench.records import Space
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.page import write_report
 from distilbench.reporting.recommended import answer
@@ -271,7 +270,7 @@ def test_the_answer_stands_above_the_fold_and_its_command_can_be_copied(opened):
 def test_a_click_on_a_mark_leads_to_its_row(drawn, lines):
     hidden = next(line for line in lines.lines if line.kind == "other").row
     script = (
-        "document.getElementById('plot-kept').emit('plotly_click', {points: [{customdata: arguments[0]}]});"
+        "document.getElementById('plot-quality-bytes').emit('plotly_click', {points: [{customdata: arguments[0]}]});"
         "return document.querySelector('#board tr.found')?.id"
     )
     assert drawn.execute_script(script, hidden.anchor) == hidden.anchor
@@ -284,10 +283,10 @@ def test_a_click_on_a_mark_leads_to_its_row(drawn, lines):
 
 def test_no_name_in_the_first_figure_hides_another_or_leaves_it(drawn):
     script = """
-        const notes = document.querySelectorAll('#plot-kept .annotation');
+        const notes = document.querySelectorAll('#plot-quality-bytes .annotation');
         const boxes = [...notes].map(note => note.getBoundingClientRect());
         const over = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
-        const {left, right} = document.querySelector('#plot-kept').getBoundingClientRect();
+        const {left, right} = document.querySelector('#plot-quality-bytes').getBoundingClientRect();
         return [boxes.length, boxes.filter((a, n) => boxes.slice(n + 1).some(b => over(a, b))).length,
                 boxes.filter(box => box.left < left || box.right > right).length];
     """
@@ -306,19 +305,6 @@ def test_a_runs_page_begins_with_its_best_student(browser, report, lines):
     roles = [row.get_attribute("class") for row in opened.find_elements(By.CSS_SELECTOR, "#rows tbody tr")]
     assert roles[0] == "teacher" and set(roles[1:]) == {"student"}
     assert not opened.find_element(By.ID, "other-rows").is_displayed(), "what nobody trained is folded away"
-
-
-def test_a_method_is_shown_in_colour_when_it_is_asked_for(drawn):
-    chip = next(b for b in drawn.find_elements(By.CSS_SELECTOR, ".chips button") if "random" in b.text)
-    look = (
-        "const p = document.getElementById('plot-kept'), c = p.layout.meta.chips.find(c => c.name.includes('random'));"
-        "return [p.data[c.line].visible, p.data[c.marks].marker.color === c.colour]"
-    )
-    assert drawn.execute_script(look) == [False, False]
-    click(drawn, chip)
-    assert drawn.execute_script(look) == [True, True] and chip.get_attribute("aria-pressed") == "true"
-    click(drawn, chip)
-    assert drawn.execute_script(look) == [False, False]
 
 
 def test_every_index_is_listed_when_asked_for(opened, records):
@@ -473,10 +459,10 @@ def test_dark_theme_redraws_the_figures(drawn):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_seeds_and_quantisations(browser, make_seeded, tmp_path, width):
     opened = open_page(browser, write_report(make_seeded(), tmp_path, title="Synthetic"), width)
-    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#plot-kept path.yerror"))
+    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#plot-quality-bytes path.yerror"))
     # one bar per dimension and quantisation of the students; teacher and PCA have none to see
     lengths = opened.execute_script(
-        "return [...document.querySelectorAll('#plot-kept path.yerror')].map(p => p.getBBox().height > 1)"
+        "return [...document.querySelectorAll('#plot-quality-bytes path.yerror')].map(p => p.getBBox().height > 1)"
     )
     assert lengths.count(True) == 6
     box = opened.find_element(By.ID, "filter")
@@ -572,22 +558,15 @@ def test_the_tables_work_without_plotly(browser, make_study, tmp_path):
 
 
 @pytest.mark.slow
-def test_every_kind_of_chart_is_drawn_by_the_bundle(browser, make_study, make_score, make_trial, tmp_path):
-    """Lines and points, bars and heat maps: `add_scatter`, `add_bar` and `add_heatmap` are what the figures use."""
-    covariance = [[float(i == j) for i in range(16)] for j in range(16)]
-    space = Space(
-        alignment=0.2, uniformity=-3.0, covariance=covariance, effective_rank=9.0, isotropy=0.5, mean_cosine=0.1,
-        positives=300, rows=2000,
-    )  # fmt: skip
-    records = [*make_study(), *(make_score(f"s{k}", 70.0 + k, dim=16 + k, space=space) for k in range(2))]
-    index = write_report(records, tmp_path, title="Synthetic")
+def test_every_kind_of_chart_is_drawn_by_the_bundle(browser, make_study, tmp_path):
+    """Lines and points, and bars."""
+    index = write_report(make_study(), tmp_path, title="Synthetic")
     opened = open_page(browser, index, 1280)
-    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#plot-covariance .heatmaplayer .hm image"))
-    assert opened.find_elements(By.CSS_SELECTOR, "#plot-kept .scatterlayer .points path")
+    wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#plot-quality-bytes .scatterlayer .points path"))
     [run] = (tmp_path / "runs").iterdir()
     opened = open_page(browser, run, 1280)
     wait(lambda: opened.find_elements(By.CSS_SELECTOR, "#plot-importance .barlayer .point path"))
-    assert opened.find_elements(By.CSS_SELECTOR, "#plot-coordinates .scatterlayer .lines path")
+    assert opened.find_elements(By.CSS_SELECTOR, "#plot-slices .scatterlayer .points path")
     assert not [entry for entry in opened.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
 

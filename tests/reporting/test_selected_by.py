@@ -14,8 +14,9 @@ from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.records import Score, ScoreRecord, append_records
 from distilbench.reporting.budget import ServingBudget, best_under
 from distilbench.reporting.comparison import compare_rows
-from distilbench.reporting.figures import compute_quality_dim, quality_title, quality_told
+from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.page import write_report
+from distilbench.reporting.quality_figures import compute_quality, draw_quality, quality_caption
 from distilbench.reporting.table import AVERAGE, DEV, leaderboard, notices
 
 RNG = np.random.default_rng(0)
@@ -183,8 +184,10 @@ def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:
 
 
 def test_figures_say_what_their_quality_is(make_score: Any) -> None:
-    data = compute_quality_dim(board_of(make_score))
-    assert quality_title(data.sets, data.variant, data.measure) == "Test: nDCG@10"
-    assert quality_told(data.sets, data.measure).startswith("nDCG@10 x 100")
-    sts = compute_quality_dim(leaderboard([make_score("s")]))
-    assert quality_title(sts.sets, sts.variant, sts.measure).startswith("STS test") and sts.measure == ""
+    for board, title, told in (
+        (board_of(make_score), "Test nDCG@10", "nDCG@10 x 100 on the test sets"),
+        (leaderboard([make_score("s")]), "Test score", "Mean Spearman x 100 on the test sets STS12, STS13"),
+    ):
+        data = compute_quality(board, encoder_lines(board))
+        assert quality_caption(data).startswith(told)
+        assert draw_quality(data).layout.yaxis.title.text.startswith(title)

@@ -425,7 +425,6 @@ function drawAll(theme) {
     if (narrow.matches) thin(figure.layout.xaxis);
     window.Plotly.react(place, figure.data, figure.layout, { responsive: true, displayModeBar: false });
     separate(place);
-    if (figure.layout.meta && figure.layout.meta.chips) offer(place, figure.layout.meta.chips);
     if (!place.dataset.heard) {
       place.dataset.heard = "yes";
       place.on("plotly_click", (event) => {
@@ -459,44 +458,6 @@ function separate(place) {
   });
   const shifts = names.filter(({ moved }) => moved).map(({ n, moved }) => [`annotations[${n}].yshift`, -moved]);
   if (shifts.length) window.Plotly.relayout(place, Object.fromEntries(shifts));
-}
-
-// Names of methods below a figure: each shows its line and colour, six at once.
-const MOST_COLOURS = 6;
-function offer(place, chips) {
-  const bar = place.parentElement.querySelector(".chips") || document.createElement("p");
-  bar.className = "chips";
-  const asked = [];
-  const paint = (chip, on) => {
-    const colour = on ? chip.colour : chip.rest;
-    window.Plotly.restyle(place, { visible: on }, [chip.line]);
-    const look = { "marker.color": colour, "marker.line.color": colour, "error_y.color": colour };
-    window.Plotly.restyle(place, look, [chip.marks]);
-    chip.button.setAttribute("aria-pressed", on);
-    chip.button.firstChild.style.color = colour;
-  };
-  bar.replaceChildren(
-    ...chips.map((chip) => {
-      chip.button = document.createElement("button");
-      chip.button.type = "button";
-      chip.button.setAttribute("aria-pressed", "false");
-      const dot = document.createElement("span");
-      dot.textContent = "\u25cf ";
-      dot.setAttribute("aria-hidden", "true");
-      dot.style.color = chip.rest;
-      chip.button.append(dot, chip.name);
-      chip.button.title = `Show the line of ${chip.name}`;
-      chip.button.addEventListener("click", () => {
-        const at = asked.indexOf(chip);
-        if (at >= 0) asked.splice(at, 1);
-        else asked.push(chip);
-        paint(chip, at < 0);
-        while (asked.length > MOST_COLOURS) paint(asked.shift(), false);
-      });
-      return chip.button;
-    }),
-  );
-  if (chips.length > 1) place.after(bar);
 }
 
 function drawCurrent() {

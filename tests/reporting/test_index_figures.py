@@ -9,7 +9,7 @@ import pytest
 
 from distilbench.codes import FAMILIES
 from distilbench.records import IndexCost
-from distilbench.reporting import colours, index_time
+from distilbench.reporting import colours, index_figures
 from distilbench.reporting.table import index_rows, leaderboard
 
 
@@ -20,7 +20,7 @@ def index(kind="flat", ms=10.0, recall=100.0, **changes):
 
 
 def compute(*records, **options):
-    return index_time.compute_index_time(index_rows(leaderboard(records)), **options)
+    return index_figures.compute_index_times(index_rows(leaderboard(records)), **options)
 
 
 def test_points_of_the_most_common_conditions(make_score):
@@ -29,14 +29,14 @@ def test_points_of_the_most_common_conditions(make_score):
         make_score("b", 70.0, indexes=[index("hnsw", 1.0, 90.0, setting="m=32"), index(batch=1), index(device="cuda")]),
         make_score("c", 60.0, indexes=[index(set="other"), index(documents=7), index(split="dev")]),
     )
-    assert [(p.name, p.kind, p.ms, p.recall, p.setting) for p in data.points] == [
-        ("a", "flat", 10.0, 100.0, ""),
-        ("a", "ivf", 2.0, 80.0, "nlist 1,024, nprobe 5"),
-        ("b", "hnsw", 1.0, 90.0, "m=32"),
+    assert [(row.row.name, row.cost.kind, ms, recall) for ms, recall, row in data.points] == [
+        ("a", "flat", 10.0, 100.0),
+        ("a", "ivf", 2.0, 80.0),
+        ("b", "hnsw", 1.0, 90.0),
     ]
-    assert data.conditions == ("quora", "test", 100, 50, 1, None, "cpu") and (data.others, data.omitted) == (6, 0)
-    caption = index_time.index_time_caption(data)
-    assert "quora, test split, 100 documents, 50 queries, all queries at once, on one thread." in caption
+    assert data.setting == ("quora", "test", 100, 1, None, "cpu") and (data.others, data.omitted) == (6, 0)
+    caption = index_figures.index_times_caption(data)
+    assert "quora, 100 documents, all queries at once, on 1 thread." in caption
     assert "not drawn: 6." in caption
 
 
@@ -50,7 +50,7 @@ def test_indexes_that_differ_in_batch_device_or_setting_are_no_seeds_of_each_oth
 
 def test_of_equally_common_conditions_the_test_split(make_score):
     costs = [index(split="dev"), index("ivf", split="dev"), index(), index("ivf")]
-    assert compute(make_score(indexes=costs)).conditions.split == "test"
+    assert compute(make_score(indexes=costs)).setting[1] == "test"
 
 
 def test_means_over_seeds_and_values_that_are_missing(make_score):
@@ -59,28 +59,27 @@ def test_means_over_seeds_and_values_that_are_missing(make_score):
         make_score("a", seed=1, record_id="a1", indexes=[index(ms=3.0, mrr10=math.nan)]),
         make_score("b", 70.0, indexes=[index(ms=0.0), index("ivf", math.nan), index("sq8", recall=math.nan)]),
     )
-    assert [(p.name, p.ms, p.mrr10) for p in data.points] == [("a", 2.0, 55.0)]
+    assert [(row.row.name, ms) for ms, _, row in data.points] == [("a", 2.0)]
+    assert "MRR@10 55.00" in index_figures.draw_index_times(data).data[0].hovertext[0]
 
 
 def test_encoders_further_down_are_left_out_whole(make_score):
     records = [make_score(f"s{n}", 80.0 - n, indexes=[index(), index("ivf")]) for n in range(5)]
     data = compute(*records, limit=5)
-    assert [p.name for p in data.points] == ["s0", "s0", "s1", "s1"] and data.omitted == 6
-    assert "further down the board, not drawn: 6." in index_time.index_time_caption(data)
+    assert [row.row.name for *_, row in data.points] == ["s0", "s0", "s1", "s1"] and data.omitted == 6
+    assert "further down the board, not drawn: 6." in index_figures.index_times_caption(data)
     assert len(compute(*records, limit=1).points) == 2
-    with pytest.raises(ValueError, match="limit is 0"):
-        compute(limit=0)
 
 
 def test_a_kind_has_one_colour_whatever_else_is_there(make_score):
     def colour(*kinds):
-        figure = index_time.draw_index_time(compute(make_score(indexes=[index(kind) for kind in kinds])))
+        figure = index_figures.draw_index_times(compute(make_score(indexes=[index(kind) for kind in kinds])))
         return {trace.name: (trace.marker.color, trace.marker.symbol) for trace in figure.data}
 
-    kinds = [f"{kind}16" if kind in FAMILIES else kind for kind in index_time.KINDS]
+    kinds = [f"{kind}16" if kind in FAMILIES else kind for kind in index_figures.KINDS]
     assert colour("hnsw")["hnsw"] == colour(*kinds)["hnsw"]
     looks = colour(*kinds).values()
-    assert len(set(looks)) == len(index_time.KINDS) == 13
+    assert len(set(looks)) == len(index_figures.KINDS) == 13
     assert len({shade for shade, _ in looks}) == 7  # six, and the grey of all others
     assert list(colour("opq8", "opq16", "int4")) == ["int4", "opq"]  # a family is one, whatever its bytes
 
@@ -88,15 +87,15 @@ def test_a_kind_has_one_colour_whatever_else_is_there(make_score):
 def test_nothing_to_draw(make_score):
     for records in ([], [make_score(indexes=[])]):
         data = compute(*records)
-        assert data.points == () and index_time.index_time_caption(data) == "No index was measured."
-        assert json.loads(index_time.draw_index_time(data).to_json())["data"] == []
+        assert data.points == () and index_figures.index_times_caption(data) == "No index was measured."
+        assert json.loads(index_figures.draw_index_times(data).to_json())["data"] == []
 
 
 @pytest.mark.parametrize("palette", [colours.LIGHT, colours.DARK])
 def test_hostile_labels(make_score, palette):
     hostile = "</script><b>&%{x}"
     data = compute(make_score(hostile, indexes=[index("hnsw", setting=hostile, set=hostile)]))
-    text = index_time.draw_index_time(data, palette).to_json()
+    text = index_figures.draw_index_times(data, palette).to_json()
     assert "<" not in text
     (hover,) = json.loads(text)["data"][0]["hovertext"]
     assert hover.count("&lt;/script&gt;") == 2 and "</script" not in hover

@@ -1,0 +1,196 @@
+"""What indexes find and cost: a figure of recall against time, and the lines of the table of index costs.
+
+Recall is the share of the exact index's first 10 documents that an index also returns: what the index loses, and not what
+the encoder does, so indexes of different encoders compare.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import plotly.graph_objects as go
+
+from distilbench.codes import FAMILIES, family_of
+from distilbench.progress.tally import finite
+from distilbench.reporting.colours import LIGHT, SYMBOLS, Palette, kind_colour
+from distilbench.reporting.drawing import frame, log_axis, plain
+from distilbench.reporting.formats import index_setting, set_name
+from distilbench.reporting.lines import Lines
+from distilbench.reporting.serving import Setting, exact_kind, setting_of, setting_text
+from distilbench.reporting.table import IndexRow, Row
+
+KINDS = ("flat", "ivf", "ivf-pq", "hnsw", "sq8", "int8", "binary", "int4", *FAMILIES)
+"""In the order of the legend, the first six in colour; codes of FAISS by their family, whatever their bytes."""
+MOST_POINTS = 600
+"""Indexes drawn, of the encoders that lead the board."""
+LEAST_OVERLAP = 95.0
+"""Percent of the exact index's first 10 documents that an approximate one has to return."""
+HEADINGS = (
+    ("Encoder", "text", ""),
+    ("Set", "text", ""),
+    ("Index", "text", ""),
+    ("Setting", "text", "nlist and nprobe of IVF, and what else the index depends on"),
+    ("Documents", "number", ""),
+    ("Size", "number", "Bytes of the serialised index"),
+    ("Build,\u00a0s", "number", ""),
+    ("ms / 1,000 queries", "number", ""),
+    ("Overlap,\u00a0%", "number", "Share of the exact index's first 10 documents that this one returns"),
+    ("MRR@10", "number", ""),
+    ("Recall@100", "number", ""),
+    ("Threads", "number", ""),
+)
+"""Columns of the table of all indexes: title, kind, help."""
+
+
+class IndexTimes(NamedTuple):
+    """Indexes measured in one `setting` (None: there are none), with their ms per 1,000 queries and their recall.
+
+    `others` were measured in other settings, `omitted` more would be points in this one.
+    """
+
+    points: tuple[tuple[float, float, IndexRow], ...]
+    setting: Setting | None
+    others: int
+    omitted: int
+
+
+def compute_index_times(rows: Sequence[IndexRow], limit: int = MOST_POINTS) -> IndexTimes:
+    """Take the rows of `table.index_rows(board)` that were measured in the most common setting, test splits first.
+
+    Beyond `limit` points the encoders further down the board are left out, each with all of its indexes.
+    """
+    measured = [(*point, row) for row in rows if (point := _point(row))]
+    counts = Counter(setting_of(row.cost) for _, _, row in measured)
+    if not counts:
+        return IndexTimes((), None, 0, 0)
+    common = max(counts, key=lambda s: (counts[s], s[1] == "test", s[2], -s[3]))
+    comparable = [point for point in measured if setting_of(point[2].cost) == common]
+    drawn_rows, points = set[str](), 0
+    for anchor, count in Counter(row.row.anchor for _, _, row in comparable).items():
+        if drawn_rows and points + count > limit:
+            break
+        drawn_rows.add(anchor)
+        points += count
+    drawn = tuple(point for point in comparable if point[2].row.anchor in drawn_rows)
+    return IndexTimes(drawn, common, len(measured) - len(comparable), len(comparable) - len(drawn))
+
+
+def index_times_caption(data: IndexTimes) -> str:
+    """What the figure of `compute_index_times` shows, and in which setting it was measured."""
+    if data.setting is None:
+        return "No index was measured."
+    parts = [
+        "Share of the exact index's first 10 documents that an index also returns, against its time: "
+        f"{setting_text(data.setting)}. Upper left is better."
+    ]
+    if data.others:
+        parts.append(f"Measured on another set, or with other threads, batches or devices, not drawn: {data.others:,}.")
+    if data.omitted:
+        parts.append(f"Of encoders further down the board, not drawn: {data.omitted:,}.")
+    return " ".join(parts)
+
+
+def draw_index_times(data: IndexTimes, palette: Palette = LIGHT) -> go.Figure:
+    """A marker per kind of index, and a colour for the first six, the same in every figure; time on a logarithmic axis."""
+    figure = go.Figure()
+    for i, kind in enumerate(KINDS):
+        points = [point for point in data.points if _family(point[2].cost.kind) == kind]
+        if points:
+            figure.add_scatter(
+                x=[ms for ms, _, _ in points],
+                y=[recall for _, recall, _ in points],
+                mode="markers",
+                name=kind,
+                marker={
+                    "color": kind_colour(i, palette),
+                    "symbol": SYMBOLS[i % len(SYMBOLS)] + ("-open" if i >= len(SYMBOLS) else ""),
+                    "size": 8,
+                    "opacity": 0.7,
+                },
+                hovertext=[_hover(*point) for point in points],
+                hoverinfo="text",
+            )
+    frame(figure, palette, "ms per 1,000 queries (log scale)", "Exact first 10 found, %")
+    log_axis(figure)
+    return figure
+
+
+class IndexLine(NamedTuple):
+    """An encoder: the exact index of the form that stands for it, and the best approximate one of any form."""
+
+    row: Row
+    exact: IndexRow | None
+    best: IndexRow | None
+
+
+def index_lines(lines: Lines, indexes: Sequence[IndexRow], setting: Setting | None) -> tuple[IndexLine, ...]:
+    """One line for each encoder that has an index measured in `setting`, in the leaderboard's order."""
+    by_row: dict[str, list[IndexRow]] = {}
+    for index in indexes:
+        if setting_of(index.cost) == setting:
+            by_row.setdefault(index.row.anchor, []).append(index)
+    of_encoders = []
+    for line in lines.lines:
+        own = by_row.get(line.row.anchor, [])
+        exact = next((i for i in own if i.cost.kind == exact_kind(line.row.record)), None)
+        near = [i for row in line.rows for i in by_row.get(row.anchor, []) if _is_near(i)]
+        best = min(near, key=lambda i: i.measured["ms_per_1000_queries"].value or 0.0, default=None)
+        if exact is not None or best is not None:
+            of_encoders.append(IndexLine(line.row, exact, best))
+    return tuple(of_encoders)
+
+
+def every_index(indexes: Sequence[IndexRow]) -> list[list[Any]]:
+    """All indexes as the script of the page lists them: a row's anchor, then a value for each of `HEADINGS`."""
+
+    def number(index: IndexRow, field: str) -> float | None:
+        value = finite(index.measured[field].value)
+        return None if value is None else float(f"{value:.5g}")
+
+    return [
+        [
+            i.row.anchor,
+            i.row.name,
+            set_name(i.cost),
+            f"{i.cost.kind} (exact)" if i.cost.kind == "flat" else i.cost.kind,
+            index_setting(i.cost),
+            i.cost.documents,
+            *(number(i, field) for field in ("bytes", "build_s", "ms_per_1000_queries", "overlap10_with_flat")),
+            *(number(i, field) for field in ("mrr10", "recall100")),
+            i.cost.threads,
+        ]
+        for i in indexes
+    ]
+
+
+def _is_near(index: IndexRow) -> bool:
+    """Whether it is an approximate index that finds nearly what the exact one does."""
+    exact = index.cost.kind in ("flat", exact_kind(index.row.record))
+    overlap = index.measured["overlap10_with_flat"].value
+    timed = index.measured["ms_per_1000_queries"].value is not None
+    return not exact and timed and overlap is not None and overlap >= LEAST_OVERLAP
+
+
+def _point(row: IndexRow) -> tuple[float, float] | None:
+    """Time and recall; None where one is missing, or the time is no time."""
+    ms, recall = row.measured["ms_per_1000_queries"].value, row.measured["overlap10_with_flat"].value
+    return None if ms is None or ms <= 0 or recall is None else (ms, recall)
+
+
+def _family(kind: str) -> str:
+    named = family_of(kind)
+    return named[0] if named else kind
+
+
+def _hover(ms: float, recall: float, index: IndexRow) -> str:
+    record, cost = index.row.record, index.cost
+    setting = f", {plain(index_setting(cost))}" if index_setting(cost) else ""
+    mrr10, size = index.measured["mrr10"].value, index.measured["bytes"].value
+    more = [f"MRR@10 {mrr10:.2f}"] if mrr10 is not None else []
+    more += [f"{size / 1e6:,.3g} MB"] if size is not None else []
+    return (
+        f"<b>{plain(index.row.name)}</b><br>{record.dim:,} dimensions<br>{cost.kind}{setting}<br>"
+        f"{recall:.1f} % of the exact 10, {ms:,.3g} ms<br>{', '.join(more)}"
+    )

@@ -1,0 +1,313 @@
+"""The figures of one search: its trials as Optuna studies in memory, drawn by `optuna.visualization`."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import optuna
+import plotly.graph_objects as go
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.importance import PedAnovaImportanceEvaluator
+from optuna.trial import TrialState
+
+from distilbench.choices import QUALITY
+from distilbench.progress.tally import finite
+from distilbench.records import ScoreRecord, TrialRecord
+from distilbench.reporting.colours import Palette, kind_colour
+from distilbench.reporting.drawing import doubling_ticks, frame, plain, span
+from distilbench.reporting.table import unique_trials
+from distilbench.search.objectives import OBJECTIVES
+
+LEAST_TRIALS = 10
+"""Completed trials that importance and slices need."""
+MOST_MARKS = 1000
+"""Points of a figure's trace: a browser draws so many without a pause."""
+MOST_CURVES = 150
+MOST_SIZES = 6
+MOST_SLICES = 4
+DIVERGED = "Of the lowest tenth some may lie below the axis."
+
+
+class SearchFigure(NamedTuple):
+    """A figure that is computed: `draw` makes it in the colours of a theme."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Palette], go.Figure]
+    wide: bool = False
+
+
+def search_figures(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[list[SearchFigure], list[str]]:
+    """The figures of one run's search, and why those that one may expect are not there.
+
+    Trainings that confirm a trial with another seed are no part of it.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    trials = [t for t in unique_trials(records) if not t.confirms]
+    complete = [t for t in trials if _objective(t) is not None]
+    if not complete:
+        return [], []
+    figures = [_history(complete), *_front(complete), _curves(trials)]
+    if len(complete) < LEAST_TRIALS:
+        found = "is 1" if len(complete) == 1 else f"are {len(complete)}"
+        why = f"The importance and the slices of hyper-parameters need {LEAST_TRIALS} completed trials; here {found}."
+        return figures, [why]
+    parameters = _parameters(complete)
+    ranks, several = _ranks(complete), len({_size(t) for t in complete}) > 1
+    if not parameters or len(set(ranks)) < 2:
+        return figures, ["Hyper-parameter importance was not computed: every trial has the same settings or objective."]
+    study = _study(complete, parameters, [[rank] for rank in ranks])
+    importance = _importance(study, several=several)
+    objective = ranks if several else [_objective(t) or 0.0 for t in complete]
+    return [*figures, importance, _slices(_study(complete, parameters, [[v] for v in objective]), study, several)], []
+
+
+def _history(complete: Sequence[TrialRecord]) -> SearchFigure:
+    """One study for each size of a vector: objectives of different sizes do not compare."""
+    names = _size_names(complete)
+    counted = Counter(names)
+    sizes = [name for name, _ in counted.most_common(MOST_SIZES)]
+    studies = []
+    for size in sorted(sizes, key=names.index):
+        study = optuna.create_study(study_name=plain(size), direction="maximize")
+        own = [t for t, name in zip(complete, names, strict=True) if name == size]
+        study.add_trials([optuna.trial.create_trial(value=_objective(t)) for t in own])
+        studies.append(study)
+
+    def draw(palette: Palette) -> go.Figure:
+        figure = optuna.visualization.plot_optimization_history(studies)
+        for place in range(len(studies)):
+            marks, best = figure.data[3 * place : 3 * place + 2]
+            colour = kind_colour(place, palette)
+            marks.update(marker={"color": colour, "size": 6, "opacity": 0.5}, showlegend=False)
+            best.update(line={"color": colour, "width": 2.2, "shape": "hv"}, name=studies[place].study_name)
+        figure.data = [trace for n, trace in enumerate(figure.data) if n % 3 < 2]
+        frame(figure, palette, "Completed trials of the size, in order", "Dev objective (selection)")
+        figure.update_yaxes(range=span(sorted(_objective(t) or 0.0 for t in complete), ()))
+        return _thinned(figure)
+
+    part = f" The {MOST_SIZES} sizes with the most trials are drawn." if len(counted) > MOST_SIZES else ""
+    caption = f"Dev objective of the completed trials of each size, and the best so far. {DIVERGED}{part}"
+    return SearchFigure("history", "What the search found", caption, draw)
+
+
+def _curves(trials: Sequence[TrialRecord]) -> SearchFigure:
+    """The rungs of the trials, those that were stopped in grey; of many every k-th, and the best of each size."""
+    drawable = [t for t in trials if t.state != "FAIL" and any(finite(rung.objective) is not None for rung in t.rungs)]
+    names = _size_names(drawable)
+    best = {name: t.number for t, name in sorted(zip(drawable, names, strict=True), key=lambda pair: _last(pair[0]))}
+    strong = set(best.values())
+    every = max(1, -(-len(drawable) // MOST_CURVES))
+    drawn = [t for n, t in enumerate(drawable) if n % every == 0 or t.number in strong]
+    study = optuna.create_study(direction="maximize")
+    for t in drawn:
+        values = {rung.step: float(rung.objective) for rung in t.rungs if finite(rung.objective) is not None}
+        study.add_trial(optuna.trial.create_trial(state=TrialState.PRUNED, intermediate_values=values))
+
+    def draw(palette: Palette) -> go.Figure:
+        figure = optuna.visualization.plot_intermediate_values(study)
+        for t, trace in zip(drawn, figure.data, strict=True):
+            colour = palette.muted if t.state == "PRUNED" else kind_colour(0, palette)
+            width = 2.6 if t.number in strong else 0.8
+            trace.update(name=f"Trial {t.number}", line={"color": colour, "width": width}, marker={"size": 4})
+            trace.update(opacity=1.0 if t.number in strong else 0.45)
+        frame(figure, palette, "Optimiser steps of the trial", "Dev objective (selection)")
+        heights = sorted(v for trial in study.trials for v in trial.intermediate_values.values())
+        figure.update_yaxes(range=span(heights, ()))
+        return figure
+
+    part = f" Drawn: {len(drawn):,} of {len(drawable):,} trials." if len(drawn) < len(drawable) else ""
+    caption = (
+        f"Dev objective of the trials at each rung; grey ones were stopped. Strong: the best of each size. {DIVERGED}"
+    )
+    return SearchFigure("curves", "Learning curves", caption + part, draw)
+
+
+def _front(complete: Sequence[TrialRecord]) -> list[SearchFigure]:
+    """Front and hypervolume of a search with several objectives; none where all trials are equal in all but one."""
+    valued = [t for t in complete if len(t.values) > 1]
+    names = [name for name in OBJECTIVES if all(finite(t.values.get(name)) is not None for t in valued)]
+    names = [name for name in names if len({t.values[name] for t in valued}) > 1]
+    if len(names) < 2 or QUALITY not in names:
+        return []
+    cost = next(name for name in names if name != QUALITY)
+    directions = [OBJECTIVES[name].direction for name in names]
+    study = _study(valued, {}, [[t.values[name] for name in names] for t in valued], directions)
+    ends = [(min(v), max(v)) for v in zip(*(t.values for t in study.trials), strict=True)]
+    worst = [low if way == "maximize" else high for (low, high), way in zip(ends, directions, strict=True)]
+
+    def draw_front(palette: Palette) -> go.Figure:
+        places = names.index(cost), names.index(QUALITY)
+        titles = [f"{cost.capitalize()}, {OBJECTIVES[cost].unit}", "Dev quality (selection)"]
+        figure = optuna.visualization.plot_pareto_front(
+            study, target_names=titles, targets=lambda t: [t.values[p] for p in places]
+        )
+        others, front = figure.data
+        others.marker = {"color": palette.muted, "size": 6, "opacity": 0.5}
+        front.marker = {"color": kind_colour(0, palette), "size": 11}
+        frame(figure, palette)
+        if cost == "bytes":
+            doubling_ticks(figure, [int(trial.values[places[0]]) for trial in study.trials])
+        return _thinned(figure)
+
+    def draw_volume(palette: Palette) -> go.Figure:
+        with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
+            figure = optuna.visualization.plot_hypervolume_history(study, worst)
+        [line] = figure.data
+        box = 1.0
+        for low, high in ends:
+            box *= high - low
+        line.y = [100 * volume / box for volume in line.y]
+        line.update(mode="lines", line={"color": kind_colour(0, palette), "width": 2.2, "shape": "hv"})
+        frame(figure, palette, "Completed trials, in order", "Hypervolume, % of the box")
+        return _thinned(figure)
+
+    over = " and ".join(names)
+    front = (
+        f"Completed trials: dev quality (selection) against {OBJECTIVES[cost].help.lower()}. Large marks are the front over "
+        f"{over}: no other trial is at least as good in all of them, and better in one."
+    )
+    reference = ", ".join(f"{name} {value:,.4g}" for name, value in zip(names, worst, strict=True))
+    volume = (
+        f"Share of the box between the worst ({reference}) and the best of each objective that the trials dominate."
+    )
+    return [
+        SearchFigure("front", "The front of the search", front, draw_front),
+        SearchFigure("hypervolume", "Hypervolume of the search", volume, draw_volume),
+    ]
+
+
+def _importance(study: optuna.Study, *, several: bool) -> SearchFigure:
+    def draw(palette: Palette) -> go.Figure:
+        figure = optuna.visualization.plot_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+        figure.update_traces(marker={"color": kind_colour(0, palette)}, hoverinfo="skip", hovertemplate=None)
+        frame(figure, palette, "Importance", "")
+        figure.update_xaxes(showgrid=True, range=[0, 1.15 * max(figure.data[0].x)])
+        return figure
+
+    caption = (
+        f"PED-ANOVA of {len(study.trials):,} completed trials: how much each hyper-parameter decides whether a trial is "
+        "among the best tenth."
+    )
+    if several:
+        caption += " Trials are ranked among those of as many bytes."
+    return SearchFigure("importance", "Which hyper-parameters matter", caption, draw)
+
+
+def _slices(study: optuna.Study, ranked: optuna.Study, several: bool) -> SearchFigure:
+    """The objective against each of the parameters that matter most."""
+    weights = PedAnovaImportanceEvaluator().evaluate(ranked)
+    names = list(weights)[:MOST_SLICES]
+
+    def draw(palette: Palette) -> go.Figure:
+        title = "Rank among trials of its size, %" if several else "Dev objective"
+        figure = optuna.visualization.plot_slice(study, names, target_name=title)
+        marker = {"color": kind_colour(0, palette), "showscale": False, "size": 5, "opacity": 0.5, "line": {"width": 0}}
+        figure.update_traces(marker=marker)
+        frame(figure, palette)
+        figure.update_layout(width=None)
+        figure.update_yaxes(range=span(sorted(trial.value or 0.0 for trial in study.trials), ()))
+        return _thinned(figure)
+
+    more = f" The {len(names)} that matter most of {len(weights)}." if len(names) < len(weights) else ""
+    caption = (
+        f"Completed trials against each hyper-parameter, all varied at once.{more}{'' if several else ' ' + DIVERGED}"
+    )
+    return SearchFigure("slices", "What each hyper-parameter does", caption, draw, wide=True)
+
+
+def _study(
+    trials: Sequence[TrialRecord],
+    parameters: dict[str, BaseDistribution],
+    values: Sequence[Sequence[float]],
+    directions: Sequence[str] = ("maximize",),
+) -> optuna.Study:
+    """A study of completed trials with these objectives."""
+    study = optuna.create_study(directions=list(directions))
+    for t, of_trial in zip(trials, values, strict=True):
+        params = {name: _fit(value, parameters[name]) for name, value in _params(t).items() if name in parameters}
+        distributions = {name: parameters[name] for name in params}
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, values=list(of_trial)))
+    return study
+
+
+def _parameters(trials: Sequence[TrialRecord]) -> dict[str, BaseDistribution]:
+    """Return a distribution for each hyper-parameter that differs: the range or the choices of what the trials had."""
+    found: dict[str, BaseDistribution] = {}
+    for name in dict.fromkeys(name for t in trials for name in _params(t)):
+        values = [params[name] for params in map(_params, trials) if name in params]
+        if all(_is_number(value) for value in values):
+            rising = sorted(map(float, values))
+            low, middle, high = rising[0], rising[len(rising) // 2], rising[-1]
+            if low < high:
+                found[name] = FloatDistribution(low, high, log=0 < 10 * low < high and middle < (low + high) / 4)
+        elif len(texts := sorted({_text(value) for value in values})) > 1:
+            found[name] = CategoricalDistribution(texts)
+    return found
+
+
+def _params(trial: TrialRecord) -> dict[str, Any]:
+    """The hyper-parameters under names that a figure shows letter for letter."""
+    return {plain(name, 24): value for name, value in trial.params.items()}
+
+
+def _fit(value: Any, distribution: BaseDistribution) -> Any:
+    return float(value) if isinstance(distribution, FloatDistribution) else _text(value)
+
+
+def _text(value: Any) -> str:
+    return plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str), 24)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether an axis can place it: no switch, and nothing of hundreds of digits."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e100
+
+
+def _objective(trial: TrialRecord) -> float | None:
+    """The objective of a completed trial that an axis can place."""
+    value = finite(trial.objective) if trial.state == "COMPLETE" else None
+    return value if value is not None and abs(value) < 1e100 else None
+
+
+def _last(trial: TrialRecord) -> float:
+    value = _objective(trial)
+    return float("-inf") if value is None else value
+
+
+def _size(trial: TrialRecord) -> tuple[str, str, int]:
+    """What trials have in common whose objectives compare: the method, the student, the bytes of a vector."""
+    return trial.method, *trial.group
+
+
+def _size_names(trials: Sequence[TrialRecord]) -> list[str]:
+    """Each trial's size in words."""
+    several = len({t.method for t in trials}) > 1
+    names = []
+    for method, student, size in map(_size, trials):
+        names.append(", ".join(filter(None, (method if several else "", student, f"{size:,} bytes"))))
+    return names
+
+
+def _ranks(trials: Sequence[TrialRecord]) -> list[float]:
+    """The share of the trials of its size that each is at least as good as, in percent."""
+    members: dict[tuple[str, str, int], list[float]] = {}
+    for t in trials:
+        members.setdefault(_size(t), []).append(_last(t))
+    rising = {size: sorted(values) for size, values in members.items()}
+    return [100 * bisect_right(rising[_size(t)], _last(t)) / len(rising[_size(t)]) for t in trials]
+
+
+def _thinned(figure: go.Figure) -> go.Figure:
+    """The figure with every k-th of its points, where a browser would take long to draw all of them."""
+    for trace in figure.data:
+        every = -(-len(trace.x) // MOST_MARKS)
+        if every > 1:
+            trace.update({key: list(trace[key])[::every] for key in ("x", "y", "text") if trace[key] is not None})
+    return figure
