@@ -40,7 +40,11 @@ TITLES = {
     "recall@100": "Recall@100",
     "accuracy": "Accuracy",
     "fidelity": "Fidelity",
+    "overlap@10": "Overlap@10",
+    "pearson": "Pearson",
+    "f1": "F1",
 }
+"""How each metric is called where people read it."""
 
 
 @dataclass(frozen=True)

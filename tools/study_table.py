@@ -14,7 +14,6 @@ import re
 from pathlib import Path
 
 from distilbench.records import read_records
-from distilbench.reporting.exports.main_columns import shown_cell
 from distilbench.reporting.table import Cell, leaderboard
 
 
@@ -23,7 +22,8 @@ def shown(cell: Cell, kept: bool) -> str:
     if cell.value is None:
         return ""
     share = f" ({cell.retention:.1f} %)" if kept and cell.retention is not None else ""
-    return shown_cell(cell) + share
+    spread = f" ± {cell.interval:.2f}" if cell.interval is not None else ""
+    return f"{cell.value:.2f}{spread}{share}"
 
 
 def pattern(text: str) -> re.Pattern[str]:

@@ -76,9 +76,9 @@ class Run:
         Raises:
             InputError: nothing is there, or a record cannot be read.
         """
-        from distilbench.api.frames import score_frame
+        from distilbench.reporting.columns import board_frame
 
-        return score_frame(self._board())
+        return board_frame(self._board())
 
     def front(self) -> pd.DataFrame:
         """The rows of `scores` that no other one beats in both bytes and test score, the smallest first.

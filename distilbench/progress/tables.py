@@ -11,6 +11,7 @@ from rich.text import Text
 from distilbench.codes import code_of
 from distilbench.progress.tally import STATES, Progress, Running, best_of
 from distilbench.records import Score, TrialRecord
+from distilbench.selection import TITLES
 
 
 def duration(seconds: float) -> str:
@@ -113,24 +114,12 @@ def _bytes(size: int) -> str:
     return f"{size:,} {'byte' if size == 1 else 'bytes'}"
 
 
-METRICS = {
-    "spearman": "Spearman",
-    "pearson": "Pearson",
-    "accuracy": "accuracy",
-    "f1": "F1",
-    "mrr@10": "MRR@10",
-    "ndcg@10": "nDCG@10",
-    "map@100": "MAP@100",
-}
-"""How metrics are written; others by their own names."""
-
-
 def scores_told(scores: Iterable[Score]) -> list[str]:
     """Scores with the sets and metrics that they are of: "Spearman STS12 70.10, STSB 80.25", "nDCG@10 quora 84.61"."""
     by_metric: dict[str, list[str]] = {}
     for score in scores:
         by_metric.setdefault(score.metric, []).append(f"{score.set} {score.value:.2f}")
-    return [f"{METRICS.get(metric, metric)} {', '.join(values)}" for metric, values in by_metric.items()]
+    return [f"{TITLES.get(metric, metric)} {', '.join(values)}" for metric, values in by_metric.items()]
 
 
 def finished_line(record: TrialRecord, done: int, total: int) -> str:

@@ -7,16 +7,13 @@ from pathlib import Path
 
 from distilbench.codes import CompetitionKey, code_of
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
+from distilbench.reporting.columns import board_columns
 from distilbench.reporting.comparison import Comparison, dev_comparison
 from distilbench.reporting.deploy import deploy_lines, is_front, on_front
-from distilbench.reporting.formats import short
 from distilbench.reporting.loading import export_command
 from distilbench.reporting.recommended import answer
-from distilbench.reporting.retrieval import mean_mrr10, retrieval_sets
 from distilbench.reporting.runs import run_folders
-from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, competes, leaderboard, told
-from distilbench.selection import STS
+from distilbench.reporting.table import DEV, Leaderboard, Row, competes, leaderboard, told
 
 NONE = "-"
 
@@ -44,22 +41,15 @@ def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
     rows = [*_teachers(board), *(on_front(board, students) if front else students)]
     if not rows:
         return ["No student was scored."]
-    names, costs = dict.fromkeys((f.set, f.split) for row in rows for f in retrieval_sets(row)), serving_costs(board)
-    test = "STS test" if board.selection == STS else f"test {board.selection.title}"
-    head = ["", "dev", test, "kept", _searched_in(list(names)), "bytes", "ms/1,000 queries"]
-    lines = [head]
+    columns = [column for column in board_columns(board) if column.terminal]
+    lines = [["", *(column.title.replace("\u00a0", " ") for column in columns)]]
     for row in rows:
-        average, ms = board.cell(row, AVERAGE), costs.rows[row.anchor].ms_per_1000_queries.value
-        kept = NONE if average.retention is None or row.record.role == "teacher" else f"{average.retention:.1f} %"
+        halves = [column.cell(row).interval for column in columns]
         lines.append(
-            [
-                told(row),
-                _two(board.cell(row, DEV).value),
-                _two(average.value) + ("" if average.interval is None else f" ± {average.interval:.2f}"),
-                kept,
-                _two(mean_mrr10(row, {name for name, _ in names})),
-                f"{row.record.bytes_per_vector:,}",
-                NONE if ms is None else short(ms),
+            [told(row)]
+            + [
+                column.text(row, NONE) + ("" if half is None else f" ± {column.written(half)}")
+                for column, half in zip(columns, halves, strict=True)
             ]
         )
     return _aligned([line for line in zip(*lines, strict=True) if any(cell != NONE for cell in line[1:])])
@@ -99,16 +89,6 @@ def _teachers(board: Leaderboard) -> list[Row]:
 def _rank(board: Leaderboard, row: Row) -> tuple[bool, float]:
     dev = board.cell(row, DEV).value
     return row.chosen, -1e9 if dev is None else dev
-
-
-def _searched_in(names: Sequence[tuple[str, str]]) -> str:
-    if len(names) > 1:
-        return f"MRR@10, {len(names)} sets"
-    return "MRR@10" + "".join(f" {name}{'' if split == 'test' else f', {split}'}" for name, split in names)
-
-
-def _two(value: float | None) -> str:
-    return NONE if value is None else f"{value:.2f}"
 
 
 def _aligned(columns: Sequence[Sequence[str]]) -> list[str]:

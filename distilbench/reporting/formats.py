@@ -9,6 +9,7 @@ from distilbench.codes import code_of
 from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost
 from distilbench.reporting import table
+from distilbench.selection import TITLES
 
 
 def short(number: float) -> str:
@@ -79,7 +80,7 @@ def column_name(column: str) -> str:
     task, name, metric = column.rsplit("/", 2) if column.count("/") == 2 else (column, "", "")
     if task in ("sts", "classification"):
         return name
-    return f"{name}, {table.TASKS[task][1].get(metric, metric)}" if task in table.TASKS else column
+    return f"{name}, {TITLES.get(metric, metric)}" if task in table.TASKS else column
 
 
 def index_setting(cost: IndexCost) -> str:

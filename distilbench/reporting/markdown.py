@@ -13,6 +13,7 @@ from markupsafe import Markup
 _TEMPLATES = Path(__file__).parent / "templates"
 _ACTIVE = re.compile(r"([\\`*_\[\]|~#$])")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_MENTION = re.compile(r"(?<!\w)@")
 _UNSEEN = ("Cc", "Cs", "Zl", "Zp")
 _TURNING = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Characters that change the direction of what follows."""
@@ -29,13 +30,13 @@ def one_line(text: str) -> str:
 def escaped(value: object) -> Markup:
     """Inline text, also for a table's cell, a heading or a list item. `Markup` is taken as it is.
 
-    A bare address is text too: GitHub's Markdown would make a link of it.
+    A bare address and a user's name are text too: GitHub's Markdown would make links of them.
     """
     if isinstance(value, Markup):
         return value
     text = _ACTIVE.sub(r"\\\1", one_line(str(value)))
     text = "".join(_ENTITIES.get(c, c) for c in text)
-    return Markup(text.replace("://", r"\://").replace("www.", r"www\."))
+    return Markup(_MENTION.sub("&#64;", text).replace("://", r"\://").replace("www.", r"www\."))
 
 
 def fenced(code: str, language: str) -> Markup:

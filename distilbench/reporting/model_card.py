@@ -37,12 +37,11 @@ from distilbench.reporting.table import (
     told,
 )
 from distilbench.reporting.trainings import reproduce_command
-from distilbench.selection import STS
+from distilbench.selection import STS, TITLES
 
 CARD = "README.md"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _STS = ("sts", "sts-tokenised")
-_METRICS = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "map@100": "MAP@100", "f1": "F1"}
 _HUB_TASKS = {
     "sts": ("semantic-similarity", "Semantic similarity", None),
     "sts-tokenised": ("semantic-similarity", "Semantic similarity, tokenised text", "tokenised"),
@@ -290,7 +289,7 @@ def _key(s: Score) -> tuple[str, ...]:
 
 
 def _metric(s: Score) -> str:
-    return _METRICS.get(s.metric) or s.metric.capitalize()
+    return TITLES.get(s.metric) or s.metric.capitalize()
 
 
 def _shown(cell: Cell) -> str:

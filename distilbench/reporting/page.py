@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,16 +12,17 @@ from markupsafe import Markup
 
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting import budget, encoder_page, neighbours, run_facts, table
+from distilbench.reporting.columns import LEADING_GROUPS, board_columns, page_columns
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
 from distilbench.reporting.deploy import is_front
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
-from distilbench.reporting.exports.write import Export, write_exports
+from distilbench.reporting.exports import Export, write_exports
 from distilbench.reporting.formats import set_name
 from distilbench.reporting.index_figures import HEADINGS, LEAST_OVERLAP, every_index, index_lines
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.pages import render_html, write_assets, write_page
 from distilbench.reporting.plots import board_plots, script_json
-from distilbench.reporting.recommended import answer, kept_spread, main_retrieval
+from distilbench.reporting.recommended import answer
 from distilbench.reporting.report_records import ReportRecord, RunRecord
 from distilbench.reporting.run_facts import RunFacts
 from distilbench.reporting.run_page import render_run
@@ -48,7 +50,7 @@ def write_report(
     """Write the report of `records` into `folder` (created if missing) and return the path of its index.html.
 
     Beside the page: a page for each row (`encoders/`) and each run (`runs/`), records.jsonl.gz (`study_file`: every record
-    given, and what was computed from predictions), the exports (`exports.write`), and the
+    given, and what was computed from predictions), the exports (`exports`), and the
     style, script and Plotly of all pages. Each file is written under a temporary name and renamed, index.html last, so a
     reader never meets half a file; an earlier report there is replaced. `notes` are paragraphs of plain text for the head of
     the page, `folders` those of the runs, with their settings and the predictions that rows are compared by. `live`: the runs
@@ -132,8 +134,8 @@ def render_page(
     serving = serving_costs(board)
     chosen = answer(board, compared, serving)
     lines = encoder_lines(board, chosen.rows, compared)
-    found = {row.anchor: main_retrieval(row, table.teacher_row(board, row), serving) for row in board.rows}
-    first_found = next((own for own in found.values() if own is not None), None)
+    columns = page_columns(board_columns(board, compared, serving))
+    groups = [(name, list(own)) for name, own in itertools.groupby(columns, lambda column: column.group)]
     front = is_front(records)
     taken = chosen.rows if chosen.chosen else ()
     plots = board_plots(board, lines, front=front, taken=taken)
@@ -150,14 +152,11 @@ def render_page(
         twins={twin: anchor for anchor, twin in lines.same.items()},
         corpus=next(iter(board.corpora), ""),
         teachers=dict.fromkeys(row.name for row in board.rows if not table.competes(row.record)),
-        variants=table.VARIANTS,
-        detail_groups=_groups(board.columns[1:]),
-        classes=[_classes(board.columns, place) for place in range(len(board.columns))],
+        columns=columns,
+        groups=[(name, len(own)) for name, own in groups],
+        details=[name for name, _ in groups if name not in LEADING_GROUPS],
+        firsts={own[0].name for name, own in groups if name not in LEADING_GROUPS},
         serving=serving,
-        shares=any(board.cell(row, table.AVERAGE).retention is not None for row in board.rows),
-        spreads={row.anchor: kept_spread(board, row) for row in board.rows},
-        found_of=found,
-        searched_set="" if first_found is None else f"{first_found.set} ({first_found.split})",
         compared=compared,
         row_of={row.anchor: row for row in board.rows},
         costs=[row for row in board.rows if row.record.cost],
@@ -186,22 +185,3 @@ def render_page(
         leading=LEADING if front and {*LEADING} <= plots.keys() else (),
         exports=exports,
     )
-
-
-def _classes(columns: Sequence[table.Column], place: int) -> Markup:
-    """The class attribute of a column's cells; nothing where they need none."""
-    column = columns[place]
-    first = place > 0 and columns[place - 1].group != column.group
-    names = [name for name, applies in (("average", place == 0), ("edge", first), ("dev", column.dev)) if applies]
-    return Markup(f' class="{" ".join(names)}"') if names else Markup("")
-
-
-def _groups(columns: Sequence[table.Column]) -> list[tuple[str, int]]:
-    """Neighbouring columns of one group: its title and how many they are."""
-    groups: list[tuple[str, int]] = []
-    for column in columns:
-        if groups and groups[-1][0] == column.group:
-            groups[-1] = (column.group, groups[-1][1] + 1)
-        else:
-            groups.append((column.group, 1))
-    return groups

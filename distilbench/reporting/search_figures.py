@@ -107,7 +107,7 @@ def _curves(trials: Sequence[TrialRecord]) -> SearchFigure:
     drawn = [t for n, t in enumerate(drawable) if n % every == 0 or t.number in strong]
     study = optuna.create_study(direction="maximize")
     for t in drawn:
-        values = {rung.step: float(rung.objective) for rung in t.rungs if finite(rung.objective) is not None}
+        values = {rung.step: v for rung in t.rungs if (v := finite(rung.objective)) is not None}
         study.add_trial(optuna.trial.create_trial(state=TrialState.PRUNED, intermediate_values=values))
 
     def draw(palette: Palette) -> go.Figure:

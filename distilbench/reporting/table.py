@@ -20,7 +20,7 @@ from distilbench.codes import FAISS_PEER, code_of
 from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost, Score, ScoreRecord, TrialRecord, selection_groups
 from distilbench.reporting.starts import start_of, starts_told
-from distilbench.selection import STS, Part, Selection
+from distilbench.selection import STS, TITLES, Part, Selection
 
 Variant = Literal["all", "wmean"]
 VARIANTS: tuple[Variant, ...] = ("all", "wmean")
@@ -33,18 +33,18 @@ TEST, STS_MEAN = "test", "sts_mean"
 CONFIDENCE = 0.95
 SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICK")
 """The sets of the papers' average; over any others it is named by its sets alone."""
-_PAIRS = {"pearson": "Pearson", "spearman": "Spearman", "accuracy": "Accuracy", "f1": "F1"}
-_RETRIEVAL = {"mrr@10": "MRR@10", "ndcg@10": "nDCG@10", "recall@100": "Recall@100"}
-TASKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "sts-tokenised": ("STS, tokenised", {"spearman": "Spearman"}),
-    "classification": ("Classification", {"accuracy": "Accuracy"}),
+_PAIRS = ("pearson", "spearman", "accuracy", "f1")
+_RETRIEVAL = ("mrr@10", "ndcg@10", "recall@100")
+TASKS: Mapping[str, tuple[str, Sequence[str]]] = {
+    "sts-tokenised": ("STS, tokenised", ("spearman",)),
+    "classification": ("Classification", ("accuracy",)),
     "retrieval": ("Retrieval", _RETRIEVAL),
     "asymmetric": ("Asymmetric retrieval", _RETRIEVAL),
     "pairs": ("Pairs", _PAIRS),
     "pair-probe": ("Pair probe", _PAIRS),
-    "fidelity": ("Fidelity", {"overlap@10": "Overlap@10", "spearman": "Spearman"}),
+    "fidelity": ("Fidelity", ("overlap@10", "spearman")),
 }
-"""Tasks beside STS: the title of their columns, and the metrics that are columns."""
+"""Tasks beside STS: the title of their columns, and the metrics that are columns, by their names in `selection.TITLES`."""
 FLAT = {"mrr@10": "mrr10", "recall@100": "recall100"}
 """Where the exact index of a record has a metric that its scores do not."""
 AVERAGED = ("sts-tokenised", "classification")
@@ -537,7 +537,7 @@ def _columns(sts: Sequence[str], dev: Sequence[str], keys: Sequence[Key], select
         columns.append(Column(DEV, "Selection", "Dev", help_text, False, dev=True, lead=True))
     for task, name, split, metric in keys:
         group, metrics = TASKS[task]
-        metric_title, no_test = metrics[metric], "" if split == "test" else ". No row has a test score of this set"
+        metric_title, no_test = TITLES[metric], "" if split == "test" else ". No row has a test score of this set"
         if name == EVERY:
             over = ", ".join(other for of, other, *_ in keys if of == task and other != EVERY)
             columns.append(

@@ -18,8 +18,9 @@ from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import Score, ScoreRecord, append_records, read_records
 from distilbench.reporting import page
+from distilbench.reporting.columns import board_frame
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Difference, compare_rows, tie_notices
-from distilbench.reporting.exports.flat import leaderboard_csv
+from distilbench.reporting.exports import csv_text
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import leaderboard
 from distilbench.storage.files import fingerprint
@@ -255,7 +256,7 @@ def test_the_csv_has_group_difference_and_interval(study: Study) -> None:
     study.add("best", 1.0, draw=1)
     study.add("near", 1.0, draw=1, jitter=0.2)
     study.add("gone", 2.6, draw=1, kept=False)
-    text = leaderboard_csv(leaderboard(study.records), study.ties())
+    text = csv_text(board_frame(leaderboard(study.records), study.ties()))
     rows = {row["label"]: row for row in csv.DictReader(io.StringIO(text, newline=""))}
     tie = study.places()["near"].difference
     values = [float(rows["near"][f"tie_{name}"]) for name in ("difference", "low", "high")]

@@ -7,15 +7,18 @@ import io
 import json
 import re
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
+from distilbench.records import Score
+from distilbench.reporting.closing import student_table
+from distilbench.reporting.columns import board_columns, board_frame
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Difference, Tie
-from distilbench.reporting.exports import flat, grid
-from distilbench.reporting.exports.grid import Grid, Head, Line, Section
-from distilbench.reporting.exports.main_columns import leaderboard_grid
-from distilbench.reporting.exports.write import write_exports
+from distilbench.reporting.exports import Report, csv_text, latex_text, write_exports
+from distilbench.reporting.markdown import escaped, one_line
+from distilbench.reporting.page import write_report
 from distilbench.reporting.table import leaderboard
 
 HOSTILE = [
@@ -38,16 +41,6 @@ HOSTILE = [
 ]
 
 
-def one_line(text):
-    return " ".join(re.sub(r"[\x00-\x1f\u2028]", " ", text).split())
-
-
-def small(cells, **changes):
-    lines = (Line(tuple(cells)),)
-    fields = {"title": cells[0], "head": tuple(Head(cell) for cell in cells), "notes": (cells[0],)} | changes
-    return Grid(sections=(Section(cells[0], lines),), **fields)
-
-
 def markdown_cells(text):
     """Texts of each row's cells, and the kinds of every token, as a reader of GitHub tables sees them."""
     kinds, rows = set(), []
@@ -61,20 +54,19 @@ def markdown_cells(text):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_markdown_shows_the_text_and_nothing_else(text):
-    rows, kinds = markdown_cells(grid.to_markdown(small([text, "1.0"])))
-    expected = one_line(text)
-    # header, section, measured line; notes follow the last line's cells in the same list
-    assert rows[0] == [expected, "1.0"]
-    assert rows[1][0] == expected and rows[2][:2] == [expected, "1.0"] and expected in rows[2][2:]
+def test_a_report_shows_a_name_and_nothing_else(make_score, text):
+    report = Report(
+        leaderboard([make_score(text, trial=None), make_score("b", dim=32, quantisation="int8", trial=None)])
+    )
+    rows, kinds = markdown_cells(report.markdown())
+    assert one_line(text) in [row[0] for row in rows] and {len(row) for row in rows[:2]} == {len(rows[0])}
     assert not kinds & {"html_inline", "html_block", "link_open", "image", "code_inline", "s_open"}
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_markdown_starts_no_link_and_names_no_user(text):
-    shown = grid.markdown_text(text)
-    assert "://" not in shown and "www." not in shown and "@" not in shown
+    shown = str(escaped(text))
+    assert "://" not in shown.replace("\\://", "") and not re.search(r"(?<!\w)@", shown)
     assert not re.search(r"(?<![&\\])#\d", shown)
+    body = [line for line in report.latex().splitlines() if line.endswith(r" \\")]
+    assert len(body) == 3 and {len(re.findall(r"(?<!\\)&", line)) for line in body} == {len(report.columns)}
+    assert not any(line.startswith(("[", "*")) for line in body)
 
 
 PLAIN_OF_LATEX = {
@@ -99,104 +91,112 @@ LATEX_PARTS = re.compile("|".join(re.escape(part) for part in PLAIN_OF_LATEX) + 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "75.2 ± 0.3 α ψ × ²"])
 def test_latex_consists_of_harmless_parts_that_give_the_text(text):
-    shown = grid.latex_text(text)
+    shown = latex_text(text)
     parts = LATEX_PARTS.findall(shown)
     assert "".join(parts) == shown
     assert "".join(PLAIN_OF_LATEX.get(part, part) for part in parts) == one_line(text)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_latex_has_the_lines_and_cells_that_were_given(text):
-    shown = grid.to_latex(small([text, "1.0"]))
-    body = [line for line in shown.splitlines() if line.endswith(r" \\")]
-    assert len(body) == 3 and all(len(re.findall(r"(?<!\\)&", line)) == 1 for line in body if "multicolumn" not in line)
-    assert not any(line.startswith(("[", "*")) for line in body)
-    assert shown.count(r"\begin{") == shown.count(r"\end{") == 2
-    unescaped = re.sub(r"\\[{}]", "", shown)
-    assert unescaped.count("{") == unescaped.count("}")
-
-
-@pytest.mark.parametrize("text", HOSTILE)
 def test_csv_has_no_formula_and_keeps_the_text(text):
-    rows = list(csv.reader(io.StringIO(grid.csv_of([[text, "-5.25", -5.25]]), newline="")))
-    assert rows[0][0].removeprefix("'") == text and rows[0][1:] == ["-5.25", "-5.25"]
-    assert not rows[0][0].startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+    frame = pd.DataFrame({"a": [text], "b": ["-5.25"], "c": [-5.25], "d": [[text, None]]})
+    rows = list(csv.reader(io.StringIO(csv_text(frame), newline="")))
+    assert rows[1][0].removeprefix("'") == text and rows[1][1:3] == ["-5.25", "-5.25"]
+    assert rows[1][3].removeprefix("'") == text + ";"
+    assert not any(cell.startswith(("=", "+", "-2", "@", "\t", "\r", "\n")) for cell in rows[1])
 
 
 # The leaderboard's files
 
 
-def written(records, folder, **options):
+def written(records, folder):
     board = leaderboard(records)
-    return board, write_exports(board, NOT_COMPARED, folder, **options)
+    return board, write_exports(board, NOT_COMPARED, folder)
+
+
+def lines_of(folder):
+    return list(csv.DictReader(io.StringIO((folder / "leaderboard.csv").read_text(), newline="")))
 
 
 def test_csv_json_and_parquet_have_the_same_values(make_seeded, tmp_path):
     board = leaderboard(make_seeded())
     row = board.rows[2]
-    behind = Difference(value=-1.5, low=-2.0, high=-1.0, ahead=0.1)
-    tie = Tie(group="b", leader=row.anchor, leader_name="first", others=1, difference=behind)
-    ties = Comparison(seeds=[row.anchor], ties={row.anchor: tie})
-    write_exports(board, ties, tmp_path)
-    table = pq.read_table(tmp_path / "leaderboard.parquet")
-    columns = flat.flat_columns(board, ties)
-    lines = list(csv.DictReader(io.StringIO((tmp_path / "leaderboard.csv").read_text(), newline="")))
-    objects = json.loads((tmp_path / "leaderboard.json").read_text())
-    assert table.column_names == list(lines[0]) == [column.name for column in columns]
-    assert len(objects) == len(lines) == table.num_rows == len(board.rows) == 9
-    for line, found, typed in zip(lines, objects, table.to_pylist(), strict=True):
-        for column in columns:
-            value = typed[column.name]
-            if column.per_seed:
-                assert [seed[column.path[-1]] for seed in found["seeds"]] == value
-                assert line[column.name] in (";".join("" if v is None else str(v) for v in value), "")
-                continue
-            place = found
-            for key in column.path:
-                place = place[key]
-            assert place == value
-            assert line[column.name] == ("" if value is None else str(value))
-    assert {f["tie"]["group"] for f in objects} == {None, "b"} and lines[2]["tie_low"] == "-2.0"
+    difference = Difference(value=-1.5, low=-2.0, high=-1.0)
+    tie = Tie(group="b", leader=row.anchor, leader_name="first", others=1, difference=difference)
+    write_exports(board, Comparison(seeds=[row.anchor], ties={row.anchor: tie}), tmp_path)
+    frame = pd.read_parquet(tmp_path / "leaderboard.parquet")
+    objects, lines = json.loads((tmp_path / "leaderboard.json").read_text()), lines_of(tmp_path)
+    assert list(frame.columns) == list(lines[0]) == list(objects[0]) and len(lines) == len(objects) == len(frame) == 9
+    for line, values, typed in zip(lines, objects, frame.to_dict("records"), strict=True):
+        for name, value in values.items():
+            if isinstance(value, list):
+                assert list(typed[name]) == value and line[name] in (";".join(map(str, value)), "")
+            elif value is None:
+                assert pd.isna(typed[name]) and line[name] == ""
+            elif isinstance(value, float):
+                assert typed[name] == pytest.approx(value, rel=1e-12) == float(line[name])
+            else:
+                assert typed[name] == value and line[name] == str(value)
+    assert {line["tie_group"] for line in lines} == {"", "b"} and lines[2]["tie_low"] == "-2.0"
 
 
-def test_json_names_every_record_and_its_numbers_are_not_rounded(make_seeded, tmp_path):
+def test_a_row_has_its_names_seeds_and_unrounded_scores(make_seeded, tmp_path):
     written(make_seeded(), tmp_path)
-    objects = {found["name"]: found for found in json.loads((tmp_path / "leaderboard.json").read_text())}
-    student = objects["MCR2-32-float32"]
-    assert [seed["record_id"] for seed in student["seeds"]] == [f"MCR2-32-float32-seed{n}" for n in range(3)]
-    assert student["seed_count"] == 3 and student["hyperparameters"]["lr"] == 1e-4
-    average = student["scores"]["sts_average"]["all"]
-    assert average["value"] == pytest.approx(68.5) and average["interval95"] == pytest.approx(
-        4.302653 / 3**0.5, rel=1e-6
-    )
-    assert student["corpus"] == {"name": "synthetic corpus", "fingerprint": "f" * 64, "demonstration": False}
+    rows = {line["name"]: line for line in lines_of(tmp_path)}
+    student, teacher = rows["MCR2-32-float32"], rows["teacher d=384"]
+    assert (student["label"], student["code"], student["bytes"]) == ("MCR2 d=32", "float32", "128")
+    assert (student["seed"], student["seeds"]) == ("0;1;2", "3")
+    assert student["record_id"] == "MCR2-32-float32-seed0;MCR2-32-float32-seed1;MCR2-32-float32-seed2"
+    assert student["model"].split(";")[2] == "students/MCR2-32-float32-seed2"
+    assert float(student["test"]) == pytest.approx(68.5) and float(student["pairs_QQP_f1"]) == pytest.approx(76.0)
+    assert float(student["test_interval"]) == pytest.approx(4.302653 / 3**0.5, rel=1e-6)
+    assert float(student["kept_percent"]) == pytest.approx(100 * 68.5 / 79.5)
+    assert float(student["mrr10"]) == float(student["mrr10_quora"]) == pytest.approx(50)
+    assert json.loads(student["hyperparameters"])["lr"] == 1e-4
+    assert (teacher["seed"], teacher["test_interval"], teacher["pairs_QQP_f1"], teacher["trial"]) == ("0", "", "", "")
 
 
 def test_parquet_is_typed_even_where_no_row_has_a_value(make_score, tmp_path):
     written([make_score("one", trial=None)], tmp_path)
     schema = pq.read_schema(tmp_path / "leaderboard.parquet")
     types = {name: str(schema.field(name).type) for name in schema.names}
-    assert types["dim"] == "int64" and types["sts_average:all"] == "double" and types["pareto"] == "bool"
-    assert types["tie_difference"] == "double" and types["record_id"].startswith("list<") and "int64" in types["trial"]
+    assert types["dim"] == "int64" and types["test"] == "double" and types["front"] == "bool"
+    assert types["tie_difference"] == "double" and types["record_id"].startswith("list<") and types["trial"] == "int64"
     written([], tmp_path)
     assert pq.read_table(tmp_path / "leaderboard.parquet").num_rows == 0
 
 
-def test_a_hyperparameter_that_is_not_finite_is_a_text(make_score, tmp_path):
-    written([make_score("one", hyperparameters={"tau": float("inf"), "list": [float("nan"), {"a": 1.5}]})], tmp_path)
+def test_a_metric_is_on_every_view(make_score, tmp_path):
+    """MRR@10 is of two sets: the mean of both, where the row has both."""
+    second = [Score(task="retrieval", set="mine", split="test", metric="mrr@10", variant="all", value=70.0, n=9)]
+    teacher = make_score("t", 80.0, role="teacher", dim=384, trial=None)
+    records = [r.model_copy(update={"scores": [*r.scores, *second]}) for r in (teacher, make_score("both", 70.0))]
+    board = leaderboard([*records, make_score("one", 60.0)])
+    values = board_frame(board).set_index("name")["mrr10"]
+    assert (values["t"], values["both"]) == (65.0, 60.0) and pd.isna(values["one"])
+    page = write_report([*records, make_score("one", 60.0)], tmp_path, title="t").read_text()
+    assert "60.00<small>92.3&nbsp;%</small>" in page
+    assert "| 60.00 |" in (tmp_path / "leaderboard.md").read_text()
+    assert any(" 60.00 " in line for line in student_table(board))
 
-    def refused(constant):
-        raise AssertionError(constant)
 
-    [found] = json.loads((tmp_path / "leaderboard.json").read_text(), parse_constant=refused)
-    assert found["hyperparameters"] == {"tau": "inf", "list": ["nan", {"a": 1.5}]}
+def test_sets_whose_names_are_alike_have_columns_of_their_own(make_score):
+    def named(name):
+        return Score(task="classification", set=name, split="test", metric="accuracy", variant="all", value=1.0, n=9)
+
+    record = make_score("a")
+    record = record.model_copy(update={"scores": [*record.scores, named("a-b"), named("a b")]})
+    names = [c.name for c in board_columns(leaderboard([record]))]
+    assert {"classification_a_b_accuracy", "classification_a_b_accuracy_2"} <= set(names) and len(set(names)) == len(
+        names
+    )
 
 
-def test_main_columns_leave_out_what_no_row_has(make_score):
-    found = leaderboard_grid(leaderboard([make_score("a", skip=("STS13",)), make_score("b", skip=("STS13",))]))
-    titles = [head.title for head in found.head]
-    assert "Retention %" not in titles and "Tie group" not in titles and "STS12" in titles and "STS13" not in titles
-    assert leaderboard_grid(leaderboard([])).sections[0].lines == ()
+def test_a_report_leaves_out_what_no_row_has(make_score):
+    report = Report(leaderboard([make_score("a", skip=("STS13",)), make_score("b", skip=("STS13",))]))
+    titles = [column.title for column in report.columns]
+    assert "Kept,\u00a0%" not in titles and "Tie group" not in titles and "STS12" in titles and "STS13" not in titles
+    assert Report(leaderboard([])).heads == []
 
 
 @pytest.mark.slow
@@ -228,8 +228,7 @@ def test_hostile_records_are_exported_under_derived_names(make_score, tmp_path, 
 def test_each_export_is_there_and_named(make_study, tmp_path):
     _, exports = written(make_study(), tmp_path)
     assert all((tmp_path / export.path).exists() and export.title for export in exports)
-    assert len({export.path for export in exports}) == len(exports)
-    assert {"csv", "json", "parquet", "markdown", "latex"} <= {export.kind for export in exports}
+    assert len({export.path for export in exports}) == len(exports) == 5
 
 
 def test_writing_again_gives_the_same_bytes_and_leaves_no_temporary_file(make_seeded, tmp_path):
@@ -249,7 +248,7 @@ def test_a_failure_leaves_the_old_files(make_score, tmp_path, monkeypatch):
     def broken(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("distilbench.reporting.exports.write.leaderboard_csv", broken)
+    monkeypatch.setattr("distilbench.reporting.exports.csv_text", broken)
     with pytest.raises(OSError, match="disk full"):
         written([make_score("new")], tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

@@ -157,7 +157,7 @@ def test_a_comparison_fails_in_part_repeats_and_grows(
     with (tmp_path / "reports" / "r" / "leaderboard.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     apart = [row["tie_group"] == "" for row in rows]
-    assert apart == [(row["role"], row["quantisation"]) == ("teacher", "float32") for row in rows]
+    assert apart == [(row["role"], row["code"]) == ("teacher", "float32") for row in rows]
 
 
 SLOW = {

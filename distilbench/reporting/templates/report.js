@@ -40,11 +40,10 @@ themeButton.addEventListener("click", () => {
   drawCurrent();
 });
 
-// ---- sorting: a value is data-v (data-w under "wmean") or the text; missing values stay last in both directions
+// ---- sorting: a value is data-v or the text; missing values stay last in both directions
 
 function valueOf(cell, kind) {
-  const wmean = board && board.dataset.variant === "wmean" && cell.dataset.w !== undefined;
-  const raw = wmean ? cell.dataset.w : cell.dataset.v !== undefined ? cell.dataset.v : cell.textContent.trim();
+  const raw = cell.dataset.v !== undefined ? cell.dataset.v : cell.textContent.trim();
   if (raw === "" || raw === "—") return null;
   return kind === "number" ? Number(raw) : raw;
 }
@@ -95,7 +94,7 @@ const onlyPareto = byId("only-pareto");
 const headers = board ? Array.from(board.querySelectorAll("thead tr.titles th")) : [];
 const groups = board ? Array.from(board.querySelectorAll("thead tr.groups [data-g]")) : [];
 const unfolds = Array.from(document.querySelectorAll("#unfolds .unfold"));
-const choices = ["method", "dim", "bytes", "type"]
+const choices = ["method", "dim", "bytes", "code"]
   .map((name) => [name, byId(`choice-${name}`), headers.findIndex((header) => header.dataset.key === name)])
   .filter(([, select]) => select);
 const open = new Set(); // groups of columns
@@ -103,7 +102,7 @@ const unfolded = new Set(); // encoders, by their lines
 const hidden = new Set();
 const sheet = new CSSStyleSheet();
 
-// Hidden marks of the other variant are no part of what the reader sees, so they are no part of the text either.
+// What is searched of a row: its name, marks and texts.
 const texts = new Map();
 const lines = []; // an encoder: the row that stands for it, its other forms, what it is for
 if (board) {
@@ -134,11 +133,10 @@ function showRows() {
   const inOrder = (items, rowOf) => (header ? sorted(items, header, rowOf) : items);
   const parts = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
   const wanted = choices.filter(([, select]) => select.value !== "");
-  const front = `pareto-${board.dataset.variant}`;
   const fits = (row) =>
     parts.every((part) => texts.get(row).includes(part)) &&
     wanted.every(([, select, cell]) => (row.cells[cell].dataset.v || row.cells[cell].textContent) === select.value) &&
-    (!onlyPareto.checked || row.classList.contains(front));
+    (!onlyPareto.checked || row.classList.contains("pareto"));
   const flat = searching();
   const onTop = (line) => pin.checked && line.kind === "reference";
   let pinned, rest;
@@ -200,7 +198,6 @@ function remember() {
   if (allCodes.checked) state.set("codes", "all");
   else for (const line of unfolded) state.append("codes", line.row.id);
   if (everyRow) state.set("rows", "all");
-  if (board.dataset.variant !== "all") state.set("variant", board.dataset.variant);
   if (header) state.set("sort", `${header.getAttribute("aria-sort")} ${header.dataset.key}`);
   for (const name of open) state.append("open", name);
   for (const key of hidden) state.append("hide", key);
@@ -228,13 +225,6 @@ function recall() {
   for (const name of state.getAll("open")) open.add(name);
   hidden.clear();
   for (const key of state.getAll("hide")) hidden.add(key);
-  const radio = Array.from(document.querySelectorAll("input[name=variant]")).find(
-    (item) => item.value === (state.get("variant") || "all"),
-  );
-  if (radio) {
-    radio.checked = true;
-    board.dataset.variant = radio.value;
-  }
   for (const header of headers) header.setAttribute("aria-sort", "none");
   const [, direction, key] = /^(ascending|descending) (.*)$/s.exec(state.get("sort") || "") || [];
   const header = headers.find((item) => item.dataset.key === key);
@@ -275,12 +265,6 @@ if (board) {
   filter.addEventListener("input", changed);
   for (const [, select] of choices) select.addEventListener("change", changed);
   for (const box of [onlyPareto, pin, baselines, allCodes]) if (box) box.addEventListener("change", changed);
-  for (const radio of document.querySelectorAll("input[name=variant]")) {
-    radio.addEventListener("change", () => {
-      board.dataset.variant = radio.value;
-      changed();
-    });
-  }
   for (const button of unfolds) {
     const name = button.dataset.g;
     button.addEventListener("click", () => {

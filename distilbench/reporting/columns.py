@@ -1,0 +1,391 @@
+"""The columns of a leaderboard, defined once: its page, its files, the terminal and Python all show these.
+
+A metric of a set is a column by itself (`table.TASKS` names the metrics of each task). `HEADLINES` are those that have a
+column over all sets, on every view.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from distilbench.records import ScoreRecord
+from distilbench.reporting import formats
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Tie
+from distilbench.reporting.neighbours import kept_neighbours, lost_neighbours
+from distilbench.reporting.serving import Serving, ServingCosts, serving_costs
+from distilbench.reporting.table import (
+    AVERAGE,
+    DEV,
+    MISSING,
+    TEST,
+    Cell,
+    Column,
+    Leaderboard,
+    Row,
+    percent,
+    teacher_row,
+)
+from distilbench.selection import TITLES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HEADLINES = ("mrr@10", "recall@100")
+"""Retrieval metrics with a column of their mean over the sets; the first has one in the terminal too."""
+SHOWN_SETS = 7
+"""STS sets that have a column of their own in a report; of more, none has."""
+LEADING_GROUPS = ("Quality", "Search", "Size and speed")
+"""Groups of the page's columns that are always shown."""
+NONE = "—"
+DTYPES = {"text": "str", "integer": "Int64", "number": "float64", "flag": "boolean", "list": "object"}
+Kind = Literal["text", "integer", "number", "flag", "list"]
+
+
+@dataclass(frozen=True)
+class BoardColumn:
+    """A column: `read` gives a row's value of the `kind`, or a `Cell` with its interval; "list" has a value for each seed.
+
+    `name` is what files and Python call it, `title` what people read, and `written` how a number is shown there. On the page
+    it stands in `group` ("": not there), and is folded away with it unless it leads. `report` and `terminal`: whether it is
+    in leaderboard.md and .tex, and in the table that a run ends with.
+    """
+
+    name: str
+    title: str
+    read: Callable[[Row], Any]
+    kind: Kind = "number"
+    written: Callable[[float], str] = formats.fixed
+    help: str = ""
+    group: str = ""
+    leads: bool = False
+    report: bool = False
+    terminal: bool = False
+    dev: bool = False
+    shares: bool = False
+    """Whether the page has the percentage of the teacher's below the number."""
+
+    def cell(self, row: Row) -> Cell:
+        """The number with its interval; of a plain value the value alone."""
+        value = self.read(row)
+        return value if isinstance(value, Cell) else Cell(value, None, seeds=len(row.seeds))
+
+    def value(self, row: Row) -> Any:
+        """What files and Python have, unrounded; None where there is none."""
+        value = self.read(row)
+        return value.value if isinstance(value, Cell) else value
+
+    def text(self, row: Row, missing: str = NONE) -> str:
+        """What people read."""
+        value = self.value(row)
+        if value is None or value == "":
+            return missing
+        return self.written(value) if self.kind in ("number", "integer") else str(value)
+
+    def key(self, row: Row) -> str:
+        """What the page sorts by."""
+        value = self.value(row)
+        if self.kind in ("number", "integer") and value is not None:
+            return f"{value:.4f}" if isinstance(value, float) else f"{value}"
+        return "" if value is None else str(value)
+
+
+def board_columns(
+    board: Leaderboard, compared: Comparison = NOT_COMPARED, costs: ServingCosts | None = None
+) -> tuple[BoardColumn, ...]:
+    """Return all columns of `board`, in the order of the page; `costs` are `serving_costs(board)`."""
+    costs = costs or serving_costs(board)
+    columns = [*_about(board), *_quality(board), *_cost(board, costs), *_standing(board, compared)]
+    columns += [_score(board, place) for place in range(1, len(board.columns))]
+    columns += _origin()
+    names: dict[str, int] = {}
+    unique = []
+    for column in columns:
+        count = names[column.name] = names.get(column.name, 0) + 1
+        unique.append(column if count == 1 else replace(column, name=f"{column.name}_{count}"))
+    return tuple(unique)
+
+
+def board_frame(board: Leaderboard, compared: Comparison = NOT_COMPARED) -> pd.DataFrame:
+    """A row for each encoder and code of the leaderboard, in its order: the teacher, then by test score.
+
+    Scores are x 100, means over `seeds` seeds. `test` is the test score, `test_interval` half the width of its 95 % interval
+    over seeds, `test_low` and `test_high` the ends of the bootstrap interval of one seed; other scores likewise, where a row
+    has them. `kept_percent` is what the test score is of the teacher's. `mrr10` is the mean over the retrieval sets; then
+    comes every score of every set, such as `sts_STS12` and `mrr10_quora`. `id` names the row to `student` and to
+    `distilbench export`. What differs between seeds is a list.
+    """
+    import pandas as pd
+
+    series: dict[str, pd.Series[Any]] = {}
+    for column in board_columns(board, compared):
+        cells = [column.read(row) for row in board.rows]
+        values = [cell.value if isinstance(cell, Cell) else cell for cell in cells]
+        series[column.name] = pd.Series(values, dtype=DTYPES[column.kind])
+        for name in ("interval", "low", "high"):
+            ends = [getattr(cell, name) if isinstance(cell, Cell) else None for cell in cells]
+            if column.name == "test" or any(end is not None for end in ends):
+                series[f"{column.name}_{name}"] = pd.Series(ends, dtype="float64")
+    return pd.DataFrame(series)
+
+
+def page_columns(columns: Iterable[BoardColumn]) -> list[BoardColumn]:
+    """The columns that the page shows, those of the leading groups first."""
+    order = {name: place for place, name in enumerate((*LEADING_GROUPS, "About"))}
+    return sorted((c for c in columns if c.group), key=lambda column: order.get(column.group, len(order)))
+
+
+def filled(columns: Iterable[BoardColumn], rows: Sequence[Row]) -> list[BoardColumn]:
+    """The columns that some row has a value for."""
+    return [column for column in columns if any(column.value(row) not in (None, "") for row in rows)]
+
+
+def _about(board: Leaderboard) -> list[BoardColumn]:
+    def record(name: str, title: str, kind: Kind, **more: Any) -> BoardColumn:
+        attribute = {"code": "quantisation", "bytes": "bytes_per_vector"}.get(name, name)
+        return BoardColumn(name, title, lambda row: getattr(row.record, attribute), kind, _count, **more)
+
+    return [
+        BoardColumn("id", "Id", lambda row: row.anchor, "text"),
+        BoardColumn("name", "Encoder", lambda row: row.name, "text"),
+        record("role", "Role", "text", report=True),
+        record("method", "Method", "text", group="About", report=True),
+        record("dim", "Dim", "integer", group="About", help="Dimension of the vectors", report=True),
+        record(
+            "code",
+            "Code",
+            "text",
+            group="About" if board.quantised else "",
+            help="What the vectors are stored as",
+            report=True,
+        ),
+        record(
+            "bytes",
+            "Bytes",
+            "integer",
+            group="Size and speed",
+            help="Bytes per vector",
+            leads=True,
+            report=True,
+            terminal=True,
+        ),
+        record(
+            "parameters",
+            "Params",
+            "integer",
+            group="Size and speed",
+            help="Parameters of the encoder",
+            leads=True,
+            report=True,
+        ),
+        BoardColumn("seeds", "Seeds", lambda row: len(row.seeds), "integer", _count, report=True),
+    ]
+
+
+def _quality(board: Leaderboard) -> list[BoardColumn]:
+    test = replace(_score(board, 0), name="test", group="Quality", leads=True, report=True, terminal=True, shares=False)
+    test = replace(test, help=f"{test.help}, with its 95 % interval")
+    columns = [test]
+    if any(board.cell(row, AVERAGE).retention is not None for row in board.rows):
+        kept = BoardColumn("kept_percent", "Kept,\u00a0%", lambda row: _kept(board, row), written=_one)
+        help_text = "Of the teacher's own test score"
+        columns.append(replace(kept, help=help_text, group="Quality", leads=True, report=True, terminal=True))
+    else:
+        columns.append(BoardColumn("kept_percent", "Kept,\u00a0%", lambda row: None))
+    for place, metric in enumerate(HEADLINES):
+        sets = [c for c in board.columns if c.key.startswith(f"{metric.replace('@', '')}:")]
+        names = ", ".join(c.group.split(",")[1].strip() for c in sets)
+        column = BoardColumn(
+            metric.replace("@", ""),
+            TITLES[metric],
+            _mean_over(board, sets),
+            help=f"What the row's own index finds in {names}, x 100",
+            report=True,
+            terminal=place == 0,
+            shares=True,
+        )
+        columns.append(replace(column, group="Quality", leads=True) if place == 0 and sets else column)
+    return columns
+
+
+def _cost(board: Leaderboard, costs: ServingCosts) -> list[BoardColumn]:
+    def of(row: Row) -> Serving:
+        return costs.rows[row.anchor]
+
+    search, speed = "Search" if costs.searched else "", "Size and speed" if costs.speed else ""
+    return [
+        BoardColumn(
+            "ms_per_1000_queries",
+            "ms / 1,000",
+            lambda row: of(row).ms_per_1000_queries.value,
+            written=formats.short,
+            help=f"Milliseconds for 1,000 queries, {costs.searched}",
+            group=search,
+            leads=True,
+            report=True,
+            terminal=True,
+        ),
+        BoardColumn(
+            "index_bytes",
+            "Index",
+            lambda row: of(row).index_bytes.value,
+            written=formats.binary,
+            help=f"Bytes of the index of {costs.searched}",
+            group=search,
+            leads=True,
+            report=True,
+        ),
+        BoardColumn(
+            "sentences_per_second",
+            "Sentences/s",
+            lambda row: of(row).sentences_per_s.value,
+            written=formats.short,
+            help=costs.speed,
+            group=speed,
+            leads=True,
+            report=True,
+        ),
+    ]
+
+
+def _standing(board: Leaderboard, compared: Comparison) -> list[BoardColumn]:
+    def tie(name: str) -> Callable[[Row], Any]:
+        def read(row: Row) -> Any:
+            place: Tie | None = compared.ties.get(row.anchor)
+            return None if place is None else getattr(place.difference, name)
+
+        return read
+
+    group = BoardColumn(
+        "tie_group",
+        "Tie group",
+        lambda row: compared.ties[row.anchor].group if row.anchor in compared.ties else None,
+        kind="text",
+        help=(
+            "Rows of as many bytes per vector with the same letter cannot be told from the group's first row (a: the highest "
+            "test average): the 95 % interval of their difference holds 0. Below the letter: that difference and its interval"
+        ),
+        group="About" if compared.ties else "",
+        report=True,
+    )
+    return [
+        BoardColumn(
+            "standing",
+            "Standing",
+            _marks,
+            "text",
+            help="Pareto front, best of its size, chosen and confirmed",
+            group="About",
+        ),
+        BoardColumn("front", "Front", lambda row: row.pareto["all"], "flag"),
+        BoardColumn("best_in_bytes", "Best in its bytes", lambda row: row.best_in_bytes["all"], "flag"),
+        BoardColumn("chosen_on_dev", "Chosen on dev", lambda row: row.chosen, "flag"),
+        group,
+        BoardColumn("tie_difference", "Difference", tie("value")),
+        BoardColumn("tie_low", "Low", tie("low")),
+        BoardColumn("tie_high", "High", tie("high")),
+        BoardColumn(
+            "kept_neighbours_percent",
+            "Neighbours kept, %",
+            lambda row: (overlap := kept_neighbours(row)) and overlap.overlap,
+        ),
+        BoardColumn("neighbours_lost", "Neighbours lost", lost_neighbours, "text"),
+    ]
+
+
+def _origin() -> list[BoardColumn]:
+    def record(name: str, kind: Kind = "text") -> BoardColumn:
+        return BoardColumn(name, name.capitalize(), lambda row: getattr(row.record, name), kind)
+
+    def each(name: str, value: Callable[[ScoreRecord], Any]) -> BoardColumn:
+        return BoardColumn(name, name.capitalize(), lambda row: [value(seed.record) for seed in row.seeds], "list")
+
+    return [
+        *(record("label"), record("configuration"), record("teacher"), record("start"), record("corpus")),
+        *(record("corpus_fingerprint"), record("demonstration", "flag"), record("run"), record("trial", "integer")),
+        each("seed", lambda r: r.seed),
+        each("record_id", lambda r: r.record_id),
+        each("model", lambda r: r.model),
+        each("commit", lambda r: r.provenance.commit),
+        each("created_at", lambda r: r.provenance.created_at),
+        BoardColumn("hyperparameters", "Hyper-parameters", _hyperparameters, "text"),
+    ]
+
+
+def _score(board: Leaderboard, place: int) -> BoardColumn:
+    """A score column of the board."""
+    column = board.columns[place]
+    return BoardColumn(
+        {TEST: "test", DEV: "dev"}.get(column.key, re.sub(r"\W+", "_", column.key.replace("@", ""))),
+        column.title,
+        lambda row: row.values["all"][place],
+        help=column.help,
+        group=column.group,
+        report=_is_reported(board, column),
+        terminal=column.key == DEV,
+        dev=column.dev,
+        shares=True,
+    )
+
+
+def _is_reported(board: Leaderboard, column: Column) -> bool:
+    """Classification (its mean, or its only set), the STS sets where they are few, and dev."""
+    keys = [c.key for c in board.columns]
+    classified = [key for key in keys if key.startswith("classification")]
+    few = sum(key.startswith("sts:") for key in keys) <= SHOWN_SETS
+    return column.key in (DEV, *classified[:1]) or (few and column.key.startswith("sts:"))
+
+
+def _mean_over(board: Leaderboard, sets: Sequence[Column]) -> Callable[[Row], Cell]:
+    """The mean over the sets that the row's corpus has; missing as soon as one of them is."""
+    places = [board.columns.index(column) for column in sets]
+    of_corpus: dict[str, set[int]] = {}
+    for row in board.rows:
+        there = {place for place in places if row.values["all"][place].value is not None}
+        of_corpus.setdefault(row.record.compared_on, set()).update(there)
+
+    def read(row: Row) -> Cell:
+        cells = [row.values["all"][place] for place in sorted(of_corpus[row.record.compared_on])]
+        values = [cell.value for cell in cells if cell.value is not None]
+        if len(cells) <= 1 or len(values) < len(cells):
+            return cells[0] if len(cells) == 1 else MISSING
+        shares = [cell.retention for cell in cells]
+        teacher = [100 * v / share for v, share in zip(values, shares, strict=True) if share]
+        mean = math.fsum(values) / len(values)
+        whole = len(teacher) == len(values)
+        return Cell(mean, percent(mean, math.fsum(teacher) / len(teacher)) if whole else None, seeds=len(row.seeds))
+
+    return read
+
+
+def _kept(board: Leaderboard, row: Row) -> Cell:
+    """The share of the teacher's test score, and half of its interval over seeds."""
+    cell, teacher = board.cell(row, AVERAGE), teacher_row(board, row)
+    half = percent(cell.interval, board.cell(teacher, AVERAGE).value) if teacher is not None else None
+    return Cell(cell.retention, None, half, cell.seeds)
+
+
+def _marks(row: Row) -> str:
+    marks = {
+        "Pareto": row.pareto["all"],
+        f"best in {row.record.bytes_per_vector:,} bytes": row.best_in_bytes["all"],
+        "chosen on dev": row.chosen,
+        f"confirmed with {len(row.seeds)} seeds": row.confirmed,
+    }
+    return ", ".join(mark for mark, applies in marks.items() if applies)
+
+
+def _hyperparameters(row: Row) -> str:
+    return json.dumps(row.record.hyperparameters, ensure_ascii=False, default=str)
+
+
+def _count(number: float) -> str:
+    return f"{number:,}"
+
+
+def _one(number: float) -> str:
+    return formats.fixed(number, 1)

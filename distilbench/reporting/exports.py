@@ -1,0 +1,183 @@
+"""The leaderboard as files for other programs and for paper: CSV, JSON, Parquet, Markdown and LaTeX, all of one frame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from distilbench.records import ON_DEMONSTRATION
+from distilbench.reporting.columns import BoardColumn, board_columns, board_frame, filled
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison
+from distilbench.reporting.lines import EncoderLine, encoder_lines
+from distilbench.reporting.markdown import escaped, one_line
+from distilbench.reporting.neighbours import lost_neighbours
+from distilbench.reporting.recommended import answer
+from distilbench.reporting.serving import ServingCosts, serving_costs
+from distilbench.reporting.table import DEV, Leaderboard, Row, told
+from distilbench.selection import STS
+from distilbench.storage.files import atomic_path
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        # Behind the \\ of the line before, both would be its argument.
+        "[": "{[}",
+        "*": "{*}",
+        "±": r"$\pm$",
+        "—": "--",
+        "\u00a0": "~",
+        **{character: "\\" + character for character in "{}%#&_$"},
+    }
+)
+
+
+class Export(NamedTuple):
+    """A file of the report; `path` is relative to the report's folder."""
+
+    path: str
+    title: str
+
+
+EXPORTS = (
+    Export("leaderboard.csv", "Leaderboard, all columns"),
+    Export("leaderboard.json", "Leaderboard, one object per row"),
+    Export("leaderboard.parquet", "Leaderboard, typed columns"),
+    Export("leaderboard.md", "Leaderboard, main columns"),
+    Export("leaderboard.tex", "Leaderboard, main columns"),
+)
+
+
+def write_exports(board: Leaderboard, compared: Comparison, folder: Path) -> tuple[Export, ...]:
+    """Write every export of `board` into `folder` (created if missing), each under a temporary name and then renamed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    frame, report = board_frame(board, compared), Report(board, compared)
+    texts = {
+        "leaderboard.csv": csv_text(frame),
+        "leaderboard.json": frame.to_json(orient="records", double_precision=15, force_ascii=False) + "\n",
+        "leaderboard.md": report.markdown(),
+        "leaderboard.tex": report.latex(),
+    }
+    for name, text in texts.items():
+        with atomic_path(folder / name) as path:
+            path.write_text(text, encoding="utf-8", newline="")
+    with atomic_path(folder / "leaderboard.parquet") as path:
+        frame.to_parquet(path, compression="zstd", index=False)
+    return EXPORTS
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """The frame as CSV, CRLF-ended; the values of seeds are joined by ";".
+
+    A text that a spreadsheet would take for a formula is preceded by an apostrophe.
+    """
+    texts = frame.copy()
+    for name in texts.columns:
+        if texts[name].dtype == object or str(texts[name].dtype) == "str":
+            texts[name] = [_csv_cell(value) for value in texts[name]]
+    return texts.to_csv(index=False, lineterminator="\r\n")
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, list):
+        texts = ["" if one is None else str(one) for one in value]
+        value = ";".join(texts) if any(texts) else ""
+    if not isinstance(value, str):
+        return value
+    return "'" + value if value.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(value) else value
+
+
+class Report:
+    """The leaderboard as it is read: the columns of a report, a line for each row, and notes.
+
+    First the line of each encoder, as on the page, then the other forms and baselines; above them what the page recommends.
+    Columns that no row has a value for are left out.
+    """
+
+    def __init__(self, board: Leaderboard, compared: Comparison = NOT_COMPARED) -> None:
+        costs = serving_costs(board)
+        chosen = answer(board, compared, costs)
+        lines = encoder_lines(board, chosen.rows, compared).lines
+        self.lead, self.notes = chosen.sentences(), list(_notes(board, compared, costs))
+        self.heads = [line.row for line in lines if line.kind != "other"]
+        self.rest = list(_rest(lines))
+        self.columns = filled((c for c in board_columns(board, compared, costs) if c.report), board.rows)
+
+    def markdown(self) -> str:
+        """A GitHub table; the other forms and baselines stand below a line of their own."""
+        titles = ["Encoder", *(column.title for column in self.columns)]
+        lines = ["## Leaderboard", ""]
+        lines += [text for paragraph in self.lead for text in (str(escaped(paragraph)), "")]
+        lines.append(_piped(map(escaped, titles)))
+        lines.append(_piped("---" if c is None or c.kind == "text" else "---:" for c in (None, *self.columns)))
+        lines += [_piped(map(escaped, self._cells(row))) for row in self.heads]
+        if self.rest:
+            lines.append(_piped(["**Other codes and baselines**", *[""] * len(self.columns)]))
+        lines += [_piped(map(escaped, self._cells(row))) for row in self.rest]
+        lines += [text for note in self.notes for text in ("", str(escaped(note)))]
+        return "\n".join(lines) + "\n"
+
+    def latex(self) -> str:
+        """A `table` in the style of booktabs. Letters beyond ASCII need XeLaTeX or LuaLaTeX."""
+        import pandas as pd
+
+        titles = [latex_text(title) for title in ("Encoder", *(column.title for column in self.columns))]
+        cells = [[latex_text(cell) for cell in self._cells(row)] for row in (*self.heads, *self.rest)]
+        ways = "l" + "".join("l" if column.kind == "text" else "r" for column in self.columns)
+        frame = pd.DataFrame(cells, columns=titles)
+        table = frame.to_latex(index=False, escape=False, column_format=ways, caption="Leaderboard")
+        notes = [rf"\par\smallskip {latex_text(note)}" for note in (*self.lead, *self.notes)]
+        return "\n".join([r"% Needs \usepackage{booktabs}.", table.rstrip(), *notes]) + "\n"
+
+    def _cells(self, row: Row) -> list[str]:
+        return [told(row), *(_written(column, row) for column in self.columns)]
+
+
+def _rest(lines: Iterable[EncoderLine]) -> Iterator[Row]:
+    for line in lines:
+        yield from line.codes if line.kind != "other" else line.rows
+
+
+def _written(column: BoardColumn, row: Row) -> str:
+    """A number with its interval over seeds, where it has one: "75.21 ± 0.34"."""
+    half = column.cell(row).interval if column.kind == "number" else None
+    return column.text(row, "-") + ("" if half is None else f" ± {column.written(half)}")
+
+
+def _notes(board: Leaderboard, compared: Comparison, costs: ServingCosts) -> Iterator[str]:
+    if board.selection != STS:
+        yield f"Scores are x 100: {board.selection.title} of the test sets."
+    elif board.sts_sets:
+        yield f"Scores are x 100. The average is over {', '.join(board.sts_sets)} (test)."
+    if costs.setting is not None:
+        yield f"The cost of retrieval: {costs.searched}."
+    if compared.ties:
+        yield "A tie group is of the rows of as many bytes per vector that cannot be told from the first of it."
+    if any(c.key == DEV for c in board.columns):
+        yield "Dev chose the students: it is not a result."
+    demonstration = sum(row.record.demonstration for row in board.rows)
+    if demonstration:
+        rows = "All rows" if demonstration == len(board.rows) else f"{demonstration} of {len(board.rows)} rows"
+        yield f"{rows} are scored {ON_DEMONSTRATION}."
+    if lost := [told(row) for row in board.rows if lost_neighbours(row)]:
+        yield f"Neighbours lost, not recommended: {'; '.join(lost)}."
+
+
+def latex_text(text: str) -> str:
+    """`text` in a LaTeX table: printed as it is, with no command of its own."""
+    return one_line(text).translate(_LATEX)
+
+
+def _piped(cells: Iterable[object]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"

@@ -1,1 +1,0 @@
-"""The leaderboard as files for other programs: CSV, JSON, Parquet, Markdown, LaTeX."""
