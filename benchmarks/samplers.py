@@ -1,7 +1,6 @@
 """Samplers and stopping rules over recorded trials: the real searcher replayed in seconds, on virtual workers.
 
     python benchmarks/samplers.py                                all tables of benchmarks/recorded, 30 seeds (10 of gp)
-    python benchmarks/samplers.py --enough 0.1,0.3 --only 'random+asha;tpe+asha'
     python benchmarks/samplers.py --portfolio 2                  settings to try first, learnt from all tables of a method
     python benchmarks/samplers.py mcr2 hpd --seeds 5 --workers 1,8,64 --only random,tpe --answers surrogate
 
@@ -44,10 +43,9 @@ from replay.workers import Replayed, replay
 from threadpoolctl import threadpool_limits
 
 from distilbench.codes import CompetitionKey
-from distilbench.search.enough import why_enough
 from distilbench.search.samplers import STARTUP, make_sampler
 from distilbench.search.space import SearchSpace
-from distilbench.search.suggestions import default_lag, never_over
+from distilbench.search.suggestions import default_max_pending
 from distilbench.storage.files import file_sha256
 
 TABLES = Path(__file__).parent / "recorded"
@@ -63,7 +61,6 @@ class SearchKind(NamedTuple):
     sampler: str
     stopping: str
     options: Mapping[str, Any] = MappingProxyType({})
-    transfer: bool = False
     prior: int = 0
     """Settings that are tried first at every dimension, learnt from the tables of other data."""
     foreseen: bool = False
@@ -78,11 +75,7 @@ SEARCHES: dict[str, SearchKind] = {
     "random+halving": SearchKind("random", "halving"),
     "foreseen+halving": SearchKind("random", "halving", foreseen=True),
     "random, prior+halving": SearchKind("random", "halving", prior=2),
-    "random, transfer+halving": SearchKind("random", "halving", transfer=True),
     "tpe+halving": SearchKind("tpe", "halving"),
-    "tpe, transfer+halving": SearchKind("tpe", "halving", transfer=True),
-    "tpe, prior, transfer+halving": SearchKind("tpe", "halving", transfer=True, prior=2),
-    "forest+halving": SearchKind("forest", "halving"),
     "gp+halving": SearchKind("gp", "halving"),
     "random+hyperband": SearchKind("random", "hyperband"),
     "random+median": SearchKind("random", "median"),
@@ -93,15 +86,8 @@ SEARCHES: dict[str, SearchKind] = {
     "cmaes+asha": SearchKind("cmaes", "asha"),
     "nsga2+asha": SearchKind("nsga2", "asha"),
     "gp+asha": SearchKind("gp", "asha"),
-    "forest+asha": SearchKind("forest", "asha"),
-    "random, transfer+asha": SearchKind("random", "asha", transfer=True),
-    "tpe, transfer+asha": SearchKind("tpe", "asha", transfer=True),
-    "forest, transfer+asha": SearchKind("forest", "asha", transfer=True),
     "random, prior+asha": SearchKind("random", "asha", prior=2),
     "tpe, prior+asha": SearchKind("tpe", "asha", prior=2),
-    "forest, prior+asha": SearchKind("forest", "asha", prior=2),
-    "forest, prior, transfer+asha": SearchKind("forest", "asha", transfer=True, prior=2),
-    "forest+median": SearchKind("forest", "median"),
     "tpe+hyperband": SearchKind("tpe", "hyperband"),
     "tpe+median": SearchKind("tpe", "median"),
     "tpe+none": SearchKind("tpe", "none"),
@@ -182,8 +168,8 @@ def goals_of(path: Path, answers: str) -> dict[CompetitionKey, Goal]:
     return {group: goal_of(values(group)) for group in table.groups}
 
 
-def replayed(task: Task, search: str, limit: float | None = None, points: float | None = None) -> Replayed:
-    """Replay a search, until it has spent `limit` steps (None: the budget), or ends as with `--enough`."""
+def replayed(task: Task, search: str) -> Replayed:
+    """Replay a search, until it has spent its budget."""
     warnings.simplefilter("ignore")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     kind, table = SEARCHES[search], table_at(task.table)
@@ -192,24 +178,16 @@ def replayed(task: Task, search: str, limit: float | None = None, points: float 
     budget = table.space.budget.model_copy(update={"stopping": "asha" if hyperband else kind.stopping})
     first = learnt(task.table, kind.prior) if kind.prior else foreknown(task.table) if kind.foreseen else ()
     space = table.space.model_copy(update={"searcher": kind.sampler, "budget": budget, "enqueue": first})
-    if limit is None:
-        limit = math.inf if full else task.budget
-
-    def is_over(told: Sequence[optuna.trial.FrozenTrial], number: int) -> str:
-        return why_enough(told, trials - number, space, points or 0.0)
-
     return replay(
         space,
         answers_of(task.table, task.answers).afresh(),
-        lambda taken: sampler_of(kind, space, task.seed + taken, trials),
+        lambda stream: sampler_of(kind, space, task.seed + stream, trials),
         wanted=trials,
-        limit=limit,
+        limit=math.inf if full else task.budget,
         workers=task.workers,
-        lag=default_lag(task.workers),
+        max_pending=default_max_pending(task.workers),
         seed=task.seed,
         hyperband=hyperband,
-        transfer=kind.transfer,
-        is_over=is_over if points else never_over,
     )
 
 
@@ -251,36 +229,6 @@ def keep(path: Path, task: Task, result: Measured) -> None:
     row["trials"] = trials_of(task.table)
     with (gzip.open if path.suffix == ".gz" else open)(path, "at") as file:
         file.write(json.dumps(row) + "\n")
-
-
-class Ended(NamedTuple):
-    """A search that ends by itself beside the same search that does not."""
-
-    saved: float
-    """Share of the steps."""
-    lost: float
-    """Points, mean over the groups."""
-
-
-def ended(task: Task, points: float) -> Ended:
-    """What `--enough` saves, and what it loses, of a search that would try every setting of the table (at most 200)."""
-    goals = goals_of(task.table, task.answers)
-    whole, early = (replayed(task, task.search, limit=math.inf, points=own) for own in (None, points))
-    return Ended(1 - early.spent / whole.spent, level(whole.found, goals) - level(early.found, goals))
-
-
-def tell_enough(tasks: Sequence[Task], every: Sequence[float]) -> None:
-    """Print the table of `--enough`."""
-    print("\n| table | search | --enough | steps saved | points lost | searches that ended |")
-    print("|---" * 6 + "|")
-    for table, search in dict.fromkeys((task.table, task.search) for task in tasks):
-        own = [task for task in tasks if (task.table, task.search) == (table, search)]
-        for points in every:
-            results = [ended(task, points) for task in own]
-            saved, lost = interval([r.saved for r in results]), interval([r.lost for r in results])
-            cells = [table.stem, search, f"{points:g}", f"{100 * saved[0]:.0f} %"]
-            cells.append(f"{lost[0]:.2f} ({lost[1]:.2f} to {lost[2]:.2f})")
-            print("| " + " | ".join([*cells, f"{sum(r.saved > 0 for r in results)} of {len(results)}"]) + " |")
 
 
 def tell_portfolios(tables: Sequence[Table], size: int) -> None:
@@ -390,9 +338,6 @@ def main() -> None:
     parser.add_argument("--answers", choices=("nearest", "surrogate", "both"), default="nearest")
     parser.add_argument("--only", default="", help="searches whose names begin so, with semicolons between")
     parser.add_argument(
-        "--enough", default="", help="print what --enough saves with so many points, several with commas"
-    )
-    parser.add_argument(
         "--portfolio", type=int, default=0, help="print so many settings to try first, learnt from the tables"
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count())
@@ -417,8 +362,6 @@ def main() -> None:
     ]
     if given.portfolio:
         return tell_portfolios([table_at(path) for path in paths], given.portfolio)
-    if given.enough:
-        return tell_enough(tasks, [float(points) for points in given.enough.split(",")])
     kept = read_kept(given.keep, paths)
     missing = [task for task in tasks if task not in kept]
     with ProcessPoolExecutor(given.processes, initializer=threadpool_limits, initargs=(1,)) as pool:

@@ -32,10 +32,9 @@ from folders import link, part_queries, trecqa
 from distilbench.methods import get_method
 from distilbench.records import ScoreRecord, read_records
 from distilbench.reporting.table import interval
-from distilbench.search.fit import within
+from distilbench.search.restrict_space import within_width
 from distilbench.search.samplers import random_settings
-from distilbench.search.space import load_space
-from distilbench.search.space_files import shipped_folder
+from distilbench.search.space_files import load_space, shipped_folder
 
 SPACES = {
     "neighbours": "real",
@@ -69,7 +68,7 @@ def make_rows(out: Path, draws: int) -> None:
     rows = []
     for method, folder in SPACES.items():
         path = shipped_folder() / folder / f"{method}.yaml"
-        space = within(load_space(path, method, get_method(method).params_type, NATIVE), NATIVE)
+        space = within_width(load_space(path, method, get_method(method).params_type, NATIVE), NATIVE)
         for number, params in enumerate(random_settings(space, draws, seed=0)):
             params |= {"labelled": "pairs"} if "labelled" in params else {}  # the study's folder has no triplets
             student = {"student": "static"} if folder == "static" else {}

@@ -48,7 +48,8 @@ from distilbench.methods.parts.wanted import wanted_by
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import TrialRecord, read_records
-from distilbench.search.space import SearchSpace, load_space
+from distilbench.search.space import SearchSpace
+from distilbench.search.space_files import load_space
 from distilbench.settings.sweep import SweepSettings
 from distilbench.training.loop import Trainer
 from distilbench.trials.dev import dev_report
@@ -80,7 +81,7 @@ def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], li
     from distilbench.progress.live import on_console
     from distilbench.progress.progress_file import ProgressFile
     from distilbench.progress.ray_metrics import RayMetrics
-    from distilbench.search.run import Search, run_trials
+    from distilbench.search.run_trials import Search, SearchPlace, run_trials
     from distilbench.search.study import open_study, sqlite_url, starts_for
     from distilbench.watchers import SweepPlan
 
@@ -91,7 +92,7 @@ def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], li
     watchers = [on_console(plan, Console(file=io.StringIO())), ProgressFile(plan), RayMetrics(plan)]
     resources = replace(trial_resources(TrialShare()), concurrency=concurrency)
     try:
-        run_trials(run, task.prepared, study, search, resources, watchers)
+        run_trials(study, search, SearchPlace(run, task.prepared, resources), watchers)
     finally:
         for watcher in watchers:
             watcher.close()

@@ -2,9 +2,8 @@
 
 from typing import Literal, get_args
 
-Searcher = Literal["tpe", "cmaes", "nsga2", "nsga3", "gp", "forest", "random", "grid"]
+Searcher = Literal["tpe", "cmaes", "nsga2", "nsga3", "gp", "random", "grid"]
 Stopping = Literal["halving", "asha", "median", "none"]
-Resource = Literal["steps", "data"]
 SpaceBudget = Literal["small", "real", "cluster"]
 BUDGETS: tuple[SpaceBudget, ...] = get_args(SpaceBudget)
 """For the demonstration, for real data on a few cores, and for GPUs: a folder of METHOD.yaml each."""

@@ -408,7 +408,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(place: Workplace) -> N
 
 
 def test_a_run_that_another_process_works_on_is_left_alone(place: Workplace) -> None:
-    from distilbench.commands.run import one_writer
+    from distilbench.commands.run_folder import one_writer
 
     with one_writer(place.runs / "mine"):
         refused(place.sweep(), str(place.runs / "mine"), "another process is running this sweep")

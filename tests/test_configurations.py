@@ -13,7 +13,7 @@ from distilbench.commands.configurations import Configuration, chosen_encoder, c
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
-from distilbench.search.space import read_yaml
+from distilbench.search.space_files import read_yaml
 
 ROOT = Path(__file__).parents[1]
 

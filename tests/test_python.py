@@ -21,7 +21,7 @@ import distilbench
 from distilbench.cli.options import SETTINGS
 from distilbench.commands import evaluate as evaluate_module
 from distilbench.commands import sweep as sweep_module
-from distilbench.commands.run import one_writer
+from distilbench.commands.run_folder import one_writer
 from distilbench.reporting.best import best_of_runs
 from distilbench.reporting.budget import ServingBudget
 from distilbench.reporting.runs import read_runs

@@ -14,7 +14,7 @@ from distilbench.choices import BUDGETS
 from distilbench.cli import app
 from distilbench.errors import InputError
 from distilbench.search.objectives import OBJECTIVES
-from distilbench.search.samplers import SEARCHERS
+from distilbench.search.samplers import SAMPLERS
 from distilbench.selection import Selection
 from distilbench.settings.commands import ExportSettings, PlanSettings, StatusSettings
 from distilbench.settings.evaluate import EvaluateSettings
@@ -29,8 +29,15 @@ def settings(method: str = "mcr2", **given: Any) -> SweepSettings:
 def test_defaults_leave_everything_to_the_search_space() -> None:
     found = settings()
     assert found.methods == ("mcr2",) and found.objectives == ("quality",)
-    open_ones = (found.trials, found.time_budget, found.searcher, found.stopping, found.top, found.confirm_seeds)
-    assert open_ones == (None,) * 6 and found.lag is None and not found.extend
+    open_ones = (
+        found.trials,
+        found.time_budget,
+        found.searcher,
+        found.stopping,
+        found.confirm_top,
+        found.confirm_seeds,
+    )
+    assert open_ones == (None,) * 6 and found.max_pending is None
 
 
 @pytest.mark.parametrize(
@@ -42,9 +49,10 @@ def test_methods(text: str, methods: tuple[str, ...]) -> None:
 
 
 def test_values() -> None:
-    found = settings(time_budget="1h30m", objectives="bytes, quality", searcher="nsga2", stopping="none", lag=0, top=2)
+    given = {"searcher": "nsga2", "stopping": "none", "max_pending": 3, "confirm_top": 2}
+    found = settings(time_budget="1h30m", objectives="bytes, quality", **given)
     assert found.time_budget == 5400 and found.objectives == ("quality", "bytes")
-    assert (found.searcher, found.stopping, found.lag, found.top) == ("nsga2", "none", 0, 2)
+    assert (found.searcher, found.stopping, found.max_pending, found.confirm_top) == ("nsga2", "none", 3, 2)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +61,7 @@ def test_values() -> None:
         ({"method": ","}, "--method ',': expected a method's name, several with commas between, or all"),
         ({"time_budget": "soon"}, "--time-budget soon: expected a time such as 90s, 30m, 2h or 1h30m"),
         ({"time_budget": "0m"}, "--time-budget 0m: expected a time"),
-        ({"searcher": "asha"}, f"--searcher asha: expected one of {', '.join(SEARCHERS)}"),
+        ({"searcher": "asha"}, f"--searcher asha: expected one of {', '.join(SAMPLERS)}"),
         ({"stopping": "hyperband"}, "--stopping hyperband: expected one of halving, asha, median, none"),
         ({"time_budget": -3}, "--time-budget -3: expected a time"),
         (
@@ -73,7 +81,7 @@ def test_values() -> None:
         ({"grow_to": "many"}, "--grow-to many: 'many' is no kind of node"),
         ({"storage": "bucket"}, "--storage bucket: not a URI"),
         ({"tempo": 3}, "tempo: no such setting; expected one of"),
-        ({"speed": 3}, "--speed 3: expected true or false"),
+        ({"speed": 3}, "--measure-speed 3: expected true or false"),
     ],
 )
 def test_refused(given: dict[str, Any], message: str) -> None:
@@ -88,7 +96,7 @@ def test_the_names_are_those_that_there_are() -> None:
     from distilbench.choices import ObjectiveName, Searcher
     from distilbench.trials.budget import Budget
 
-    assert get_args(Searcher) == tuple(SEARCHERS) and get_args(ObjectiveName) == tuple(OBJECTIVES)
+    assert get_args(Searcher) == tuple(SAMPLERS) and get_args(ObjectiveName) == tuple(OBJECTIVES)
     assert BUDGETS == ("small", "real", "cluster") and Budget(trials=1, steps=1).stopping == "asha"
 
 
@@ -181,7 +189,7 @@ def test_methods_lists_what_each_needs_and_its_hyper_parameters() -> None:
 
 
 def test_tasks_of_a_run_bind_it_where_they_are_not_the_usual_ones() -> None:
-    from distilbench.commands.run import run_config
+    from distilbench.commands.run_folder import run_config
     from distilbench.data.builtin import builtin_corpus
 
     corpus = builtin_corpus(20)

@@ -15,7 +15,7 @@ from samples import write_tsv
 
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.evaluate import evaluate
-from distilbench.commands.run import check_encoders, check_student_encoder, run_config
+from distilbench.commands.run_folder import check_encoders, check_student_encoder, run_config
 from distilbench.commands.sweep import sweep
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus

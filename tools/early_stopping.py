@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from optuna.trial import FrozenTrial, TrialState
 
-from distilbench.search.earlier import latest_study
 from distilbench.search.study import STEPS, finished_trials, result_objective
+from distilbench.search.study_storage import latest_study
 
 
 class Curve(NamedTuple):

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distilbench.codes import CompetitionKey
-from distilbench.search.earlier import latest_study
 from distilbench.search.study import STEPS, best_per_group, finished_trials, result_of, width_in
+from distilbench.search.study_storage import latest_study
 
 
 class Searched(NamedTuple):

@@ -18,7 +18,8 @@ from distilbench.codes import CompetitionKey, competition_key
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.records import TrialRecord
-from distilbench.search.space import SearchSpace, load_space
+from distilbench.search.space import SearchSpace
+from distilbench.search.space_files import load_space, read_yaml
 
 SCHEMA = pa.schema(
     [
@@ -40,7 +41,6 @@ SCHEMA = pa.schema(
     ]
 )
 """`params`: the searched ones as JSON; `objective` relative to PCA, `quality` the dev score itself; `seconds` of training."""
-FLOAT32 = 4
 
 
 @dataclass
@@ -127,18 +127,22 @@ def read_table(path: Path) -> Table:
 
 
 def _space(text: str, native: int) -> SearchSpace:
-    method = yaml.safe_load(text)["method"]
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"{method}.yaml"
+        file = Path(folder) / "space.yaml"
         file.write_text(text)
+        content = read_yaml(file)
+        method = content["method"]
+        content.pop("paper_steps", None)  # tables of earlier versions have keys that are no more
+        for entry in (content["budget"], *content["parameters"].values()):
+            for key in ("paper", "resource", "fidelity"):
+                entry.pop(key, None)
+        file.write_text(yaml.safe_dump(content, sort_keys=False))
         return load_space(file, method, get_method(method).params_type, native)
 
 
 def _row(record: TrialRecord, space: SearchSpace) -> dict[str, Any]:
     values = {**space.fixed, **space.defaults, **record.params}
     active = {n: record.params[n] for n, r in space.parameters.items() if r.active(values)}
-    group = competition_key(record.params)
-    size = group if isinstance(group, int) else group.size
     return {
         "number": record.number,
         "seed": record.seed,
@@ -146,7 +150,7 @@ def _row(record: TrialRecord, space: SearchSpace) -> dict[str, Any]:
         "reason": record.reason,
         "method": record.method,
         "dim": record.dim,
-        "bytes": size if record.params.get("bits") else FLOAT32 * record.dim,
+        "bytes": competition_key(record.params).bytes,
         "steps": max((rung.step for rung in record.rungs), default=0),
         "params": json.dumps(active),
         "rung": [rung.rung for rung in record.rungs],

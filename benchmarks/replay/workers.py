@@ -16,7 +16,8 @@ from distilbench.search.searcher import RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import Verdicts, stopping_rule
 from distilbench.search.study import is_candidate, result_objective, starts_for, trial_group
-from distilbench.search.suggestions import Finished, MakeSampler, Suggestions
+from distilbench.search.suggestions import MakeSampler, Suggestions
+from distilbench.search.visible_history import TrialLookup
 from replay.answers import Answers
 from replay.tables import Recorded
 
@@ -45,8 +46,6 @@ class Replayed:
     trials: list[FrozenTrial]
     ended_at: float
     """In units of a worker's steps."""
-    stopped_early: str = ""
-    """Why it ended before its budget did, where it did so by itself."""
 
 
 class Answered(Suggestions):
@@ -55,9 +54,9 @@ class Answered(Suggestions):
     answers: Answers
     answered: list[Recorded]
 
-    def ask(self, finished: Finished) -> dict[str, Any] | None:
+    def ask(self, lookup: TrialLookup) -> dict[str, Any] | None:
         """As the product asks; then the setting that is trained instead takes the suggested one's place."""
-        params = super().ask(finished)
+        params = super().ask(lookup)
         if params is None:
             return None
         setting = self.answers.answer(params)
@@ -130,7 +129,7 @@ def replay(
     wanted: int,
     limit: float,
     workers: int,
-    lag: int,
+    max_pending: int,
     seed: int,
     hyperband: bool = False,
     suggestions_type: type[Answered] = Answered,
@@ -142,7 +141,7 @@ def replay(
     """
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler())
     suggestions = suggestions_type(
-        make_sampler, ["maximize"], space, more.pop("starts", starts_for(space, wanted, seed)), lag, **more
+        make_sampler, ["maximize"], space, more.pop("starts", starts_for(space, wanted, seed)), max_pending, **more
     )
     suggestions.answers, suggestions.answered = answers, []
 

@@ -51,7 +51,7 @@ def with_settings(settings: type[S]) -> Callable[[Callable[[S], Result]], Callab
 
 
 def _parameters(settings: type[Settings]) -> Iterator[inspect.Parameter]:
-    """Those without a default first, as Python wants it."""
+    """The parameters, those without a default first, as Python wants it."""
     fields = sorted(settings.model_fields.items(), key=lambda item: not item[1].is_required())
     for name, field in fields:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if field.is_required() else inspect.Parameter.KEYWORD_ONLY

@@ -42,7 +42,7 @@ class Student:
         return f"{r.name}, {r.quantisation}, {r.bytes_per_vector:,} bytes per vector"
 
     def encode(self, sentences: list[str]) -> NDArray[Any]:
-        """What is stored of sentences: their codes, or where there is no code their vectors; a row for each."""
+        """The stored form of sentences: their codes, or their vectors if there is no code; a row for each."""
         vectors: NDArray[np.float32] = self.model.encode(sentences, show_progress_bar=False)
         return vectors if self.code is None else self.code.encode(vectors)
 
@@ -57,7 +57,7 @@ class Run:
         self.place, self.page = os.fspath(place), page
 
     def __repr__(self) -> str:
-        """How it is made."""
+        """The call that makes it."""
         return f"Run({self.place!r})"
 
     def trials(self) -> pd.DataFrame:

@@ -41,7 +41,7 @@ S = TypeVar("S", bound=Settings)
 INTERRUPTED = 130
 """The exit status of a command that Ctrl-C ended, as shells have it: 128 + SIGINT."""
 TERMINATED = 143
-"""That of a command that SIGTERM ended, as of a scheduler or a container that stops: 128 + SIGTERM."""
+"""The exit status of a command that SIGTERM ended, as a scheduler or container sends it: 128 + SIGTERM."""
 GO_ON = ("sweep", "compare", "prepare", "evaluate", "index")
 """Commands that go on where they were interrupted."""
 SETTINGS: dict[str, type[Settings]] = {}
@@ -137,7 +137,7 @@ _BOUNDS = (("min", "ge"), ("max", "le"))
 
 
 def _type(field: FieldInfo) -> Any:
-    """What the command line reads for a field; the settings make of it what they need."""
+    """The type that the command line reads for a field; the settings convert it."""
     if any(isinstance(part, BeforeValidator) for part in field.metadata):
         return str
     annotation = field.annotation

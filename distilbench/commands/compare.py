@@ -13,7 +13,7 @@ from distilbench.cluster.resources import ray_cluster, trial_resources, wait_for
 from distilbench.cluster.run_copy import RunCopy, run_copy
 from distilbench.commands.configurations import Configuration, chosen_encoder, complete, read_configurations
 from distilbench.commands.corpus import load_corpus
-from distilbench.commands.run import (
+from distilbench.commands.run_folder import (
     check_encoders,
     check_student_encoder,
     one_writer,
@@ -104,7 +104,7 @@ def _compare(
     copy: RunCopy | None,
 ) -> Path:
     from distilbench.trials.jobs import Job
-    from distilbench.trials.rows import RowScorer
+    from distilbench.trials.rows import Finishing, RowScorer
     from distilbench.trials.scoring import Candidate
 
     budget = comparison_budget(settings.steps)
@@ -134,14 +134,11 @@ def _compare(
         teacher = board.teacher(settings.seed)  # before hours of training: it is refused where it cannot be scored
         counts = CountedLines(console)
         counts.begin("trained")
-        students, failures, _ = board.students(
-            *(jobs, prepared.resolve(), resources),
-            on_scoring=lambda: counts.begin("scored"),
-            on_counted=counts.counted,
-        )
+        finishing = Finishing(on_scoring=lambda: counts.begin("scored"), on_counted=counts.counted)
+        students, failures, _ = board.students(jobs, prepared.resolve(), resources, finishing)
         dimensions = sorted({record.dim for record in students})
         scores = [*teacher, *board.baselines(dimensions, settings.seed, inputs.scores)]
-        scores += board.peers(settings.peers or (), settings.seed)
+        scores += board.peers(settings.faiss_baselines or (), settings.seed)
     for failure in failures:
         console.print(
             f"failed: {failure.job.candidate.configuration}, seed {failure.job.candidate.seed}: {failure.failed}",

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
-from distilbench.search.space import NATIVE, check_value, first_error, read_yaml
+from distilbench.search.space_files import NATIVE, check_value, first_error, read_yaml
 
 
 class Configuration(BaseModel):

@@ -16,7 +16,7 @@ from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import print_sets
 from distilbench.commands.own_heads import cluster_retrieval, own_head_scores
-from distilbench.commands.run import one_writer, plain_name
+from distilbench.commands.run_folder import one_writer, plain_name
 from distilbench.data.corpus import Rows
 from distilbench.data.evaluation import EvaluationData, evaluation_data
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY

@@ -103,7 +103,7 @@ def _of_method(settings: PlanSettings, folder: Path, methods: int) -> list[Stage
 
 
 def _total(timings: Sequence[Took], stage: str) -> Took:
-    """What all drivers of a run took for a stage."""
+    """The time of a stage, summed over all drivers of a run."""
     parts = [timing for timing in timings if timing.stage == stage]
     return Took(
         stage=stage,

@@ -9,7 +9,7 @@ from rich.console import Console
 from distilbench.cluster.nodes import nodes_line
 from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import load_corpus
-from distilbench.commands.run import check_encoders, check_student_encoder
+from distilbench.commands.run_folder import check_encoders, check_student_encoder
 from distilbench.commands.spaces import space_and_corpus, space_notes
 from distilbench.data.needs import Needs
 from distilbench.methods import get_method

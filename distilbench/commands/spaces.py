@@ -1,4 +1,4 @@
-"""The search space of a method, fitted to the options and the corpus of a run."""
+"""The search space of a method, restricted to the options and the corpus of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from distilbench.commands.corpus import load_corpus
-from distilbench.commands.run import check_student_encoder
+from distilbench.commands.run_folder import check_student_encoder
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
 from distilbench.data.triplets import triplets_file
@@ -15,10 +15,9 @@ from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.methods.method import Method, Possible
-from distilbench.search.fit import fitted, within
-from distilbench.search.space import SearchSpace, load_space
-from distilbench.search.space_files import SpaceFile, space_file
-from distilbench.search.students import for_each_student, of_student
+from distilbench.search.restrict_space import for_each_student, restrict_space, space_for_student, within_width
+from distilbench.search.space import SearchSpace
+from distilbench.search.space_files import SpaceFile, load_space, space_file
 from distilbench.settings.encoders import DEFAULT_STUDENT
 from distilbench.settings.run import PreparationSettings, SpaceSettings
 
@@ -29,7 +28,7 @@ def space_and_corpus(
     console: Console,
     corpora: dict[Needs, Corpus] | None = None,
 ) -> tuple[SearchSpace, Corpus]:
-    """The search space of a method, fitted to what the run has, and a corpus that has what it needs.
+    """The search space of a method, restricted to what the run has, and a corpus that has what it needs.
 
     `corpora` are those that were read before, for other methods; the one that is read is added.
 
@@ -68,8 +67,8 @@ def space_and_corpus(
 def _of_asked_student(settings: PreparationSettings, space: SearchSpace) -> SearchSpace:
     """The space of the one student that `--student` names, where the space has several; of one that the space fixes."""
     if "student" in space.parameters:
-        return space if settings.student == DEFAULT_STUDENT else of_student(space, settings.student)
-    return of_student(space, space.students[0]) if space.students else space
+        return space if settings.student == DEFAULT_STUDENT else space_for_student(space, settings.student)
+    return space_for_student(space, space.students[0]) if space.students else space
 
 
 def _of_possible_students(settings: PreparationSettings, space: SearchSpace) -> SearchSpace:
@@ -80,11 +79,11 @@ def _of_possible_students(settings: PreparationSettings, space: SearchSpace) -> 
         for student in possible("student"):
             check_trained_student(settings, method, student)
 
-    return fitted(space, check, keep=[name for name in space.parameters if name != "student"])
+    return restrict_space(space, check, keep=[name for name in space.parameters if name != "student"])
 
 
 def _one_width(method: type[Method], settings: PreparationSettings, students: Sequence[str]) -> int:
-    """What `native` stands for as an output dimension.
+    """The output dimension that `native` stands for.
 
     Raises:
         InputError: the students have several widths.
@@ -144,7 +143,7 @@ def fitted_to_options(settings: PreparationSettings, space: SearchSpace) -> Sear
         if data is None and settings.texts.sources and not settings.demonstration:
             raise InputError("--text alone has no triplets")
 
-    return fitted(fitted(space, copies), triplets)
+    return restrict_space(restrict_space(space, copies), triplets)
 
 
 def fitted_to_corpus(
@@ -171,12 +170,12 @@ def fitted_to_corpus(
         method.check_corpus(of_one.possible, corpus, width)
 
     if shipped:
-        space = within(space, native)
-    space = fitted(space, check, keep=("student",) if shipped else ("student", "output_dim"))
+        space = within_width(space, native)
+    space = restrict_space(space, check, keep=("student",) if shipped else ("student", "output_dim"))
     for_each_student(space, settings.student, check_one)
     return space
 
 
 def space_notes(space: SearchSpace) -> list[str]:
-    """What was left out of a space, a line each."""
+    """A line for each choice that was left out of a space."""
     return [f"Search space of {space.method}: {note}" for note in space.notes]

@@ -203,7 +203,9 @@ class _Teller:
         elif needs.timed and needs.fastest is None:
             absent.append(f"Fastest that keeps {KEPT_PERCENT} %: none embeds faster than the teacher.")
         elif not needs.timed:
-            absent.append(f"Fastest that keeps {KEPT_PERCENT} %: speed was not measured here (sweep --speed does).")
+            absent.append(
+                f"Fastest that keeps {KEPT_PERCENT} %: speed was not measured here (sweep --measure-speed does)."
+            )
         return tuple(taken), tuple(absent)
 
     def of_encoders(self, rows: Sequence[Row]) -> Iterable[Taken]:

@@ -12,8 +12,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.codes import CompetitionKey
 from distilbench.records import Rung, TrialRecord, read_records
-from distilbench.search.moving import NOISE, Point, better_by, point_at
-from distilbench.search.run import Search
+from distilbench.search.front_patience import NOISE, Point, better_by, point_at
+from distilbench.search.run_trials import Search
 from distilbench.search.stopping import waits_at_rungs
 from distilbench.search.study import (
     best_per_group,
@@ -85,17 +85,18 @@ def worth_confirming(
         known = costs.get(kind_key(search.space.method, params))
         return known.objectives() if known else {}
 
-    return on_front(chosen, search.objectives, costs_of, search.beside)
+    return on_front(chosen, search.objectives, costs_of, search.baseline_points)
 
 
 def on_front(
     chosen: Mapping[CompetitionKey, list[FrozenTrial]],
     objectives: Sequence[str],
     costs_of: Callable[[Mapping[str, Any]], Mapping[str, float]],
-    beside: Sequence[Point] = (),
+    baseline_points: Sequence[Point] = (),
 ) -> dict[CompetitionKey, list[FrozenTrial]]:
     """The chosen trials of the groups whose best is on the front: nothing that costs no more is better by more than `NOISE`,
-    neither the best of another group nor what other methods have (`beside`). All of them, in a search for quality alone.
+    neither the best of another group nor what other methods have (`baseline_points`). All of them, in a search for quality
+    alone.
 
     `costs_of` says what a student with these hyper-parameters has in the objectives that do not follow from them.
     """
@@ -109,7 +110,7 @@ def on_front(
     kept = {}
     for group, point in points.items():
         others = [other for name, other in points.items() if name != group and other is not None]
-        if point is None or better_by(point, [*beside, *others]) >= -NOISE:
+        if point is None or better_by(point, [*baseline_points, *others]) >= -NOISE:
             kept[group] = chosen[group]
     return kept
 
@@ -121,7 +122,7 @@ def _is_trained_on(trial: FrozenTrial, search: Search) -> bool:
 
 
 def shown_as(trial: FrozenTrial, search: Search) -> str:
-    """What a chosen trial's row is called: "" where it is trained to its end, and the settings say everything."""
+    """The name of a chosen trial's row; "" if it is trained to its end, so that its settings say everything."""
     if trial.state != TrialState.RUNNING or _is_trained_on(trial, search):
         return ""
     rungs = trial_rungs(trial)

@@ -32,9 +32,6 @@ def grid(space: SearchSpace, seed: int) -> list[dict[str, Any]]:
 
     In a seeded order, since a budget may end before the grid does, with the output dimensions and
     the students in turn.
-
-    Raises:
-        InputError: there are more than `LIMIT`.
     """
     points: list[dict[str, Any]] = [{}]
     for name in space.parameters:

@@ -1,4 +1,4 @@
-"""What a search optimises: the objectives, which results no other beats in all of them, and how much they dominate.
+"""The objectives of a search, the Pareto front of results, and their hypervolume.
 
 Optuna has both for the trials of its own studies (`Study.best_trials`, and a private hypervolume); a report has records.
 Axes: N points, K objectives.
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from distilbench.choices import QUALITY
 
 Direction = Literal["maximize", "minimize"]
-"""As Optuna calls them."""
+"""Optuna's words."""
 
 
 class Objective(NamedTuple):
@@ -45,12 +45,9 @@ def directions(names: Iterable[str]) -> list[Direction]:
 
 
 def pareto_front(points: ArrayLike, directions: Sequence[Direction]) -> NDArray[np.int64]:
-    """Which of the points (N x K) no other dominates: their positions, rising. Of equal points on the front all are.
+    """The positions of the points (N x K) that no other dominates, rising; equal points on the front all count.
 
     A point dominates another if it is at least as good in every objective and better in one.
-
-    Raises:
-        ValueError: the points are no finite N x K matrix.
     """
     losses_UK, of_N = np.unique(_losses(points, directions), axis=0, return_inverse=True)
     front_FK, on_front = np.empty((0, len(directions))), np.zeros(len(losses_UK), dtype=bool)
@@ -65,9 +62,6 @@ def hypervolume(points: ArrayLike, reference: Sequence[float], directions: Seque
     """The volume that the points (N x K) dominate and that dominates the reference point (K), exactly.
 
     A point that is not better than the reference in every objective adds nothing. Takes K - 2 nested sweeps over the points.
-
-    Raises:
-        ValueError: the points are no finite N x K matrix, or the reference is no finite point of K values.
     """
     losses_NK, reference_K = _losses(points, directions), _losses([reference], directions)[0]
     return _volume(np.minimum(losses_NK, reference_K), reference_K)

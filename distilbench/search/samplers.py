@@ -1,71 +1,60 @@
-"""Samplers by name: Optuna's, and one with a model over all output dimensions."""
+"""Optuna's samplers by name."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import optuna
+from optuna.samplers import BaseSampler
 
 from distilbench.choices import Searcher
 from distilbench.errors import InputError
-from distilbench.search.forest import ForestSampler
 from distilbench.search.space import SearchSpace
 
-SEARCHERS: dict[Searcher, str] = {
-    "tpe": "Tree-structured Parzen Estimator (Bergstra et al. 2011), told of running trials (constant liar)",
-    "cmaes": "CMA-ES (Hansen 2016) on the numbers, independent draws for choices; one objective",
-    "nsga2": "NSGA-II (Deb et al. 2002)",
-    "nsga3": "NSGA-III (Deb and Jain 2014)",
-    "gp": "Gaussian process, log expected improvement",
-    "forest": "random forests over all dimensions, on the places of trials within their own (after SMAC); one objective",
-    "random": "independent random draws (Bergstra and Bengio 2012)",
-    "grid": "every combination, in a seeded order",
-}
-GENERATIONS: frozenset[Searcher] = frozenset({"cmaes", "nsga2", "nsga3"})
-"""Searchers that learn only from trials to which they gave a generation when these began."""
 STARTUP = 8
 """Random trials before a model of the objective is used."""
+GENERATIONS: frozenset[Searcher] = frozenset({"cmaes", "nsga2", "nsga3"})
+"""Searchers that learn only from trials to which they gave a generation when these began."""
+LEARNS_NOTHING: frozenset[Searcher] = frozenset({"random", "grid"})
+"""Searchers whose suggestions do not depend on results."""
 
 
-def random_settings(space: SearchSpace, count: int, seed: int) -> list[dict[str, Any]]:
-    """Hyper-parameters of so many trials, drawn at random."""
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
-    return [space.suggest(study.ask()) for _ in range(count)]
+def _tpe(**more: Any) -> BaseSampler:
+    return optuna.samplers.TPESampler(constant_liar=True, **more)
 
 
-def make_sampler(space: SearchSpace, seed: int, trials: int, objectives: int) -> optuna.samplers.BaseSampler:
-    """The sampler that a space names, for so many trials of so many objectives. A grid's points are queued, so its sampler is
-    never asked.
+SAMPLERS: dict[Searcher, Callable[[int, int], BaseSampler]] = {
+    "tpe": lambda seed, population: _tpe(seed=seed, n_startup_trials=STARTUP),
+    "cmaes": lambda seed, population: optuna.samplers.CmaEsSampler(
+        seed=seed,
+        n_startup_trials=STARTUP,
+        independent_sampler=_tpe(seed=seed),
+        warn_independent_sampling=False,
+    ),
+    "nsga2": lambda seed, population: optuna.samplers.NSGAIISampler(seed=seed, population_size=population),
+    "nsga3": lambda seed, population: optuna.samplers.NSGAIIISampler(seed=seed, population_size=population),
+    "gp": lambda seed, population: optuna.samplers.GPSampler(
+        seed=seed, n_startup_trials=STARTUP, warn_independent_sampling=False
+    ),
+    "random": lambda seed, population: optuna.samplers.RandomSampler(seed=seed),
+    "grid": lambda seed, population: optuna.samplers.RandomSampler(seed=seed),  # never asked: its points are queued
+}
+"""By name: (seed, population of a generation) -> a sampler."""
 
-    Raises:
-        InputError: the searcher cannot have several objectives.
-    """
-    searcher = space.searcher
-    if searcher in ("cmaes", "forest") and objectives > 1:
-        raise InputError(
-            f"--searcher {searcher}: it has one objective, not {objectives}; expected nsga2, nsga3, tpe or gp"
-        )
+
+def make_sampler(space: SearchSpace, seed: int, trials: int, objectives: int) -> BaseSampler:
+    """Make the sampler that a space names, for so many trials of so many objectives."""
+    if space.searcher == "cmaes" and objectives > 1:
+        raise InputError(f"--searcher cmaes: it has one objective, not {objectives}; expected nsga2, nsga3, tpe or gp")
     population = min(50, max(4, trials // 4))  # Optuna's 50 would leave a short search at random draws
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        match searcher:
-            case "tpe":
-                return optuna.samplers.TPESampler(seed=seed, constant_liar=True, n_startup_trials=STARTUP)
-            case "cmaes":
-                return optuna.samplers.CmaEsSampler(
-                    seed=seed,
-                    n_startup_trials=STARTUP,
-                    independent_sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True),
-                    warn_independent_sampling=False,
-                )
-            case "nsga2":
-                return optuna.samplers.NSGAIISampler(seed=seed, population_size=population)
-            case "nsga3":
-                return optuna.samplers.NSGAIIISampler(seed=seed, population_size=population)
-            case "gp":
-                return optuna.samplers.GPSampler(seed=seed, n_startup_trials=STARTUP, warn_independent_sampling=False)
-            case "forest":
-                return ForestSampler(space, seed, STARTUP)
-            case "random" | "grid":
-                return optuna.samplers.RandomSampler(seed=seed)
+        return SAMPLERS[space.searcher](seed, population)
+
+
+def random_settings(space: SearchSpace, count: int, seed: int) -> list[dict[str, Any]]:
+    """Draw the hyper-parameters of `count` trials at random."""
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+    return [space.suggest(study.ask()) for _ in range(count)]

@@ -21,8 +21,7 @@ from ray.tune.search import Searcher
 from distilbench.choices import QUALITY
 from distilbench.codes import CompetitionKey, competition_key, stored_bytes, vector_bytes
 from distilbench.records import result_rung
-from distilbench.search.known import judged_rungs
-from distilbench.search.moving import RESTED
+from distilbench.search.front_patience import EXHAUSTED
 from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import make_verdicts, stopping_reason, waits_at_rungs
 from distilbench.search.study import (
@@ -30,7 +29,6 @@ from distilbench.search.study import (
     MACHINE,
     PARAMS,
     STEPS,
-    TAKEN,
     as_rung,
     begin_trial,
     rung_key,
@@ -39,18 +37,17 @@ from distilbench.search.study import (
     trial_rungs,
 )
 from distilbench.search.suggestions import Suggestions
+from distilbench.search.visible_history import judged_rungs
 from distilbench.storage.files import write_json
 from distilbench.storage.patience import StorageGone, patiently
 
 RETRIES, EXCUSED = 3, 60
 """Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with
 their nodes."""
-PLANNED = "planned"
-"""User attribute of a study: the number of trials that its suggestions are made for."""
 
 
 class Events(Protocol):
-    """What is told of a search while it runs."""
+    """Listens to a search while it runs."""
 
     def started(self, number: int, params: dict[str, Any]) -> None:
         """A trial begins, or goes on."""
@@ -98,11 +95,11 @@ class _Live:
     lost_before: frozenset[str] = frozenset()
     """The nodes that were lost when it was handed out."""
     machine: dict[str, Any] = field(default_factory=dict)
-    """What its worker's machine is, for its record."""
+    """Its worker's machine, for its record."""
     lost: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     """Workers that died, at work and before they began."""
-    known: tuple[tuple[int, int | None], FrozenTrial] | None = None
-    """What suggestions were last told of it while it had not finished, and the rungs that it had then."""
+    as_told: tuple[tuple[int, int | None], FrozenTrial] | None = None
+    """The unfinished trial as suggestions last saw it, and the rungs that it had then."""
 
     @property
     def group(self) -> CompetitionKey:
@@ -116,7 +113,8 @@ class _Live:
 class StudySearcher(Searcher):  # type: ignore[misc]
     """Serves interrupted trials first, then new ones, at most `concurrency` at a time, until there are `wanted`.
 
-    A trial that has to wait for its verdict (`Verdicts.waits`) gives its worker back, and is served again once it may go on.
+    A trial that has to wait for its verdict (`Verdicts.is_pending`) gives its worker back, and is served again once it
+    may go on.
 
     While an output dimension (a number of bytes, where trials compete within bytes) has no trial and `deadline()` (seconds
     since the epoch) is finite, a trial that has had one's share of the time waits at its next rung until all have begun.
@@ -152,9 +150,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.sizes = set((space.bytes_competed if len(self.objectives) == 1 else []) or space.dimensions)
         """Within which trials compete; with several objectives the dimensions, since the sampler chooses the code."""
         self.halted = ""
-        """Why no trial is begun any more, where storage is gone."""
-        self.enough = ""
-        """Why no trial is begun any more, where what was found is enough."""
+        """The reason that no trial is begun any more, if storage is gone."""
         self.died: list[int] = []
         """Trials that failed since their workers died too often."""
         self._gone = False
@@ -162,30 +158,17 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.count = len(begun)
         for trial in begun:
             self._restore(trial)
-        suggestions.repeat(begun, self._count_taken())
+        suggestions.repeat(begun)
         if self.count >= self.wanted:
             self.verdicts.close()
         self._settle()
         for live_trial in self.interrupted:
             # Killed between its last verdict and telling it.
-            live_trial.ended = self.verdicts.settled(live_trial.number)
-            if self.verdicts.waits(live_trial.number):
+            live_trial.ended = self.verdicts.is_settled(live_trial.number)
+            if self.verdicts.is_pending(live_trial.number):
                 self.waiting[live_trial.number] = live_trial
         self.interrupted = [o for o in self.interrupted if not o.ended and o.number not in self.waiting]
         self._settle()
-        if not self.interrupted and self.count < self.wanted and suggestions.ends(self._known):
-            self._end()
-
-    def _count_taken(self) -> int:
-        """How many trials the sampler takes as they are; all, where it is made anew for another number of trials."""
-        attrs = self.study.user_attrs
-        if attrs.get(PLANNED) == self.wanted:
-            return int(attrs.get(TAKEN, 0))
-        if PLANNED in attrs and self.space.searcher in ("nsga2", "nsga3"):  # their population follows from the number
-            self.study.set_user_attr(TAKEN, self.count)
-            attrs[TAKEN] = self.count
-        self.study.set_user_attr(PLANNED, self.wanted)
-        return int(attrs.get(TAKEN, 0))
 
     def _restore(self, trial: FrozenTrial) -> None:
         group, rungs = trial_group(trial), trial_rungs(trial)
@@ -222,49 +205,52 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return Searcher.FINISHED
         if not self.remaining or len(self.live) >= self.concurrency:  # one that is live may be handed out again
             return None
-        params = None
-        if not self.interrupted or (self._waiting_sizes() and all(trial.waits for trial in self.interrupted)):
-            params = self.suggestions.ask(self._known) if self.count < self.wanted else None
-            if params is None and self.suggestions.rested:
-                self._rest()
-            if self.suggestions.over:
-                self._end()
-            if params is None and not self.interrupted:
-                ended = self.suggestions.rested or self.enough
-                return None if self.live or not ended else Searcher.FINISHED
-        if params is None:
-            live_trial = self.interrupted.pop(0)
-            live_trial.waits = False
-        else:
-            suggestion = self.suggestions.asked[-1]
-            trial = self._stored(
-                lambda: begin_trial(self.study, self.count, params, suggestion.params, suggestion.distributions)
-            )
-            if trial is None:
-                return Searcher.FINISHED
-            live_trial = _Live(trial, self.count, params)
-            self.count += 1
-            self.verdicts.enter(live_trial.number, live_trial.group)
-            self.unsettled[live_trial.number] = live_trial
-            if self.count >= self.wanted:
-                self.verdicts.close()
-                self._settle()
+        live_trial = self._next_trial()
+        if live_trial is None:
+            finished = self.over or (self.suggestions.exhausted and not self.live)
+            return Searcher.FINISHED if finished else None
         live_trial.node, live_trial.lost_before, live_trial.since = "", self.lost_nodes(), time.time()
         self.live[trial_id] = live_trial
         self.events.started(live_trial.number, live_trial.params)
         return {"number": live_trial.number, "params": live_trial.params}
 
-    def _rest(self) -> None:
-        """No student moves the front any more: the trials that there are, are all."""
+    def _next_trial(self) -> _Live | None:
+        """An interrupted trial, or else a new one; None where there is none for now."""
+        makes_room = self._waiting_sizes() and all(trial.waits for trial in self.interrupted)
+        if self.count < self.wanted and (not self.interrupted or makes_room):
+            params = self.suggestions.ask(self._lookup)
+            if params is not None:
+                return self._begin(params)
+            if self.suggestions.exhausted:
+                self._end_exhausted()
+        if not self.interrupted:
+            return None
+        live_trial = self.interrupted.pop(0)
+        live_trial.waits = False
+        return live_trial
+
+    def _begin(self, params: dict[str, Any]) -> _Live | None:
+        """Begin a new trial in the study; None where storage is gone."""
+        suggested = self.suggestions.asked[-1]
+        trial = self._stored(
+            lambda: begin_trial(self.study, self.count, params, suggested.params, suggested.distributions)
+        )
+        if trial is None:
+            return None
+        live_trial = _Live(trial, self.count, params)
+        self.count += 1
+        self.verdicts.enter(live_trial.number, live_trial.group)
+        self.unsettled[live_trial.number] = live_trial
+        if self.count >= self.wanted:
+            self.verdicts.close()
+            self._settle()
+        return live_trial
+
+    def _end_exhausted(self) -> None:
+        """No student improves the front any more: the trials that there are, are all."""
         self.wanted = self.count
         self.verdicts.close()
-        self._stored(lambda: self.study.set_user_attr(RESTED, self.count))
-        self._settle()
-
-    def _end(self) -> None:
-        """Begin no other trial: what was found is enough."""
-        self.enough, self.wanted = self.suggestions.over, self.count
-        self.verdicts.close()
+        self._stored(lambda: self.study.set_user_attr(EXHAUSTED, self.count))
         self._settle()
 
     def begun(self, trial_id: str) -> None:
@@ -272,7 +258,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.live[trial_id].begun = True
 
     def _stored(self, action: Callable[[], Any]) -> Any:
-        """What `action` gives; None where storage is gone, after which the search ends."""
+        """The result of `action`; None if storage is gone, after which the search ends."""
         if self._gone:  # it was waited for once
             return None
         try:
@@ -292,7 +278,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             live_trial.left = True
             return False
         self.events.progressed(live_trial.number, result)
-        if not result["done"] and self.verdicts.waits(live_trial.number):
+        if not result["done"] and self.verdicts.is_pending(live_trial.number):
             live_trial.waits = True
             return False
         trained_on = len(live_trial.rungs) > rungs_before and max(live_trial.rungs) > 0
@@ -302,7 +288,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         return True
 
     def _waiting_sizes(self) -> int:
-        """How many of `sizes` no trial of the study has had yet, where the time may not be enough for them."""
+        """The number of `sizes` that no trial has had yet; 0 without a deadline."""
         if math.isinf(self.deadline()) or self.count >= self.wanted:
             return 0
         begun = [trial_params(t) for t in self.finished.values()]
@@ -348,15 +334,15 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self._settle()
 
     def _settle(self) -> None:
-        self.verdicts.settle()
+        self.verdicts.decide()
         for live_trial in list(self.unsettled.values()):
-            self._store(live_trial, self.verdicts.kept(live_trial.number))
-            if live_trial.number in self.waiting and not self.verdicts.waits(live_trial.number):
+            self._store(live_trial, self.verdicts.last_valid_rung(live_trial.number))
+            if live_trial.number in self.waiting and not self.verdicts.is_pending(live_trial.number):
                 del self.waiting[live_trial.number]
-                live_trial.waits, live_trial.ended = False, self.verdicts.settled(live_trial.number)
+                live_trial.waits, live_trial.ended = False, self.verdicts.is_settled(live_trial.number)
                 if not live_trial.ended:
                     self._serve_again(live_trial)
-            if live_trial.ended and self.verdicts.settled(live_trial.number):
+            if live_trial.ended and self.verdicts.is_settled(live_trial.number):
                 self._tell(live_trial)
 
     def _store(self, live_trial: _Live, until: int) -> None:
@@ -431,7 +417,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return
         if live_trial.waits and not error:
             live_trial.begun = False
-            if self.verdicts.waits(live_trial.number):
+            if self.verdicts.is_pending(live_trial.number):
                 self.waiting[live_trial.number] = live_trial
                 self.events.waiting(live_trial.number)
             else:
@@ -452,25 +438,25 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             live_trial.ended = True
             self._settle()
 
-    def _known(self, number: int) -> FrozenTrial | None:
+    def _lookup(self, number: int) -> FrozenTrial | None:
         """A finished trial; where trials wait at rungs, one that has not finished as it is in the study."""
         if number in self.finished or not waits_at_rungs(self.space.budget):
             return self.finished.get(number)
         if (live_trial := self.unsettled.get(number)) is None:  # storage was gone when it ended
             return None
         at = live_trial.stored, live_trial.last
-        if live_trial.known is not None and live_trial.known[0] == at:
-            return live_trial.known[1]
-        asked = self.suggestions.asked[number]
+        if live_trial.as_told is not None and live_trial.as_told[0] == at:
+            return live_trial.as_told[1]
+        suggested = self.suggestions.asked[number]
         rungs = {rung: values for rung, values in live_trial.rungs.items() if rung <= live_trial.stored}
         ended = {LAST: live_trial.last} if live_trial.last is not None else {}
         trial = create_trial(
             state=TrialState.RUNNING,
-            params=asked.params,
-            distributions=asked.distributions,
+            params=suggested.params,
+            distributions=suggested.distributions,
             user_attrs={PARAMS: live_trial.params, **{rung_key(r): values for r, values in rungs.items()}, **ended},
         )
-        live_trial.known = at, trial
+        live_trial.as_told = at, trial
         return trial
 
     def _serve_again(self, live_trial: _Live) -> None:

@@ -1,12 +1,35 @@
-"""Where a method's search space is found: the user's own, or one of those that come with the package."""
+"""Search spaces: where their YAML files are found, and how they are read and checked before anything runs.
+
+method: mcr2
+searcher: tpe
+budget: {trials: 24, steps: 600, rungs: 3, eta: 3}
+parameters:
+  output_dim: {choices: [32, 64, 128]}
+  lambda: {low: 10, high: 5000, log: true}
+  pairs: {choices: [duplicates, noise]}
+  noise: {low: 0.001, high: 0.1, log: true, when: {pairs: noise}}
+fixed: {batch_size: 256}
+enqueue:
+  - {lambda: 100, pairs: noise}
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from distilbench.choices import BUDGETS, SpaceBudget
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from distilbench.choices import BUDGETS, Searcher, SpaceBudget
+from distilbench.encoders.student import names_of
 from distilbench.errors import InputError
+from distilbench.search.space import Range, SearchSpace
+from distilbench.training.params import Params, sweep_default
+from distilbench.trials.budget import Budget
 
 FOLDER = Path("search_spaces")
 STATIC = "static"
@@ -37,9 +60,6 @@ def space_file(
     `budget` (`--budget`) asks for one of those. The package's is that of `budget`; None is small for the built-in corpus and
     real where there are `data`. For a static student it is the one in `static`, whatever the budget, if the method has one
     there.
-
-    Raises:
-        InputError: there is none.
     """
     if path is not None and path.is_dir():
         if not (path / f"{method}.yaml").exists():
@@ -59,3 +79,249 @@ def space_file(
         f"no search space: looked for {' and '.join(str(place.path) for place in places)}; expected one there or "
         "--space FILE"
     )
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    method: str
+    searcher: Searcher = "tpe"
+    budget: Budget
+    parameters: dict[str, Range]
+    fixed: dict[str, Any] = Field(default_factory=dict)
+    enqueue: tuple[dict[str, Any], ...] = ()
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which 1e-5 is a number, as it is everywhere else, and a key may come once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen_keys: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen_keys:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{key.value} is given twice", problem_mark=key.start_mark
+                )
+            seen_keys.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file."""
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 -- derived from SafeLoader
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+
+
+NATIVE = "native"
+"""An output dimension of this name is the width that the student has by itself."""
+
+
+def load_space(
+    path: Path, method: str, params: type[Params], native: int | Callable[[Sequence[str]], int]
+) -> SearchSpace:
+    """Read and check a search space; an error names the file, the parameter, the value and what was expected.
+
+    `native` is the output dimension of that name, or says it for the students that the space names.
+    """
+    file = _read_file(path, native)
+    if file.method != method:
+        raise InputError(f"{path}: method: it is a space of {file.method!r}; expected {method!r}")
+    fields = {field.alias or name: field for name, field in params.model_fields.items()}
+    _check_names(path, file, fields)
+    _check_students(path, file)
+    for name, r in file.parameters.items():
+        _check_range(path, name, r, fields[name])
+        for student, own in (r.students or {}).items():
+            _check_range(path, f"{name}: students: {student}", own, fields[name])
+    _check_conditions(path, file, fields)
+    for number, setting in enumerate(file.enqueue, start=1):
+        check_setting(path, f"enqueue, setting {number}", setting, file.parameters, fields)
+    for name, value in file.fixed.items():
+        check_value(path, name, "fixed", value, fields[name])
+    defaults = {n: sweep_default(f) for n, f in fields.items() if not f.is_required()}
+    fixed = {n: value for n, value in defaults.items() if n not in file.parameters} | file.fixed
+    conditional = {n: value for n, value in defaults.items() if n in file.parameters and file.parameters[n].when}
+    unnamed = {n: sweep_default(f) for n, f in Budget.model_fields.items() if n not in file.budget.model_fields_set}
+    as_json = TypeAdapter(dict[str, Any])
+    return SearchSpace(
+        method=method,
+        searcher=file.searcher,
+        budget=file.budget.model_copy(update=unnamed),
+        parameters=file.parameters,
+        fixed=as_json.dump_python(fixed, mode="json"),
+        integers={name: _is_integer(r, fields[name]) for name, r in file.parameters.items()},
+        defaults=as_json.dump_python(conditional, mode="json"),
+        enqueue=file.enqueue,
+    )
+
+
+def _read_file(path: Path, native: int | Callable[[Sequence[str]], int]) -> _File:
+    try:
+        file = _File.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise InputError(first_error(path, error)) from None
+    searched, fixed = file.parameters.get("output_dim"), file.fixed.get("output_dim")
+    choices = (searched.choices or ()) if searched else ()
+    if NATIVE not in (fixed, *choices, *(setting.get("output_dim") for setting in file.enqueue)):
+        return file
+    width = native if isinstance(native, int) else native(_named_students(file))
+    update: dict[str, Any] = {
+        "enqueue": tuple({**s, "output_dim": width} if s.get("output_dim") == NATIVE else s for s in file.enqueue)
+    }
+    if fixed == NATIVE:
+        update["fixed"] = {**file.fixed, "output_dim": width}
+    elif searched is not None and NATIVE in choices:
+        widths = tuple(width if c == NATIVE else c for c in choices if c == NATIVE or c != width)
+        update["parameters"] = {**file.parameters, "output_dim": searched.model_copy(update={"choices": widths})}
+    return file.model_copy(update=update)
+
+
+def _named_students(file: _File) -> list[str]:
+    """The students that a space names, searched or fixed."""
+    searched = file.parameters.get("student")
+    named = (searched.choices or ()) if searched is not None else (file.fixed.get("student"),)
+    return [str(student) for student in named if student is not None]
+
+
+def _check_names(path: Path, file: _File, fields: Mapping[str, FieldInfo]) -> None:
+    """Check that every parameter is the method's, and each is given once."""
+    for name in [*file.parameters, *file.fixed]:
+        if name not in fields:
+            raise InputError(f"{path}: {name}: {file.method} has no such parameter; it has {', '.join(sorted(fields))}")
+    both = sorted(file.parameters.keys() & file.fixed.keys())
+    if both:
+        raise InputError(f"{path}: {both[0]}: both searched and fixed; expected one of the two")
+    missing = [n for n, f in fields.items() if f.is_required() and n not in file.parameters and n not in file.fixed]
+    if missing:
+        raise InputError(f"{path}: {missing[0]}: neither searched nor fixed; {file.method} needs it")
+    if "output_dim" in file.parameters and file.parameters["output_dim"].choices is None:
+        raise InputError(f"{path}: output_dim: low/high; expected choices, since the best student of each is reported")
+
+
+def _is_integer(r: Range, field: FieldInfo) -> bool:
+    """Whether what is drawn from a range, or from that of a student, is a whole number."""
+    return field.annotation is int and any(one.choices is None for one in (r, *(r.students or {}).values()))
+
+
+def _check_conditions(path: Path, file: _File, fields: Mapping[str, FieldInfo]) -> None:
+    drawn_before = dict(file.fixed)  # drawn before the parameter at hand
+    for name, r in file.parameters.items():
+        for other, values in (r.when or {}).items():
+            if other == name or other not in drawn_before:
+                raise InputError(
+                    f"{path}: {name}: when names {other}; expected a parameter that stands before it, or a fixed one"
+                )
+            for value in values if isinstance(values, tuple) else (values,):
+                check_value(path, name, f"when {other}", value, fields[other])
+                choices = file.parameters[other].choices if other in file.parameters else None
+                known = choices if other != "student" else [name for c in choices or () for name in names_of(str(c))]
+                if choices is not None and value not in (known or ()):
+                    raise InputError(
+                        f"{path}: {name}: when {other} is {value!r}; expected one of its choices {list(choices)}"
+                    )
+        if r.when and fields[name].is_required():
+            raise InputError(f"{path}: {name}: when, but the method has no default for it elsewhere")
+        if r.when and name == "output_dim":
+            raise InputError(f"{path}: output_dim: when; expected no condition, since every student has one")
+        drawn_before[name] = r
+
+
+def check_setting(
+    path: Path | str, where: str, setting: Any, parameters: Mapping[str, Range], fields: Mapping[str, FieldInfo]
+) -> None:
+    """Check one setting to try first: searched parameters, each with a value that the space can give it."""
+    if not isinstance(setting, dict) or not setting:
+        raise InputError(f"{path}: {where}: it is {setting!r}; expected parameters with values")
+    for name, value in setting.items():
+        if name not in parameters:
+            raise InputError(f"{path}: {where}: {name} is not searched; expected some of {', '.join(parameters)}")
+        check_value(path, name, where, value, fields[name])
+        r = parameters[name]
+        if any(one.holds(value) for one in (r, *(r.students or {}).values())):
+            continue
+        if r.choices is not None:
+            raise InputError(f"{path}: {where}: {name} is {value!r}; expected one of the choices {list(r.choices)}")
+        raise InputError(f"{path}: {where}: {name} is {value!r}; expected from {r.low:g} to {r.high:g}")
+
+
+def _check_students(path: Path, file: _File) -> None:
+    """Check the students of a space, and the ranges and steps of some of them."""
+    searched = file.parameters.get("student")
+    if searched is not None and searched.choices is None:
+        raise InputError(f"{path}: student: low/high; expected choices, such as static, auto:2, teacher or a folder")
+    if searched is not None and (searched.when or searched.students):
+        raise InputError(f"{path}: student: a condition on it; expected none, since every trial has one")
+    known = _named_students(file)
+    drawn_before = "student" in file.fixed
+    for name, r in file.parameters.items():
+        drawn_before = drawn_before or name == "student"
+        if r.students and not drawn_before:
+            raise InputError(f"{path}: {name}: students: expected `student` before it, or under fixed")
+        for student, own in (r.students or {}).items():
+            _check_named(path, f"{name}: students", student, known)
+            if own.when or own.students:
+                raise InputError(f"{path}: {name}: students: {student}: a condition; expected choices, or low and high")
+        if r.students and name == "output_dim":
+            raise InputError(f"{path}: output_dim: students; expected the same dimensions for all students")
+    for student in file.budget.student_steps or ():
+        _check_named(path, "budget.student_steps", student, known)
+
+
+def _check_named(path: Path, where: str, student: str, known: Sequence[str]) -> None:
+    if not any(student in names_of(one) for one in known):
+        raise InputError(f"{path}: {where}: {student!r}; expected one of the students {list(known)}")
+
+
+def _check_range(path: Path, name: str, r: Range, field: FieldInfo) -> None:
+    """Check choices, or low and high, against the method's own field."""
+    if r.choices is not None:
+        if r.low is not None or r.high is not None or r.log:
+            raise InputError(f"{path}: {name}: both choices and low/high/log; expected one of the two")
+        if not r.choices:
+            raise InputError(f"{path}: {name}: choices is []; expected at least one value")
+        if len(set(r.choices)) < len(r.choices):
+            raise InputError(f"{path}: {name}: choices is {list(r.choices)}; expected each value once")
+        for value in r.choices:
+            check_value(path, name, "choices", value, field)
+        return
+    if r.low is None or r.high is None:
+        raise InputError(f"{path}: {name}: neither choices nor both of low and high are given")
+    if r.low > r.high:
+        raise InputError(f"{path}: {name}: low is {r.low:g}, above high, {r.high:g}")
+    if r.low == r.high:
+        raise InputError(
+            f"{path}: {name}: low and high are both {r.low:g}: an empty range; put a single value under fixed"
+        )
+    if r.log and r.low <= 0:
+        raise InputError(f"{path}: {name}: low is {r.low:g}; expected above 0 on a logarithmic scale")
+    integer = field.annotation is int
+    if not integer and field.annotation is not float:
+        raise InputError(f"{path}: {name}: low/high on a parameter that is not a number; expected choices")
+    for key, value in (("low", r.low), ("high", r.high)):
+        check_value(path, name, key, int(value) if integer and value == int(value) else value, field)
+
+
+def check_value(path: Path | str, name: str, key: str, value: Any, field: FieldInfo) -> None:
+    """Check a value from a file against the method's own field: type and range."""
+    # The method's own field, constraints included: one definition serves the method and its search space.
+    kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+    adapter: TypeAdapter[Any] = TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
+    try:
+        # From a file a number must be a number, but lists stand for tuples.
+        adapter.validate_python(tuple(value) if isinstance(value, list) else value, strict=True)
+    except ValidationError as error:
+        raise InputError(f"{path}: {name}: {key} is {value!r}: {error.errors()[0]['msg'].lower()}") from None
+
+
+def first_error(path: Path | str, error: ValidationError) -> str:
+    """The first of pydantic's errors in one line: file, place, what is wrong, the value."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{path}: {where or 'the file'}: {first['msg'].lower()} (got {str(first['input'])[:80]!r})"

@@ -1,4 +1,4 @@
-"""Which trials stop at a rung, decided in the order of their numbers: however many run at once, the verdicts are the same.
+"""The stopping rules: verdicts follow trial numbers, not finishing order, so they do not depend on the number of workers.
 
 A trial is compared with the trials of its own group (`competition_key`) that got as far. With `Verdicts` these are those
 of lower numbers; where one of them has still to arrive, the verdict waits for it, and the trial trains on meanwhile. With
@@ -54,7 +54,7 @@ def stopping_rule(budget: Budget) -> Rule:
 
 
 def stopping_reason(budget: Budget, rung: int) -> str:
-    """Why a trial was stopped at `rung`."""
+    """The reason that a trial stopped at `rung` is given."""
     if budget.stopping in ("halving", "asha"):
         return f"not among the best 1/{budget.eta} at rung {rung}"
     return f"below the median at rung {rung}" if budget.stopping == "median" else f"no finite objective at rung {rung}"
@@ -89,12 +89,12 @@ class Verdicts:
         self._peers: dict[tuple[Hashable, int], list[tuple[int, float]]] = defaultdict(list)
 
     def enter(self, number: int, group: Hashable) -> None:
-        """A trial begins."""
+        """Begin a trial."""
         self._runners[number] = _Runner(group)
         self._open[group].append(number)
 
     def restore(self, number: int, group: Hashable, values: dict[int, float]) -> None:
-        """A trial that ended in an earlier sitting, with the rungs at which it was judged."""
+        """Enter a trial that ended in an earlier sitting, with the rungs at which it was judged."""
         self._runners[number] = runner = _Runner(group, failed=True)
         for rung, value in values.items():
             self.report(number, rung, value)
@@ -103,29 +103,29 @@ class Verdicts:
             self._peers[group, rung].append((number, value))
 
     def report(self, number: int, rung: int, value: float) -> None:
-        """It has reached a rung. Its start (rung 0), and what it says after the rung at which it stops, are of no effect."""
+        """Note a rung that it has reached. Its start (rung 0), and rungs after the one where it stops, are of no effect."""
         if rung:
             self._runners[number].values.setdefault(rung, value)
 
     def finish(self, number: int, rung: int) -> None:
-        """It has reported its last rung; to be said before that is settled, as a trial is not stopped there."""
+        """Note that this is its last rung; before `decide`, as a trial is not stopped there."""
         self._runners[number].last = rung
 
     def fail(self, number: int) -> None:
-        """It reports no more. Verdicts on the rungs that it has reported still come: it may have had to stop before."""
+        """Note that it reports no more. Verdicts on its rungs still come: it may have had to stop before."""
         self._runners[number].failed = True
 
-    def settle(self) -> None:
+    def decide(self) -> None:
         """Decide what can be decided."""
         for group, numbers in self._open.items():
-            reached, still = math.inf, []  # the rung that every open trial ahead has passed
+            reached, still_open = math.inf, []  # the rung that every open trial ahead has passed
             for number in numbers:
                 runner = self._runners[number]
                 self._decide(number, runner, reached)
                 if not runner.settled:
                     reached = min(reached, runner.passed)
-                    still.append(number)
-            self._open[group] = still
+                    still_open.append(number)
+            self._open[group] = still_open
 
     def _decide(self, number: int, runner: _Runner, reached: float) -> None:
         while runner.stopped is None and (rung := runner.passed + 1) in runner.values:
@@ -142,7 +142,7 @@ class Verdicts:
         """The last rung at which the trial is known to go on."""
         return self._runners[number].passed
 
-    def settled(self, number: int) -> bool:
+    def is_settled(self, number: int) -> bool:
         """Whether nothing is left to be decided about the trial."""
         return self._runners[number].settled
 
@@ -150,16 +150,16 @@ class Verdicts:
         """The rung at which it has to stop; None where that is not (yet) known."""
         return self._runners[number].stopped
 
-    def kept(self, number: int) -> int:
+    def last_valid_rung(self, number: int) -> int:
         """The last rung that counts, whatever is decided later."""
         return self.stopped(number) or self.passed(number)
 
-    def waits(self, number: int) -> bool:
+    def is_pending(self, number: int) -> bool:
         """Whether the trial is not to be trained on before its verdict."""
         return False
 
     def close(self) -> None:
-        """No other trial begins: what waits for one is decided without it."""
+        """Note that no other trial begins: what waits for one is decided without it."""
 
 
 class Halving(Verdicts):
@@ -177,17 +177,15 @@ class Halving(Verdicts):
         self.eta = budget.eta
         self.closed = False
         self._queues: dict[Hashable, list[list[int]]] = defaultdict(lambda: [[]])
-        """Of each group: who is to arrive at the first rung, at the second, and so on."""
-        self._judged: dict[tuple[Hashable, int], int] = defaultdict(int)
-        """How many of a queue have their verdict."""
+        """By group: the trials to be judged at the first rung, at the second, and so on."""
 
     def enter(self, number: int, group: Hashable) -> None:
-        """A trial begins."""
+        """Begin a trial."""
         self._runners[number] = _Runner(group)
         self._queues[group][0].append(number)
 
     def restore(self, number: int, group: Hashable, values: dict[int, float]) -> None:
-        """A trial that ended in an earlier sitting, with the rungs at which it was judged."""
+        """Enter a trial that ended in an earlier sitting, with the rungs at which it was judged."""
         self.enter(number, group)
         self.fail(number)
         for rung, value in values.items():
@@ -195,51 +193,48 @@ class Halving(Verdicts):
         self._runners[number].passed = max(self._runners[number].values, default=0)
 
     def close(self) -> None:
-        """No other trial begins."""
+        """Note that no other trial begins."""
         self.closed = True
 
-    def kept(self, number: int) -> int:
+    def last_valid_rung(self, number: int) -> int:
         """The rung at which it waits, too: it is trained no further before its verdict, but where that had not been heard."""
         runner = self._runners[number]
         return runner.stopped or min(runner.passed + 1, max(runner.values, default=0))
 
-    def waits(self, number: int) -> bool:
+    def is_pending(self, number: int) -> bool:
         """Whether it is at a rung without a verdict."""
         runner = self._runners[number]
         return not runner.settled and runner.passed + 1 in runner.values
 
-    def settle(self) -> None:
-        """Decide what can be decided."""
+    def decide(self) -> None:
+        """Judge every cohort that is whole, from the first rung up."""
         for group, queues in self._queues.items():
-            rung, no_more = 1, self.closed  # nobody else will come to the rung
+            closed, rung = self.closed, 1
             while rung <= len(queues):
-                no_more = self._judge(group, rung, no_more)
+                queue = queues[rung - 1]
+                arrived, missing = self._arrived(queue, rung)
+                closed = closed and not missing  # nobody else comes to this rung, nor to the next one
+                while len(arrived) >= self.eta or (arrived and closed):
+                    cohort, arrived = arrived[: self.eta], arrived[self.eta :]
+                    self._judge(group, rung, cohort)
+                    del queue[: queue.index(cohort[-1]) + 1]
                 rung += 1
 
-    def _judge(self, group: Hashable, rung: int, no_more: bool) -> bool:
-        """Judge the cohorts that are whole at a rung; whether nobody else comes to the next one."""
-        queues = self._queues[group]
-        queue, cohort = queues[rung - 1], list[int]()
-        for place in range(self._judged[group, rung], len(queue)):
-            runner = self._runners[number := queue[place]]
-            if rung not in runner.values:
-                if runner.failed or runner.stopped is not None:  # it never comes here
-                    continue
-                return False
-            if rung == runner.last:
-                runner.passed = rung
-                continue
-            cohort.append(number)
-            if len(cohort) == self.eta:
-                self._decide_on(cohort, rung)
-                self._judged[group, rung], cohort = place + 1, []
-        if cohort and no_more:
-            self._decide_on(cohort, rung)
-            self._judged[group, rung], cohort = len(queue), []
-        return no_more and not cohort
+    def _arrived(self, queue: list[int], rung: int) -> tuple[list[int], bool]:
+        """Who of a queue is to be judged, up to the first that may still come; and whether there is such a one."""
+        arrived = []
+        for number in queue:
+            runner = self._runners[number]
+            if rung in runner.values:
+                if rung == runner.last:
+                    runner.passed = rung
+                else:
+                    arrived.append(number)
+            elif not runner.failed and runner.stopped is None:
+                return arrived, True
+        return arrived, False
 
-    def _decide_on(self, cohort: list[int], rung: int) -> None:
-        group = self._runners[cohort[0]].group
+    def _judge(self, group: Hashable, rung: int, cohort: list[int]) -> None:
         peers, queues = self._peers[group, rung], self._queues[group]
         peers += [(number, self._runners[number].values[rung]) for number in cohort]
         for number in cohort:
@@ -253,20 +248,14 @@ class Halving(Verdicts):
                 runner.stopped = rung
 
 
-LEARNS_NOTHING = frozenset({"random", "grid"})
-"""Searchers whose suggestions do not depend on results."""
-
-
-def stopping_for(space: SearchSpace, objectives: int = 1, asked: Stopping | None = None) -> Stopping:
-    """The rule of a search: `asked`, or the space's.
+def stopping_for(space: SearchSpace, objectives: int = 1, requested: Stopping | None = None) -> Stopping:
+    """The rule of a search: `requested`, or the space's.
 
     With several objectives, with a space's patience, and with a searcher that learns from its own generations, what is
-    suggested follows from trials that have ended: none can wait for later ones, and halving is asha.
-
-    Raises:
-        InputError: halving was asked for, and cannot be had.
+    suggested follows from trials that have ended: none can wait for later ones, and halving is asha,
+    or an error if it was requested.
     """
-    rule = asked or space.budget.stopping
+    rule = requested or space.budget.stopping
     if rule != "halving":
         return rule
     reasons = {
@@ -275,7 +264,7 @@ def stopping_for(space: SearchSpace, objectives: int = 1, asked: Stopping | None
         "the space's patience": space.budget.patience is not None,
     }
     why = next((reason for reason, holds in reasons.items() if holds), "")
-    if why and asked:
+    if why and requested:
         raise InputError(
             f"--stopping halving: with {why} suggestions follow from trials that have ended, and none can wait for later "
             "ones; expected --stopping asha, or a search without it"

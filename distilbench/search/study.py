@@ -17,7 +17,7 @@ from distilbench.codes import CompetitionKey, competition_key
 from distilbench.encoders.student import names_of
 from distilbench.records import Rung, result_rung
 from distilbench.search.grid import grid
-from distilbench.search.space import GIVEN, SearchSpace, is_within
+from distilbench.search.space import SearchSpace
 from distilbench.storage.files import fingerprint
 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
@@ -30,9 +30,7 @@ LAST = "last"
 MACHINE = "machine"
 """User attribute of a trial: the device and CPUs of the machine that it came to its end on, where a worker has told them."""
 NO_METRICS = ("step", "objective", "collapsed", "eligible")
-"""What the study keeps of a rung beside its metrics."""
-TAKEN = "taken"
-"""User attribute of a study: of its first trials, how many are taken as they are, since another search suggested them."""
+"""Keys of a stored rung that are no metrics."""
 
 SAME = 1.0
 """Points by which two nested trainings may differ at a width for the one that is better over all widths to be taken there
@@ -60,17 +58,12 @@ def sqlite_url(path: Path) -> str:
 def first_settings(
     space: SearchSpace, trials: int, seed: int, user_settings: Sequence[dict[str, Any]] = ()
 ) -> list[dict[str, Any]]:
-    """What is given to the first trials instead of drawn, {} where nothing is; a grid is given as a whole.
+    """The settings that the first trials are given; a grid is given as a whole.
 
     For every student that is searched and can have them, at every output dimension, the settings of the command
-    (`user_settings`), then those of the space; then the published setting, at the
-    dimensions where the budget can carry it (`SearchSpace.paper_dimensions`).
+    (`user_settings`), then those of the space.
     """
     starts = [start for setting in (*user_settings, *space.enqueue) for start in _at_all(space, setting)]
-    for d in space.paper_dimensions:
-        if paper := space.paper_setting(d):
-            at_d = {"output_dim": d, **paper} if "output_dim" in space.parameters else dict(paper)
-            starts += settings_of(space, at_d)
     if space.searcher == "grid":
         starts += [point for point in grid(space, seed) if point not in starts]
     return starts[:trials]
@@ -86,7 +79,7 @@ def settings_of(space: SearchSpace, setting: Mapping[str, Any]) -> list[dict[str
     return [
         one
         for one in named
-        if one == setting or all(is_within(space.searched(name, one)[1], value) for name, value in one.items())
+        if one == setting or all(space.searched(name, one)[1].holds(value) for name, value in one.items())
     ]
 
 
@@ -157,15 +150,6 @@ def _each_size_first(
     return [*first, *missing, *rest]
 
 
-def starts_after(starts: Sequence[dict[str, Any]], trials: Sequence[FrozenTrial]) -> list[dict[str, Any]]:
-    """`starts` for a search that goes on after `trials`: settings that none of them has had come next."""
-    trial_settings = [trial_params(trial) for trial in trials]
-    chosen = [s for s in starts if s.keys() - GIVEN]
-    new = [s for s in chosen if not any(all(k in p and p[k] == v for k, v in s.items()) for p in trial_settings)]
-    rest = [{k: v for k, v in s.items() if k in GIVEN} for s in starts[len(trial_settings) + len(new) :]]
-    return [{} for _ in trial_settings] + new + rest
-
-
 def begin_trial(
     study: optuna.Study,
     number: int,
@@ -200,7 +184,7 @@ def trial_dimension(trial: FrozenTrial) -> int:
 
 
 def trial_group(trial: FrozenTrial) -> CompetitionKey:
-    """What a trial competes within (`codes.competition_key`)."""
+    """The group that a trial competes in (`codes.competition_key`)."""
     return competition_key(trial_params(trial))
 
 
@@ -210,7 +194,7 @@ def rung_key(rung: int) -> str:
 
 
 def trial_rungs(trial: FrozenTrial) -> dict[int, dict[str, Any]]:
-    """What a trial has reported, by rung."""
+    """The reports of a trial, by rung."""
     names = [name for name in trial.user_attrs if name.startswith("rung-")]
     return dict(sorted((int(name.removeprefix("rung-")), trial.user_attrs[name]) for name in names))
 

@@ -25,12 +25,12 @@ SLICE_S = 5.0
 
 
 def trial_folder(run: Path, number: int) -> Path:
-    """Where a trial keeps its checkpoints."""
+    """The folder of a trial's checkpoints."""
     return run / "trials" / f"{number:05d}"
 
 
 def hang_log(run: Path, number: int) -> Path:
-    """Where the stacks of a trial's hanging process go; it outlives the trial's folder."""
+    """The file for the stacks of a trial's hanging process; it outlives the trial's folder."""
     return run / "logs" / f"{number:05d}-hang.txt"
 
 
@@ -133,7 +133,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
 
 
 def this_node() -> dict[str, Any]:
-    """Which machine this is, for records, and its node in Ray ("" outside of a cluster)."""
+    """This machine, for records, and its node in Ray ("" outside of a cluster)."""
     import ray
 
     node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""

@@ -1,1 +1,1 @@
-"""What a user decides. One annotated field is the option, the setting and its check; no torch, Ray or Optuna here."""
+"""The settings of every command. One annotated field is the option, the setting and its check; no torch, Ray or Optuna."""

@@ -1,4 +1,4 @@
-"""What the other commands decide: prepare, compare, efficiency, report, best, export, reproduce, status."""
+"""Settings of the other commands: plan, prepare, compare, efficiency, report, best, export, reproduce, status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUN = "such as runs/mcr2-builtin-all-MiniLM-L6-v2, or {}: s3://bucket/runs/NAME"
 
 
 class PrepareSettings(SpaceSettings):
-    """What a preparation decides."""
+    """Settings of `prepare`."""
 
     method: str | None = option("Prepare what a sweep of this method reads; default: what most of them do.", None)
     json_file: Path | None = option("Write what was prepared to this file too.", None, named="json")
@@ -36,7 +36,7 @@ class PlanSettings(Settings):
 
 
 class CompareSettings(RunSettings):
-    """What a comparison of named configurations decides."""
+    """Settings of `compare`."""
 
     file: tuple[Path, ...] = option("Files of configurations, such as search_spaces/papers/hpd.yaml.", positional=True)
     row: tuple[str, ...] = option("Only the row of this name; may be repeated.", ())
@@ -71,7 +71,7 @@ class RunsSettings(Settings):
 
 
 class ReportSettings(Settings):
-    """What a leaderboard of existing runs decides."""
+    """Settings of `report`."""
 
     run: tuple[str, ...] = option(
         "Run folders, files of records (NAME.jsonl.gz, NAME.jsonl), folders of reports, or URIs of these.",
@@ -90,7 +90,7 @@ def _milliseconds(value: Any) -> Any:
 
 
 class BudgetSettings(RunsSettings):
-    """What a student may cost."""
+    """Limits on a student's cost."""
 
     latency: Annotated[float | None, BeforeValidator(_milliseconds)] = option(
         "Milliseconds to embed one sentence at most, where runs measured it, such as 0.05ms.",
@@ -122,7 +122,7 @@ def _bytes(value: Any) -> Any:
 
 
 class ExportSettings(BudgetSettings):
-    """Which student is written, and where."""
+    """Settings of `export`."""
 
     to: Path = option("The new folder; an earlier export there is replaced.")
     best_under: Annotated[int | None, BeforeValidator(_bytes)] = option(
@@ -144,7 +144,7 @@ class ExportSettings(BudgetSettings):
 
 
 class ReproduceSettings(Settings):
-    """Which training is repeated."""
+    """Settings of `reproduce`."""
 
     run: str = option(f"A run's folder, {RUN.format('its URI')}.", positional=True)
     trial: int = option("The number of a trial, or of a comparison's training.", positional=True, ge=0)

@@ -1,4 +1,4 @@
-"""What an evaluation of encoders decides."""
+"""Settings of `evaluate`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings, RunPlaceSettings, CodeSettings):
-    """What an evaluation of encoders decides."""
+    """Settings of `evaluate`."""
 
     model: tuple[str, ...] = option(
         "Encoders: sentence-transformers or Hugging Face folders, hub ids, packaged names.", positional=True
@@ -65,11 +65,7 @@ class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings,
 
     @cached_property
     def index_specs(self) -> tuple[IndexSpec, ...]:
-        """The indexes and their settings.
-
-        Raises:
-            InputError: one is written otherwise.
-        """
+        """The indexes and their settings."""
         from distilbench.evaluation.indexes import parse_index
 
         return tuple(parse_index(part) for part in self.indexes)

@@ -1,4 +1,4 @@
-"""What an index of documents decides."""
+"""Settings of `index`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = ("flat", "ivf", "hnsw")
 
 
 class IndexSettings(GrowingClusterSettings):
-    """Which documents are indexed, by which student, as what."""
+    """Settings of `index`: documents, student, code."""
 
     student: str = option("A student: the folder of an export, or any sentence-transformers folder.")
     documents: Path = option("Documents with ids: TSV, CSV, JSON lines or Parquet; or plain text, one a line.")
@@ -44,11 +44,7 @@ class IndexSettings(GrowingClusterSettings):
 
     @cached_property
     def spec(self) -> IndexSpec:
-        """The index and its settings.
-
-        Raises:
-            InputError: --index is written otherwise.
-        """
+        """The index and its settings."""
         from distilbench.evaluation.indexes import parse_index
 
         if self.index.split(":")[0] not in KINDS:

@@ -36,12 +36,12 @@ def option(
 
 
 def extra_of(field: FieldInfo) -> dict[str, Any]:
-    """What `option` was told beside the help and the limits."""
+    """The arguments of `option` beside the help and the limits."""
     return dict(field.json_schema_extra) if isinstance(field.json_schema_extra, dict) else {}
 
 
 def option_name(name: str, field: FieldInfo) -> str:
-    """How the field is written on the command line, such as `--max-pairs`; an argument is its name in capitals."""
+    """The field's name on the command line, such as `--max-pairs`; an argument is its name in capitals."""
     extra = extra_of(field)
     if extra.get("positional"):
         return name.upper()
@@ -62,11 +62,7 @@ Names = Annotated[tuple[str, ...], COMMAS]
 
 
 class Settings(BaseModel):
-    """The settings of a command.
-
-    Raises:
-        InputError: a value is not what its field takes. The message names the option, the value and what was expected.
-    """
+    """The settings of a command."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -77,7 +73,7 @@ class Settings(BaseModel):
             raise InputError(_first_error(type(self), error)) from None
 
     def but(self, **changes: Any) -> Self:
-        """The same settings with some of them changed, checked again."""
+        """A copy with some settings changed, checked again."""
         set_values = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**set_values, **changes})
 
@@ -98,7 +94,7 @@ def _first_error(settings: type[Settings], error: ValidationError) -> str:
 
 
 def _expected(error: Any) -> str:
-    """What a field takes, from the error that pydantic has of it."""
+    """The values that a field takes, in words, from pydantic's error."""
     context = error.get("ctx", {})
     match error["type"]:
         case "literal_error":

@@ -1,4 +1,4 @@
-"""Where things are kept, and what works on them."""
+"""Settings of folders, storage and machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator
 
 from distilbench.settings.option import Settings, option
-from distilbench.settings.pool import GPU_SHARE, PoolSize
+from distilbench.settings.pool import PoolSize
 
 if TYPE_CHECKING:
     from distilbench.cluster.nodes import Node
@@ -85,9 +85,6 @@ class GrowingClusterSettings(ClusterSettings):
         panel=PANEL,
         env="DISTILBENCH_GROW_TO",
     )
-    gpus_per_worker: float = option(
-        "Share of a GPU for a worker that prepares data.", GPU_SHARE, panel=RESOURCES, ge=0.01
-    )
 
     def model_post_init(self, context: Any, /) -> None:
         """Check how nodes are written, before anything runs."""
@@ -95,11 +92,7 @@ class GrowingClusterSettings(ClusterSettings):
 
     @cached_property
     def nodes_to_come(self) -> tuple[Node, ...]:
-        """The nodes that an autoscaler may bring.
-
-        Raises:
-            InputError: --grow-to is written otherwise.
-        """
+        """The nodes that an autoscaler may bring."""
         from distilbench.cluster.nodes import parse_growth
 
         return parse_growth(self.grow_to)
@@ -114,11 +107,11 @@ class GrowingClusterSettings(ClusterSettings):
     @property
     def pool(self) -> PoolSize:
         """The workers that prepare data."""
-        return PoolSize(self.workers, self.gpus_per_worker, self.nodes_to_come)
+        return PoolSize(self.workers, grow_to=self.nodes_to_come)
 
 
 class RunPlaceSettings(Settings):
-    """Where a run and its leaderboard are."""
+    """The folders of a run and its leaderboard."""
 
     name: str | None = option("The run's name; the same name continues a run.", None)
     runs: Path = option("Where runs are kept.", Path("runs"), panel=PANEL)
@@ -126,14 +119,14 @@ class RunPlaceSettings(Settings):
 
 
 class TrialSettings(GrowingClusterSettings):
-    """What a trial takes of the machines."""
+    """A trial's share of the machines."""
 
     cpus_per_trial: int | None = option("CPUs of a trial; default 1.", None, panel=RESOURCES, ge=1)
     gpus_per_trial: float | None = option(
         "Share of a GPU for a trial; default 0.25 where there is a GPU.", None, panel=RESOURCES, ge=0
     )
     trials_at_once: int | None = option("Trials at once at most; default: as fit.", None, panel=RESOURCES, ge=1)
-    hang_limit: float = option(
+    stall_timeout: float = option(
         "Seconds without progress after which a trial is started again; 0: none.", 600.0, panel=RESOURCES, ge=0
     )
 
@@ -142,5 +135,5 @@ class TrialSettings(GrowingClusterSettings):
         """A trial's share of the cluster."""
         from distilbench.cluster.resources import TrialShare
 
-        limits = (self.cpus_per_trial, self.gpus_per_trial, self.trials_at_once, self.hang_limit)
+        limits = (self.cpus_per_trial, self.gpus_per_trial, self.trials_at_once, self.stall_timeout)
         return TrialShare(*limits, grow_to=self.nodes_to_come)

@@ -1,4 +1,4 @@
-"""How many workers prepare data."""
+"""The number of workers that prepare data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GPU_SHARE = 0.25
 
 @dataclass(frozen=True)
 class PoolSize:
-    """How many workers at once (None: as fit), and the share of a GPU for each where they use one."""
+    """The number of workers at once (None: as fit), and each one's share of a GPU if they use one."""
 
     workers: int | None = None
     gpus: float = GPU_SHARE

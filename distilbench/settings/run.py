@@ -1,4 +1,4 @@
-"""What every training decides: its data, teacher, student, machines, and the codes that it is scored in."""
+"""Settings that every training has: its data, teacher, student, machines, and the codes that it is scored in."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _measure(value: str | None) -> str | None:
 
 
 class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSettings, GrowingClusterSettings):
-    """What the preparation of a corpus decides."""
+    """Settings of the preparation of a corpus."""
 
     teacher_vectors: Path | None = option(
         "Instead of a teacher: vectors of texts, as NAME.parquet (columns text and vector) or NAME.npy beside NAME.txt; "
@@ -80,7 +80,7 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
 
     @property
     def selection(self) -> Selection | None:
-        """What students are to be selected by; None is what the data has."""
+        """The requested selection measure; None: the data decide."""
         return None if self.select is None else Selection.parse(self.select)
 
     def scored_tasks(self, selection: Selection) -> tuple[TaskKind, ...]:
@@ -89,11 +89,7 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
 
     @cached_property
     def teacher_encoder(self) -> EncoderSpec:
-        """The teacher and how it reads, or the file of its vectors.
-
-        Raises:
-            InputError: both are given, something is said of how a file's texts are read, or the file cannot be used.
-        """
+        """The teacher and how it reads, or the file of its vectors."""
         if self.teacher_vectors is None:
             return super().teacher_encoder
         from distilbench.encoders.encoder import EncoderSpec
@@ -109,11 +105,7 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
 
     @cached_property
     def given(self) -> GivenVectors | None:
-        """The teacher's vectors where they are given, checked and in the store.
-
-        Raises:
-            InputError: a row cannot be used (file and row are named).
-        """
+        """The teacher's vectors where they are given, checked and in the store."""
         if self.teacher_vectors is None:
             return None
         from distilbench.data.vector_file import given_vectors
@@ -122,11 +114,7 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
 
     @cached_property
     def texts(self) -> Texts:
-        """The sources of text; those of the given vectors, where no others are named.
-
-        Raises:
-            InputError: as of the settings of data.
-        """
+        """The sources of text; those of the given vectors, where no others are named."""
         own = super().texts
         if self.teacher_vectors is None or own.sources:
             return own
@@ -134,9 +122,9 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
 
 
 class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings, CodeSettings):
-    """What every training decides."""
+    """Settings that every training has."""
 
-    peers: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], COMMAS] | None = option(
+    faiss_baselines: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], COMMAS] | None = option(
         "Bytes of a vector at which FAISS's own codes of the teacher are baselines, such as 8,16,32; default: those of the "
         "search space where it names bits or codebooks, else none.",
         None,
@@ -146,7 +134,7 @@ class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings, CodeSett
 
 
 class SpaceSettings(PreparationSettings):
-    """Where search spaces are."""
+    """The search spaces."""
 
     space: Path | None = option(
         "A search space, or a folder of METHOD.yaml; default: search_spaces/METHOD.yaml of the working folder, else the "

@@ -1,4 +1,4 @@
-"""What a sweep decides."""
+"""Settings of `sweep`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _source(value: str | None) -> str | None:
 
 
 class SweepSettings(SpaceSettings, RunSettings):
-    """Everything that one sweep decides."""
+    """Settings of `sweep`."""
 
     method: Annotated[tuple[str, ...], BeforeValidator(_methods)] = option(
         "The method, such as hpd, mcr2, ibkd or dse (`distilbench methods` has them all); several with commas; or all."
@@ -68,36 +68,25 @@ class SweepSettings(SpaceSettings, RunSettings):
         panel=SEARCH,
         expected=f"{QUALITY} alone, or with some of bytes, latency and model_bytes, with commas between",
     )
-    speed: bool = option(
+    measure_speed: bool = option(
         "Measure before the search how fast each kind of student embeds, and its teacher.", False, panel=SEARCH
     )
-    top: int | None = option(
+    confirm_top: int | None = option(
         "Trials of each output dimension to confirm; default: the space's.", None, panel=SEARCH, ge=1
     )
     confirm_seeds: int | None = option("Seeds that confirm each, its own included.", None, panel=SEARCH, ge=1)
-    enqueue: Path | None = option("A YAML list of settings to try first.", None, panel=SEARCH)
     warm_start: Annotated[str | None, AfterValidator(_source)] = option(
-        "An earlier sweep's folder, or its URI, to learn from.", None, panel=SEARCH
-    )
-    lag: int | None = option(
-        "Trials that may be under way when the next is suggested: up to so many at once, the trials are the same however "
-        "many run; 0: from whatever has ended. Default: 8; above 8 at once, twice as many as those.",
+        "What to begin from: a YAML list of settings to try first, or an earlier sweep's folder or URI to learn from; the "
+        "run's own folder continues it although its search space, data or metric is another now.",
         None,
         panel=SEARCH,
-        ge=0,
     )
-    transfer: bool = option(
-        "Give every other trial of an output dimension what did best at the others.", False, panel=SEARCH
-    )
-    enough: float | None = option(
-        "End a search when its remaining trials can be expected to add less than so many points at every output dimension.",
+    max_pending: int | None = option(
+        "How many unfinished trials the sampler ignores: with up to so many at once, the trials are the same however many "
+        "run. Default: 8; above 8 at once, twice as many as those.",
         None,
         panel=SEARCH,
-        gt=0,
-        allow_inf_nan=False,
-    )
-    extend: bool = option(
-        "Continue a run although its search space, data or metric is another now.", False, panel=SEARCH
+        ge=1,
     )
     study: str | None = option(
         "Keep the study in this database, such as postgresql+psycopg://user@host/db (no password in it); default: SQLite "
@@ -108,6 +97,11 @@ class SweepSettings(SpaceSettings, RunSettings):
     )
     mlflow: str | None = option("Log trials to this MLflow tracking URI.", None, panel=LOGGING)
     wandb: str | None = option("Log trials to this Weights & Biases project.", None, panel=LOGGING)
+
+    @property
+    def warm_start_file(self) -> Path | None:
+        """The file of settings to try first; None where there is none, or an earlier sweep instead."""
+        return Path(self.warm_start) if self.warm_start and self.warm_start.endswith((".yaml", ".yml")) else None
 
     @property
     def methods(self) -> tuple[str, ...]:

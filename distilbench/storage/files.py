@@ -114,10 +114,6 @@ def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[
     write_json(folder / "config.json", config)
 
 
-RENAMED: dict[str, str] = {"budget.fidelity": "budget.resource"}
-"""What runs of earlier versions are bound to under another name."""
-
-
 def bound_config(folder: Path) -> dict[str, Any] | None:
     """What `folder` is bound to; None where it is not bound to anything.
 
@@ -133,7 +129,7 @@ def bound_config(folder: Path) -> dict[str, Any] | None:
         raise InputError(f"{path}: not JSON ({error}), so it is not a results folder of ours") from None
     if not isinstance(bound, dict):
         raise InputError(f"{path}: not a JSON object, so it is not a results folder of ours")
-    return {RENAMED.get(str(name), str(name)): value for name, value in bound.items()}
+    return bound
 
 
 def config_differences(bound: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, str]]:

@@ -60,9 +60,6 @@ def measure_costs(
     """The cost of the teacher, where it is an encoder, and of each kind; kept in `folder`, the run's prepared one.
 
     `sentences` are the corpus's, by row. Nothing is measured of which the store has the cost.
-
-    Raises:
-        InputError: the teacher cannot be loaded.
     """
     rows = prepared.selection.rows
     chosen = rows[np.linspace(0, len(rows) - 1, min(latency.SENTENCES, len(rows))).astype(np.int64)]

@@ -1,4 +1,4 @@
-"""What a student is selected by: the objective and the dev metrics beside it."""
+"""Dev reports: the objective that selects a student, and the dev metrics beside it."""
 
 from __future__ import annotations
 

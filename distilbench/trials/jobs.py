@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job came to: why it failed ("" when it did not), and the dev metrics of its rungs."""
+    """The end of a job: why it failed ("" if it did not), and the dev metrics of its rungs."""
 
     job: Job
     failed: str
@@ -74,9 +74,6 @@ def finish(
     """Train to the end from the newest checkpoint, export, embed. An exception is returned as the reason of a failure.
 
     With a `place`, the job's folders are the driver's; what is made goes to the storage.
-
-    Raises:
-        StorageGone: the folder cannot be read or written; the job is not at fault, and goes on from it later.
     """
     import torch
 
@@ -118,7 +115,7 @@ def finish(
 
 
 def _with_memory(rungs: Sequence[Rung]) -> tuple[Rung, ...]:
-    """The rungs, of which the last has the memory of the export and of what it embedded, too."""
+    """The rungs; peak memory of export and embedding is added to the last."""
     return tuple(
         rung.model_copy(update={"metrics": {**rung.metrics, PEAK: peak_mb()}}) if rung is rungs[-1] else rung
         for rung in rungs
@@ -161,9 +158,6 @@ def finish_jobs(
 
     Returns the jobs that were not finished by `deadline` (seconds since the epoch): they were stopped, and go on from their
     checkpoints when they are asked for again.
-
-    Raises:
-        StorageGone: a job says so; all of them go on from their checkpoints when they are asked for again.
     """
     open_jobs = []
     rows = len(evaluation_rows(corpus))

@@ -8,17 +8,14 @@ from typing import Any
 
 from distilbench.cluster.place import Place
 from distilbench.storage.files import fingerprint
-from distilbench.trials.budget import OLD_RESOURCE, Budget
+from distilbench.trials.budget import Budget
 from distilbench.trials.training_copy import TrainingCopy
 from distilbench.trials.training_spec import TrainingSpec
 
 
 def training_of(method: str, params: dict[str, Any], seed: int, budget: Budget, content: str) -> str:
-    """What decides every checkpoint of a training; `content` is that of its prepared inputs."""
-    # As in copies from before there was a start, where it is not judged.
-    apart = {"trials", "stopping", "confirm", *([] if budget.start else ["start"])}
-    # Under the old name, as in copies from before it had another.
-    spent = {OLD_RESOURCE if n == "resource" else n: v for n, v in budget.model_dump(exclude=apart).items()}
+    """A key of everything that decides a training's checkpoints; `content` is that of its prepared inputs."""
+    spent = budget.model_dump(exclude={"trials", "stopping", "confirm"})
     return fingerprint([method, params, seed, spent, content])
 
 
@@ -32,11 +29,7 @@ def training_copy(
 
 
 def on_this_node(spec: TrainingSpec, place: Place | None) -> TrainingSpec:
-    """A training given with the driver's folders, with this node's, and its copy.
-
-    Raises:
-        StorageGone: the run's prepared inputs are not in the storage.
-    """
+    """A training given with the driver's folders, with this node's, and its copy."""
     if place is None:
         return spec
     return replace(

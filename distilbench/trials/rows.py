@@ -7,7 +7,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -71,6 +71,20 @@ class Students(NamedTuple):
     unfinished: list[Job]
 
 
+@dataclass(frozen=True)
+class Finishing:
+    """When trainings and scoring end (seconds since the epoch; what is left is for another call), and who is told."""
+
+    train_until: float = math.inf
+    score_until: float = math.inf
+    on_record: Callable[[TrialRecord], None] = lambda record: None
+    """Gets the records of trainings."""
+    on_scoring: Callable[[], None] = lambda: None
+    """Called when the trainings are over."""
+    on_counted: Callable[[int, int], None] = lambda done, total: None
+    """Told how many trainings are done, then how many students are scored."""
+
+
 class RowScorer:
     """The rows of one run, `name` in records. A row that is already in `scores.jsonl` (same identity) is not scored again.
 
@@ -94,7 +108,7 @@ class RowScorer:
     ) -> None:
         self.place, self.tasks, self.costs, self.beside = place, tasks, costs or {}, beside
         self.scored_corpus = corpus.of_tasks(tasks)
-        """What encoders embed for their rows; a record's identity is of the whole `corpus`."""
+        """The sentences that encoders embed for their rows; a record's identity is of the whole `corpus`."""
         self.run, self.name, self.prepared, self.corpus, self.console = run, name, prepared, corpus, console
         self.log = RunLog(run)
         self.quantisations = quantisations
@@ -111,20 +125,13 @@ class RowScorer:
         """Teacher, then PCA and random projection at each output dimension that the teacher has, and the cross-encoder.
 
         A baseline that cannot be scored is told on the console and left out. `advance` is told of each encoder that is done.
-
-        Raises:
-            InputError: the teacher cannot be scored: every other row is seen relative to it.
         """
         teacher = self.teacher(seed)
         advance(1)
         return [*teacher, *self.baselines(dimensions, seed, cross_encoder, advance)]
 
     def teacher(self, seed: int) -> list[ScoreRecord]:
-        """The teacher's rows.
-
-        Raises:
-            InputError: they cannot be scored.
-        """
+        """The teacher's rows."""
         prepared, corpus = self.prepared, self.scored_corpus
         teacher = Candidate(self.name, "teacher", TEACHER, prepared.vectors.width, {}, seed)
         return self.rows(teacher, [teacher.dim], lambda: encode_teacher(prepared, corpus))
@@ -145,7 +152,7 @@ class RowScorer:
                 try:
                     records += self.rows(candidate, [d], functools.partial(_fixed, candidate, prepared, corpus))
                 except InputError as error:
-                    self._say(f"not scored: {error}")
+                    self.say(f"not scored: {error}")
                 advance(1)
         if cross_encoder:
             records.append(self._cross_encoder(cross_encoder, seed))
@@ -170,12 +177,13 @@ class RowScorer:
                 try:
                     records += self.rows(candidate, [width], encoded, kinds)
                 except InputError as error:
-                    self._say(f"not scored: {error}")
+                    self.say(f"not scored: {error}")
                     break
             advance(1)
         return records
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Tell it on the console and in the run's log."""
         self.console.print(text, markup=False)
         self.log.line(text)
 
@@ -200,109 +208,46 @@ class RowScorer:
         return self.known[identity["record_id"]]
 
     def students(
-        self,
-        jobs: Sequence[Job],
-        prepared: Path,
-        resources: TrialResources,
-        *,
-        train_until: float = math.inf,
-        score_until: float = math.inf,
-        on_record: Callable[[TrialRecord], None] = lambda record: None,
-        on_scoring: Callable[[], None] = lambda: None,
-        on_counted: Callable[[int, int], None] = lambda done, total: None,
+        self, jobs: Sequence[Job], prepared: Path, resources: TrialResources, finishing: Finishing | None = None
     ) -> Students:
         """Finish the jobs whose rows are not there (side by side), then score them one after the other: searches are timed.
 
-        A training that has a record is over: it gets no second one, and where it failed it is not tried again. What is not
-        trained or scored by the two times (seconds since the epoch) is left for another call. A student whose vectors cannot
-        be scored has failed; it is scored again by the next call. `on_record` gets the records of
-        trainings, `on_scoring` is called when these are over, `on_counted` is told how many of them are done, then how many
-        students are scored. A trial that was trained to its end by the search is no training here: its student is saved.
+        A training that has a record is over: it gets no second one, and where it failed it is not tried again. A student
+        whose vectors cannot be scored has failed; it is scored again by the next call. A trial that was trained to its end
+        by the search is no training here: its student is saved.
         """
-        widths = {job.folder: self._widths(job) for job in jobs}
-        recorded: dict[tuple[str, str], TrialRecord] = {}
-        for name in {job.recorded_in for job in jobs if job.recorded_in}:
-            trials = [r for r in read_records(self.run / name) if isinstance(r, TrialRecord)]
-            recorded |= {(name, _training(r)): r for r in trials}
-        wanted: list[Job] = []
-        failed: list[Outcome] = []
-        for job in jobs:
-            record = recorded.get((job.recorded_in, _training(job.candidate)))
-            if record is not None and record.state == "FAIL":
-                failed.append(Outcome(job, record.reason, tuple(record.rungs)))
-            elif not self.scored(job.candidate, widths[job.folder]):
-                wanted.append(job)
-
-        done, trainings = 0, sum(bool(job.recorded_in) for job in wanted)
-
-        def on_outcome(outcome: Outcome) -> None:
-            nonlocal done
-            if outcome.failed:
-                failed.append(outcome)
-            job = outcome.job
-            key = (job.recorded_in, _training(job.candidate))
-            if job.recorded_in and key not in recorded:
-                recorded[key] = self._trial_record(outcome, len(recorded))
-                append_records(self.run / job.recorded_in, [recorded[key]])
-                on_record(recorded[key])
-            rung = result_rung(outcome.rungs)
-            value = None if rung is None else rung.dev
-            dev = "" if value is None else f": dev {value:.2f}"
-            name = job.candidate.configuration or job.model
-            dev += f" ({ON_DEMONSTRATION})" if dev and self.corpus.demonstration else ""
-            line = f"{name}, seed {job.candidate.seed}{dev}"
-            if outcome.failed:
-                self._say(f"training failed: {line}: {outcome.failed}")
-            else:
-                self.log.line(f"trained {line}")
-            if job.recorded_in:
-                done += 1
-                on_counted(done, trainings)
-
-        on_counted(0, trainings)
-        unfinished = finish_jobs(wanted, prepared, self.scored_corpus, resources, on_outcome, train_until, self.place)
-        on_scoring()
+        finishing = finishing or Finishing()
+        trainings = _Trainings(self, jobs, finishing)
+        finishing.on_counted(0, trainings.count)
+        unfinished = finish_jobs(
+            trainings.wanted,
+            prepared,
+            self.scored_corpus,
+            resources,
+            trainings.on_outcome,
+            finishing.train_until,
+            self.place,
+        )
+        finishing.on_scoring()
         records: list[ScoreRecord] = []
+        failed = trainings.failed
         gone = {outcome.job.folder for outcome in failed} | {job.folder for job in unfinished}
         trained = [job for job in jobs if job.folder not in gone]
         for number, job in enumerate(trained):
-            on_counted(number, len(trained))
-            if time.time() >= score_until and not self.scored(job.candidate, widths[job.folder]):
+            finishing.on_counted(number, len(trained))
+            if time.time() >= finishing.score_until and not self.scored(job.candidate, _widths(job)):
                 unfinished.append(job)
                 continue
             try:
-                records += self.rows(job.candidate, widths[job.folder], functools.partial(_load, job.folder))
+                records += self.rows(job.candidate, _widths(job), functools.partial(_load, job.folder))
             except InputError as error:
-                self._say(f"not scored: {error}")
+                self.say(f"not scored: {error}")
                 failed.append(Outcome(job, f"not scored: {error}", tuple(known_rungs(job.folder))))
             remove_encoded(job.folder)
             if self.place is not None:
                 remove_encoded_there(self.place.remote_of(job.folder))
-        on_counted(len(trained), len(trained))
+        finishing.on_counted(len(trained), len(trained))
         return Students(records, failed, unfinished)
-
-    def _widths(self, job: Job) -> Sequence[int]:
-        candidate = job.candidate
-        return get_method(candidate.method).widths_of(candidate.params)
-
-    def _trial_record(self, outcome: Outcome, number: int) -> TrialRecord:
-        candidate, rungs = outcome.job.candidate, list(outcome.rungs)
-        result = result_rung(rungs) if outcome.job.best else (rungs[-1] if rungs else None)
-        return TrialRecord(
-            run=self.name,
-            number=number if candidate.trial is None else candidate.trial,
-            state="FAIL" if outcome.failed else "COMPLETE",
-            reason=outcome.failed,
-            method=candidate.method,
-            params=candidate.params,
-            seed=candidate.seed,
-            dim=candidate.dim,
-            objective=None if result is None else result.objective,
-            rungs=rungs,
-            confirms=candidate.trial is not None,
-            select=str(self.corpus.selection),
-            provenance=provenance(outcome.machine),
-        )
 
     def scored(self, candidate: Candidate, widths: Sequence[int], kinds: Sequence[Quantisation] = ()) -> bool:
         """Whether all of the candidate's rows are there."""
@@ -372,7 +317,7 @@ class RowScorer:
             self.known |= taken
 
     def _cost(self, candidate: Candidate) -> StudentCost | None:
-        """What its encoder costs; None where that was not measured."""
+        """The cost of its encoder; None if that was not measured."""
         if not self.costs or candidate.method == CROSS_ENCODER:
             return None
         from distilbench.trials.costs import kind_key
@@ -392,8 +337,78 @@ class RowScorer:
                 yield candidate.identity(self.prepared, self.corpus, width, kind, self.tasks)["record_id"]
 
 
+class _Trainings:
+    """The trainings of one call: those that are wanted, and what has come of them."""
+
+    def __init__(self, board: RowScorer, jobs: Sequence[Job], finishing: Finishing) -> None:
+        self.board, self.finishing = board, finishing
+        self.failed: list[Outcome] = []
+        self.wanted: list[Job] = []
+        self.recorded: dict[tuple[str, str], TrialRecord] = {}
+        for name in {job.recorded_in for job in jobs if job.recorded_in}:
+            trials = [r for r in read_records(board.run / name) if isinstance(r, TrialRecord)]
+            self.recorded |= {(name, _training(r)): r for r in trials}
+        for job in jobs:
+            record = self.recorded.get((job.recorded_in, _training(job.candidate)))
+            if record is not None and record.state == "FAIL":
+                self.failed.append(Outcome(job, record.reason, tuple(record.rungs)))
+            elif not board.scored(job.candidate, _widths(job)):
+                self.wanted.append(job)
+        self.done, self.count = 0, sum(bool(job.recorded_in) for job in self.wanted)
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        """Record a training that is over, and tell of it."""
+        job = outcome.job
+        if outcome.failed:
+            self.failed.append(outcome)
+        key = (job.recorded_in, _training(job.candidate))
+        if job.recorded_in and key not in self.recorded:
+            record = self._record(outcome, len(self.recorded))
+            self.recorded[key] = record
+            append_records(self.board.run / job.recorded_in, [record])
+            self.finishing.on_record(record)
+        self._tell(outcome)
+        if job.recorded_in:
+            self.done += 1
+            self.finishing.on_counted(self.done, self.count)
+
+    def _tell(self, outcome: Outcome) -> None:
+        candidate, rung = outcome.job.candidate, result_rung(outcome.rungs)
+        value = None if rung is None else rung.dev
+        dev = "" if value is None else f": dev {value:.2f}"
+        dev += f" ({ON_DEMONSTRATION})" if dev and self.board.corpus.demonstration else ""
+        line = f"{candidate.configuration or outcome.job.model}, seed {candidate.seed}{dev}"
+        if outcome.failed:
+            self.board.say(f"training failed: {line}: {outcome.failed}")
+        else:
+            self.board.log.line(f"trained {line}")
+
+    def _record(self, outcome: Outcome, number: int) -> TrialRecord:
+        candidate, rungs = outcome.job.candidate, list(outcome.rungs)
+        result = result_rung(rungs) if outcome.job.best else (rungs[-1] if rungs else None)
+        return TrialRecord(
+            run=self.board.name,
+            number=number if candidate.trial is None else candidate.trial,
+            state="FAIL" if outcome.failed else "COMPLETE",
+            reason=outcome.failed,
+            method=candidate.method,
+            params=candidate.params,
+            seed=candidate.seed,
+            dim=candidate.dim,
+            objective=None if result is None else result.objective,
+            rungs=rungs,
+            confirms=candidate.trial is not None,
+            select=str(self.board.corpus.selection),
+            provenance=provenance(outcome.machine),
+        )
+
+
+def _widths(job: Job) -> Sequence[int]:
+    return get_method(job.candidate.method).widths_of(job.candidate.params)
+
+
 def _training(of: Candidate | TrialRecord) -> str:
-    """What decides the outcome of a comparison's training. Rows that differ in their name alone have one record."""
+    """A key of everything that decides a training's outcome. Rows that differ in their name alone have one record."""
     return fingerprint([of.method, of.params, of.seed])
 
 

@@ -48,9 +48,6 @@ HANGS = 2
 class RungTraining:
     """A training at a rung. `failed` says why it goes no further ("": nothing is wrong), `collapsed` whether the last rung
     itself is what is wrong.
-
-    Raises:
-        StorageGone: the folder cannot be read; the training is not at fault, and goes on from it later.
     """
 
     def __init__(self, spec: TrainingSpec, device: str) -> None:
@@ -90,7 +87,7 @@ class RungTraining:
         self.method = build_method(spec.method, spec.params, self.prepared, spec.seed, self.device)
         if self._halved:
             self.method.halve_micro_batches()
-        trainer = Trainer(self.method, spec.seed, spec.budget.steps_of(spec.params), spec.budget.data_shares)
+        trainer = Trainer(self.method, spec.seed, spec.budget.steps_of(spec.params))
         self.steps = spec.budget.rung_steps(trainer.total_steps)
         trainer.resume(spec.folder)
         if trainer.step == self._reported:
@@ -116,11 +113,7 @@ class RungTraining:
         return bool(self.failed) or (self._last == len(self.steps) and self.trainer.step >= self.trainer.total_steps)
 
     def advance(self, seconds: float = math.inf) -> None:
-        """Train to the next rung and judge it there, or for `seconds` where that is less.
-
-        Raises:
-            StorageGone: the folder cannot be written; the training is not at fault, and goes on from it later.
-        """
+        """Train to the next rung and judge it there, or for `seconds` where that is less."""
         if not self.done:
             with self.watchdog:
                 self.failed = self._guarded(lambda: self._advance(seconds))
@@ -270,7 +263,7 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def describe_error(error: Exception) -> str:
-    """Why a training failed: the message of an expected error, else also its type and place."""
+    """The reason that a training failed: the message of an expected error, else also its type and place."""
     if isinstance(error, (Diverged, InputError)):
         return str(error)
     place = traceback.extract_tb(error.__traceback__)[-1]

@@ -226,9 +226,6 @@ def score_candidate(
     with the model (`quantisation-...` in its folder), but for a code that was trained with the model, which is there. A code
     that cannot be made of so few dimensions is left out. `cost` and `latency_ms` are what the encoder costs, where that was
     measured.
-
-    Raises:
-        InputError: a vector is zero, or not finite (`encoder_rows`).
     """
     scored = corpus.of_tasks(tasks)
     take = from_rows(evaluation_rows(scored), encoded.vectors_ND)

@@ -1,4 +1,4 @@
-"""What is trained, and where."""
+"""The specification of one training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distilbench.trials.training_copy import TrainingCopy
 
 @dataclass(frozen=True)
 class TrainingSpec:
-    """What is trained, and where. `folder` and `prepared` are folders, `log` the file for the stacks of a hanging process."""
+    """One training. `folder` and `prepared` are folders, `log` is the file for the stacks of a hanging process."""
 
     method: str
     params: dict[str, Any]

@@ -21,9 +21,10 @@ method: mcr2
 budget: {trials: 2, steps: 40, rungs: 2, eta: 2, confirm: {seeds: 1}}
 parameters:
   output_dim: {choices: [4]}
-  lambda: {low: 0.1, high: 2, log: true, paper: 1}
+  lambda: {low: 0.1, high: 2, log: true}
   lr: {low: 0.0001, high: 0.01, log: true}
 fixed: {batch_size: 16, clusters: 4}
+enqueue: [{lambda: 1}]
 """
 
 

@@ -31,7 +31,7 @@ from distilbench.storage.arrays import ShardedArray
 from distilbench.trials import rows as module
 from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, Outcome, finish
-from distilbench.trials.rows import RowScorer
+from distilbench.trials.rows import Finishing, RowScorer
 from distilbench.trials.rung_training import known_rungs
 from distilbench.trials.scoring import Candidate, Encoded
 
@@ -199,7 +199,8 @@ def test_a_student_that_the_search_has_trained_is_not_counted_as_a_training(run:
     """The time left is that of the trainings so far: one that is only saved would make it minutes for hours."""
     counted: list[tuple[int, int]] = []
     jobs = [run.job("A", trial=0), run.job("A", seed=1), run.job("A", seed=2)]
-    run.board().students(jobs, run.prepared, RESOURCES, on_counted=lambda done, total: counted.append((done, total)))
+    finishing = Finishing(on_counted=lambda done, total: counted.append((done, total)))
+    run.board().students(jobs, run.prepared, RESOURCES, finishing)
     assert counted == [(0, 2), (1, 2), (2, 2), (0, 3), (1, 3), (2, 3), (3, 3)]
 
 
@@ -454,7 +455,7 @@ def test_a_confirmation_is_recorded_once_also_where_it_failed(run: Run) -> None:
     bad = replace(jobs[0].candidate, trial=4, params=params)
     jobs.append(replace(jobs[0], candidate=bad, folder=run.folder / "bad", model="students/bad"))
     for _ in range(2):
-        found = run.board().students(jobs, run.prepared, RESOURCES, on_record=told.append)
+        found = run.board().students(jobs, run.prepared, RESOURCES, Finishing(on_record=told.append))
         assert [(r.trial, r.seed, r.quantisation) for r in found.records] == [(3, 1, "float32"), (3, 1, "int8")]
         [failure] = found.failed
         assert (failure.job.candidate.trial, failure.failed) == (4, "loss -inf, gradient norm nan at step 0")
@@ -472,7 +473,7 @@ def test_what_time_was_over_for_is_left_and_comes_later(run: Run, monkeypatch: p
     now = iter([0.0, *[100.0] * 9])
     with monkeypatch.context() as patch:
         patch.setattr(module, "time", SimpleNamespace(time=lambda: next(now)))  # others ask for the time too
-        found = run.board().students(jobs, run.prepared, RESOURCES, score_until=50.0)
+        found = run.board().students(jobs, run.prepared, RESOURCES, Finishing(score_until=50.0))
     assert found.unfinished == [jobs[2], jobs[1]] and found.failed == []
     assert run.rows() == [("A", 0, "float32"), ("A", 0, "int8")]
     monkeypatch.undo()

@@ -13,7 +13,7 @@ import pytest
 from architectures import make_architecture
 from sentence_transformers import SentenceTransformer
 
-from distilbench.commands.run import check_student_encoder, run_config
+from distilbench.commands.run_folder import check_student_encoder, run_config
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs

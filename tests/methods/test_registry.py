@@ -15,7 +15,7 @@ from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared
-from distilbench.search.space import load_space
+from distilbench.search.space_files import load_space
 from distilbench.training.loop import Trainer
 from distilbench.training.params import Params
 from distilbench.trials.rung_training import build_method

@@ -15,7 +15,7 @@ from architectures import make_architecture, make_static
 from rich.console import Console
 from samples import make_encoder
 
-from distilbench.commands.run import run_config
+from distilbench.commands.run_folder import run_config
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs

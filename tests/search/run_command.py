@@ -149,9 +149,10 @@ method: mcr2
 budget: {{trials: 6, steps: {steps}, rungs: 3, eta: 2, confirm: {{seeds: 2}}}}
 parameters:
   output_dim: {{choices: [4, 8]}}
-  lambda: {{low: 0.1, high: 2, log: true, paper: 1}}
+  lambda: {{low: 0.1, high: 2, log: true}}
   lr: {{low: 0.0001, high: 0.01, log: true}}
 fixed: {{batch_size: 16, clusters: 4}}
+enqueue: [{{lambda: 1}}]
 """
 LONG = 900
 """Steps of a trial that can be killed in its middle."""

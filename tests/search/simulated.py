@@ -17,10 +17,11 @@ from sqlalchemy import event
 
 from distilbench.methods.mcr2 import MCR2Params
 from distilbench.search.objectives import directions
-from distilbench.search.run import Search
+from distilbench.search.run_trials import Search
 from distilbench.search.samplers import make_sampler
 from distilbench.search.searcher import RETRIES, RungScheduler, StudySearcher
-from distilbench.search.space import SearchSpace, load_space
+from distilbench.search.space import SearchSpace
+from distilbench.search.space_files import load_space
 from distilbench.search.study import PARAMS, open_study, sqlite_url, starts_for
 
 YAML = """
@@ -28,14 +29,17 @@ method: mcr2
 budget: {trials: 20, steps: 90, rungs: 3, eta: 2, stopping: asha}
 parameters:
   output_dim: {choices: [4, 8]}
-  lr: {low: 0.0001, high: 0.01, log: true, paper: 0.001}
+  lr: {low: 0.0001, high: 0.01, log: true}
   clusters: {low: 2, high: 30}
   pairs: {choices: [duplicates, noise]}
   noise: {low: 0.001, high: 0.1, log: true, when: {pairs: noise}}
 fixed: {batch_size: 16, lambda: 1}
+enqueue: [{lr: 0.001}]
 """
-CHOICES = YAML.replace("{low: 0.0001, high: 0.01, log: true, paper: 0.001}", "{choices: [0.001, 0.01]}").replace(
-    "  clusters: {low: 2, high: 30}\n", "  clusters: {choices: [2, 4, 8]}\n"
+CHOICES = (
+    YAML.replace("enqueue: [{lr: 0.001}]\n", "")
+    .replace("{low: 0.0001, high: 0.01, log: true}", "{choices: [0.001, 0.01]}")
+    .replace("  clusters: {low: 2, high: 30}\n", "  clusters: {choices: [2, 4, 8]}\n")
 )
 CHOICES = CHOICES.replace(
     "{low: 0.001, high: 0.1, log: true, when: {pairs: noise}}", "{choices: [0.01], when: {pairs: noise}}"
@@ -101,7 +105,7 @@ class Simulation:
     study: optuna.Study
     space: SearchSpace
     wanted: int
-    lag: int = 4
+    max_pending: int = 4
     seed: int = 0
     objectives: tuple[str, ...] = ("quality",)
     given: tuple[dict[str, Any], ...] = ()
@@ -111,8 +115,7 @@ class Simulation:
     outcome: Callable[[dict[str, Any]], tuple[int, str, bool]] = ends
     start: bool = False
     """Whether trials report their start, rung 0, too."""
-    transfer: bool = False
-    enough: float | None = None
+    planned: int | None = None
 
     def starts(self) -> list[dict[str, Any]]:
         share = len(self.objectives) == 1
@@ -126,11 +129,10 @@ class Simulation:
             self.objectives,
             self.wanted,
             self.starts(),
-            self.lag,
+            self.max_pending,
             self.seed,
             self.history,
-            transfer=self.transfer,
-            enough=self.enough,
+            planned=self.planned,
         )
         suggestions = search.suggestions()
         made = StudySearcher(

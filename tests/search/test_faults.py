@@ -25,9 +25,10 @@ MCR2 = """
 method: mcr2
 budget: {trials: 5, steps: 900, rungs: 3, eta: 2}
 parameters:
-  lambda: {low: 0.1, high: 2, log: true, paper: 1}
+  lambda: {low: 0.1, high: 2, log: true}
   lr: {low: 0.0001, high: 0.01, log: true}
 fixed: {output_dim: 8, batch_size: 16, clusters: 4}
+enqueue: [{lambda: 1}]
 """
 MSE = """
 method: mse
@@ -108,7 +109,7 @@ def suspended_at_work(driver: subprocess.Popen[str], log: Path) -> bool:
 @pytest.mark.timeout(600)
 def test_trials_that_hang_or_freeze(tmp_path: Path, data_folder: Path, encoder_folder: Path, fault_store: Path) -> None:
     """The teacher's vectors become a pipe that nobody writes to: whoever opens it waits for ever, in the middle of a step."""
-    limits = ("--hang-limit", "10", "--trials-at-once", "1")
+    limits = ("--stall-timeout", "10", "--trials-at-once", "1")
     sweep = make(tmp_path, data_folder, encoder_folder, fault_store, MSE, *limits)
 
     def at_rung(trial: int) -> bool:

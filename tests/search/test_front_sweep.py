@@ -10,7 +10,7 @@ from run_command import Command
 
 from distilbench.reporting.best import best_of_runs
 from distilbench.reporting.budget import ServingBudget
-from distilbench.search.moving import RESTED
+from distilbench.search.front_patience import EXHAUSTED
 from distilbench.search.study import open_study, sqlite_url
 
 HEADS = """
@@ -61,7 +61,7 @@ def test_it_ends_with_its_front_and_five_lines(
     assert "--student ROW --to DIR" in lines[closing + 5]
     # The heads rested before they had all of their trials, and that is not told as a want of time.
     study = open_study(sqlite_url(sweep.run / "mcr2" / "study.db"), "mcr2", ("maximize",) * 4)
-    assert study.user_attrs[RESTED] == len(study.trials) < 30 and "time was over" not in out
+    assert study.user_attrs[EXHAUSTED] == len(study.trials) < 30 and "time was over" not in out
     # What is confirmed is on the front, the methods before included.
     confirmed = {m: json.loads((sweep.run / m / "confirmed.json").read_text()) for m in ("mcr2", "hpd")}
     assert set(confirmed["mcr2"]) <= {"2", "4", "8"} and confirmed["mcr2"]

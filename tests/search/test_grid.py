@@ -19,10 +19,11 @@ searcher: grid
 budget: {trials: 99, steps: 90, rungs: 3, eta: 2}
 parameters:
   output_dim: {choices: [4, 8]}
-  pairs: {choices: [duplicates, noise], paper: noise}
-  lr: {low: 0.001, high: 0.1, log: true, points: 2, paper: 0.001}
+  pairs: {choices: [duplicates, noise]}
+  lr: {low: 0.001, high: 0.1, log: true, points: 2}
   noise: {low: 0.001, high: 0.1, log: true, when: {pairs: noise}}
 fixed: {batch_size: 16, lambda: 1, clusters: 3}
+enqueue: [{pairs: noise, lr: 0.001}]
 """
 
 
@@ -56,17 +57,17 @@ def test_the_seed_orders_it(tmp_path: Path) -> None:
     assert sorted(map(repr, grid(space, 0))) == sorted(map(repr, grid(space, 1)))
 
 
-def test_a_search_has_the_published_setting_and_then_the_grid(tmp_path: Path) -> None:
+def test_a_search_has_the_settings_to_try_first_and_then_the_grid(tmp_path: Path) -> None:
     space = space_of(tmp_path, SMALL)
     starts = starts_for(space, 99, seed=0)
     assert starts[:2] == [{"output_dim": d, "pairs": "noise", "lr": 0.001} for d in (4, 8)] and len(starts) == 18
-    ours = Simulation(in_memory(), space, wanted=len(starts), lag=2)
+    ours = Simulation(in_memory(), space, wanted=len(starts), max_pending=2)
     ours.sit(workers=3, speeds=0)
     shown = suggested(ours.study)
     for start, params in zip(starts, shown, strict=True):
         assert {name: params[name] for name in start} == start
     assert all(p["noise"] == space.defaults["noise"] for p in shown if p["pairs"] != "noise")
-    again = Simulation(in_memory(), space, wanted=len(starts), lag=2)
+    again = Simulation(in_memory(), space, wanted=len(starts), max_pending=2)
     again.sit(workers=1)
     assert suggested(again.study) == shown
 

@@ -100,7 +100,7 @@ def play(table: Table, searcher: str = "random", stopping: str = "asha", **more:
         wanted=wanted,
         limit=limit,
         workers=more.pop("workers", 1),
-        lag=8,
+        max_pending=8,
         seed=more.pop("seed", 0),
         **more,
     )

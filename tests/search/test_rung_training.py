@@ -39,9 +39,9 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing in the code catches it."""
 
 
-def spec_of(folder: Path, prepared: Path, method: str = "mcr2", resource: str = "steps", **params: Any) -> TrainingSpec:
+def spec_of(folder: Path, prepared: Path, method: str = "mcr2", **params: Any) -> TrainingSpec:
     given = {"output_dim": 8} if method == "pca" else {**(HPD if method == "hpd" else MCR2), **params}
-    budget = Budget.model_validate({"trials": 1, "steps": 18, "rungs": 3, "eta": 3, "resource": resource})
+    budget = Budget.model_validate({"trials": 1, "steps": 18, "rungs": 3, "eta": 3})
     return TrainingSpec(method, given, 0, budget, prepared, folder / "trial", folder / "hang.txt")
 
 
@@ -57,15 +57,14 @@ def weights(training: RungTraining) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, prepared_folder: Path) -> Callable[[str, str], RungTraining]:
+def whole(tmp_path_factory: pytest.TempPathFactory, prepared_folder: Path) -> Callable[[str], RungTraining]:
     """Trainings that nothing interrupted."""
-    made: dict[tuple[str, str], RungTraining] = {}
+    made: dict[str, RungTraining] = {}
 
-    def of(method: str, resource: str) -> RungTraining:
-        if (method, resource) not in made:
-            folder = tmp_path_factory.mktemp("whole")
-            made[method, resource] = train(spec_of(folder, prepared_folder, method, resource))
-        return made[method, resource]
+    def of(method: str) -> RungTraining:
+        if method not in made:
+            made[method] = train(spec_of(tmp_path_factory.mktemp("whole"), prepared_folder, method))
+        return made[method]
 
     return of
 
@@ -82,7 +81,7 @@ def assert_same(training: RungTraining, wanted: RungTraining) -> None:
 @pytest.mark.parametrize("slices", [1e9, 0.0])
 @pytest.mark.parametrize("method", ["mcr2", "hpd"])
 def test_the_start_is_judged_before_the_first_step_and_changes_no_other_rung(
-    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining], method: str, slices: float
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str], RungTraining], method: str, slices: float
 ) -> None:
     spec = spec_of(tmp_path, prepared_folder, method)
     spec = replace(spec, budget=spec.budget.model_copy(update={"start": True}))
@@ -134,39 +133,32 @@ def test_a_student_without_its_final_form_has_no_start(tmp_path: Path, prepared_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("resource", ["steps", "data"])
 @pytest.mark.parametrize("method", ["mcr2", "hpd"])
 def test_slices_do_not_alter_a_training(
-    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining], method: str, resource: str
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str], RungTraining], method: str
 ) -> None:
-    training = RungTraining(spec_of(tmp_path, prepared_folder, method, resource), "cpu")
+    training = RungTraining(spec_of(tmp_path, prepared_folder, method), "cpu")
     slices = 0
     while not training.done:
         training.advance(0.0)  # a step at a time
         slices += 1
     assert slices >= 18
-    assert_same(training, whole(method, resource))
+    assert_same(training, whole(method))
 
 
-def test_less_data_is_another_training(whole: Callable[[str, str], RungTraining]) -> None:
-    assert comparable_rungs(whole("mcr2", "steps").rungs)[0] != comparable_rungs(whole("mcr2", "data").rungs)[0]
-
-
-@pytest.mark.parametrize("resource", ["steps", "data"])
 @pytest.mark.parametrize("method", ["mcr2", "hpd"])
 @pytest.mark.parametrize("keep_every_s", [0.0, 60.0], ids=["kept at every step", "kept at rungs"])
 def test_killed_at_any_step_it_ends_the_same(
     tmp_path: Path,
     prepared_folder: Path,
-    whole: Callable[[str, str], RungTraining],
+    whole: Callable[[str], RungTraining],
     monkeypatch: pytest.MonkeyPatch,
     method: str,
-    resource: str,
     keep_every_s: float,
 ) -> None:
     """Killed again and again, each time some steps further."""
     monkeypatch.setattr(module, "KEEP_EVERY_S", keep_every_s)
-    spec, real, begun = spec_of(tmp_path, prepared_folder, method, resource), Trainer._train_step, []
+    spec, real, begun = spec_of(tmp_path, prepared_folder, method), Trainer._train_step, []
 
     for deadly in (0, 1, 2, 3, 6, 7, 11, 17):
 
@@ -182,7 +174,7 @@ def test_killed_at_any_step_it_ends_the_same(
             with pytest.raises(Killed):
                 while not training.done:
                     training.advance(1e9)
-    assert_same(train(spec), whole(method, resource))
+    assert_same(train(spec), whole(method))
     # From where it was kept, not from zero.
     assert begun == ([0, 0, 0, 2, 2, 6, 6, 6] if keep_every_s else [0, 0, 1, 2, 3, 6, 7, 11])
 
@@ -199,18 +191,16 @@ POINTS: list[tuple[str, Any, str, int]] = [
 
 
 @pytest.mark.parametrize(("owner", "name", "call"), [p[1:] for p in POINTS], ids=[p[0] for p in POINTS])
-@pytest.mark.parametrize("resource", ["steps", "data"])
 def test_killed_at_a_rung_it_ends_the_same(
     tmp_path: Path,
     prepared_folder: Path,
-    whole: Callable[[str, str], RungTraining],
+    whole: Callable[[str], RungTraining],
     monkeypatch: pytest.MonkeyPatch,
-    resource: str,
     owner: Any,
     name: str,
     call: int,
 ) -> None:
-    spec, calls, real = spec_of(tmp_path, prepared_folder, resource=resource), iter(range(1, 99)), getattr(owner, name)
+    spec, calls, real = spec_of(tmp_path, prepared_folder), iter(range(1, 99)), getattr(owner, name)
 
     def deadly(*arguments: Any, **named: Any) -> Any:
         if next(calls) == call:
@@ -221,11 +211,11 @@ def test_killed_at_a_rung_it_ends_the_same(
         patch.setattr(owner, name, deadly)
         with pytest.raises(Killed):
             train(spec)
-    assert_same(train(spec), whole("mcr2", resource))
+    assert_same(train(spec), whole("mcr2"))
 
 
 def test_killed_after_each_rung_it_ends_the_same(
-    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining]
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str], RungTraining]
 ) -> None:
     spec = spec_of(tmp_path, prepared_folder)
     for rung, step in enumerate(STEPS, start=1):
@@ -234,12 +224,12 @@ def test_killed_after_each_rung_it_ends_the_same(
         assert (len(training.rungs), training.trainer.step) == (rung, step)
     again = RungTraining(spec, "cpu")
     assert again.done
-    assert_same(again, whole("mcr2", "steps"))
+    assert_same(again, whole("mcr2"))
 
 
 @pytest.mark.parametrize("rung", [2, 3])
 def test_a_damaged_checkpoint_costs_the_way_from_the_one_before(
-    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining], rung: int
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str], RungTraining], rung: int
 ) -> None:
     spec = spec_of(tmp_path, prepared_folder)
     training = RungTraining(spec, "cpu")
@@ -248,12 +238,10 @@ def test_a_damaged_checkpoint_costs_the_way_from_the_one_before(
     (spec.folder / f"rung-{rung}.safetensors").write_bytes(b"")
     again = RungTraining(spec, "cpu")
     assert again.trainer.step == STEPS[rung - 2] and not again.done
-    assert_same(train(spec), whole("mcr2", "steps"))
+    assert_same(train(spec), whole("mcr2"))
 
 
-def test_keep_writes_where_it_is(
-    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining]
-) -> None:
+def test_keep_writes_where_it_is(tmp_path: Path, prepared_folder: Path, whole: Callable[[str], RungTraining]) -> None:
     spec = spec_of(tmp_path, prepared_folder)
     training = RungTraining(spec, "cpu")
     training.advance()
@@ -262,7 +250,7 @@ def test_keep_writes_where_it_is(
     training.advance(0.0)
     training.keep()
     assert RungTraining(spec, "cpu").trainer.step == 3
-    assert_same(train(spec), whole("mcr2", "steps"))
+    assert_same(train(spec), whole("mcr2"))
 
 
 def test_checkpoints_come_at_least_so_often(
@@ -362,7 +350,7 @@ class Storage:
 
 @pytest.mark.parametrize("moment", ["before it begins", "in a rung", "at its end"])
 def test_storage_that_comes_back_leaves_no_trace(
-    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining], moment: str
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str], RungTraining], moment: str
 ) -> None:
     storage = Storage(tmp_path / "run", prepared_folder)
     training = None
@@ -381,14 +369,14 @@ def test_storage_that_comes_back_leaves_no_trace(
     timer.join()
     while not training.done:
         training.advance()
-    assert_same(training, whole("mcr2", "steps"))
+    assert_same(training, whole("mcr2"))
     assert not (storage.run / "logs" / "h.txt").exists()
 
 
 def test_storage_gone_for_long_is_said_and_nothing_is_lost(
     tmp_path: Path,
     prepared_folder: Path,
-    whole: Callable[[str, str], RungTraining],
+    whole: Callable[[str], RungTraining],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(patience, "LIMIT_S", 0.3)
@@ -404,13 +392,13 @@ def test_storage_gone_for_long_is_said_and_nothing_is_lost(
     storage.come_back()
     again = RungTraining(storage.spec, "cpu")
     assert again.trainer.step == 2 and len(again.rungs) == 1
-    assert_same(train(storage.spec), whole("mcr2", "steps"))
+    assert_same(train(storage.spec), whole("mcr2"))
 
 
 def test_a_file_that_cannot_be_read_for_a_moment_is_read_again(
     tmp_path: Path,
     prepared_folder: Path,
-    whole: Callable[[str, str], RungTraining],
+    whole: Callable[[str], RungTraining],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real, calls = Mcr2.embed, iter(range(99))
@@ -421,11 +409,11 @@ def test_a_file_that_cannot_be_read_for_a_moment_is_read_again(
         return real(self, rows)
 
     monkeypatch.setattr(Mcr2, "embed", embed)
-    assert_same(train(spec_of(tmp_path, prepared_folder)), whole("mcr2", "steps"))
+    assert_same(train(spec_of(tmp_path, prepared_folder)), whole("mcr2"))
 
 
 def test_a_full_disk_is_said_at_once(
-    tmp_path: Path, prepared_folder: Path, whole: Callable[[str, str], RungTraining], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, prepared_folder: Path, whole: Callable[[str], RungTraining], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from safetensors import SafetensorError
 
@@ -447,7 +435,7 @@ def test_a_full_disk_is_said_at_once(
     assert not isinstance(raised.value, DiskFull) and training.failed == ""
     assert json.loads((spec.folder / RUNGS).read_text())["failed"] == ""
     assert not list(spec.folder.glob(".*"))
-    assert_same(train(spec), whole("mcr2", "steps"))
+    assert_same(train(spec), whole("mcr2"))
 
 
 def falling(monkeypatch: pytest.MonkeyPatch, objectives: list[float]) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy import event
 from distilbench.cluster.provenance import machine
 from distilbench.codes import competition_key
 from distilbench.search import searcher as module
-from distilbench.search.run import Search, trial_record
+from distilbench.search.run_trials import Search, trial_record
 from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySearcher
 from distilbench.search.study import MACHINE, PARAMS, STEPS, best_per_group, trial_rungs
 from distilbench.search.trial import this_node
@@ -58,7 +58,7 @@ def test_any_order_of_completion_gives_the_same_study(tmp_path: Path, stopping: 
     contents, objectives = set(), ("quality", "bytes") if several else ("quality",)
     for workers in (1, 2, 3, 8):
         for speeds in range(4):
-            one = Simulation(in_memory(several), space, wanted=24, lag=8, objectives=objectives)
+            one = Simulation(in_memory(several), space, wanted=24, max_pending=8, objectives=objectives)
             one.sit(workers, speeds)
             contents.add("\n".join(content(one.study)))
     assert len(contents) == 1
@@ -71,11 +71,11 @@ def test_any_order_of_completion_gives_the_same_study(tmp_path: Path, stopping: 
 def test_a_start_is_kept_and_decides_nothing(tmp_path: Path) -> None:
     """Rung 0: in any order, and killed at any time, the verdicts and suggestions are those of a search without it."""
     space = space_of(tmp_path)
-    without = Simulation(in_memory(), space, wanted=24, lag=8)
+    without = Simulation(in_memory(), space, wanted=24, max_pending=8)
     without.sit(1)
     contents = set()
     for workers in (1, 3, 8):
-        ours = Simulation(in_memory(), space, wanted=24, lag=8, start=True)
+        ours = Simulation(in_memory(), space, wanted=24, max_pending=8, start=True)
         ours.sit(workers, speeds=workers, deaths=0.1)
         contents.add("\n".join(content(ours.study)))
         for one, other in zip(ours.study.trials, without.study.trials, strict=True):
@@ -90,7 +90,7 @@ def test_a_start_is_kept_and_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_a_stopped_trial_keeps_no_rung_after_its_stop(tmp_path: Path) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=24, lag=8)
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=24, max_pending=8)
     ours.sit(workers=8, speeds=3)
     pruned = [t for t in ours.study.trials if t.state == TrialState.PRUNED]
     assert any(
@@ -117,12 +117,12 @@ def test_with_little_time_every_dimension_begins(tmp_path: Path, monkeypatch: py
     space = space_of(tmp_path, YAML.replace("[4, 8]", "[4, 8, 16, 32]"), stopping="none")
     for speeds in range(3):
         end = now + 40
-        one = Timed(in_memory(), space, wanted=12, lag=8, outcome=long)
+        one = Timed(in_memory(), space, wanted=12, max_pending=8, outcome=long)
         one.sit(1, speeds, deadline=lambda end=end: end)
         assert {t.user_attrs[PARAMS]["output_dim"] for t in one.study.trials} == {4, 8, 16, 32}
         assert not any(t.state.is_finished() for t in one.study.trials[:2]), "they had their share, and wait"
         one.sit(2, speeds)  # and with all the time, it is the search that it would have been
-        undisturbed = Simulation(in_memory(), space, wanted=12, lag=8, outcome=long)
+        undisturbed = Simulation(in_memory(), space, wanted=12, max_pending=8, outcome=long)
         undisturbed.sit(1)
         assert content(one.study) == content(undisturbed.study)
 
@@ -141,7 +141,7 @@ def test_with_little_time_every_number_of_bytes_begins(tmp_path: Path, monkeypat
     space = space_of(tmp_path, text, stopping="none").model_copy(update={"enqueue": ({"bits": 8, "lr": 0.002},)})
     assert space.bytes_competed == [1, 2, 4, 8]
     end = now + 40
-    one = Timed(in_memory(), space, wanted=12, lag=8, outcome=lambda params: (12, "", False))
+    one = Timed(in_memory(), space, wanted=12, max_pending=8, outcome=lambda params: (12, "", False))
     one.sit(1, 0, deadline=lambda: end)
     assert {competition_key(t.user_attrs[PARAMS]) for t in one.study.trials} == {("", size) for size in (1, 2, 4, 8)}
     assert not any(t.state.is_finished() for t in one.study.trials[:2]), "they had their share, and wait"
@@ -184,7 +184,7 @@ def test_killed_at_any_write_it_ends_with_the_same_trials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool, stopping: str
 ) -> None:
     space, wanted = space_of(tmp_path, **RULES[stopping]), 12
-    uninterrupted = Simulation(in_memory(), space, wanted, lag=3)
+    uninterrupted = Simulation(in_memory(), space, wanted, max_pending=3)
     uninterrupted.sit(workers=3, speeds=0)
     reference = content(uninterrupted.study)
     failing = set() if stopping == "halving, tpe" else {TrialState.FAIL}  # none of TPE's twelve fails
@@ -192,7 +192,7 @@ def test_killed_at_any_write_it_ends_with_the_same_trials(
     at, kills = 0, 0
     while True:
         at += 1
-        ours = Simulation(in_memory(), space, wanted, lag=3)
+        ours = Simulation(in_memory(), space, wanted, max_pending=3)
         watched[0] = ours.study._storage
         with monkeypatch.context() as patch:
             storage_calls(patch, type(ours.study._storage), after, at)
@@ -209,9 +209,9 @@ def test_killed_at_any_write_it_ends_with_the_same_trials(
 
 def test_killed_again_and_again_in_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space, wanted = space_of(tmp_path), 12
-    uninterrupted = Simulation(in_memory(), space, wanted, lag=3)
+    uninterrupted = Simulation(in_memory(), space, wanted, max_pending=3)
     uninterrupted.sit(workers=1)
-    ours = Simulation(in_sqlite(tmp_path), space, wanted, lag=3)
+    ours = Simulation(in_sqlite(tmp_path), space, wanted, max_pending=3)
     for at in itertools.count(2):
         ours.study = in_sqlite(tmp_path)
         watched[0] = ours.study._storage
@@ -305,9 +305,9 @@ def test_with_halving_what_waits_when_the_time_is_over_can_be_chosen_and_goes_on
 @pytest.mark.parametrize("how", ["deadline", "halt"])
 def test_what_ends_a_search_leaves_its_trials_running_and_another_finishes_them(tmp_path: Path, how: str) -> None:
     space = space_of(tmp_path)
-    uninterrupted = Simulation(in_memory(), space, wanted=16, lag=4)
+    uninterrupted = Simulation(in_memory(), space, wanted=16, max_pending=4)
     uninterrupted.sit(workers=1)
-    ours = Simulation(in_memory(), space, wanted=16, lag=4)
+    ours = Simulation(in_memory(), space, wanted=16, max_pending=4)
     if how == "deadline":
         searcher = ours.sit(workers=4, speeds=0, deadline=lambda: 0 if len(ours.study.trials) >= 9 else math.inf)
         assert searcher.halted == ""
@@ -332,7 +332,7 @@ def test_what_ends_a_search_leaves_its_trials_running_and_another_finishes_them(
 
 
 def test_a_verdict_that_came_before_the_end_is_told(tmp_path: Path) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=8, lag=8, outcome=whole)
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=8, max_pending=8, outcome=whole)
     over = [math.inf]
     searcher = ours.searcher(workers=8, deadline=lambda: over[0])
     numbers = {name: searcher.suggest(name) for name in "abcdefgh"}
@@ -344,7 +344,7 @@ def test_a_verdict_that_came_before_the_end_is_told(tmp_path: Path) -> None:
 
 
 def test_storage_that_is_gone_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=8, lag=8)
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=8, max_pending=8)
     searcher, waits = ours.searcher(workers=4), []
     for name in "abcd":
         searcher.suggest(name)
@@ -377,7 +377,7 @@ def lose(searcher: StudySearcher, name: str, times: int) -> str:
 
 
 def test_a_trial_whose_worker_died_is_handed_out_again(tmp_path: Path) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=2, lag=8)
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=2, max_pending=8)
     searcher = ours.searcher(workers=2)
     first, second = searcher.suggest("a"), searcher.suggest("b")
     assert searcher.suggest("c") is None
@@ -394,7 +394,7 @@ def test_a_trial_whose_worker_died_is_handed_out_again(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_never_began_is_not_counted(tmp_path: Path) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=1, lag=8)
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=1, max_pending=8)
     searcher, died = ours.searcher(), 0
     while isinstance(searcher.suggest("a"), dict):
         searcher.on_trial_complete("a", None, error=True)
@@ -406,7 +406,7 @@ def test_a_worker_that_never_began_is_not_counted(tmp_path: Path) -> None:
 def test_a_trial_whose_nodes_are_lost_is_not_at_fault(tmp_path: Path, heard: bool) -> None:
     """Spot machines go more often than a trial may lose workers; one is known to be gone, or one of them is."""
     lost: set[str] = set()
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=1, lag=8)
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=1, max_pending=8)
     searcher = ours.searcher(lost_nodes=lambda: frozenset(lost))
     for number in range(3 * RETRIES):
         name = str(number)
@@ -429,10 +429,10 @@ def test_a_trial_whose_nodes_are_lost_is_not_at_fault(tmp_path: Path, heard: boo
 
 @pytest.mark.parametrize("lag", [8, 4])
 def test_deaths_change_no_trial(tmp_path: Path, lag: int) -> None:
-    calm = Simulation(in_memory(), space_of(tmp_path), wanted=16, lag=lag)
+    calm = Simulation(in_memory(), space_of(tmp_path), wanted=16, max_pending=lag)
     calm.sit(workers=1)
     for seed in range(5):
-        ours = Simulation(in_memory(), space_of(tmp_path), wanted=16, lag=lag)
+        ours = Simulation(in_memory(), space_of(tmp_path), wanted=16, max_pending=lag)
         ours.sit(workers=3, speeds=seed, deaths=0.2)
         assert content(ours.study) == content(calm.study)
 
@@ -441,7 +441,7 @@ def test_deaths_change_no_trial(tmp_path: Path, lag: int) -> None:
 
 
 def test_concurrency_and_end(tmp_path: Path) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=6, lag=8)
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=6, max_pending=8)
     searcher = ours.searcher(workers=2)
     assert searcher.remaining == 6
     first, second = searcher.suggest("a"), searcher.suggest("b")
@@ -457,7 +457,7 @@ def test_concurrency_and_end(tmp_path: Path) -> None:
 
 
 def test_states_are_told_truly(tmp_path: Path) -> None:
-    ours, events = Simulation(in_sqlite(tmp_path), space_of(tmp_path), wanted=6, lag=8), Events()
+    ours, events = Simulation(in_sqlite(tmp_path), space_of(tmp_path), wanted=6, max_pending=8), Events()
     searcher = ours.searcher(workers=6, events=events)
     scheduler = RungScheduler(searcher)
     dims = {name: searcher.suggest(name)["params"]["output_dim"] for name in "abcdef"}  # type: ignore[index]
@@ -500,7 +500,7 @@ def test_a_trial_whose_last_objective_is_no_number_failed(tmp_path: Path, severa
 
 def test_failures_are_judged_by_what_they_reported(tmp_path: Path) -> None:
     """Where its verdict was open, a trial that failed later would have been stopped before it could."""
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=6, lag=8)
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=6, max_pending=8)
     searcher = ours.searcher(workers=6)
     for name in "abcdef":
         searcher.suggest(name)
@@ -515,9 +515,9 @@ def test_failures_are_judged_by_what_they_reported(tmp_path: Path) -> None:
 
 
 def test_floats_come_back_from_sqlite_as_they_were(tmp_path: Path) -> None:
-    ours = Simulation(in_sqlite(tmp_path), space_of(tmp_path), wanted=10, lag=2, outcome=whole)
+    ours = Simulation(in_sqlite(tmp_path), space_of(tmp_path), wanted=10, max_pending=2, outcome=whole)
     ours.sit(workers=2)
-    memory = Simulation(in_memory(), space_of(tmp_path), wanted=10, lag=2, outcome=whole)
+    memory = Simulation(in_memory(), space_of(tmp_path), wanted=10, max_pending=2, outcome=whole)
     memory.sit(workers=1)
     assert content(in_sqlite(tmp_path)) == content(memory.study)
     for trial in in_sqlite(tmp_path).trials:
@@ -543,7 +543,9 @@ def test_what_is_given_is_tried_first_for_every_dimension(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_a_long_search_does_as_much_for_its_last_trial_as_for_its_first(tmp_path: Path) -> None:
     study = in_sqlite(tmp_path)
-    ours = Simulation(study, space_of(tmp_path, searcher="random", stopping="none"), wanted=150, lag=8, outcome=whole)
+    ours = Simulation(
+        study, space_of(tmp_path, searcher="random", stopping="none"), wanted=150, max_pending=8, outcome=whole
+    )
     statements: list[int] = [0]
     at: dict[int, int] = {}
 

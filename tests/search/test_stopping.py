@@ -82,18 +82,18 @@ def entered(*groups: str) -> Verdicts:
 def test_a_verdict_waits_for_those_before_it_and_not_for_those_after() -> None:
     made = entered("a", "a", "a")
     made.report(1, 1, 0.5)
-    made.settle()
+    made.decide()
     assert (made.passed(1), made.stopped(1)) == (0, None)
     made.report(0, 1, 0.9)
-    made.settle()
-    assert (made.passed(0), made.stopped(1), made.settled(1)) == (1, 1, True)
-    assert not made.settled(0)
+    made.decide()
+    assert (made.passed(0), made.stopped(1), made.is_settled(1)) == (1, 1, True)
+    assert not made.is_settled(0)
 
 
 def test_another_group_is_not_waited_for() -> None:
     made = entered("a", "b")
     made.report(1, 1, -9.0)
-    made.settle()
+    made.decide()
     assert made.passed(1) == 1
 
 
@@ -103,26 +103,26 @@ def test_one_that_stopped_or_failed_is_not_waited_for_at_later_rungs() -> None:
     made.report(1, 1, 0.1)  # will stop
     made.report(2, 1, 1.0)
     made.report(2, 2, 1.0)
-    made.settle()
+    made.decide()
     assert (made.stopped(1), made.passed(2)) == (1, 1)  # the first may still come to the second rung
     made.fail(0)
-    made.settle()
-    assert made.settled(0) and made.passed(2) == 2
+    made.decide()
+    assert made.is_settled(0) and made.passed(2) == 2
 
 
 def test_a_failure_is_settled_once_its_rungs_are_judged() -> None:
     made = entered("a", "a")
     made.report(1, 1, 0.1)
     made.fail(1)
-    made.settle()
-    assert not made.settled(1)  # it may have had to stop
+    made.decide()
+    assert not made.is_settled(1)  # it may have had to stop
     made.report(0, 1, 0.5)
-    made.settle()
+    made.decide()
     assert made.stopped(1) == 1
     before_any_rung = entered("a")
     before_any_rung.fail(0)
-    before_any_rung.settle()
-    assert before_any_rung.settled(0) and before_any_rung.stopped(0) is None
+    before_any_rung.decide()
+    assert before_any_rung.is_settled(0) and before_any_rung.stopped(0) is None
 
 
 def test_nobody_stops_at_its_last_rung_and_shorter_trials_are_done_there() -> None:
@@ -130,18 +130,18 @@ def test_nobody_stops_at_its_last_rung_and_shorter_trials_are_done_there() -> No
     for number, value in enumerate((0.9, 0.1, 0.95)):
         made.report(number, 1, value)
     made.finish(1, 1)  # a trial of one rung
-    made.settle()
-    assert made.settled(1) and made.stopped(1) is None and made.passed(2) == 1
+    made.decide()
+    assert made.is_settled(1) and made.stopped(1) is None and made.passed(2) == 1
 
 
 def test_a_value_counts_once() -> None:
     made = entered("a")
     made.report(0, 1, 0.5)
     made.report(0, 1, 9.0)
-    made.settle()
+    made.decide()
     made.enter(1, "a")
     made.report(1, 1, 0.7)
-    made.settle()
+    made.decide()
     assert made.passed(1) == 1
 
 
@@ -152,8 +152,8 @@ def test_a_trial_of_an_earlier_sitting_competes_with_later_ones_alone() -> None:
     made.enter(2, "a")
     for number in (0, 2):
         made.report(number, 1, 0.5)
-    made.settle()
-    assert made.passed(0) == 1 and made.stopped(2) == 1 and made.settled(1)
+    made.decide()
+    assert made.passed(0) == 1 and made.stopped(2) == 1 and made.is_settled(1)
 
 
 @pytest.mark.parametrize("rule", ["asha", "median"])
@@ -186,8 +186,8 @@ def test_the_order_of_arrival_changes_no_verdict(rule: str) -> None:
                 made.report(number, rung, value)
             if kind == "last":
                 made.finish(number, rung)
-            made.settle()
-        assert all(made.settled(n) for n in range(40))
+            made.decide()
+        assert all(made.is_settled(n) for n in range(40))
         found.add(tuple((made.passed(n), made.stopped(n)) for n in range(40)))
     assert len(found) == 1
     [verdicts] = found
@@ -208,18 +208,18 @@ def halving(*groups: str, eta: int = 2) -> Halving:
 def told(made: Verdicts, *reports: tuple[int, int, float]) -> None:
     for number, rung, value in reports:
         made.report(number, rung, value)
-    made.settle()
+    made.decide()
 
 
 def test_a_cohort_is_judged_when_it_is_whole() -> None:
     made = halving("a", "a", "b", "a")
     told(made, (0, 1, 0.5))
-    assert made.waits(0) and not made.settled(0) and made.passed(0) == 0
+    assert made.is_pending(0) and not made.is_settled(0) and made.passed(0) == 0
     told(made, (3, 1, 9.0))  # of the next cohort: neither with the first trial, nor judged
-    assert made.waits(0) and made.waits(3)
+    assert made.is_pending(0) and made.is_pending(3)
     told(made, (1, 1, 0.7))
-    assert (made.stopped(0), made.passed(1), made.waits(1), made.waits(3)) == (1, 1, False, True)
-    assert made.settled(0) and not made.settled(1)
+    assert (made.stopped(0), made.passed(1), made.is_pending(1), made.is_pending(3)) == (1, 1, False, True)
+    assert made.is_settled(0) and not made.is_settled(1)
 
 
 def test_later_cohorts_are_judged_among_all_that_have_been_there() -> None:
@@ -233,22 +233,22 @@ def test_later_cohorts_are_judged_among_all_that_have_been_there() -> None:
 def test_at_a_later_rung_cohorts_follow_the_order_of_going_on() -> None:
     made = halving(*"aaaa")
     told(made, (2, 1, 3.0), (3, 1, 2.0), (3, 2, 9.0))
-    assert made.waits(2), "the second half is there first, and waits for its turn all the same"
+    assert made.is_pending(2), "the second half is there first, and waits for its turn all the same"
     told(made, (0, 1, 1.0), (1, 1, 0.5))
     assert [made.passed(n) for n in range(4)] == [1, 0, 1, 1]
     told(made, (2, 2, 5.0))
-    assert made.waits(2), "its cohort is trial 0, which went on before it, and itself"
+    assert made.is_pending(2), "its cohort is trial 0, which went on before it, and itself"
     told(made, (0, 2, 6.0))
     assert (made.passed(0), made.stopped(2)) == (2, 2)
-    assert made.waits(3) and made.kept(3) == 2
+    assert made.is_pending(3) and made.last_valid_rung(3) == 2
 
 
 def test_the_last_cohort_need_not_be_whole() -> None:
     made = halving("a", "a", "a", "b", eta=3)
     told(made, (0, 1, 1.0), (1, 1, 2.0), (3, 1, -5.0))
     made.close()
-    made.settle()
-    assert made.waits(0) and made.waits(1), "the third one is still to come"
+    made.decide()
+    assert made.is_pending(0) and made.is_pending(1), "the third one is still to come"
     assert made.passed(3) == 1, "the only one of its group"
     told(made, (2, 1, 1.5))
     assert [made.stopped(n) for n in range(3)] == [1, None, 1]
@@ -259,10 +259,10 @@ def test_the_last_cohort_need_not_be_whole() -> None:
 def test_who_fails_is_waited_for_by_nobody() -> None:
     made = halving(*"aaa")
     told(made, (0, 1, 1.0), (2, 1, 2.0))
-    assert made.waits(0) and made.waits(2)
+    assert made.is_pending(0) and made.is_pending(2)
     made.fail(1)
-    made.settle()
-    assert (made.stopped(0), made.passed(2), made.settled(1)) == (1, 1, True)
+    made.decide()
+    assert (made.stopped(0), made.passed(2), made.is_settled(1)) == (1, 1, True)
 
 
 def test_a_value_that_is_no_number_never_goes_on() -> None:
@@ -276,9 +276,9 @@ def test_the_last_rung_of_a_trial_needs_no_verdict() -> None:
     made = halving(*"aa")
     made.finish(0, 1)
     told(made, (0, 1, -9.0))
-    assert made.settled(0) and made.stopped(0) is None and not made.waits(0)
+    assert made.is_settled(0) and made.stopped(0) is None and not made.is_pending(0)
     told(made, (1, 1, 1.0))
-    assert made.waits(1), "and it is no part of a cohort"
+    assert made.is_pending(1), "and it is no part of a cohort"
 
 
 def test_with_halving_the_order_of_arrival_decides_nothing() -> None:
@@ -295,9 +295,9 @@ def test_with_halving_the_order_of_arrival_decides_nothing() -> None:
             made.report(n, at[n], values[n, at[n]])
             if at[n] == 3:
                 made.finish(n, 3)
-            made.settle()
-            going = {n for n in at if not made.settled(n) and not made.waits(n)}
-        assert all(made.settled(n) and at[n] == (made.stopped(n) or 3) for n in at)
+            made.decide()
+            going = {n for n in at if not made.is_settled(n) and not made.is_pending(n)}
+        assert all(made.is_settled(n) and at[n] == (made.stopped(n) or 3) for n in at)
         outcomes.add(tuple(at.values()))
     assert len(outcomes) == 1
     ends = [*outcomes.pop()]

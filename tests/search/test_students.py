@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.codes import CompetitionKey, competition_key
 from distilbench.commands.reproduce import reproduce
-from distilbench.commands.sweep_config import of_students_added
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.records import TrialRecord
 from distilbench.search.grid import grid
-from distilbench.search.space import SearchSpace, load_space
-from distilbench.search.students import of_student
+from distilbench.search.restrict_space import space_for_student
+from distilbench.search.space import SearchSpace
+from distilbench.search.space_files import load_space
 from distilbench.search.study import starts_for, trial_group, trial_params
 
 SPACE: dict[str, Any] = {
@@ -62,7 +62,7 @@ def load(folder: Path, content: dict[str, Any] = SPACE) -> SearchSpace:
 
 def test_a_space_seen_as_one_students(tmp_path: Path) -> None:
     space = load(tmp_path)
-    static, layers = of_student(space, "static"), of_student(space, "auto:1")
+    static, layers = space_for_student(space, "static"), space_for_student(space, "auto:1")
     assert (static.students, layers.students, space.students) == (
         ["static"],
         ["auto:1"],
@@ -82,10 +82,10 @@ def test_what_a_space_says_of_a_student_holds_with_fewer_tokens(tmp_path: Path) 
     space = load(
         tmp_path, {**content, "enqueue": [{"student": "static", "lr": 0.02}, {"student": "auto:1", "lr": 3e-4}]}
     )
-    whole, few = of_student(space, "static"), of_student(space, "static:corpus")
+    whole, few = space_for_student(space, "static"), space_for_student(space, "static:corpus")
     assert (few.parameters, few.budget, few.enqueue) == (whole.parameters, whole.budget, whole.enqueue)
-    assert of_student(space, "auto:1").parameters["lr"].low == 1e-4
-    assert of_student(space, "auto:1:corpus").parameters["lr"].low == 0.02 and "sif" in whole.parameters
+    assert space_for_student(space, "auto:1").parameters["lr"].low == 1e-4
+    assert space_for_student(space, "auto:1:corpus").parameters["lr"].low == 0.02 and "sif" in whole.parameters
     starts = starts_for(space, 20, 0)
     chosen = [(s["student"], s["output_dim"]) for s in starts if "lr" in s]
     assert chosen == [(s, d) for s in ("static", "static:corpus", "auto:1") for d in (4, 8)], (
@@ -95,21 +95,6 @@ def test_what_a_space_says_of_a_student_holds_with_fewer_tokens(tmp_path: Path) 
         assert ("sif" in params) == params["student"].startswith("static")
     params = {"student": "static:corpus", "output_dim": 8}
     assert competition_key(params) == CompetitionKey("static:corpus", 8) and space.budget.steps_of(params) == 12
-
-
-def test_steps_of_a_student_that_was_there_are_not_changed_by_extending() -> None:
-    def config(*students: str, **steps: int) -> dict[str, Any]:
-        return {**{f"student.{s}": s for s in students}, "budget.student_steps": steps or None}
-
-    def added(before: dict[str, Any], now: dict[str, Any]) -> set[str]:
-        return of_students_added({key for key in {*before, *now} if before.get(key) != now.get(key)}, before, now)
-
-    was = config("static:corpus")
-    assert added(was, config("static:corpus", "static", static=12)) == {"student.static"}
-    assert added(config("auto:1"), config("auto:1", "static:corpus", static=12)) == {
-        "student.static:corpus",
-        "budget.student_steps",
-    }
 
 
 @pytest.mark.parametrize(
@@ -170,7 +155,7 @@ def test_suggestions_stay_in_each_students_range_and_are_the_same_for_any_number
     for workers in (1, 4):
         (folder := tmp_path / str(workers)).mkdir()
         starts = starts_for(space, 18, 0)
-        ours = Simulation(in_sqlite(folder), space, wanted=18, lag=4, given=tuple(starts))
+        ours = Simulation(in_sqlite(folder), space, wanted=18, max_pending=4, given=tuple(starts))
         ours.sit(workers=workers)
         found.append([trial_params(t) for t in ours.study.trials])
         names = {name for t in ours.study.trials for name in t.params}
@@ -266,25 +251,6 @@ def test_a_trial_of_each_student_is_reproduced(swept: Command, student: str) -> 
     trial = next(t for t in swept.trials() if t.params["student"] == student)
     again = reproduce(swept.run, trial.number)
     assert again.same(1e-3), again.differences()
-
-
-@pytest.mark.slow
-def test_extending_keeps_the_trials_of_a_student_that_was_there(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
-) -> None:
-    one = {**changed(student=None, sif=None, lr=SPACE["parameters"]["lr"] | {"students": None}), "enqueue": []}
-    one["budget"] = {**SPACE["budget"], "trials": 2, "student_steps": None}
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, space=yaml.safe_dump(one, sort_keys=False))
-    sweep.done("--quantise", "none")
-    wider = {**SPACE, "budget": {**SPACE["budget"], "trials": 4}, "enqueue": []}
-    wider["parameters"] = {**SPACE["parameters"], "student": {"choices": ["static", "layers:1"]}}
-    (tmp_path / "space.yaml").write_text(yaml.safe_dump(wider, sort_keys=False))
-    assert "another configuration" in sweep.refused("--quantise", "none")
-    sweep.done("--quantise", "none", "--extend")
-    students = [t.params["student"] for t in sorted(sweep.trials(), key=lambda t: t.number)]
-    assert students[:2] == [None, None] and sorted(students[2:]) == ["layers:1", "static"]
-    assert {"4", "8"} <= set(json.loads((sweep.run / "confirmed.json").read_text()))
-    assert json.loads((sweep.run / "prepared" / "prepared.json").read_text())["tokens"], "theirs is trained too"
 
 
 # Wrong choices

@@ -13,7 +13,8 @@ from optuna.trial import TrialState
 
 from distilbench.methods.mcr2 import MCR2Params
 from distilbench.methods.neighbours import NeighboursParams
-from distilbench.search.space import SearchSpace, load_space
+from distilbench.search.space import SearchSpace
+from distilbench.search.space_files import load_space
 from distilbench.search.study import (
     PARAMS,
     begin_trial,
@@ -35,10 +36,11 @@ method: mcr2
 budget: {trials: 6, steps: 90, rungs: 3, eta: 3}
 parameters:
   output_dim: {choices: [16, 4, 8]}
-  lr: {low: 0.0001, high: 0.01, log: true, paper: 0.001}
-  head: {choices: [elu, residual], paper: residual}
+  lr: {low: 0.0001, high: 0.01, log: true}
+  head: {choices: [elu, residual]}
   eps2: {low: 0.1, high: 1}
 fixed: {batch_size: 16, clusters: 4, lambda: 1}
+enqueue: [{lr: 0.001, head: residual}]
 """
 
 
@@ -64,7 +66,7 @@ def study() -> optuna.Study:
 # What the first trials are given
 
 
-def test_dimensions_share_the_trials_and_the_first_of_each_is_the_published_setting(space: SearchSpace) -> None:
+def test_dimensions_share_the_trials_and_the_first_of_each_is_a_setting_of_the_space(space: SearchSpace) -> None:
     starts = starts_for(space, 9, seed=0)
     assert [s["output_dim"] for s in starts] == [4, 8, 16] * 3
     assert starts[:3] == [{"output_dim": d, "lr": 0.001, "head": "residual"} for d in (4, 8, 16)]
@@ -82,44 +84,14 @@ def test_a_larger_search_begins_as_a_smaller_one(space: SearchSpace) -> None:
 
 
 def test_settings_of_the_space_and_of_the_command_follow_for_every_dimension(space: SearchSpace) -> None:
-    space = space.model_copy(update={"enqueue": ({"lr": 0.002},)})
+    space = space.model_copy(update={"enqueue": ({"lr": 0.002}, {"lr": 0.001})})
     starts = first_settings(space, 99, 0, [{"lr": 0.003}, {"output_dim": 8, "lr": 0.004}])
     assert [(s["output_dim"], s["lr"]) for s in starts] == [
         *((d, 0.003) for d in (4, 8, 16)),
         (8, 0.004),
         *((d, 0.002) for d in (4, 8, 16)),
-        *((d, 0.001) for d in (4, 8, 16)),  # the published setting
+        *((d, 0.001) for d in (4, 8, 16)),
     ]
-
-
-@pytest.mark.parametrize(
-    ("published", "tried"),
-    [
-        (None, [4, 8, 16]),  # not told: whatever the budget
-        (90, [4, 8, 16]),
-        (91, [16]),  # from all to a tenth of its steps: at one dimension
-        (900, [16]),
-        (901, []),
-    ],
-)
-def test_the_published_setting_is_tried_where_the_budget_can_carry_it(
-    space: SearchSpace, published: int | None, tried: list[int]
-) -> None:
-    space = space.model_copy(update={"paper_steps": published})
-    assert first_settings(space, 99, 0) == [{"output_dim": d, "lr": 0.001, "head": "residual"} for d in tried]
-    starts = starts_for(space, 9, 0)
-    assert starts[: len(tried)] == first_settings(space, 99, 0)
-    assert Counter(s["output_dim"] for s in starts) == {4: 3, 8: 3, 16: 3}  # each still has its share
-
-
-def test_the_published_setting_may_depend_on_the_dimension(tmp_path: Path) -> None:
-    (tmp_path / "space.yaml").write_text(
-        YAML.replace("lambda: 1", "gamma: 1").replace(
-            "  eps2:", "  lambda: {low: 1, high: 5000, paper: {4: 2000, else: 4000}}\n  eps2:"
-        )
-    )
-    space = load_space(tmp_path / "space.yaml", "mcr2", MCR2Params, native=32)
-    assert [(s["output_dim"], s["lambda"]) for s in first_settings(space, 99, 0)] == [(4, 2000), (8, 4000), (16, 4000)]
 
 
 def test_where_trials_compete_within_bytes_every_number_of_bytes_has_a_start(tmp_path: Path) -> None:
@@ -130,11 +102,11 @@ def test_where_trials_compete_within_bytes_every_number_of_bytes_has_a_start(tmp
     starts = starts_for(space, 99, 0, given)
     assert [space.bytes_of(start) for start in starts[:7]] == [2, 4, 8, None, None, None, 16]
     assert starts[6] == {"output_dim": 16, "bits": 8}, "of 16 bytes no first setting is sure to be"
-    assert starts[7:10] == first_settings(space, 99, 0), "the published setting, whatever its bytes"
+    assert starts[7:10] == first_settings(space, 99, 0), "those of the space, whatever their bytes"
     assert all(start.keys() == {"output_dim"} for start in starts[10:]), "the others are drawn"
     for trials in range(1, 14):
         assert starts_for(space, trials, 0, given) == starts[:trials]
-    assert len(starts_for(space, 20, 0, share_dimensions=False)) == 3  # the published setting alone
+    assert len(starts_for(space, 20, 0, share_dimensions=False)) == 3  # those of the space alone
 
 
 def test_every_code_that_comes_along_begins_with_little_time() -> None:
@@ -153,10 +125,10 @@ def _whole(space: SearchSpace, start: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_with_the_size_as_an_objective_the_searcher_chooses_the_dimension(space: SearchSpace) -> None:
-    assert len(starts_for(space, 9, 0, share_dimensions=False)) == 3  # the published setting alone
+    assert len(starts_for(space, 9, 0, share_dimensions=False)) == 3  # those of the space alone
 
 
-def test_a_fixed_dimension_gets_every_trial_and_one_published_setting(fixed_space: SearchSpace) -> None:
+def test_a_fixed_dimension_gets_every_trial_and_the_setting_of_the_space(fixed_space: SearchSpace) -> None:
     assert starts_for(fixed_space, 3, seed=0) == [{"lr": 0.001, "head": "residual"}]
 
 

@@ -15,8 +15,8 @@ from simulated import CHOICES, YAML, Simulation, content, in_memory, in_sqlite, 
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace
-from distilbench.search.study import PARAMS, starts_after
-from distilbench.search.suggestions import Suggestions, default_lag
+from distilbench.search.study import PARAMS
+from distilbench.search.suggestions import Suggestions, default_max_pending
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 SEARCHERS = ["tpe", "cmaes", "nsga2", "nsga3", "gp", "random"]
@@ -28,7 +28,7 @@ SEARCHERS = ["tpe", "cmaes", "nsga2", "nsga3", "gp", "random"]
 def test_the_same_seed_and_results_give_what_optuna_alone_suggests(tmp_path: Path, searcher: str, lag: int) -> None:
     space = space_of(tmp_path, searcher=searcher)
     given = ({"lr": 0.005, "pairs": "noise"},)
-    ours = Simulation(in_sqlite(tmp_path), space, wanted=20, lag=lag, seed=3, given=given)
+    ours = Simulation(in_sqlite(tmp_path), space, wanted=20, max_pending=lag, seed=3, given=given)
     ours.sit(workers=lag, speeds=1)
     assert suggested(ours.study) == plain(ours, lag)
     states = {t.state for t in ours.study.trials}
@@ -39,7 +39,9 @@ def test_the_same_seed_and_results_give_what_optuna_alone_suggests(tmp_path: Pat
 @pytest.mark.parametrize("searcher", ["tpe", "nsga2", "nsga3", "gp", "random"])
 def test_so_it_is_with_several_objectives(tmp_path: Path, searcher: str) -> None:
     space = space_of(tmp_path, searcher=searcher)
-    ours = Simulation(in_sqlite(tmp_path, several=True), space, wanted=18, lag=3, objectives=("quality", "latency"))
+    ours = Simulation(
+        in_sqlite(tmp_path, several=True), space, wanted=18, max_pending=3, objectives=("quality", "latency")
+    )
     ours.sit(workers=3, speeds=1)
     assert suggested(ours.study) == plain(ours, 3)
     assert {t.state for t in ours.study.trials} == {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
@@ -48,7 +50,7 @@ def test_so_it_is_with_several_objectives(tmp_path: Path, searcher: str) -> None
 
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_a_space_of_choices_alone(tmp_path: Path, searcher: str) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path, CHOICES, searcher=searcher), wanted=14, lag=2)
+    ours = Simulation(in_memory(), space_of(tmp_path, CHOICES, searcher=searcher), wanted=14, max_pending=2)
     ours.sit(workers=2, speeds=0)
     assert suggested(ours.study) == plain(ours, 2)
 
@@ -65,9 +67,9 @@ def test_another_seed_suggests_otherwise(tmp_path: Path) -> None:
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_a_study_goes_on_with_the_trials_that_it_would_have_had(tmp_path: Path, searcher: str) -> None:
     space = space_of(tmp_path, searcher=searcher)
-    whole = Simulation(in_memory(), space, wanted=18, lag=3)
+    whole = Simulation(in_memory(), space, wanted=18, max_pending=3)
     whole.sit(workers=3, speeds=0)
-    parts = Simulation(in_memory(), space, wanted=18, lag=3)
+    parts = Simulation(in_memory(), space, wanted=18, max_pending=3)
     for sitting in range(4):
         until = 5 * (sitting + 1)
         parts.sit(
@@ -88,28 +90,28 @@ def test_more_trials_are_those_of_a_search_that_had_them_from_the_start(tmp_path
 
 
 @pytest.mark.parametrize("searcher", ["nsga2", "nsga3"])
-def test_a_population_of_another_size_takes_the_trials_there_are(tmp_path: Path, searcher: str) -> None:
+def test_a_search_that_grows_keeps_its_population(tmp_path: Path, searcher: str) -> None:
     found = []
     for interrupted in (False, True):
-        grown = Simulation(in_memory(), space_of(tmp_path, searcher=searcher), wanted=20)
+        grown = Simulation(in_memory(), space_of(tmp_path, searcher=searcher), wanted=20, planned=20)
         grown.sit(workers=2, speeds=1)
+        before = suggested(grown.study)
         grown.wanted = 60
         if interrupted:
             grown.sit(workers=2, deadline=lambda g=grown: 0 if len(g.study.trials) > 40 else math.inf)
-        searcher_now = grown.sit(workers=3, speeds=2)
-        keys = [set(t.system_attrs) for t in searcher_now.suggestions.study_of(None).trials[:20]]
-        assert any("generation" in key for names in keys for key in names)  # they can be parents
+        grown.sit(workers=3, speeds=2)
+        assert suggested(grown.study)[:20] == before
         found.append(content(grown.study))
     assert found[0] == found[1]
 
 
-def suggestions(space: SearchSpace, lag: int = 1, **more: Any) -> Suggestions:
+def suggestions(space: SearchSpace, max_pending: int = 1, **more: Any) -> Suggestions:
     return Suggestions(
-        lambda taken: make_sampler(space, taken, 20, 1),
+        lambda stream: make_sampler(space, stream, 20, 1),
         directions(["quality"]),
         space,
         more.pop("starts", []),
-        lag,
+        max_pending,
         **more,
     )
 
@@ -128,7 +130,7 @@ def finished(space: SearchSpace, params: dict[str, Any], value: float | None, st
 
 def test_what_is_due_is_waited_for_and_nothing_more_is_told(tmp_path: Path) -> None:
     space = space_of(tmp_path)
-    made, ends = suggestions(space, lag=2), {}
+    made, ends = suggestions(space, max_pending=2), {}
     for number in range(2):
         params = made.ask(ends.get)
         assert params is not None
@@ -140,38 +142,14 @@ def test_what_is_due_is_waited_for_and_nothing_more_is_told(tmp_path: Path) -> N
     assert [t.state.name for t in made.study_of(None).trials] == ["COMPLETE", "RUNNING", "RUNNING"]
 
 
-def test_without_a_lag_nothing_is_waited_for_and_all_is_told(tmp_path: Path) -> None:
-    space = space_of(tmp_path)
-    made, ends = suggestions(space, lag=0), {}
-    for _ in range(3):
-        assert made.ask(ends.get) is not None
-    ends[1] = finished(space, dict(made.asked[1].params), 1.0)
-    assert made.ask(ends.get) is not None
-    assert [t.state.name for t in made.study_of(None).trials] == ["RUNNING", "COMPLETE", "RUNNING", "RUNNING"]
-
-
-def test_a_search_without_a_lag_is_continued_with_all_its_trials(tmp_path: Path) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=18, lag=0)
-    ours.sit(workers=3, speeds=1, deadline=lambda: 0 if len(ours.study.trials) > 12 else math.inf)
-    before = suggested(ours.study)
-    ours.sit(workers=3, speeds=2)
-    assert suggested(ours.study)[: len(before)] == before
+def test_trials_that_another_optuna_suggested_are_taken_as_they_are(tmp_path: Path) -> None:
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=12, seed=1)
+    ours.sit(workers=2)
+    before, ours.seed, ours.wanted = suggested(ours.study), 2, 18  # another seed stands for another version
+    ours.sit(workers=2)
+    assert suggested(ours.study)[:12] == before
     assert len(ours.study.trials) == 18 and all(t.state.is_finished() for t in ours.study.trials)
     assert len({repr(p) for p in suggested(ours.study)}) == 18
-
-
-@pytest.mark.parametrize("searcher", SEARCHERS)
-def test_taken_trials_are_learned_from_and_not_drawn_again(tmp_path: Path, searcher: str) -> None:
-    space = space_of(tmp_path, searcher=searcher)
-    ours = Simulation(in_memory(), space, wanted=12, lag=3)
-    ours.sit(workers=2)
-    made = suggestions(space, lag=3)
-    made.repeat(ours.study.get_trials(), taken=12)
-    ends = dict(enumerate(ours.study.get_trials()))
-    drawn = [made.ask(ends.get) for _ in range(2)]
-    states = [t.state for t in made.study_of(None).trials[:12]]
-    assert states[:11] == [t.state for t in ours.study.trials][:11]
-    assert not {p["lr"] for p in drawn if p} & {p["lr"] for p in suggested(ours.study)}
 
 
 @pytest.mark.parametrize("searcher", SEARCHERS)
@@ -185,7 +163,7 @@ def test_a_trial_without_a_parameter_does_not_blind_the_searcher_to_it(tmp_path:
     )  # another space had no such lr
     for made in (suggestions(space, history=history), suggestions(space)):
         if not made.history:
-            made.repeat([t for t in history], taken=20)
+            made.repeat(history)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             assert made.ask(dict(enumerate(history)).get) is not None
@@ -200,45 +178,24 @@ def test_a_trial_without_a_parameter_does_not_blind_the_searcher_to_it(tmp_path:
 @pytest.mark.parametrize("searcher", SEARCHERS)
 def test_history_is_known_from_the_first_trial(tmp_path: Path, searcher: str) -> None:
     space = space_of(tmp_path, searcher=searcher)
-    earlier = Simulation(in_memory(), space_of(tmp_path, searcher=searcher, stopping="none"), wanted=14, lag=1, seed=5)
+    earlier = Simulation(
+        in_memory(), space_of(tmp_path, searcher=searcher, stopping="none"), wanted=14, max_pending=1, seed=5
+    )
     earlier.sit(workers=1)
-    learned = Simulation(in_memory(), space, wanted=8, lag=1, seed=7, history=tuple(earlier.study.trials))
-    alone = Simulation(in_memory(), space, wanted=8, lag=1, seed=7)
+    learned = Simulation(in_memory(), space, wanted=8, max_pending=1, seed=7, history=tuple(earlier.study.trials))
+    alone = Simulation(in_memory(), space, wanted=8, max_pending=1, seed=7)
     for simulation in (learned, alone):
         simulation.sit(workers=1)
         assert len(simulation.study.trials) == 8  # history is no trial of the search
     same = suggested(learned.study) == suggested(alone.study)
     assert same is (searcher == "random")
-    before = content(learned.study)
-    again = Simulation(in_memory(), space, wanted=8, lag=1, seed=7, history=tuple(earlier.study.trials))
+    whole = content(learned.study)
+    again = Simulation(in_memory(), space, wanted=8, max_pending=1, seed=7, history=tuple(earlier.study.trials))
     for until in (2, 5, 99):
         again.sit(workers=1, deadline=lambda until=until: 0 if len(again.study.trials) > until else math.inf)
-    assert content(again.study) == before
+    assert content(again.study) == whole
 
 
-def test_new_settings_come_next_and_old_ones_once() -> None:
-    def taken(**params: Any) -> Any:
-        return create_trial(state=TrialState.FAIL, params={}, distributions={}, user_attrs={PARAMS: params})
-
-    before = [taken(output_dim=4, lr=0.001, head="elu"), taken(output_dim=8, lr=0.5, head="elu")]
-    starts = [
-        {"output_dim": 4, "lr": 0.001},
-        {"output_dim": 8, "lr": 0.001},
-        {"output_dim": 4, "head": "x"},
-        {"output_dim": 8},
-        {"output_dim": 4},
-        {"output_dim": 8},
-    ]
-    assert starts_after(starts, before) == [
-        {},
-        {},
-        {"output_dim": 8, "lr": 0.001},
-        {"output_dim": 4, "head": "x"},
-        {"output_dim": 4},
-        {"output_dim": 8},
-    ]
-
-
-@pytest.mark.parametrize(("at_once", "lag"), [(1, 8), (2, 8), (8, 8), (9, 18), (64, 128)])
-def test_the_lag_by_itself(at_once: int, lag: int) -> None:
-    assert default_lag(at_once) == lag
+@pytest.mark.parametrize(("at_once", "max_pending"), [(1, 8), (2, 8), (8, 8), (9, 18), (64, 128)])
+def test_how_many_may_be_pending_by_default(at_once: int, max_pending: int) -> None:
+    assert default_max_pending(at_once) == max_pending

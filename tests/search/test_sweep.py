@@ -15,9 +15,10 @@ HPD_SPACE = """
 method: hpd
 budget: {trials: 4, steps: 30, rungs: 2, eta: 2, confirm: {seeds: 1}}
 parameters:
-  lr: {low: 0.0001, high: 0.01, log: true, paper: 0.001}
+  lr: {low: 0.0001, high: 0.01, log: true}
   activation: {choices: [identity, tanh]}
 fixed: {output_dim: 8, batch_size: 16, epochs: 3}
+enqueue: [{lr: 0.001}]
 """
 KINDS = {"float32", "int8", "int4", "binary"}
 

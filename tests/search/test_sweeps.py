@@ -18,8 +18,8 @@ from run_command import LONG, SPACE, Command, make_sweep, slow, told
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.commands.sweep import _claim, _shares, sweep_members
-from distilbench.commands.turns import in_turn
+from distilbench.commands.method_runs import _shares, claim_run, plan_method_runs
+from distilbench.commands.schedule_methods import schedule_methods
 from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.progress.clock import Clock
@@ -85,7 +85,7 @@ def test_all_leaves_out_what_the_data_cannot_serve_and_says_why(
     from distilbench.methods import method_names
 
     console = Console(record=True, width=400, file=io.StringIO())
-    members, run = sweep_members(settings(data_folder, encoder_folder, tmp_path), console)
+    members, run = plan_method_runs(settings(data_folder, encoder_folder, tmp_path), console)
     printed = console.export_text()
     swept = [member.space.method for member in members]
     left_out = [line.split(" is left out: ") for line in printed.splitlines() if " is left out: " in line]
@@ -107,12 +107,12 @@ def test_several_methods_that_are_asked_for_have_to_fit(
 ) -> None:
     quiet = Console(quiet=True)
     with pytest.raises(InputError, match="STSB"):
-        sweep_members(settings(data_folder, encoder_folder, tmp_path, method=("pca", "dse")), quiet)
+        plan_method_runs(settings(data_folder, encoder_folder, tmp_path, method=("pca", "dse")), quiet)
     space = tmp_path / "space.yaml"
-    for option in ("space", "enqueue"):
-        given = {"method": ("pca", "mcr2"), option: space}
-        with pytest.raises(InputError, match=f"^--{option} .*: it is of one method"):
-            sweep_members(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
+    for option in ("space", "warm_start"):
+        given = {"method": ("pca", "mcr2"), option: space if option == "space" else str(space)}
+        with pytest.raises(InputError, match=f"^--{option.replace('_', '-')} .*: it is of one method"):
+            plan_method_runs(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
 
 
 def test_a_folder_of_search_spaces_is_of_the_methods_that_it_names(
@@ -123,10 +123,10 @@ def test_a_folder_of_search_spaces_is_of_the_methods_that_it_names(
     for method, dimension in (("pca", 4), ("random_projection", 6)):
         text = f"method: {method}\nbudget: {{trials: 1, steps: 1, rungs: 1, confirm: {{seeds: 1}}}}\n"
         (folder / f"{method}.yaml").write_text(text + f"parameters:\n  output_dim: {{choices: [{dimension}]}}\n")
-    members, _ = sweep_members(settings(data_folder, encoder_folder, tmp_path, space=folder), quiet)  # --method all
+    members, _ = plan_method_runs(settings(data_folder, encoder_folder, tmp_path, space=folder), quiet)  # --method all
     assert {m.space.method: list(m.space.dimensions) for m in members} == {"pca": [4], "random_projection": [6]}
     with pytest.raises(InputError, match=f"^--space {folder}: expected mcr2.yaml in this folder"):
-        sweep_members(settings(data_folder, encoder_folder, tmp_path, space=folder, method=("pca", "mcr2")), quiet)
+        plan_method_runs(settings(data_folder, encoder_folder, tmp_path, space=folder, method=("pca", "mcr2")), quiet)
 
 
 def test_the_whole_question_is_asked_of_all_methods_of_the_front_heads_first(
@@ -134,7 +134,7 @@ def test_the_whole_question_is_asked_of_all_methods_of_the_front_heads_first(
 ) -> None:
     front = shipped_folder() / "front"
     asked = {"space": front, "student": "auto", "objectives": ("quality", "latency", "bytes")}
-    members, _ = sweep_members(settings(None, narrow_encoder_folder, tmp_path, **asked), Console(quiet=True))
+    members, _ = plan_method_runs(settings(None, narrow_encoder_folder, tmp_path, **asked), Console(quiet=True))
     swept = {member.space.method: member.space for member in members}
     assert swept.keys() == {path.stem for path in front.glob("*.yaml")}
     heads = [not get_method(method).trains_encoder for method in swept]
@@ -153,9 +153,9 @@ def test_methods_have_their_turns_and_those_that_time_cut_off_go_on(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
 ) -> None:
     given = settings(data_folder, encoder_folder, tmp_path, method=("pca", "mcr2", "random_projection"))
-    members, _ = sweep_members(given, Console(quiet=True))
+    members, _ = plan_method_runs(given, Console(quiet=True))
     turns = []
-    for member, share, turn in in_turn(members, Clock(900)):
+    for member, share, turn in schedule_methods(members, Clock(900)):
         member.cut_off = turn != "goes on" and member.space.method == "mcr2"
         member.unconfirmed = turn != "goes on" and member.space.method == "random_projection"
         turns.append((member.space.method, round(share.end - time.time(), -1), turn))
@@ -168,21 +168,21 @@ def test_methods_have_their_turns_and_those_that_time_cut_off_go_on(
     ]
     members[1].cut_off = True
     late = Clock(900, time.time() - 850)
-    assert [turn for *_, turn in in_turn(members, late)] == ["1 of 3", "2 of 3", "3 of 3"]
-    assert [turn for *_, turn in in_turn(members[1:2], Clock(900))] == [""], "one method ends with what it has"
-    assert [turn for *_, turn in in_turn(members, Clock(None))] == ["1 of 3", "2 of 3", "3 of 3"]
+    assert [turn for *_, turn in schedule_methods(members, late)] == ["1 of 3", "2 of 3", "3 of 3"]
+    assert [turn for *_, turn in schedule_methods(members[1:2], Clock(900))] == [""], "one method ends with what it has"
+    assert [turn for *_, turn in schedule_methods(members, Clock(None))] == ["1 of 3", "2 of 3", "3 of 3"]
 
 
-def test_a_run_that_has_not_begun_is_extended_without_setting_anything_aside(
+def test_a_run_that_has_not_begun_is_bound_anew_without_setting_anything_aside(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
 ) -> None:
     quiet, given = Console(quiet=True), {"method": ("mcr2",), "runs": tmp_path / "runs", "name": "r"}
-    (member,), _ = sweep_members(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
-    _claim(settings(data_folder, encoder_folder, tmp_path, **given), member, quiet)
+    (member,), _ = plan_method_runs(settings(data_folder, encoder_folder, tmp_path, **given), quiet)
+    claim_run(settings(data_folder, encoder_folder, tmp_path, **given), member, quiet)
     Path("search_spaces/mcr2.yaml").write_text(SPACE.format(steps=20))  # trials of other lengths do not compare
-    changed = settings(data_folder, encoder_folder, tmp_path, **given, extend=True)
-    (member,), run = sweep_members(changed, quiet)
-    assert not _claim(changed, member, quiet)
+    changed = settings(data_folder, encoder_folder, tmp_path, **given, warm_start=str(tmp_path / "runs" / "r"))
+    (member,), run = plan_method_runs(changed, quiet)
+    assert not claim_run(changed, member, quiet)
     assert [path.name for path in run.iterdir()] == ["config.json"]
     assert json.loads((run / "config.json").read_text())["budget.steps"] == 20
 
@@ -191,14 +191,14 @@ def test_trials_are_shared_among_the_methods(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, spaces: None
 ) -> None:
     given = settings(data_folder, encoder_folder, tmp_path, method=("pca", "random_projection"))
-    members, _ = sweep_members(given, Console(quiet=True))
+    members, _ = plan_method_runs(given, Console(quiet=True))
     both = [member.space for member in members]
     assert _shares(given, both) == [2, 2]  # as the search spaces say
     assert _shares(given.model_copy(update={"trials": 7}), both) == [4, 3]
     with pytest.raises(
         InputError, match="--trials 1: 2 methods share them, and each needs one; expected --trials 2 or more"
     ):
-        sweep_members(given.model_copy(update={"trials": 1}), Console(quiet=True))
+        plan_method_runs(given.model_copy(update={"trials": 1}), Console(quiet=True))
 
 
 @pytest.mark.slow
@@ -290,7 +290,7 @@ def test_a_time_budget_ends_with_what_it_has_and_the_rest_comes_later(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_changed_space_is_refused_or_extended(
+def test_a_changed_space_is_refused_or_learns_from_the_run(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, whole: Command
 ) -> None:
     text = SPACE.format(steps=LONG).replace("high: 0.01, log", "high: 0.02, log")
@@ -298,25 +298,19 @@ def test_a_changed_space_is_refused_or_extended(
     message = sweep.refused()
     differences = [line for line in message.splitlines() if line.startswith("  ")]
     assert differences == ["  parameters.lr.high: 0.01 there, 0.02 now"]
-    assert "--extend" in message
+    assert f"--warm-start {sweep.run}" in message
     assert told(sweep.trials()) == told(whole.trials())  # nothing is touched
 
-    out = sweep.done("--extend", "--trials", "8")
-    assert "the search goes on with its trials, in the new space" in out
-    now = told(sweep.trials())
-    assert len(now) == 8 and all(now[key] == record for key, record in told(whole.trials()).items())
-    names = optuna.get_all_study_names(sqlite_url(sweep.run / "study.db"))
-    assert names == ["r", "r, extended 1"]
-    study = optuna.load_study(study_name=names[-1], storage=sqlite_url(sweep.run / "study.db"))
-    assert [t.number for t in study.trials] == list(range(8)) and all(t.state.is_finished() for t in study.trials)
-    assert study.trials[7].distributions["lr"].high == 0.02
-    assert not list(sweep.run.glob("before-*"))
+    out = sweep.done("--warm-start", str(sweep.run), "--trials", "3")
+    assert "6 trials of" in out and "are known to the searcher" in out
+    assert told(TrialRecord.model_validate_json(x) for x in lines(sweep.run / "before-1" / "trials.jsonl")) == told(
+        whole.trials()
+    )
+    assert len(sweep.trials()) == len(sweep.study().trials) == 3
     before = sweep.files()
-    sweep.done("--trials", "8")  # the run is bound to the new space
-    sweep.done("--trials", "8", "--extend")  # nothing differs
-    assert sweep.files() == before and len(optuna.get_all_study_names(sqlite_url(sweep.run / "study.db"))) == 2
-    reproduced = command("reproduce", str(sweep.run), "7")
-    assert "reproduced: " in reproduced
+    sweep.done("--trials", "3")  # the run is bound to the new space
+    sweep.done("--trials", "3", "--warm-start", str(sweep.run))  # nothing differs
+    assert sweep.files() == before and len(list(sweep.run.glob("before-*"))) == 1
 
 
 @slow
@@ -337,8 +331,8 @@ def test_another_metric_or_other_data_sets_the_results_aside(
     sweep = copy_of(whole, tmp_path / "metric", data_folder, encoder_folder, "--objectives", "quality,bytes")
     [line] = [line for line in sweep.refused().splitlines() if line.startswith("  ")]
     assert line.strip() == "objectives: ['quality'] there, ['quality', 'bytes'] now"
-    out = sweep.done("--extend", "--trials", "4")
-    assert "with other settings (objectives) its values do not compare: they are in before-1" in out
+    out = sweep.done("--warm-start", str(sweep.run), "--trials", "4")
+    assert "measured something else, so 2 of its settings are tried first" in out
     assert told(TrialRecord.model_validate_json(x) for x in lines(sweep.run / "before-1" / "trials.jsonl")) == told(
         whole.trials()
     )
@@ -360,25 +354,33 @@ def lines(path: Path) -> list[str]:
 
 @slow
 @pytest.mark.timeout(600)
-def test_a_warm_start_knows_the_earlier_trials_and_tries_what_is_asked_for(
+def test_a_warm_start_knows_the_earlier_trials(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
 ) -> None:
     sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, LONG, "--warm-start", str(whole.run))
-    (tmp_path / "first.yaml").write_text("- {lr: 0.005, output_dim: 8}\n- {lambda: 0.25}\n")
-    sweep.command += ["--enqueue", str(tmp_path / "first.yaml")]
-    out = sweep.done("--trials", "6")
-    assert f"6 trials of {whole.run} are known to the searcher" in out
-    kept = json.loads((sweep.run / "earlier.json").read_text())
+    assert f"6 trials of {whole.run} are known to the searcher" in sweep.done("--trials", "6")
+    kept = json.loads((sweep.run / "warm_start.json").read_text())
     assert len(kept["history"]) == 6 and kept["settings"] == []
-    params = [r.params for r in sorted(sweep.trials(), key=lambda r: r.number)]
-    assert [(p["output_dim"], p["lambda"]) for p in params[:2]] == [(4, 1), (8, 1)]  # published
-    assert (params[2]["output_dim"], params[2]["lr"]) == (8, 0.005)
-    assert [(p["output_dim"], p["lambda"]) for p in params[3:5]] == [(4, 0.25), (8, 0.25)]
     assert len(sweep.study().trials) == 6  # its own alone
     before = sweep.files()
     sweep.done("--trials", "6")
     assert sweep.files() == before
-    (tmp_path / "first.yaml").write_text("- {lr: 0.5}\n")
+
+
+@slow
+@pytest.mark.timeout(600)
+def test_a_file_of_settings_is_tried_first(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
+) -> None:
+    file = tmp_path / "first.yaml"
+    file.write_text("- {lr: 0.005, output_dim: 8}\n- {lambda: 0.25}\n")
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, LONG, "--warm-start", str(file))
+    sweep.done("--trials", "6")
+    params = [r.params for r in sorted(sweep.trials(), key=lambda r: r.number)]
+    assert (params[0]["output_dim"], params[0]["lr"]) == (8, 0.005)
+    assert [(p["output_dim"], p["lambda"]) for p in params[1:3]] == [(4, 0.25), (8, 0.25)]
+    assert [(p["output_dim"], p["lambda"]) for p in params[3:5]] == [(4, 1), (8, 1)]  # published
+    file.write_text("- {lr: 0.5}\n")
     assert "setting 1: lr is 0.5; expected from 0.0001 to 0.01" in sweep.refused()
 
 
@@ -388,7 +390,7 @@ def test_a_grid_is_searched_whole(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
 ) -> None:
     text = TWO_DIMENSIONS.format(searcher="grid")
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, "--speed", space=text)
+    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, "--measure-speed", space=text)
     out = sweep.done()
     assert "8 trials by grid" in out  # of the 12 that the budget allows
     assert len(sweep.study().directions) == 1, "speed is measured, and is no objective"

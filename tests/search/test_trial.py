@@ -18,9 +18,10 @@ from distilbench.methods.mcr2 import MCR2Params as Mcr2Params
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import Score, TrialRecord, append_records, read_records
-from distilbench.search.run import Search, trial_record
+from distilbench.search.run_trials import Search, trial_record
 from distilbench.search.searcher import RungScheduler, StudySearcher
-from distilbench.search.space import SearchSpace, load_space
+from distilbench.search.space import SearchSpace
+from distilbench.search.space_files import load_space
 from distilbench.search.study import best_per_group, open_study, sqlite_url, starts_for
 from distilbench.search.trial import TrialTrainable, trial_folder
 from distilbench.training.params import Params
@@ -30,7 +31,8 @@ from distilbench.trials.rung_training import build_method
 MCR2 = """
 method: mcr2
 budget: {trials: 1, steps: 18, rungs: 3, eta: 3, start: false}
-parameters: {lr: {low: 0.001, high: 0.01, paper: 0.003}}
+parameters: {lr: {low: 0.001, high: 0.01}}
+enqueue: [{lr: 0.003}]
 fixed: {output_dim: 8, batch_size: 16, clusters: 4, lambda: LAMBDA}
 """
 PCA = "method: pca\nbudget: {trials: 1, steps: 18, rungs: 3}\nparameters: {output_dim: {choices: [8]}}"
@@ -46,7 +48,7 @@ class Trial:
         self.method = "pca" if params is Params else "mcr2"
         self.space: SearchSpace = load_space(run / "space.yaml", self.method, params, native=32)
         self.study = open_study(sqlite_url(run / "study.db"), "s")
-        self.search = Search("r", self.space, ("quality",), 1, starts_for(self.space, 1, 0), lag=1, seed=0)
+        self.search = Search("r", self.space, ("quality",), 1, starts_for(self.space, 1, 0), max_pending=1, seed=0)
         self.events = Events()
         self.results: list[dict[str, Any]] = []
 

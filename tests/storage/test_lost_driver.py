@@ -25,12 +25,12 @@ from distilbench.cluster.place import Place
 from distilbench.cluster.resources import TrialResources
 from distilbench.commands import compare as comparing
 from distilbench.commands import sweep as sweeps
-from distilbench.commands.run import report_folder
+from distilbench.commands.run_folder import report_folder
 from distilbench.prepare import stage
 from distilbench.progress import ray_metrics as metrics
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
-from distilbench.search.run import _Recorder, write_missing_records
+from distilbench.search.run_trials import _Recorder, write_missing_records
 from distilbench.settings.commands import CompareSettings
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.remote import Remote, files_in

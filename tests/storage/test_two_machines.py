@@ -37,9 +37,10 @@ SPACE = """
 method: mcr2
 budget: {trials: 5, steps: 900, rungs: 3, eta: 2, confirm: {seeds: 2}}
 parameters:
-  lambda: {low: 0.1, high: 2, log: true, paper: 1}
+  lambda: {low: 0.1, high: 2, log: true}
   lr: {low: 0.0001, high: 0.01, log: true}
 fixed: {output_dim: 8, batch_size: 16, clusters: 4}
+enqueue: [{lambda: 1}]
 """
 
 

@@ -174,9 +174,9 @@ def test_the_status_of_a_run_in_storage(storage: Remote, tmp_path: Path) -> None
 
 def test_an_earlier_sweep_in_storage_is_learnt_from(storage: Remote, tmp_path: Path) -> None:
     from distilbench.cluster.run_copy import _hold
-    from distilbench.commands.sweep import NO_MODELS
-    from distilbench.search.earlier import latest_study
+    from distilbench.commands.method_runs import NO_MODELS
     from distilbench.search.study import open_study, sqlite_url
+    from distilbench.search.study_storage import latest_study
 
     run = tmp_path / "runs" / "old"
     run.mkdir(parents=True)

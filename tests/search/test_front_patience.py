@@ -17,8 +17,8 @@ from distilbench.codes import CompetitionKey
 from distilbench.methods import get_method
 from distilbench.records import Rung, TrialRecord
 from distilbench.search.confirm import on_front
-from distilbench.search.moving import RESTED, Moving, better_by, points_of_records
-from distilbench.search.space import load_space
+from distilbench.search.front_patience import EXHAUSTED, FrontPatience, better_by, points_of_records
+from distilbench.search.space_files import load_space
 from distilbench.search.study import PARAMS, starts_for, trial_params
 
 OBJECTIVES = ("quality", "bytes", "latency")
@@ -41,50 +41,50 @@ def test_a_point_is_better_than_those_that_cost_no_more() -> None:
     assert better_by((10.0, 32.0, 1.0), points) == math.inf, "nothing is as small"
 
 
-def test_a_student_rests_after_so_many_trials_that_move_nothing() -> None:
-    moving = Moving(2, OBJECTIVES)
-    moving.tell(ended(80.0, "static"))
-    moving.tell(ended(85.0, "auto:1", ms=5.0))
-    moving.tell(ended(80.2, "static"))  # within the noise
-    moving.tell(ended(None, "auto:1"))
-    assert not moving.rests("static") and not moving.rests("auto:1")
-    moving.tell(ended(79.0, "static", dim=4))  # smaller than any
-    moving.tell(ended(79.0, "auto:1", dim=16, ms=5.0))
-    assert not moving.rests("static") and moving.rests("auto:1")
-    moving.tell(ended(79.1, "static", dim=4))
-    moving.tell(ended(None, "static"))
-    assert moving.rests("static") and not moving.rests("teacher")
-    never = Moving(None, OBJECTIVES)
+def test_a_student_is_exhausted_after_so_many_trials_that_move_nothing() -> None:
+    patience = FrontPatience(2, OBJECTIVES)
+    patience.report(ended(80.0, "static"))
+    patience.report(ended(85.0, "auto:1", ms=5.0))
+    patience.report(ended(80.2, "static"))  # within the noise
+    patience.report(ended(None, "auto:1"))
+    assert not patience.is_exhausted("static") and not patience.is_exhausted("auto:1")
+    patience.report(ended(79.0, "static", dim=4))  # smaller than any
+    patience.report(ended(79.0, "auto:1", dim=16, ms=5.0))
+    assert not patience.is_exhausted("static") and patience.is_exhausted("auto:1")
+    patience.report(ended(79.1, "static", dim=4))
+    patience.report(ended(None, "static"))
+    assert patience.is_exhausted("static") and not patience.is_exhausted("teacher")
+    never = FrontPatience(None, OBJECTIVES)
     for _ in range(9):
-        never.tell(ended(None, "static"))
-    assert not never.rests("static")
+        never.report(ended(None, "static"))
+    assert not never.is_exhausted("static")
 
 
 def test_methods_before_it_have_a_say() -> None:
-    beside = Moving(1, OBJECTIVES, beside=[(84.0, 32.0, 1.0)])
-    beside.tell(ended(84.2))
-    assert beside.rests(None)
-    beside.tell(ended(84.4))
-    assert not beside.rests(None)
+    beside = FrontPatience(1, OBJECTIVES, baseline_points=[(84.0, 32.0, 1.0)])
+    beside.report(ended(84.2))
+    assert beside.is_exhausted(None)
+    beside.report(ended(84.4))
+    assert not beside.is_exhausted(None)
 
 
 def test_each_nested_width_can_move_the_front() -> None:
-    moving, nested = Moving(1, OBJECTIVES), {"dev_score_8": 80.0, "dev_score_4": 70.0}
-    moving.tell(ended(75.0, **nested))
-    moving.tell(ended(75.0, **{**nested, "dev_score_4": 71.0}))
-    assert not moving.rests(None)
-    moving.tell(ended(75.5, **{**nested, "dev_score_4": 71.0}))
-    assert moving.rests(None), "the mean over the widths is no point of its own"
+    patience, nested = FrontPatience(1, OBJECTIVES), {"dev_score_8": 80.0, "dev_score_4": 70.0}
+    patience.report(ended(75.0, **nested))
+    patience.report(ended(75.0, **{**nested, "dev_score_4": 71.0}))
+    assert not patience.is_exhausted(None)
+    patience.report(ended(75.5, **{**nested, "dev_score_4": 71.0}))
+    assert patience.is_exhausted(None), "the mean over the widths is no point of its own"
 
 
 def test_for_quality_alone_each_group_has_its_best() -> None:
-    def told(moving: Moving, value: float, dim: int) -> bool:
-        moving.tell(create_trial(state=TrialState.COMPLETE, value=value, user_attrs={PARAMS: {"output_dim": dim}}))
-        return moving.rests(None)
+    def told(patience: FrontPatience, value: float, dim: int) -> bool:
+        patience.report(create_trial(state=TrialState.COMPLETE, value=value, user_attrs={PARAMS: {"output_dim": dim}}))
+        return patience.is_exhausted(None)
 
-    moving = Moving(1, ("quality",))
-    assert not told(moving, 3.0, 8) and not told(moving, 1.0, 4)
-    assert told(moving, 3.1, 8) and told(moving, 2.0, 8) and not told(moving, 1.5, 4)
+    patience = FrontPatience(1, ("quality",))
+    assert not told(patience, 3.0, 8) and not told(patience, 1.0, 4)
+    assert told(patience, 3.1, 8) and told(patience, 2.0, 8) and not told(patience, 1.5, 4)
 
 
 def test_the_points_of_another_methods_records() -> None:
@@ -147,11 +147,13 @@ def search(folder: Path, **more: Any) -> Simulation:
     return Simulation(in_memory(), space, wanted=60, given=tuple(starts_for(space, 60, 0)), **more)
 
 
-def test_a_search_ends_when_all_students_rest_and_is_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
+def test_a_search_ends_when_all_students_are_exhausted_and_is_the_same_for_any_number_of_workers(
+    tmp_path: Path,
+) -> None:
     whole = search(tmp_path)
     searcher = whole.sit(workers=1)
     count = len(whole.study.trials)
-    assert 15 <= count < 60 and whole.study.user_attrs[RESTED] == count and searcher.wanted == count
+    assert 15 <= count < 60 and whole.study.user_attrs[EXHAUSTED] == count and searcher.wanted == count
     assert all(t.state.is_finished() for t in whole.study.trials)
     crowded = search(tmp_path)
     crowded.sit(workers=4, speeds=3)
@@ -178,19 +180,19 @@ def test_what_other_methods_have_found_meanwhile_does_not_undo_a_search(tmp_path
     ours.space = ours.space.model_copy(update={"budget": ours.space.budget.model_copy(update={"patience": 1})})
     searcher = ours.sit(workers=2)
     assert [trial_params(t) for t in ours.study.trials][: len(begun)] == begun
-    assert searcher.wanted == len(ours.study.trials) == ours.study.user_attrs[RESTED] < 60
+    assert searcher.wanted == len(ours.study.trials) == ours.study.user_attrs[EXHAUSTED] < 60
     assert all(t.state.is_finished() for t in ours.study.trials)
 
 
-def test_a_student_at_rest_gives_its_turns_to_the_others(tmp_path: Path) -> None:
+def test_an_exhausted_student_gives_its_turns_to_the_others(tmp_path: Path) -> None:
     ours = search(tmp_path)
     ours.sit(workers=1)
     asked = [trial_params(t)["student"] for t in ours.study.trials]
-    replayed, last = Moving(4, ("quality",)), {}
+    replayed, last = FrontPatience(4, ("quality",)), {}
     for trial in ours.study.trials:
-        replayed.tell(trial)
+        replayed.report(trial)
         last[trial_params(trial)["student"]] = trial.number
-    assert all(replayed.rests(student) for student in last)
+    assert all(replayed.is_exhausted(student) for student in last)
     counts = [asked.count(student) for student in last]
     assert max(counts) > min(counts), "their shares are no longer equal"
 
@@ -198,7 +200,7 @@ def test_a_student_at_rest_gives_its_turns_to_the_others(tmp_path: Path) -> None
 def test_a_search_without_patience_has_all_of_its_trials(tmp_path: Path) -> None:
     ours = Simulation(in_memory(), space_of(tmp_path), wanted=14)
     ours.sit(workers=2)
-    assert len(ours.study.trials) == 14 and RESTED not in ours.study.user_attrs
+    assert len(ours.study.trials) == 14 and EXHAUSTED not in ours.study.user_attrs
 
 
 @pytest.fixture(autouse=True)

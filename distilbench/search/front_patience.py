@@ -1,8 +1,9 @@
-"""Which students still move a search's front, and what is on it: where further trials and confirmations are worth their time.
+"""Patience with students: those that no longer improve the search's front get no more trials.
 
-A trial moves the front where it is better by more than `NOISE` than every trial that costs no more: of its own search, and of
-those of the methods before it. In a search for quality alone it has to be better than the best of its group
-(`codes.competition_key`). A student of which `Budget.patience` trials in a row have moved nothing rests: it gets no more.
+A trial improves the front where it is better by more than `NOISE` than every trial that costs no more: of its own search, and
+of those of the methods before it. In a search for quality alone it has to be better than the best of its group
+(`codes.competition_key`). A student of which `Budget.patience` trials in a row have improved nothing is exhausted: it gets no
+more.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from distilbench.search.study import judged_widths, result_of, trial_params
 
 NOISE = 0.3
 """Points of the dev score by which seeds of one training differ."""
-RESTED = "rested"
-"""User attribute of a study: the number of trials after which all of its students rested."""
+EXHAUSTED = "exhausted"
+"""User attribute of a study: the number of trials after which all of its students were exhausted."""
 
 Point = tuple[float, ...]
 """Quality, then what it costs, each objective of the search in its order; less is better in all but the first."""
@@ -30,7 +31,7 @@ Point = tuple[float, ...]
 def point_at(
     params: Mapping[str, Any], rung: Rung, width: int, costs: Mapping[str, Any], objectives: Sequence[str]
 ) -> Point | None:
-    """What a student has in each objective at one of its widths; None where something of it is not known.
+    """A student's value in each objective at one of its widths; None where one of them is not known.
 
     `costs` are its "latency" and "model_bytes", where these are objectives.
     """
@@ -42,7 +43,7 @@ def point_at(
 
 
 def points_of_records(records: Iterable[TrialRecord], objectives: Sequence[str]) -> list[Point]:
-    """Those of another method's completed trials, at each of their widths; [] of a search for quality alone."""
+    """The points of another method's completed trials, at each of their widths; [] of a search for quality alone."""
     points: list[Point | None] = []
     for record in records:
         if record.values and not record.confirms and record.result is not None:
@@ -57,29 +58,29 @@ def better_by(point: Point, others: Iterable[Point]) -> float:
     return min((point[0] - other[0] for other in cheap), default=math.inf)
 
 
-class Moving:
-    """What the trials of one search have moved, told in the order in which its sampler is told of them.
+class FrontPatience:
+    """Counts how many trials in a row of each student have improved nothing, in the order in which the sampler is told.
 
-    `patience` of None: no student ever rests. `beside` are points of other methods' trials.
+    `patience` of None: no student is ever exhausted. `baseline_points` are points of other methods' trials.
     """
 
-    def __init__(self, patience: int | None, objectives: Sequence[str], beside: Sequence[Point] = ()) -> None:
+    def __init__(self, patience: int | None, objectives: Sequence[str], baseline_points: Sequence[Point] = ()) -> None:
         self.patience, self.objectives = patience, tuple(objectives)
-        self._points = list(beside)
+        self._points = list(baseline_points)
         self._best: dict[CompetitionKey, float] = {}
-        self._still: dict[str | None, int] = {}
+        self._unimproved: dict[str | None, int] = {}
 
-    def tell(self, trial: FrozenTrial) -> None:
-        """A trial has ended."""
+    def report(self, trial: FrozenTrial) -> None:
+        """Count a trial that has ended."""
         if self.patience is not None:
             student = trial_params(trial).get("student")
-            self._still[student] = 0 if self._moved(trial) else self._still.get(student, 0) + 1
+            self._unimproved[student] = 0 if self._improves(trial) else self._unimproved.get(student, 0) + 1
 
-    def rests(self, student: str | None) -> bool:
+    def is_exhausted(self, student: str | None) -> bool:
         """Whether a student gets no more trials; None stands for that of a search which has one."""
-        return self.patience is not None and self._still.get(student, 0) >= self.patience
+        return self.patience is not None and self._unimproved.get(student, 0) >= self.patience
 
-    def _moved(self, trial: FrozenTrial) -> bool:
+    def _improves(self, trial: FrozenTrial) -> bool:
         if trial.state != TrialState.COMPLETE:
             return False
         params, rung = trial_params(trial), result_of(trial)
@@ -90,6 +91,6 @@ class Moving:
             return gain > NOISE
         costs = dict(zip(self.objectives, trial.values, strict=True))
         points = [point_at(params, rung, w, costs, self.objectives) for w in judged_widths(trial)] if rung else []
-        moved = [point for point in points if point is not None and better_by(point, self._points) > NOISE]
-        self._points += moved
-        return bool(moved)
+        better = [point for point in points if point is not None and better_by(point, self._points) > NOISE]
+        self._points += better
+        return bool(better)

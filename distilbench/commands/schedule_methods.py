@@ -12,12 +12,12 @@ from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.progress.clock import Clock
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.search.moving import Point, points_of_records
+from distilbench.search.front_patience import Point, points_of_records
 from distilbench.search.space import SearchSpace
 
 
 @dataclass
-class Member:
+class MethodRun:
     """One method's run in a sweep."""
 
     space: SearchSpace
@@ -28,17 +28,15 @@ class Member:
     """The user's settings that are tried first."""
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    """What the run has not, and why: said at the end, and on the page."""
+    """Results that the run lacks, and why: said at the end, and on the page."""
     scores: list[ScoreRecord] = field(default_factory=list)
     cut_off: bool = False
     """Whether time was over before its search was."""
     unconfirmed: bool = False
     """Whether time was over before the last of its confirmations."""
-    asked_steps: int | None = None
-    """The steps of its search space, where its trials are shorter to fit into the time."""
 
 
-def in_turn(members: Sequence[Member], clock: Clock) -> Iterator[tuple[Member, Clock, str]]:
+def schedule_methods(members: Sequence[MethodRun], clock: Clock) -> Iterator[tuple[MethodRun, Clock, str]]:
     """Each method with its share of the time that is left, then those again that time cut off, while much of it is left:
     first those that only confirmations are missing of, which leave the others what they do not need.
 
@@ -55,8 +53,8 @@ def in_turn(members: Sequence[Member], clock: Clock) -> Iterator[tuple[Member, C
             yield member, clock.part(len(again) - number), "goes on"
 
 
-def found_before(member: Member, members: Sequence[Member], objectives: Sequence[str]) -> list[Point]:
-    """What the trials of the methods before one have in each objective; [] where one is judged by a task of its own."""
+def points_found_before(member: MethodRun, members: Sequence[MethodRun], objectives: Sequence[str]) -> list[Point]:
+    """The points of the trials of the methods before one; [] for a method that is judged by a task of its own."""
     alike = [m for m in members if get_method(m.space.method).task_scores is Method.task_scores]
     before = alike[: alike.index(member)] if member in alike else []
     trials = (record for m in before for record in read_records(m.run / "trials.jsonl"))

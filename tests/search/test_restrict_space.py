@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from distilbench.choices import BUDGETS
+from distilbench.commands.method_runs import plan_method_runs
 from distilbench.commands.spaces import space_and_corpus
-from distilbench.commands.sweep import sweep_members
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.needs import Needs
@@ -20,9 +20,9 @@ from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.methods.mcr2 import MCR2Params
 from distilbench.methods.method import Possible
-from distilbench.search.fit import adapted, fitted, within
-from distilbench.search.space import SearchSpace, load_space
-from distilbench.search.space_files import shipped_folder
+from distilbench.search.restrict_space import restrict_setting, restrict_space, within_width
+from distilbench.search.space import SearchSpace
+from distilbench.search.space_files import load_space, shipped_folder
 from distilbench.search.study import first_settings
 from distilbench.settings.sweep import SweepSettings
 
@@ -31,16 +31,17 @@ method: mcr2
 budget: {trials: 6, steps: 90}
 parameters:
   output_dim: {choices: [4, 8, 64]}
-  clusters: {choices: [4, 16, 64], paper: 64}
-  pairs: {choices: [duplicates, noise], paper: duplicates}
+  clusters: {choices: [4, 16, 64]}
+  pairs: {choices: [duplicates, noise]}
   noise: {low: 0.01, high: 0.1, when: {pairs: noise}}
   eps2: {low: 0.01, high: 0.1, when: {pairs: duplicates}}
-  lr: {low: 0.0001, high: 0.01, log: true, paper: 0.001}
+  lr: {low: 0.0001, high: 0.01, log: true}
 fixed: {batch_size: 16, lambda: 1}
 enqueue:
   - {pairs: duplicates, clusters: 64, lr: 0.002}
   - {pairs: duplicates}
   - {output_dim: 64, lr: 0.003}
+  - {pairs: duplicates, clusters: 64, lr: 0.001}
 """
 
 
@@ -62,15 +63,14 @@ def limited(**most: Any) -> Any:
 
 
 def test_choices_that_are_refused_are_left_out_with_their_reasons(tmp_path: Path) -> None:
-    space = fitted(load(tmp_path), limited(clusters=16, output_dim=8))
+    space = restrict_space(load(tmp_path), limited(clusters=16, output_dim=8))
     assert space.parameters["clusters"].choices == (4, 16) and space.dimensions == [4, 8]
     assert space.notes == ("without output_dim 64: output_dim is 64", "without clusters 64: clusters is 64")
-    assert space.parameters["clusters"].paper == 16  # the nearest
-    assert space.asked == load(tmp_path).parameters
+    assert space.requested == load(tmp_path).parameters
 
 
 def test_what_is_left_alone_is_fixed_and_conditions_on_the_rest_are_settled(tmp_path: Path) -> None:
-    space = fitted(load(tmp_path), limited(pairs=("noise",)))
+    space = restrict_space(load(tmp_path), limited(pairs=("noise",)))
     assert space.fixed["pairs"] == "noise" and "pairs" not in space.parameters
     assert space.parameters["noise"].active(space.fixed)
     assert space.fixed["eps2"] == 0.01 and "eps2" not in space.parameters  # its condition can hold no longer
@@ -78,20 +78,20 @@ def test_what_is_left_alone_is_fixed_and_conditions_on_the_rest_are_settled(tmp_
 
 
 def test_settings_to_try_first_are_adapted_or_dropped(tmp_path: Path) -> None:
-    space = fitted(load(tmp_path), limited(pairs=("noise",), clusters=16, output_dim=8))
-    assert space.enqueue == ({"clusters": 16, "lr": 0.002},)
+    space = restrict_space(load(tmp_path), limited(pairs=("noise",), clusters=16, output_dim=8))
+    assert space.enqueue == ({"clusters": 16, "lr": 0.002}, {"clusters": 16, "lr": 0.001})
     starts = first_settings(space, 99, 0)
     assert starts == [
         *({"output_dim": d, "clusters": 16, "lr": 0.002} for d in (4, 8)),
-        *({"output_dim": d, "clusters": 16, "lr": 0.001} for d in (4, 8)),  # the published setting
+        *({"output_dim": d, "clusters": 16, "lr": 0.001} for d in (4, 8)),
     ]
-    assert adapted({"output_dim": 4, "pairs": "noise"}, space) == {}  # nothing of it is searched any more
-    assert adapted({"output_dim": 64, "lr": 0.001}, space) == {}
+    assert restrict_setting({"output_dim": 4, "pairs": "noise"}, space) == {}  # nothing of it is searched any more
+    assert restrict_setting({"output_dim": 64, "lr": 0.001}, space) == {}
 
 
 def test_where_nothing_can_be_served_all_stays_for_the_check_to_refuse(tmp_path: Path) -> None:
     space = load(tmp_path)
-    assert fitted(space, limited(clusters=3)) is space
+    assert restrict_space(space, limited(clusters=3)) is space
 
 
 def test_how_many_examples_there_must_be_is_asked_after_which(tmp_path: Path) -> None:
@@ -105,24 +105,24 @@ def test_how_many_examples_there_must_be_is_asked_after_which(tmp_path: Path) ->
 
         return checked
 
-    without = fitted(load(tmp_path), check(0))
+    without = restrict_space(load(tmp_path), check(0))
     assert without.fixed["pairs"] == "noise" and without.parameters["clusters"].choices == (4, 16, 64)
-    some = fitted(load(tmp_path), check(30))
+    some = restrict_space(load(tmp_path), check(30))
     assert some.parameters["pairs"].choices == ("duplicates", "noise")
     assert some.parameters["clusters"].choices == (4, 16)
 
 
 def test_parameters_may_be_kept(tmp_path: Path) -> None:
     space = load(tmp_path)
-    assert fitted(space, limited(output_dim=8), keep=("output_dim",)) is space
+    assert restrict_space(space, limited(output_dim=8), keep=("output_dim",)) is space
 
 
 def test_a_width_that_no_dimension_fits_is_taken_itself(tmp_path: Path) -> None:
-    space = within(load(tmp_path), 3)
+    space = within_width(load(tmp_path), 3)
     assert space.dimensions == [3] and space.notes == (
         "output_dim 3, since teacher or student has no more, for 4, 8, 64",
     )
-    assert within(load(tmp_path), 4).dimensions == [4, 8, 64]  # the wide ones are the check's
+    assert within_width(load(tmp_path), 4).dimensions == [4, 8, 64]  # the wide ones are the check's
 
 
 # Every shipped space, with the checks of a sweep
@@ -142,7 +142,7 @@ def test_every_space_of_static_students_fits(method: str) -> None:
         kind.check_student(possible, "static", 384)
         kind.check_corpus(possible, demonstration(), 384)
 
-    check(fitted(within(space, 384), check).possible)
+    check(restrict_space(within_width(space, 384), check).possible)
 
 
 @pytest.mark.parametrize("native", [384, 1024, 48])
@@ -158,7 +158,7 @@ def test_every_shipped_space_fits_the_demonstration(budget: str, method: str, na
         kind.check_student(possible, "auto", native)
         kind.check_corpus(possible, demonstration(), native)
 
-    space = fitted(within(space, native), check)
+    space = restrict_space(within_width(space, native), check)
     check(space.possible)
     assert max(space.dimensions) <= native
     for setting in first_settings(space, 99, 0):
@@ -217,15 +217,15 @@ def test_mcr2_without_similar_pairs_takes_noisy_copies(tmp_path: Path, data_fold
     (tmp_path / "space.yaml").write_text(MCR2)
     (tmp_path / "first.yaml").write_text("- {pairs: duplicates, lr: 0.001}\n- {pairs: noise}\n")
     console = Console(record=True, width=400, file=io.StringIO())
-    given = {"space": tmp_path / "space.yaml", "enqueue": tmp_path / "first.yaml"}
-    (member,), _ = sweep_members(run_settings(data, encoder_folder, tmp_path, **given), console)
+    given = {"space": tmp_path / "space.yaml", "warm_start": str(tmp_path / "first.yaml")}
+    (member,), _ = plan_method_runs(run_settings(data, encoder_folder, tmp_path, **given), console)
     assert member.space.fixed["pairs"] == "noise" and member.enqueued == [{"lr": 0.001}]
     [note] = member.notes
     assert note.startswith("Search space of mcr2: without pairs duplicates: ") and "0 similar pairs" in note
     assert note in console.export_text()
     (tmp_path / "space.yaml").write_text(MCR2.replace("[duplicates, noise]", "[duplicates]"))
     with pytest.raises(InputError, match=r"space.yaml: batch_size is 8, but the corpus has only 0 similar pairs"):
-        sweep_members(run_settings(data, encoder_folder, tmp_path, space=tmp_path / "space.yaml"), console)
+        plan_method_runs(run_settings(data, encoder_folder, tmp_path, space=tmp_path / "space.yaml"), console)
 
 
 @pytest.mark.parametrize("augment", [True, False])
@@ -260,6 +260,6 @@ def test_a_dimension_above_the_width_is_refused_in_a_space_of_ones_own(
 ) -> None:
     (tmp_path / "space.yaml").write_text(MCR2.replace("[4]", "[4, 64]"))
     with pytest.raises(InputError, match="output_dim: 64 is above the 32 dimensions"):
-        sweep_members(
+        plan_method_runs(
             run_settings(data_folder, encoder_folder, tmp_path, space=tmp_path / "space.yaml"), Console(quiet=True)
         )

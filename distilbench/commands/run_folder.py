@@ -36,7 +36,7 @@ from distilbench.storage.files import fingerprint
 
 
 def check_encoders(settings: PreparationSettings) -> None:
-    """What can be known of the teacher, and of a cross-encoder, before anything is read.
+    """Check the teacher and a cross-encoder before anything is read.
 
     Raises:
         InputError: one is not there, its tokenizer cannot be loaded, or the teacher reads fewer tokens than asked for.
@@ -52,7 +52,7 @@ def check_encoders(settings: PreparationSettings) -> None:
 
 
 def check_student_encoder(settings: PreparationSettings, student: str) -> None:
-    """The same of a student that is trained, whether the command names it or a search space.
+    """Check a student that is trained, whether the command names it or a search space.
 
     Raises:
         InputError: its encoder is not there, has no such layers, or cannot be read as the settings say.
@@ -82,7 +82,7 @@ def _given(settings: PreparationSettings) -> str:
 
 
 def _check_given(settings: PreparationSettings, student: str) -> None:
-    """What vectors without an encoder cannot serve."""
+    """Refuse students that need the encoder of given vectors."""
     given = _given(settings)
     if is_static(student):
         raise InputError(
@@ -122,7 +122,7 @@ def plain_name(name: str) -> str:
 
 
 def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
-    """What the numbers of any run depend on, JSON-able."""
+    """Everything that the numbers of a run depend on, JSON-able."""
     tasks = settings.scored_tasks(corpus.selection)
     cross = settings.cross_encoder or [settings.cross_encoder_lr, settings.cross_encoder_epochs]
     augment = {
@@ -213,5 +213,5 @@ def publish(
 
 
 def report_folder(settings: RunSettings, run: Path) -> Path:
-    """Where the leaderboard of a run goes."""
+    """The folder of a run's leaderboard."""
     return settings.reports / run.name

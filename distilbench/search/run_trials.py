@@ -20,8 +20,7 @@ from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources, wait_for_idle
 from distilbench.errors import InputError
 from distilbench.records import TrialRecord, append_records, read_records
-from distilbench.search.enough import why_enough
-from distilbench.search.moving import Moving, Point
+from distilbench.search.front_patience import FrontPatience, Point
 from distilbench.search.objectives import directions
 from distilbench.search.samplers import make_sampler
 from distilbench.search.space import SearchSpace
@@ -37,14 +36,17 @@ from distilbench.search.study import (
     trial_params,
     trial_rungs,
 )
-from distilbench.search.suggestions import Suggestions, never_over
+from distilbench.search.suggestions import Suggestions
 from distilbench.search.trial import trial_folder
 from distilbench.storage.files import DiskFull, remove_folder
 from distilbench.storage.patience import patiently, require
 from distilbench.watchers import Watcher
 
 if TYPE_CHECKING:
+    from ray.tune import Tuner
+
     from distilbench.cluster.place import Place
+    from distilbench.search.searcher import StudySearcher
 
 SETTINGS = {
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",  # Tune's snapshots of all trials: the study is the truth
@@ -55,7 +57,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, and how."""
+    """The plan of one search."""
 
     name: str
     """The run's, in records."""
@@ -64,39 +66,31 @@ class Search:
     wanted: int
     """Trials in all."""
     starts: Sequence[dict[str, Any]]
-    """What is given to the first trials instead of drawn."""
-    lag: int
-    """A trial is suggested from the results of those at least so many before it; 0: from all there are."""
+    """Values that the first trials are given."""
+    max_pending: int
+    """A trial is suggested from the results of those at least so many before it."""
     seed: int
     history: Sequence[FrozenTrial] = ()
     """Finished trials of another study that measured the same, which the searcher starts from."""
     select: str = "sts"
-    """What students are selected by."""
-    beside: Sequence[Point] = ()
-    """Of the trials of the methods before this one: what they have in each objective."""
-    transfer: bool = False
-    """Whether trials of one output dimension are given what did best at the others."""
-    enough: float | None = None
-    """The search ends where its remaining trials can be expected to add less than so many points; None: with its trials."""
+    """The measure that selects students."""
+    baseline_points: Sequence[Point] = ()
+    """Points of the trials of the methods before this one."""
+    planned: int | None = None
+    """The trials that a generation of the searcher is sized for: those of the search's first driver; None: `wanted`."""
 
     def suggestions(self) -> Suggestions:
         """The suggestions of a search that begins."""
-        trials, count = self.wanted, len(self.objectives)
+        planned, count = self.planned or self.wanted, len(self.objectives)
         patience = None if self.space.searcher == "grid" else self.space.budget.patience
-
-        def is_over(told: Sequence[FrozenTrial], number: int) -> str:
-            return why_enough(told, trials - number, self.space, self.enough or 0.0)
-
         return Suggestions(
-            lambda taken: make_sampler(self.space, self.seed + taken, trials, count),
+            lambda stream: make_sampler(self.space, self.seed + stream, planned, count),
             directions(self.objectives),
             self.space,
             self.starts,
-            self.lag,
+            self.max_pending,
             self.history,
-            lambda: Moving(patience, self.objectives, self.beside),
-            self.transfer,
-            is_over if self.enough else never_over,
+            lambda: FrontPatience(patience, self.objectives, self.baseline_points),
         )
 
 
@@ -155,50 +149,43 @@ class _Recorder:
         remove_folder(trial_folder(self.run, number))
         self.forget(trial_folder(self.run, number))
 
-    def _tell(self, of: Callable[[Watcher], None]) -> None:
+    def _tell(self, event: Callable[[Watcher], None]) -> None:
         for watcher in self.watchers:
             with contextlib.suppress(OSError, DiskFull):  # what only shows the search does not end it
-                of(watcher)
+                event(watcher)
 
 
-def run_trials(
-    run: Path,
-    prepared: Path,
-    study: optuna.Study,
-    search: Search,
-    resources: TrialResources,
-    watchers: Sequence[Watcher] = (),
-    *,
-    deadline: Callable[[], float] = lambda: math.inf,
-    costs: bool = False,
-    callbacks: Sequence[Any] = (),
-    place: Place | None = None,
-    forget: Callable[[Path], None] = lambda folder: None,
-) -> str:
-    """Begin and finish trials until there are all, or `deadline()` (seconds since the epoch) has come.
+@dataclass(frozen=True)
+class SearchPlace:
+    """The folders, machines and time of a search."""
 
-    Returns why there are fewer, where what was found is enough (`Search.enough`); else "".
+    run: Path
+    prepared: Path
+    resources: TrialResources
+    deadline: Callable[[], float] = lambda: math.inf
+    """Seconds since the epoch at which no trial is begun any more."""
+    costs: bool = False
+    """Whether trials have what their students cost, which is in `prepared`."""
+    callbacks: Sequence[Any] = ()
+    """Tune's."""
+    place: Place | None = None
+    """The storage in which workers on other nodes find `run` and `prepared`; None: they are on a shared disk."""
+    forget: Callable[[Path], None] = lambda folder: None
+    """Told of the folder of a trial that nobody goes on with."""
 
-    `costs`: whether trials have what their students cost, which is in `prepared`. `place`: where workers on other nodes find
-    what is in `run` and `prepared`; None: under these paths. `forget` is told of the folder of a trial that nobody goes on
-    with.
+
+def run_trials(study: optuna.Study, search: Search, at: SearchPlace, watchers: Sequence[Watcher] = ()) -> None:
+    """Begin and finish trials until there are all, or the deadline has come.
 
     Each finished trial leaves a line in `trials.jsonl`; one that was interrupted is RUNNING in the study and keeps its
-    checkpoints.
-
-    Raises:
-        InputError: storage is gone or full; what is finished is kept.
+    checkpoints. Storage that is gone or full is an InputError; what is finished is kept.
     """
     # Workers are started together: one after the other they would take 10 s each.
-    os.environ.update(SETTINGS, TUNE_MAX_PENDING_TRIALS_PG=str(resources.concurrency))
-    from ray import tune
+    os.environ.update(SETTINGS, TUNE_MAX_PENDING_TRIALS_PG=str(at.resources.concurrency))
+    from distilbench.search.searcher import StudySearcher
 
-    from distilbench.search.searcher import RungScheduler, StudySearcher
-    from distilbench.search.supervisor import Supervisor, silence_limit
-    from distilbench.search.trial import trainable_for
-
+    run, resources = at.run, at.resources
     write_missing_records(run, study, search)
-    recorder = _Recorder(run, study, search, watchers, forget)
     searcher = StudySearcher(
         study,
         search.space,
@@ -206,28 +193,43 @@ def run_trials(
         search.suggestions(),
         search.wanted,
         resources.concurrency,
-        recorder,
-        deadline,
+        _Recorder(run, study, search, watchers, at.forget),
+        at.deadline,
         lost_nodes,
     )
     if not searcher.remaining or searcher.over:
-        return searcher.enough
+        return
     wait_for_idle(resources)
-    storage = run / "tune"
-    tuner = tune.Tuner(
+    with waiting_told(resources.cpus, resources.gpus, "Trials"):
+        _tuner(search, at, searcher).fit()
+    if searcher.halted:
+        raise InputError(f"{run}: the search stopped, {searcher.halted}")
+    if not searcher.died:
+        remove_folder(run / "tune")  # what is in it says nothing that the study does not
+
+
+def _tuner(search: Search, at: SearchPlace, searcher: StudySearcher) -> Tuner:
+    from ray import tune
+
+    from distilbench.search.searcher import RungScheduler
+    from distilbench.search.supervisor import Supervisor, silence_limit
+    from distilbench.search.trial import trainable_for
+
+    resources = at.resources
+    return tune.Tuner(
         trainable_for(search.space.method),
         param_space={
-            "run": str(run.resolve()),
-            "prepared": str(prepared.resolve()),
+            "run": str(at.run.resolve()),
+            "prepared": str(at.prepared.resolve()),
             "method": search.space.method,
             "seed": search.seed,
             "budget": search.space.budget.model_dump(),
             "cpus": resources.cpus,
             "gpus": resources.gpus,
             "hang_s": resources.hang_s,
-            "deadline": deadline(),
-            "costs": costs,
-            "place": place,
+            "deadline": at.deadline(),
+            "costs": at.costs,
+            "place": at.place,
         },
         tune_config=tune.TuneConfig(
             search_alg=searcher,
@@ -237,20 +239,13 @@ def run_trials(
         ),
         run_config=tune.RunConfig(
             name=time.strftime("%Y%m%d-%H%M%S"),
-            storage_path=str(storage.resolve()),
+            storage_path=str((at.run / "tune").resolve()),
             failure_config=tune.FailureConfig(max_failures=0),  # the searcher hands such a trial out again
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            callbacks=[*callbacks, Supervisor(run, silence_limit(resources.hang_s), searcher.begun)],
+            callbacks=[*at.callbacks, Supervisor(at.run, silence_limit(resources.hang_s), searcher.begun)],
             verbose=0,
         ),
     )
-    with waiting_told(resources.cpus, resources.gpus, "Trials"):
-        tuner.fit()
-    if searcher.halted:
-        raise InputError(f"{run}: the search stopped, {searcher.halted}")
-    if not searcher.died:
-        remove_folder(storage)  # what is in it says nothing that the study does not
-    return searcher.enough
 
 
 def discard_checkpoints(run: Path, keep: set[int]) -> None:

@@ -1,0 +1,382 @@
+"""One method's run in a sweep, stage by stage: references, search, confirmation, scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from optuna.trial import FrozenTrial
+from rich.console import Console
+
+from distilbench.cluster.resources import trial_resources, wait_for_idle
+from distilbench.cluster.run_copy import RunCopy
+from distilbench.codes import CompetitionKey
+from distilbench.commands.schedule_methods import MethodRun, points_found_before
+from distilbench.errors import InputError
+from distilbench.methods import get_method
+from distilbench.prepare.prepared import Prepared, load_prepared
+from distilbench.prepare.progress import progress
+from distilbench.prepare.stage import Made
+from distilbench.progress.clock import Clock
+from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.reporting.live_page import LivePage
+from distilbench.search import warm_start
+from distilbench.search.confirm import chosen_trials, confirmation_jobs, worth_confirming, write_confirmed
+from distilbench.search.front_patience import EXHAUSTED
+from distilbench.search.objectives import directions
+from distilbench.search.run_trials import Search, SearchPlace, discard_checkpoints, run_trials
+from distilbench.search.stopping import waits_at_rungs
+from distilbench.search.study import finished_trials, starts_for
+from distilbench.search.study_storage import claim_place, open_run_study
+from distilbench.search.suggestions import default_max_pending
+from distilbench.search.trial import trial_folder
+from distilbench.settings.sweep import SweepSettings
+from distilbench.stage_times import StageTimes, timed_stage
+from distilbench.trials.scoring import remove_encoded
+from distilbench.trials.training_copy import remove_encoded_there
+from distilbench.watchers import INTERRUPTED, SweepPlan, Watcher
+
+if TYPE_CHECKING:
+    from distilbench.trials.costs import StudentCost
+    from distilbench.trials.rows import Finishing, RowScorer
+
+ROW_S = "row seconds"
+"""User attribute of the study: how long the scoring of one encoder took."""
+
+
+class NoStudent(InputError):
+    """None of a method's trials got far enough to give a student."""
+
+
+class Around(NamedTuple):
+    """The console and page of a sweep, and the storage that its runs are copied to."""
+
+    console: Console
+    page: LivePage
+    copy: RunCopy | None = None
+
+
+class MethodSweep:
+    """One method's run, from preparation to its scores."""
+
+    def __init__(
+        self,
+        settings: SweepSettings,
+        member: MethodRun,
+        members: Sequence[MethodRun],
+        inputs: Made,
+        clock: Clock,
+        around: Around,
+    ) -> None:
+        self.settings, self.member, self.inputs, self.clock = settings, member, inputs, clock
+        self.console, self.page, self.copy = around
+        self.sibling_runs = {other.name: other.run for other in members if other is not member}
+        self.baseline_points = points_found_before(member, members, settings.objectives)
+        self.run, self.space, self.prepared = member.run, member.space, member.run / "prepared"
+        method = get_method(self.space.method)
+        self.widths = self.space.judged_widths(method.judged_widths)
+        """Every width that a student is judged at."""
+        self.groups = self.space.groups(method.judged_widths)
+        """Every group of which a student is chosen."""
+        self.watchers: list[Watcher] = []
+
+    def carry_out(self) -> None:
+        """Carry out every stage after the preparation; leaves the member's scores and notes.
+
+        Raises:
+            NoStudent: no trial was completed, and not for want of time.
+        """
+        self.inputs.save(self.prepared, self.settings)
+        ready = load_prepared(self.prepared.resolve())
+        self.resources = trial_resources(self.settings.share)
+        self.costs = self._costs(ready)
+        self.place = self.copy.place(self.run.resolve(), self.prepared) if self.copy else None
+        board = self._references(ready)
+        search = self._plan_search()
+        self._estimate()
+        told = f"{search.wanted} trials by {self.space.searcher}; {self.resources.explanation}; {self._how(search)}"
+        self.console.print(told)
+        self.watchers = self._start_watchers(search)
+        try:
+            self._search(search)
+            self._confirm(search, board)
+        except KeyboardInterrupt:
+            self._stage(INTERRUPTED)
+            raise
+        finally:
+            for watcher in self.watchers:
+                watcher.close()
+
+    def _references(self, ready: Prepared) -> RowScorer:
+        """Score the teacher, the baselines and FAISS's codes; the scorer goes on with the students."""
+        from distilbench.trials.rows import RowScorer
+
+        settings, inputs, member = self.settings, self.inputs, self.member
+        board = RowScorer(
+            self.run,
+            member.name,
+            ready,
+            inputs.corpus,
+            settings.quantisations,
+            self.console,
+            self.place,
+            settings.scored_tasks(inputs.corpus.selection),
+            self.costs,
+            self.sibling_runs,
+        )
+        sensible = [size for size in self.space.bytes_competed if 2 * size <= ready.vectors.width]  # more is int4's
+        sizes = settings.faiss_baselines or sensible
+        references = 1 + 2 * len(self.widths) + len(sizes)
+        with (
+            self.clock.scoring(rows=references),
+            timed_stage(self.run, "references", references),
+            progress("Teacher and baselines", references, "encoders") as advance,
+        ):
+            member.scores += board.references(self.widths, settings.seed, inputs.scores, advance)
+            member.scores += board.peers(sizes, settings.seed, advance)
+        return board
+
+    def _costs(self, ready: Prepared) -> dict[str, StudentCost]:
+        """Measure the cost of every kind of student, if that is wanted, before trials make the machine busy."""
+        from distilbench.trials.cost_bench import kind_of, measure_costs
+        from distilbench.trials.rows import BASELINES
+
+        settings, space = self.settings, self.space
+        of_model = {"latency", "model_bytes"} & set(settings.objectives)
+        if not (settings.measure_speed or of_model or len(space.students) > 1):
+            return {}
+        method = get_method(space.method)
+        kinds = [kind_of(method_name, {"output_dim": d}) for method_name in BASELINES for d in self.widths]
+        kinds = [kind for kind in kinds if kind.params["output_dim"] <= ready.vectors.width]
+        kinds += [kind_of(space.method, params) for params in space.examples(method.costly)]
+        texts, store = self.inputs.corpus.sentences, settings.artifacts
+        with timed_stage(self.run, "costs", len(kinds)):
+            return measure_costs(kinds, ready, texts, self.prepared, store, self.console)
+
+    def _how(self, search: Search) -> str:
+        stopping = {
+            "halving": "successive halving",
+            "asha": "ASHA",
+            "median": "median stopping",
+            "none": "no early stopping",
+        }[self.space.budget.stopping]
+        return f"{stopping}, suggested {search.max_pending} apart"
+
+    def _after_search(self) -> tuple[int, int]:
+        """The number of encoders to score after the search, and of trainings that confirm its trials."""
+        confirm = self.space.budget.confirm
+        sizes = max(len(self.space.dimensions), len(self.space.bytes_competed)) * max(1, len(self.space.students))
+        # When the time is over, the best may still wait, and is itself trained to its end.
+        trainings = confirm.seeds if waits_at_rungs(self.space.budget) else confirm.seeds - 1
+        return len(self.groups) * confirm.top * confirm.seeds, sizes * confirm.top * trainings
+
+    def _plan_search(self) -> Search:
+        """The plan of the search; the study is made, or opened."""
+        settings, space, run = self.settings, self.space, self.run
+        place = claim_place(run, settings.study, self.member.name)
+        self.study = open_run_study(run, place, self.member.name, directions(settings.objectives))
+        max_pending = self._kept_from_the_first_driver("max_pending", default_max_pending(self.resources.concurrency))
+        imported = warm_start.saved_warm_start(run)
+        starts = starts_for(
+            space,
+            space.budget.trials,
+            settings.seed,
+            [*self.member.enqueued, *imported.settings],
+            share_dimensions=len(settings.objectives) == 1,
+        )
+        trials = min(space.budget.trials, len(starts)) if space.searcher == "grid" else space.budget.trials
+        return Search(
+            name=self.member.name,
+            space=space,
+            objectives=settings.objectives,
+            wanted=trials,
+            starts=starts,
+            max_pending=max_pending,
+            seed=settings.seed,
+            history=warm_start.as_frozen(imported.history, space, len(settings.objectives)),
+            select=str(self.inputs.corpus.selection),
+            baseline_points=self.baseline_points,
+            planned=self._kept_from_the_first_driver("planned", trials),
+        )
+
+    def _kept_from_the_first_driver(self, name: str, default: int) -> int:
+        """A number that suggestions depend on, as the study has it; set by the first driver."""
+        requested = getattr(self.settings, name, None)
+        kept = self.study.user_attrs.get(name)
+        if kept is None:
+            kept = default if requested is None else requested
+            self.study.set_user_attr(name, kept)
+        if requested not in (None, kept):
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(
+                f"{option} {requested}: {self.run} was begun with {kept}; expected the same, or another --name"
+            )
+        return int(kept)
+
+    def _estimate(self) -> None:
+        """Tell the clock what drivers before this one have measured."""
+        recorded_row_s = self.study.user_attrs.get(ROW_S, 0.0)
+        self.clock.row_s = max(self.clock.row_s, recorded_row_s)
+        if self.clock.row_s > recorded_row_s:
+            self.study.set_user_attr(ROW_S, self.clock.row_s)
+        for record in self._recorded():
+            self.clock.finished(record)
+
+    def _recorded(self) -> list[TrialRecord]:
+        return [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
+
+    def _start_watchers(self, search: Search) -> list[Watcher]:
+        from distilbench.progress.live import on_console
+        from distilbench.progress.progress_file import ProgressFile
+        from distilbench.progress.ray_metrics import RayMetrics
+        from distilbench.progress.run_log import LoggedSearch
+        from distilbench.progress.tally import Tally
+
+        end, budget = self.clock.search_end(0), self.space.budget
+        plan = SweepPlan(
+            run=self.run,
+            method=self.space.method,
+            trials=search.wanted,
+            resources=self.resources.explanation,
+            deadline=end if math.isfinite(end) else None,
+            halved=(budget.rungs, budget.eta) if waits_at_rungs(budget) else None,
+            earlier=tuple(self._recorded()),
+        )
+        self.console.print(f"A page to reload while it runs: {self.page.report / 'index.html'}", markup=False)
+        times = StageTimes(self.run, self.resources.concurrency)
+        copying: list[Watcher] = [self.copy] if self.copy else []
+        tally = Tally(plan)
+        shown: list[Watcher] = [on_console(tally, self.console), ProgressFile(tally), RayMetrics(tally)]
+        shown.append(LoggedSearch(tally))
+        return [tally, *shown, self.page, times, *copying]
+
+    def _search(self, search: Search) -> None:
+        settings = self.settings
+        self._stage("search")
+        for number in open_trials(self.study.get_trials(deepcopy=False)):
+            remove_encoded(trial_folder(self.run, number))  # of an earlier driver, which took the student as it was
+            if self.copy:
+                remove_encoded_there(self.copy.remote_of(trial_folder(self.run, number)))
+        rows, trainings = self._after_search()
+        self.clock.steps_of = self.space.budget.steps_of
+
+        def deadline() -> float:
+            if self.copy and self.copy.lost:
+                return 0.0
+            return self.clock.search_end(rows, trainings / self.resources.concurrency)
+
+        callbacks: list[Any] = []
+        if settings.mlflow or settings.wandb:
+            from distilbench.progress.loggers import callbacks as make_callbacks
+
+            callbacks = make_callbacks(settings.mlflow, settings.wandb, self.member.name)
+        place = SearchPlace(
+            self.run,
+            self.prepared,
+            self.resources,
+            deadline,
+            bool(self.costs),
+            callbacks,
+            self.place,
+            self.copy.forget if self.copy else lambda folder: None,
+        )
+        run_trials(self.study, search, place, [*self.watchers, self.clock])
+
+    def _confirm(self, search: Search, board: RowScorer) -> None:
+        space, member, trials = self.space, self.member, self.study.get_trials(deepcopy=False)
+        self._note_end(search)
+        found = chosen_trials(trials, self.groups, space.budget.confirm.top, waiting=waits_at_rungs(space.budget))
+        chosen = worth_confirming(found, search, self.costs)
+        if not found:
+            self._note_no_student(search, trials)
+            self._stage("done")
+            return
+        if len(chosen) < len(found):
+            left = "; ".join(str(group) for group in found if group not in chosen)
+            member.notes.append(f"{search.name}: not confirmed, since another is better and costs no more: {left}.")
+        self._stage("confirm")
+        wait_for_idle(self.resources)
+        jobs = confirmation_jobs(self.run, search, chosen)
+        confirmed = board.students(jobs, self.prepared.resolve(), self.resources, self._finishing(len(jobs)))
+        member.scores += confirmed.records
+        member.unconfirmed = bool(confirmed.unfinished)
+        for outcome in confirmed.failed:
+            candidate = outcome.job.candidate
+            member.missing.append(
+                f"{search.name}: trial {candidate.trial} failed with seed {candidate.seed}: {outcome.failed}."
+            )
+        if member.unconfirmed:
+            member.missing.append(
+                f"{search.name}: time was over for {len(confirmed.unfinished)} of {len(jobs)} confirmations."
+            )
+        member.missing += self._without_student(search.name, chosen, found, confirmed.records)
+        write_confirmed(self.run, search, chosen)
+        keep = {t.number for ranked in chosen.values() for t in ranked} | set(open_trials(trials))
+        discard_checkpoints(self.run, keep)
+        if self.copy:
+            self.copy.keep_trainings(self.run, {trial_folder(self.run, number).name for number in keep})
+        self._stage("done")
+
+    def _note_end(self, search: Search) -> None:
+        """Note why the search has fewer trials than it was to have."""
+        ended = len(finished_trials(self.study))
+        exhausted = ended == self.study.user_attrs.get(EXHAUSTED)
+        self.member.cut_off = ended < search.wanted and not exhausted
+        if self.member.cut_off:
+            self.member.missing.append(f"{search.name}: time was over after {ended} of {search.wanted} trials.")
+        elif ended < search.wanted:
+            self.member.notes.append(
+                f"{search.name}: {ended} of {search.wanted} trials, since no more moved the front."
+            )
+
+    def _note_no_student(self, search: Search, trials: Sequence[FrozenTrial]) -> None:
+        reasons = sorted({str(t.user_attrs.get("reason")) for t in trials if t.user_attrs.get("reason")})
+        why = "; ".join(reasons[:3]) or "time was over"
+        if not self.member.cut_off:
+            raise NoStudent(f"{self.run}: none of {len(trials)} trials was completed: {why}")
+        self.member.missing.append(
+            f"{search.name}: no student, since none of {len(trials)} trials got far enough: {why}."
+        )
+
+    def _finishing(self, jobs: int) -> Finishing:
+        """When the confirmation of so many jobs ends; the watchers are told of it."""
+        from distilbench.trials.rows import Finishing
+
+        def on_record(record: TrialRecord) -> None:
+            for watcher in self.watchers:
+                watcher.finished(record)
+
+        def on_counted(done: int, total: int) -> None:
+            for watcher in self.watchers:
+                watcher.counted(done, total)
+
+        ends = self.clock.training_end(jobs), self.clock.scoring_end
+        return Finishing(*ends, on_record, lambda: self._stage("score"), on_counted)
+
+    def _without_student(
+        self,
+        name: str,
+        chosen: Collection[CompetitionKey],
+        found: Collection[CompetitionKey],
+        records: Sequence[ScoreRecord],
+    ) -> Iterator[str]:
+        """A line for each number of bytes without a student on the leaderboard, and why."""
+        what = ("student and " if self.space.students else "") + "bytes per vector"
+        scored = {record.group for record in records}
+        untrained = [str(group) for group in self.groups if group not in found]
+        unscored = [str(group) for group in self.groups if group in chosen and group not in scored]
+        between = "; " if self.space.students else ", "
+        if untrained:
+            yield f"{name}: no student of {what} {between.join(untrained)}: none of its trials was completed."
+        if unscored:
+            yield f"{name}: no student of {what} {between.join(unscored)}: its best trial was not scored."
+
+    def _stage(self, name: str) -> None:
+        for watcher in self.watchers:
+            watcher.stage(name)
+
+
+def open_trials(trials: Sequence[FrozenTrial]) -> list[int]:
+    """Numbers of the trials that were interrupted."""
+    return [t.number for t in trials if not t.state.is_finished()]
