@@ -81,7 +81,8 @@ def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], li
     from distilbench.progress.live import on_console
     from distilbench.progress.progress_file import ProgressFile
     from distilbench.progress.ray_metrics import RayMetrics
-    from distilbench.search.run_trials import Search, SearchPlace, run_trials
+    from distilbench.search.run_trials import SearchPlace, run_trials
+    from distilbench.search.search_plan import Search
     from distilbench.search.study import open_study, sqlite_url, starts_for
     from distilbench.watchers import SweepPlan
 

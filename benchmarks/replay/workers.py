@@ -12,11 +12,12 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from distilbench.codes import CompetitionKey
+from distilbench.search.search_plan import Search
 from distilbench.search.searcher import RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace
 from distilbench.search.stopping import Verdicts, stopping_rule
 from distilbench.search.study import is_candidate, result_objective, starts_for, trial_group
-from distilbench.search.suggestions import MakeSampler, Suggestions
+from distilbench.search.suggestions import Suggestions
 from distilbench.search.visible_history import TrialLookup
 from replay.answers import Answers
 from replay.tables import Recorded
@@ -48,11 +49,26 @@ class Replayed:
     """In units of a worker's steps."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReplayedSearch(Search):
+    """A search with a sampler of its own, whose trials are answered."""
+
+    sampler_of: Callable[[int], optuna.samplers.BaseSampler]
+    answers: Answers
+
+    def make_sampler(self, stream: int) -> optuna.samplers.BaseSampler:
+        """The benchmark's own."""
+        return self.sampler_of(stream)
+
+
 class Answered(Suggestions):
     """Suggestions whose trials have the settings that answer them, which are what the sampler learns from."""
 
-    answers: Answers
-    answered: list[Recorded]
+    search: ReplayedSearch
+
+    def __init__(self, search: ReplayedSearch) -> None:
+        self.answers, self.answered = search.answers, list[Recorded]()
+        super().__init__(search)
 
     def ask(self, lookup: TrialLookup) -> dict[str, Any] | None:
         """As the product asks; then the setting that is trained instead takes the suggested one's place."""
@@ -124,7 +140,7 @@ class _Events:
 def replay(
     space: SearchSpace,
     answers: Answers,
-    make_sampler: MakeSampler,
+    sampler_of: Callable[[int], optuna.samplers.BaseSampler],
     *,
     wanted: int,
     limit: float,
@@ -137,21 +153,34 @@ def replay(
 ) -> Replayed:
     """Search until `wanted` trials have ended, or `limit` steps are spent.
 
-    `make_sampler` and `more` are as for `Suggestions`; `seed` draws how fast trials train.
+    `sampler_of` makes a sampler for a stream of draws; `seed` draws how fast trials train.
     """
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler())
-    suggestions = suggestions_type(
-        make_sampler, ["maximize"], space, more.pop("starts", starts_for(space, wanted, seed)), max_pending, **more
+    search = ReplayedSearch(
+        name="replayed",
+        space=space,
+        objectives=("quality",),
+        wanted=wanted,
+        starts=more.pop("starts", starts_for(space, wanted, seed)),
+        max_pending=max_pending,
+        seed=seed,
+        sampler_of=sampler_of,
+        answers=answers,
+        **more,
     )
-    suggestions.answers, suggestions.answered = answers, []
+
+    class Searcher(StudySearcher):
+        pass
+
+    Searcher.suggestions_type = suggestions_type
 
     def student_of(number: int) -> tuple[CompetitionKey, float]:
-        setting = suggestions.answered[number]
+        setting = searcher.suggestions.answered[number]
         so_far = [rung for rung in setting.rungs if rung["step"] <= at[number]]
         return setting.group, Recorded(setting.params, setting.searched, so_far).judged
 
     events = _Events(student_of=student_of)
-    searcher = StudySearcher(study, space, ["quality"], suggestions, wanted, workers, events)
+    searcher = Searcher(study, search, workers, events)
     if hyperband:
         searcher.verdicts = Brackets(stopping_rule(space.budget), space.budget.rungs, space.budget.eta)
     scheduler, paces = RungScheduler(searcher), random.Random(seed)
@@ -169,13 +198,13 @@ def replay(
             searcher.begun(str(count))
             at.setdefault(number, 0)  # it may have waited for its verdict
             heapq.heappush(
-                queue, (now + _slice(suggestions.answered[number]) / pace[number], number, count, str(count))
+                queue, (now + _slice(searcher.suggestions.answered[number]) / pace[number], number, count, str(count))
             )
             count, idle = count + 1, idle - 1
         if not queue:
             break
         now, number, _, trial_id = heapq.heappop(queue)
-        setting = suggestions.answered[number]
+        setting = searcher.suggestions.answered[number]
         before, last = at[number], _last(setting)
         at[number] = min(last, before + _slice(setting))
         events.spent += at[number] - before

@@ -25,7 +25,8 @@ from distilbench.search import warm_start
 from distilbench.search.confirm import chosen_trials, confirmation_jobs, worth_confirming, write_confirmed
 from distilbench.search.front_patience import EXHAUSTED
 from distilbench.search.objectives import directions
-from distilbench.search.run_trials import Search, SearchPlace, discard_checkpoints, run_trials
+from distilbench.search.run_trials import SearchPlace, discard_checkpoints, run_trials
+from distilbench.search.search_plan import Search
 from distilbench.search.stopping import waits_at_rungs
 from distilbench.search.study import finished_trials, starts_for
 from distilbench.search.study_storage import claim_place, open_run_study

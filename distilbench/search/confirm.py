@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 from distilbench.codes import CompetitionKey
 from distilbench.records import Rung, TrialRecord, read_records
 from distilbench.search.front_patience import NOISE, Point, better_by, point_at
-from distilbench.search.run_trials import Search
+from distilbench.search.search_plan import Search
 from distilbench.search.stopping import waits_at_rungs
 from distilbench.search.study import (
     best_per_group,

@@ -20,10 +20,7 @@ from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources, wait_for_idle
 from distilbench.errors import InputError
 from distilbench.records import TrialRecord, append_records, read_records
-from distilbench.search.front_patience import FrontPatience, Point
-from distilbench.search.objectives import directions
-from distilbench.search.samplers import make_sampler
-from distilbench.search.space import SearchSpace
+from distilbench.search.search_plan import Search
 from distilbench.search.study import (
     MACHINE,
     as_rung,
@@ -36,7 +33,6 @@ from distilbench.search.study import (
     trial_params,
     trial_rungs,
 )
-from distilbench.search.suggestions import Suggestions
 from distilbench.search.trial import trial_folder
 from distilbench.storage.files import DiskFull, remove_folder
 from distilbench.storage.patience import patiently, require
@@ -53,45 +49,6 @@ SETTINGS = {
     "TUNE_RESULT_BUFFER_LENGTH": "1",  # a buffered report would be judged late
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Tune's own only ends the search, and swallows Ctrl-C ever after
 }
-
-
-@dataclass(frozen=True)
-class Search:
-    """The plan of one search."""
-
-    name: str
-    """The run's, in records."""
-    space: SearchSpace
-    objectives: tuple[str, ...]
-    wanted: int
-    """Trials in all."""
-    starts: Sequence[dict[str, Any]]
-    """Values that the first trials are given."""
-    max_pending: int
-    """A trial is suggested from the results of those at least so many before it."""
-    seed: int
-    history: Sequence[FrozenTrial] = ()
-    """Finished trials of another study that measured the same, which the searcher starts from."""
-    select: str = "sts"
-    """The measure that selects students."""
-    baseline_points: Sequence[Point] = ()
-    """Points of the trials of the methods before this one."""
-    planned: int | None = None
-    """The trials that a generation of the searcher is sized for: those of the search's first driver; None: `wanted`."""
-
-    def suggestions(self) -> Suggestions:
-        """The suggestions of a search that begins."""
-        planned, count = self.planned or self.wanted, len(self.objectives)
-        patience = None if self.space.searcher == "grid" else self.space.budget.patience
-        return Suggestions(
-            lambda stream: make_sampler(self.space, self.seed + stream, planned, count),
-            directions(self.objectives),
-            self.space,
-            self.starts,
-            self.max_pending,
-            self.history,
-            lambda: FrontPatience(patience, self.objectives, self.baseline_points),
-        )
 
 
 class _Recorder:
@@ -186,17 +143,8 @@ def run_trials(study: optuna.Study, search: Search, at: SearchPlace, watchers: S
 
     run, resources = at.run, at.resources
     write_missing_records(run, study, search)
-    searcher = StudySearcher(
-        study,
-        search.space,
-        search.objectives,
-        search.suggestions(),
-        search.wanted,
-        resources.concurrency,
-        _Recorder(run, study, search, watchers, at.forget),
-        at.deadline,
-        lost_nodes,
-    )
+    recorder = _Recorder(run, study, search, watchers, at.forget)
+    searcher = StudySearcher(study, search, resources.concurrency, recorder, at.deadline, lost_nodes)
     if not searcher.remaining or searcher.over:
         return
     wait_for_idle(resources)

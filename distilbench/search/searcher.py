@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
@@ -22,7 +22,7 @@ from distilbench.choices import QUALITY
 from distilbench.codes import CompetitionKey, competition_key, stored_bytes, vector_bytes
 from distilbench.records import result_rung
 from distilbench.search.front_patience import EXHAUSTED
-from distilbench.search.space import SearchSpace
+from distilbench.search.search_plan import Search
 from distilbench.search.stopping import make_verdicts, stopping_reason, waits_at_rungs
 from distilbench.search.study import (
     LAST,
@@ -123,23 +123,22 @@ class StudySearcher(Searcher):  # type: ignore[misc]
     running ones, and those that wait, are left as they are: RUNNING in the study, their checkpoints kept.
     """
 
+    suggestions_type: ClassVar[type[Suggestions]] = Suggestions
+
     def __init__(
         self,
         study: optuna.Study,
-        space: SearchSpace,
-        objectives: Sequence[str],
-        suggestions: Suggestions,
-        wanted: int,
+        search: Search,
         concurrency: int,
         events: Events,
         deadline: Callable[[], float] = lambda: math.inf,
         lost_nodes: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         super().__init__(metric="rung", mode="max")
-        self.lost_nodes = lost_nodes
-        self.study, self.space, self.objectives, self.suggestions = study, space, list(objectives), suggestions
-        self.wanted, self.concurrency, self.events, self.deadline = wanted, concurrency, events, deadline
-        self.verdicts = make_verdicts(space.budget)
+        self.study, self.space, self.objectives, self.wanted = study, search.space, search.objectives, search.wanted
+        self.concurrency, self.events, self.deadline, self.lost_nodes = concurrency, events, deadline, lost_nodes
+        self.suggestions = self.suggestions_type(search)
+        self.verdicts = make_verdicts(self.space.budget)
         self.finished: dict[int, FrozenTrial] = {}
         self.live: dict[str, _Live] = {}
         self.unsettled: dict[int, _Live] = {}
@@ -147,7 +146,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.waiting: dict[int, _Live] = {}
         """Trials without a worker that wait for their verdicts."""
         self.began = time.time()
-        self.sizes = set((space.bytes_competed if len(self.objectives) == 1 else []) or space.dimensions)
+        self.sizes = set((self.space.bytes_competed if len(self.objectives) == 1 else []) or self.space.dimensions)
         """Within which trials compete; with several objectives the dimensions, since the sampler chooses the code."""
         self.halted = ""
         """The reason that no trial is begun any more, if storage is gone."""
@@ -158,7 +157,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.count = len(begun)
         for trial in begun:
             self._restore(trial)
-        suggestions.repeat(begun)
+        self.suggestions.repeat(begun)
         if self.count >= self.wanted:
             self.verdicts.close()
         self._settle()

@@ -8,7 +8,7 @@ same trials, and an interrupted search repeats the same asks and tells, then goe
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -17,15 +17,14 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from distilbench.search.front_patience import FrontPatience
+from distilbench.search.objectives import directions
 from distilbench.search.samplers import GENERATIONS, LEARNS_NOTHING
-from distilbench.search.space import GIVEN, SearchSpace
+from distilbench.search.search_plan import Search
+from distilbench.search.space import GIVEN
 from distilbench.search.stopping import waits_at_rungs
 from distilbench.search.study import trial_params
 from distilbench.search.visible_history import TrialLookup, VisibleHistory
 
-MakeSampler = Callable[[int], optuna.samplers.BaseSampler]
-"""Number of a stream of random draws -> a fresh sampler."""
 INTERSECTION = GENERATIONS | {"gp"}
 """Searchers that model only the parameters which every trial has: one trial without a parameter would blind them to it."""
 STREAMS = 1_000_003
@@ -43,31 +42,21 @@ def default_max_pending(at_once: int) -> int:
 
 
 class Suggestions:
-    """Suggests trial 0, 1, 2, ...; `starts` are the values that are given to the first ones of them.
+    """Suggests trial 0, 1, 2, ... of a search.
 
     With successive halving, in which trials wait for later ones, a suggestion that depends on results follows from the
     `VisibleHistory` of the trials up to n - `max_pending`.
     """
 
-    def __init__(
-        self,
-        make_sampler: MakeSampler,
-        directions: Sequence[str],
-        space: SearchSpace,
-        starts: Sequence[dict[str, Any]],
-        max_pending: int,
-        history: Sequence[FrozenTrial] = (),
-        make_patience: Callable[[], FrontPatience] = lambda: FrontPatience(None, ()),
-    ) -> None:
-        self.make_sampler, self.directions, self.space = make_sampler, list(directions), space
-        self.starts, self.max_pending, self.history, self.make_patience = starts, max_pending, history, make_patience
-        self.waits = waits_at_rungs(space.budget)
-        self._rebuilds = self.waits and space.searcher not in LEARNS_NOTHING
+    def __init__(self, search: Search) -> None:
+        self.search, self.space, self.directions = search, search.space, directions(search.objectives)
+        self.waits = waits_at_rungs(self.space.budget)
+        self._rebuilds = self.waits and self.space.searcher not in LEARNS_NOTHING
         """Whether every suggestion has a study of its own, since what is visible of a trial that waits changes."""
         self._begin(stream=0)
 
     def _begin(self, stream: int) -> None:
-        self._stream, self.patience = stream, self.make_patience()
+        self._stream, self.patience = stream, self.search.make_patience()
         self.exhausted = False
         """Whether there is nothing more to ask for, since no student improves the front any more."""
         self.asked: list[optuna.Trial] = []
@@ -78,7 +67,7 @@ class Suggestions:
         self._visible_history = VisibleHistory(self.space.budget)
         self._slim: dict[int, tuple[FrozenTrial, FrozenTrial]] = {}
         """By identity: a trial that ended, or waits, and the same for a sampler."""
-        for trial in self.history:
+        for trial in self.search.history:
             if self.space.searcher in GENERATIONS:
                 self._end(self._as_begun(trial), trial)
             elif self._has_all_parameters(trial):
@@ -89,7 +78,7 @@ class Suggestions:
         if student not in self._studies:
             students = self.space.students
             stream = students.index(student) if student in students else 0
-            self._studies[student] = self._new_study(self.make_sampler(self._stream + STREAMS * stream))
+            self._studies[student] = self._new_study(self.search.make_sampler(self._stream + STREAMS * stream))
         return self._studies[student]
 
     def _new_study(self, sampler: optuna.samplers.BaseSampler) -> optuna.Study:
@@ -111,7 +100,7 @@ class Suggestions:
             return None
         student = start.get("student") if "student" in self.space.parameters else None
         study = self._rebuilt(student, visible) if self._rebuilds else self.study_of(student)
-        if start or number < len(self.starts):
+        if start or number < len(self.search.starts):
             study.enqueue_trial(self.space.in_study(start)[0])
         trial = study.ask()
         params = self.space.suggest(trial)
@@ -121,11 +110,11 @@ class Suggestions:
 
     def _visible_count(self, number: int) -> int:
         """The number of trials, from the first on, that the suggestion of trial `number` depends on."""
-        return max(0, number - self.max_pending + 1)
+        return max(0, number - self.search.max_pending + 1)
 
     def _start(self, number: int, lookup: TrialLookup) -> dict[str, Any] | None:
         """The values that trial `number` is given; None where no student improves the front (any more, or for now)."""
-        start = dict(self.starts[number]) if number < len(self.starts) else {}
+        start = dict(self.search.starts[number]) if number < len(self.search.starts) else {}
         searched = "student" in self.space.parameters
         students: list[Any] = list(self.space.students) if searched else [None]
         if not start.keys() - GIVEN:  # what somebody chose is tried in any case
@@ -168,7 +157,7 @@ class Suggestions:
     def _rebuilt(self, student: str | None, visible: Sequence[FrozenTrial]) -> optuna.Study:
         """A study for one suggestion: the visible trials of a student as they stand, the later ones RUNNING."""
         study = self._new_study(self.study_of(student).sampler)
-        ended = [self._for_sampler(trial) for trial in (*self.history, *visible)]
+        ended = [self._for_sampler(trial) for trial in (*self.search.history, *visible)]
         study.add_trials([t for t in ended if self._is_of(t.params, student) and self._has_all_parameters(t)])
         for pending in self.asked[len(visible) :]:
             if self._is_of(pending.params, student) and self._has_all_parameters(pending):

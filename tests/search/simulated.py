@@ -17,8 +17,8 @@ from sqlalchemy import event
 
 from distilbench.methods.mcr2 import MCR2Params
 from distilbench.search.objectives import directions
-from distilbench.search.run_trials import Search
 from distilbench.search.samplers import make_sampler
+from distilbench.search.search_plan import Search
 from distilbench.search.searcher import RETRIES, RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space
@@ -134,17 +134,7 @@ class Simulation:
             self.history,
             planned=self.planned,
         )
-        suggestions = search.suggestions()
-        made = StudySearcher(
-            self.study,
-            self.space,
-            self.objectives,
-            suggestions,
-            self.wanted,
-            workers,
-            more.pop("events", Events()),
-            **more,
-        )
+        made = StudySearcher(self.study, search, workers, more.pop("events", Events()), **more)
         assert made.remaining >= 0
         return made
 

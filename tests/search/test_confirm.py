@@ -14,7 +14,7 @@ from watched import PROVENANCE
 from distilbench.methods.mcr2 import MCR2Params
 from distilbench.records import TrialRecord, append_records
 from distilbench.search.confirm import CONFIRMATIONS, chosen_trials, confirmation_jobs, shown_as, write_confirmed
-from distilbench.search.run_trials import Search
+from distilbench.search.search_plan import Search
 from distilbench.search.space_files import load_space
 from distilbench.trials.budget import Confirmation
 

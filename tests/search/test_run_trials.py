@@ -9,7 +9,8 @@ import pytest
 from simulated import CHOICES, YAML, Simulation, in_sqlite, space_of
 
 from distilbench.search.confirm import chosen_trials
-from distilbench.search.run_trials import Search, _Recorder
+from distilbench.search.run_trials import _Recorder
+from distilbench.search.search_plan import Search
 from distilbench.search.study import finished_trials
 from distilbench.search.trial import trial_folder
 from distilbench.trials.budget import Confirmation

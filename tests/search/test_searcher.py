@@ -19,7 +19,8 @@ from sqlalchemy import event
 from distilbench.cluster.provenance import machine
 from distilbench.codes import competition_key
 from distilbench.search import searcher as module
-from distilbench.search.run_trials import Search, trial_record
+from distilbench.search.run_trials import trial_record
+from distilbench.search.search_plan import Search
 from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySearcher
 from distilbench.search.study import MACHINE, PARAMS, STEPS, best_per_group, trial_rungs
 from distilbench.search.trial import this_node

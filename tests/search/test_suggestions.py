@@ -12,8 +12,7 @@ import pytest
 from optuna.trial import TrialState, create_trial
 from simulated import CHOICES, YAML, Simulation, content, in_memory, in_sqlite, plain, space_of, suggested
 
-from distilbench.search.objectives import directions
-from distilbench.search.samplers import make_sampler
+from distilbench.search.search_plan import Search
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import PARAMS
 from distilbench.search.suggestions import Suggestions, default_max_pending
@@ -106,14 +105,7 @@ def test_a_search_that_grows_keeps_its_population(tmp_path: Path, searcher: str)
 
 
 def suggestions(space: SearchSpace, max_pending: int = 1, **more: Any) -> Suggestions:
-    return Suggestions(
-        lambda stream: make_sampler(space, stream, 20, 1),
-        directions(["quality"]),
-        space,
-        more.pop("starts", []),
-        max_pending,
-        **more,
-    )
+    return Suggestions(Search("r", space, ("quality",), 20, [], max_pending, 0, **more))
 
 
 def finished(space: SearchSpace, params: dict[str, Any], value: float | None, state: str = "COMPLETE") -> Any:
@@ -162,7 +154,7 @@ def test_a_trial_without_a_parameter_does_not_blind_the_searcher_to_it(tmp_path:
         space, {"output_dim": 4, "clusters": 5, "pairs": "noise"}, 1.0
     )  # another space had no such lr
     for made in (suggestions(space, history=history), suggestions(space)):
-        if not made.history:
+        if not made.search.history:
             made.repeat(history)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

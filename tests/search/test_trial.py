@@ -18,7 +18,8 @@ from distilbench.methods.mcr2 import MCR2Params as Mcr2Params
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import Score, TrialRecord, append_records, read_records
-from distilbench.search.run_trials import Search, trial_record
+from distilbench.search.run_trials import trial_record
+from distilbench.search.search_plan import Search
 from distilbench.search.searcher import RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space
@@ -58,7 +59,7 @@ class Trial:
 
     def drive(self, reports: int = 99) -> TrialTrainable:
         s = self.search
-        searcher = StudySearcher(self.study, s.space, s.objectives, s.suggestions(), s.wanted, 1, self.events)
+        searcher = StudySearcher(self.study, s, 1, self.events)
         suggested = searcher.suggest("a")
         assert isinstance(suggested, dict)
         config = {"run": str(self.run), "prepared": str(self.prepared), "method": self.method, "seed": 0, "gpus": 0}

@@ -24,6 +24,7 @@ from distilbench.cluster import owner, run_copy
 from distilbench.cluster.place import Place
 from distilbench.cluster.resources import TrialResources
 from distilbench.commands import compare as comparing
+from distilbench.commands import method_sweep
 from distilbench.commands import sweep as sweeps
 from distilbench.commands.run_folder import report_folder
 from distilbench.prepare import stage
@@ -71,30 +72,16 @@ class Node:
             patch.setenv("DISTILBENCH_SCRATCH", str(self.folder))
             yield
 
-    def trials(
-        self,
-        run: Path,
-        prepared: Path,
-        study: Any,
-        search: Any,
-        resources: Any,
-        watchers: Sequence[Any] = (),
-        *,
-        place: Place | None = None,
-        forget: Any = lambda folder: None,
-        deadline: Any = lambda: math.inf,
-        **_: Any,
-    ) -> None:
+    def trials(self, study: Any, search: Any, at: Any, watchers: Sequence[Any] = ()) -> None:
         """As `run_trials`, one report after the other."""
         from distilbench.search.searcher import RungScheduler, StudySearcher
         from distilbench.search.trial import TrialTrainable
 
+        run, place = at.run, at.place
         write_missing_records(run, study, search)
-        recorder = _Recorder(run, study, search, watchers, forget)
-        searcher = StudySearcher(
-            study, search.space, search.objectives, search.suggestions(), search.wanted, 1, recorder, deadline
-        )
-        config = {"run": str(run.resolve()), "prepared": str(prepared.resolve()), "method": search.space.method}
+        recorder = _Recorder(run, study, search, watchers, at.forget)
+        searcher = StudySearcher(study, search, 1, recorder, at.deadline)
+        config = {"run": str(run.resolve()), "prepared": str(at.prepared.resolve()), "method": search.space.method}
         config |= {"seed": 0, "cpus": 1, "gpus": 0, "hang_s": 0.0, "costs": False, "deadline": math.inf}
         config |= {"budget": search.space.budget.model_dump()}
         config |= {"place": place and replace(place, node="the driver's")}
@@ -149,10 +136,11 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     resources = TrialResources(1, 0, 1, "one at a time")
     for module in (sweeps, comparing):
         monkeypatch.setattr(module, "ray_cluster", lambda *_: contextlib.nullcontext())
+        monkeypatch.setattr(module, "nodes_line", lambda *_: "one node")
+    for module in (method_sweep, comparing):
         monkeypatch.setattr(module, "trial_resources", lambda share: resources)
         monkeypatch.setattr(module, "wait_for_idle", lambda resources: None)
-        monkeypatch.setattr(module, "nodes_line", lambda *_: "one node")
-    monkeypatch.setattr(sweeps, "run_trials", own.trials)
+    monkeypatch.setattr(method_sweep, "run_trials", own.trials)
     monkeypatch.setattr(leaderboard, "finish_jobs", own.jobs)
     monkeypatch.setattr(stage, "encode_corpus", functools.partial(stage.encode_corpus, here=True))
     monkeypatch.setattr(metrics, "RayMetrics", lambda tally: Watcher())

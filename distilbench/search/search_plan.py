@@ -1,0 +1,48 @@
+"""The plan of one search: everything that its trials follow from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial
+
+from distilbench.search.front_patience import FrontPatience, Point
+from distilbench.search.samplers import make_sampler
+from distilbench.search.space import SearchSpace
+
+
+@dataclass(frozen=True)
+class Search:
+    """The plan of one search."""
+
+    name: str
+    """The run's, in records."""
+    space: SearchSpace
+    objectives: tuple[str, ...]
+    wanted: int
+    """Trials in all."""
+    starts: Sequence[dict[str, Any]]
+    """Values that the first trials are given."""
+    max_pending: int
+    """A trial is suggested from the results of those at least so many before it."""
+    seed: int
+    history: Sequence[FrozenTrial] = ()
+    """Finished trials of another study that measured the same, which the searcher starts from."""
+    select: str = "sts"
+    """The measure that selects students."""
+    baseline_points: Sequence[Point] = ()
+    """Points of the trials of the methods before this one."""
+    planned: int | None = None
+    """The trials that a generation of the searcher is sized for: those of the search's first driver; None: `wanted`."""
+
+    def make_sampler(self, stream: int) -> BaseSampler:
+        """Make a fresh sampler; `stream` numbers a stream of random draws."""
+        return make_sampler(self.space, self.seed + stream, self.planned or self.wanted, len(self.objectives))
+
+    def make_patience(self) -> FrontPatience:
+        """Make the count of trials that improve nothing; a grid is searched whole."""
+        patience = None if self.space.searcher == "grid" else self.space.budget.patience
+        return FrontPatience(patience, self.objectives, self.baseline_points)
