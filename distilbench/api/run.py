@@ -76,7 +76,7 @@ class Run:
         Raises:
             InputError: nothing is there, or a record cannot be read.
         """
-        from distilbench.reporting.columns import board_frame
+        from distilbench.reporting.frame import board_frame
 
         return board_frame(self._board())
 

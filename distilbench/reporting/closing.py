@@ -7,9 +7,9 @@ from pathlib import Path
 
 from distilbench.codes import CompetitionKey, code_of
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
-from distilbench.reporting.columns import board_columns
 from distilbench.reporting.comparison import Comparison, dev_comparison
 from distilbench.reporting.deploy import deploy_lines, is_front, on_front
+from distilbench.reporting.frame import board_columns
 from distilbench.reporting.loading import export_command
 from distilbench.reporting.recommended import answer
 from distilbench.reporting.runs import run_folders

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distilbench.records import ON_DEMONSTRATION
-from distilbench.reporting.columns import BoardColumn, board_columns, board_frame, filled
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
+from distilbench.reporting.frame import BoardColumn, board_columns, board_frame, filled
 from distilbench.reporting.lines import EncoderLine, encoder_lines
 from distilbench.reporting.markdown import escaped, one_line
 from distilbench.reporting.neighbours import lost_neighbours

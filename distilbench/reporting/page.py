@@ -12,12 +12,12 @@ from markupsafe import Markup
 
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting import budget, encoder_page, neighbours, run_facts, table
-from distilbench.reporting.columns import LEADING_GROUPS, board_columns, page_columns
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
 from distilbench.reporting.deploy import is_front
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports import Export, write_exports
 from distilbench.reporting.formats import set_name
+from distilbench.reporting.frame import LEADING_GROUPS, board_columns, page_columns
 from distilbench.reporting.index_figures import HEADINGS, LEAST_OVERLAP, every_index, index_lines
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.pages import render_html, write_assets, write_page

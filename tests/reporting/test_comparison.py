@@ -18,9 +18,9 @@ from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import Score, ScoreRecord, append_records, read_records
 from distilbench.reporting import page
-from distilbench.reporting.columns import board_frame
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Difference, compare_rows, tie_notices
 from distilbench.reporting.exports import csv_text
+from distilbench.reporting.frame import board_frame
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import leaderboard
 from distilbench.storage.files import fingerprint

@@ -14,9 +14,9 @@ from markdown_it import MarkdownIt
 
 from distilbench.records import Score
 from distilbench.reporting.closing import student_table
-from distilbench.reporting.columns import board_columns, board_frame
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Difference, Tie
 from distilbench.reporting.exports import Report, csv_text, latex_text, write_exports
+from distilbench.reporting.frame import board_columns, board_frame
 from distilbench.reporting.markdown import escaped, one_line
 from distilbench.reporting.page import write_report
 from distilbench.reporting.table import leaderboard
