@@ -55,7 +55,7 @@ from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.student import load_student
 from distilbench.prepare.encode import encode_corpus
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.table import AVERAGE, leaderboard
+from distilbench.reporting.table import TEST, leaderboard
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
@@ -396,7 +396,7 @@ def rows(
         "|---" * 7 + "|",
     ]
     for row in board.rows:
-        record, test = row.record, board.cell(row, AVERAGE)
+        record, test = row.record, board.cell(row, TEST)
         key = record.label.partition(" d=")[0]
         key = "teacher" if key == specs["teacher"].title else key
         own = record.role in ("teacher", "encoder")

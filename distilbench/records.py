@@ -373,11 +373,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def append_records(path: Path, records: Iterable[TrialRecord | ScoreRecord]) -> None:
-    """Append whole lines to `path`. A torn last line left by a killed writer is cut off first.
-
-    Raises:
-        DiskFull: the disk is full.
-    """
+    """Append whole lines to `path`. A torn last line left by a killed writer is cut off first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     payload = b"".join(record.model_dump_json().encode() + b"\n" for record in records)
     try:
@@ -407,20 +403,12 @@ def read_records(path: Path) -> Iterator[TrialRecord | ScoreRecord]:
     """The trials and scores of `path` in order; nothing when it does not exist.
 
     The file may be compressed (gzip), and it may be that of a report, which has lines of other kinds as well.
-
-    Raises:
-        InputError: a complete line that is not a record of this schema; it names file, row and field. A torn last
-            line (no newline: its writer was killed) is skipped, since its record is written again on resume.
     """
     return (record for record in read_json_lines(path, _adapter) if not isinstance(record, _OfReport))
 
 
 def read_json_lines(path: Path, adapter: TypeAdapter[Line]) -> Iterator[Line]:
-    """The lines of `path`, compressed or not, checked by `adapter`; nothing when it does not exist.
-
-    Raises:
-        InputError: as `read_records`, or a compressed file that is damaged.
-    """
+    """The lines of `path`, compressed or not, checked by `adapter`; nothing when it does not exist."""
     if not path.exists():
         return
     payload = path.read_bytes()

@@ -43,6 +43,7 @@ TITLES = {
     "overlap@10": "Overlap@10",
     "pearson": "Pearson",
     "f1": "F1",
+    "mix": "Mix",
 }
 """How each metric is called where people read it."""
 
@@ -63,7 +64,7 @@ class Part:
     @property
     def title(self) -> str:
         """What it is called on a page."""
-        return "Accuracy on pairs" if self.kind == "pairs" else TITLES[self.metric]
+        return {"pairs": "Accuracy on pairs", "sts": "STS average"}.get(self.kind) or TITLES[self.metric]
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from distilbench.commands import evaluate as evaluate_module
 from distilbench.commands import sweep as sweep_module
 from distilbench.commands.run_folder import one_writer
 from distilbench.reporting.best import best_of_runs
-from distilbench.reporting.budget import ServingBudget
+from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.table import AVERAGE, DEV, leaderboard
+from distilbench.reporting.table import DEV, TEST, leaderboard
 from distilbench.settings.evaluate import EvaluateSettings
 from distilbench.settings.option import Settings
 from distilbench.settings.sweep import SweepSettings
@@ -145,7 +145,7 @@ def test_the_frames_have_what_the_records_have(old_run: Path) -> None:
     scores, trials = run.scores(), run.trials()
     assert list(scores["id"]) == [row.anchor for row in board.rows]
     for row, (_, line) in zip(board.rows, scores.iterrows(), strict=True):
-        assert line["test"] == pytest.approx(board.cell(row, AVERAGE).value, nan_ok=True)
+        assert line["test"] == pytest.approx(board.cell(row, TEST).value, nan_ok=True)
         assert line["dev"] == pytest.approx(board.cell(row, DEV).value, nan_ok=True)
         assert (line["bytes"], line["code"], line["seeds"]) == (
             row.record.bytes_per_vector,

@@ -11,19 +11,19 @@ from distilbench.selection import STS, Selection
 @pytest.mark.parametrize(
     ("text", "written", "title", "tasks"),
     [
-        ("sts", "sts", "Spearman", ("sts",)),
+        ("sts", "sts", "STS average", ("sts",)),
         ("retrieval", "retrieval", "nDCG@10", ("retrieval",)),
         ("nDCG@10", "retrieval", "nDCG@10", ("retrieval",)),  # the kind's own metric
         ("mrr@10", "mrr@10", "MRR@10", ("retrieval",)),
         ("fidelity", "fidelity", "Fidelity", ()),
-        ("retrieval=0.7, sts=0.3", "retrieval=0.7,sts=0.3", "0.7 nDCG@10 + 0.3 Spearman", ("retrieval", "sts")),
+        ("retrieval=0.7, sts=0.3", "retrieval=0.7,sts=0.3", "0.7 nDCG@10 + 0.3 STS average", ("retrieval", "sts")),
         (
             "sts,retrieval, fidelity",
             "sts=0.333333,retrieval=0.333333,fidelity=0.333333",
-            "mean of Spearman, nDCG@10 and Fidelity",
+            "mean of STS average, nDCG@10 and Fidelity",
             ("sts", "retrieval"),
         ),
-        ("retrieval=7,sts=3", "retrieval=0.7,sts=0.3", "0.7 nDCG@10 + 0.3 Spearman", ("retrieval", "sts")),
+        ("retrieval=7,sts=3", "retrieval=0.7,sts=0.3", "0.7 nDCG@10 + 0.3 STS average", ("retrieval", "sts")),
         ("classification,pairs", "classification=0.5,pairs=0.5", None, ("classification", "pairs")),
     ],
 )

@@ -14,7 +14,7 @@ from statistics import fmean
 
 from distilbench.codes import family_of
 from distilbench.records import IndexCost, read_records
-from distilbench.reporting.table import AVERAGE, DEV, Row, leaderboard
+from distilbench.reporting.table import DEV, TEST, Row, leaderboard
 
 
 def own_index(row: Row, name: str) -> list[IndexCost]:
@@ -53,7 +53,7 @@ def main() -> None:
             if rival is None or dev > (board.cell(rival, DEV).value or 0.0):
                 best[method_of(row)] = row
         for method, row in sorted(best.items(), key=lambda item: -(board.cell(item[1], DEV).value or 0.0)):
-            dev, test, costs = board.cell(row, DEV).value, board.cell(row, AVERAGE), own_index(row, chosen.name)
+            dev, test, costs = board.cell(row, DEV).value, board.cell(row, TEST), own_index(row, chosen.name)
             spread = f" ± {test.interval:.2f}" if test.interval is not None else ""
             cells = [str(size), method, f"{row.name} {row.record.quantisation}", str(len(row.seeds)), f"{dev:.2f}"]
             cells += [f"{test.value or 0:.2f}{spread}", f"{test.retention or 0:.1f}"]

@@ -1,7 +1,7 @@
 """Print a comparison's rows as a Markdown table: mean over seeds and 95 % interval of each test column.
 
 python tools/study_table.py results/records/orderings.jsonl.gz [--quantised]
-python tools/study_table.py FILE [FILE ...] --quantised --rows "HPD .* d=128" --columns sts_average,mrr10:quora --kept
+python tools/study_table.py FILE [FILE ...] --quantised --rows "HPD .* d=128" --columns test,mrr10:quora --kept
 
 Several files are one comparison. --rows takes the rows whose name and code match a regular expression, --columns some
 columns, --kept adds the share of the teacher's value in per cent.
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("records", type=Path, nargs="+")
     parser.add_argument("--quantised", action="store_true", help="rows of codes too")
     parser.add_argument("--rows", type=pattern, default="", help="a regular expression of 'NAME CODE'")
-    parser.add_argument("--columns", type=lambda text: text.split(","), help="such as sts_average,dev,mrr10:quora")
+    parser.add_argument("--columns", type=lambda text: text.split(","), help="such as test,dev,mrr10:quora")
     parser.add_argument("--kept", action="store_true", help="the share of the teacher's value too")
     chosen = parser.parse_args()
     if missing := [str(path) for path in chosen.records if not path.is_file()]:

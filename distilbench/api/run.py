@@ -13,7 +13,7 @@ from distilbench.cluster.stored_runs import NO_TRAININGS, WITHOUT_STUDENTS, loca
 from distilbench.errors import InputError
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.best import Best, best_of_runs
-from distilbench.reporting.budget import ServingBudget
+from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import Leaderboard, leaderboard, unique_trials
 

@@ -130,7 +130,7 @@ def best(settings: BestSettings) -> None:
     """Name the best student within a budget: chosen by its dev score, in any quantisation."""
     from distilbench.cluster.stored_runs import local_runs
     from distilbench.reporting.best import best_of_runs
-    from distilbench.reporting.budget import ServingBudget
+    from distilbench.reporting.choice import ServingBudget
     from distilbench.storage.files import write_json
 
     budget = ServingBudget(settings.size, settings.latency, settings.dim)
@@ -146,7 +146,7 @@ def export(settings: ExportSettings) -> None:
     """Write a student as a sentence-transformers folder with a model card: the best within a budget, or a named one."""
     from distilbench.cluster.stored_runs import local_runs
     from distilbench.commands.export import export as run
-    from distilbench.reporting.budget import ServingBudget
+    from distilbench.reporting.choice import ServingBudget
 
     budget = ServingBudget(settings.best_under, settings.latency, settings.dim)
     runs, named, seed = local_runs(settings.run), settings.student, settings.seed

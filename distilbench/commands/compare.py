@@ -33,7 +33,7 @@ from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.progress.live import CountedLines
 from distilbench.records import ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.closing import closing_lines
+from distilbench.reporting.terminal_summary import terminal_summary
 from distilbench.settings.commands import CompareSettings
 from distilbench.settings.encoders import DEFAULT_STUDENT, DEFAULT_TEACHER
 from distilbench.storage.files import claim_folder, fingerprint
@@ -148,7 +148,7 @@ def _compare(
     published = [line for row in rows for line in published_lines(row)]
     records: list[ScoreRecord | TrialRecord] = [*scores, *students, *trials]
     page = publish(settings, inputs.corpus, run, records, published)
-    for line in closing_lines(records, run):
+    for line in terminal_summary(records, run):
         console.print(line, markup=False, highlight=False)
     return page
 

@@ -24,7 +24,7 @@ from distilbench.encoders.encoder import CONFIG, EncoderSpec
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.best import best_among, best_seed, model_folder, record_owners
-from distilbench.reporting.budget import ServingBudget
+from distilbench.reporting.choice import ServingBudget
 from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes
 from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
 from distilbench.reporting.neighbours import lost_neighbours

@@ -19,9 +19,9 @@ from distilbench.methods import get_method
 from distilbench.methods.parts.wanted import wanted_by
 from distilbench.prepare.stage import Made, prepare_corpus
 from distilbench.progress.clock import Clock
-from distilbench.reporting.closing import closing_lines
 from distilbench.reporting.live_page import LivePage
 from distilbench.reporting.runs import read_runs
+from distilbench.reporting.terminal_summary import terminal_summary
 from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import Took, keep, timed_stage
 
@@ -54,7 +54,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
             notes = list(dict.fromkeys(note for member in members for note in (*member.notes, *member.missing)))
             page = publish(settings, inputs.corpus, run, records, notes, folders=folders)
         missing = dict.fromkeys(line for member in members for line in member.missing)
-        for line in (*closing_lines(records, run), *missing):
+        for line in (*terminal_summary(records, run), *missing):
             console.print(line, markup=False, highlight=False)
         return page
 

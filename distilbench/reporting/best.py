@@ -1,4 +1,4 @@
-"""`distilbench best`: the best row of some runs within a budget (`budget.best_under`), and what is needed to use it."""
+"""`distilbench best`: the best row of some runs within a budget (`choice.best_under`), and what is needed to use it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any
 
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, read_records
-from distilbench.reporting.budget import ServingBudget, best_under, candidates, latency_of, scored
+from distilbench.reporting.choice import ServingBudget, best_under, candidates, latency_of, scored
 from distilbench.reporting.comparison import dev_comparison
 from distilbench.reporting.loading import can_be_built, is_nested, load_code
 from distilbench.reporting.neighbours import LEAST_OVERLAP, kept_neighbours
+from distilbench.reporting.recommendation import Recommendation, recommendation
 from distilbench.reporting.retrieval import retrieval_sets
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_row, told
-from distilbench.selection import STS
+from distilbench.reporting.serving import serving_costs
+from distilbench.reporting.table import DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_row
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,11 @@ class Best:
         return self.text()
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that `text` says."""
+        """Return every figure of the choice."""
         record, model = self.row.record, self._model()
         return {
             "budget": self.budget._asdict(),
+            "summary": self._recommendation().text(),
             "student": {
                 "label": self.row.name,
                 "role": record.role,
@@ -54,8 +56,8 @@ class Best:
                 "seeds": [
                     {
                         "seed": seed.record.seed,
-                        "dev": self._dev(seed),
-                        "test_average": seed.values["all"][0],
+                        "dev": self.board.seed_value(seed, DEV),
+                        "test_average": seed.values[0].value,
                         "record_id": seed.record.record_id,
                         "run": seed.record.run,
                         "model": None if folder is None else str(folder),
@@ -74,26 +76,22 @@ class Best:
         }
 
     def text(self) -> str:
-        """The choice for the terminal."""
-        student, model = self.row.record, self._model()
-        role = "" if student.role == "student" else f", {student.role}"
-        lines = [f"{told(self.row)}{role} (chosen on dev{self._by()})"]
-        lines += [f"Scores are {ON_DEMONSTRATION}."] if student.demonstration else []
-        lines += self._lines(self.row)
-        if self.teacher is not None and self.teacher is not self.row:
-            lines += ["", f"Teacher {self.teacher.name}", *self._lines(self.teacher)]
-        lines += ["", "Seed  dev     test    record, model"]
+        """Return the choice for the terminal: what the page says of it, its seeds, and how to load and export it."""
+        model = self._model()
+        can_be_made = can_be_built(self.row.record)
+        lines = [self._recommendation().text()]
+        lines += [f"Scores are {ON_DEMONSTRATION}."] if self.row.record.demonstration else []
+        lines += ["", f"Seed  dev     test    record, model (chosen on dev, by {self.board.selection.title})"]
         for seed, folder in zip(self.row.seeds, self.folders, strict=True):
-            scores = f"{_two(self._dev(seed)):<8}{_two(seed.values['all'][0]):<8}"
+            scores = f"{_two(self.board.seed_value(seed, DEV)):<8}{_two(seed.values[0].value):<8}"
+            none = "none is kept: `export` makes it" if can_be_made else "no model is kept"
             lines.append(f"{seed.record.seed:<6}{scores}{seed.record.record_id}")
-            lines.append(f"{'':<22}{self._no_model() if folder is None else folder}")
+            lines.append(f"{'':<22}{none if folder is None else folder}")
         if model is not None:
             best = " (the seed with the highest dev score)" if len(self.row.seeds) > 1 else ""
             lines += ["", f"To load it{best}:", "", *(f"    {line}" for line in self._load(model).splitlines())]
+        if model is not None or can_be_made:
             lines += ["", "To export it, with a model card:", "", f"    {self.export_command()}"]
-        elif can_be_built(student):
-            lines += ["", "To make it from its teacher, with a model card that says how it is loaded:", ""]
-            lines.append(f"    {self.export_command()}")
         return "\n".join(lines)
 
     def export_command(self) -> str:
@@ -107,49 +105,23 @@ class Best:
             limits += ["--dim", str(self.budget.dim)]
         return shlex.join(["distilbench", "export", *map(str, self.runs), *limits, "--to", "DIR"])
 
-    def _no_model(self) -> str:
-        return "none is kept: `export` makes it" if can_be_built(self.row.record) else "no model is kept"
-
-    def _by(self) -> str:
-        selection = self.board.selection
-        return "" if selection == STS else f", by {selection.title}"
-
-    def _dev(self, seed: SeedScores) -> float | None:
-        return dev_score(self.board, seed)
+    def _recommendation(self) -> Recommendation:
+        return recommendation("", self.row, self.board, serving_costs(self.board))
 
     def _figures(self, row: Row) -> dict[str, Any]:
-        test = self.board.cell(row, AVERAGE)
+        test = row.test
         return {
             "bytes_per_vector": row.record.bytes_per_vector,
             "dim": row.record.dim,
             "latency_ms": latency_of(row),
             "dev": self.board.cell(row, DEV).value,
-            "retrieval": [retrieval.to_json() for retrieval in retrieval_sets(row, teacher_row(self.board, row))],
+            "retrieval": [retrieval.to_json() for retrieval in retrieval_sets(self.board, row)],
             "kept_neighbours_percent": neighbours.overlap if (neighbours := kept_neighbours(row)) else None,
             "test_average": test.value,
             "test_interval95": test.interval,
             "test_seeds": test.seeds,
             "test_retention_percent": test.retention,
         }
-
-    def _lines(self, row: Row) -> list[str]:
-        test, latency = self.board.cell(row, AVERAGE), latency_of(row)
-        spread = "" if test.interval is None else f" ± {test.interval:.2f}"
-        seeds = f"{test.seeds} {'seed' if test.seeds == 1 else 'seeds'}"
-        sets = (
-            (", ".join(self.board.sts_sets) or "no set") if self.board.selection == STS else self.board.selection.title
-        )
-        kept_share = (
-            "" if test.retention is None or row is self.teacher else f", {test.retention:.1f} % of the teacher's"
-        )
-        lines = [
-            f"  bytes per vector  {row.record.bytes_per_vector:,}",
-            f"  dimensions        {row.record.dim:,}",
-            f"  dev               {_two(self.board.cell(row, DEV).value)}",
-            *(f"  retrieval         {retrieval.text()}" for retrieval in retrieval_sets(row, self.teacher)),
-            f"  test average      {_two(test.value)}{spread} ({seeds}){kept_share}: {sets}",
-        ]
-        return lines if latency is None else [*lines, f"  latency           {latency:.3g} ms per sentence"]
 
     def _model(self) -> Path | None:
         """The model folder of the seed with the highest dev score, of those that keep one."""
@@ -164,21 +136,12 @@ class Best:
 
 
 def best_of_runs(runs: Sequence[Path], budget: ServingBudget) -> Best:
-    """The best row of the runs within the budget, by `budget.best_under`.
-
-    Raises:
-        InputError: a folder holds no records, the runs are of several corpora, they have no row with a dev score, or none is
-            within the budget; the message says what the least is that there is.
-    """
+    """Choose the best row of the runs within the budget, by `choice.best_under`; an InputError says why there is none."""
     return best_among(read_runs(runs), runs, budget)
 
 
 def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path], budget: ServingBudget) -> Best:
-    """The same of records that have been read from the runs.
-
-    Raises:
-        InputError: as `best_of_runs`.
-    """
+    """Choose among records that have been read from the runs."""
     board = leaderboard(records)
     folders = run_folders(runs)
     named = ", ".join(map(str, folders))
@@ -189,32 +152,27 @@ def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path
         raise InputError(f"{named}: the runs were selected by {' and by '.join(selects)}; expected runs of one")
     rows = candidates(board)
     lost = len(scored(board)) - len(rows)
+    without = f"{lost} rows whose codes keep less than {LEAST_OVERLAP:g} % of the neighbours of their float32 vectors"
     if not rows:
-        raise InputError(f"{named}: no row can be recommended: {_without(lost)}")
-    corpora = list(dict.fromkeys(row.record.compared_on for row in rows))
+        raise InputError(f"{named}: no row can be recommended: {without}")
+    corpora = {row.record.compared_on: f"{row.record.corpus} of {row.record.run}" for row in reversed(rows)}
     if len(corpora) > 1:
-        names = ", ".join(f"{row.record.corpus} of {row.record.run}" for row in _first_of_each(rows, corpora))
+        names = ", ".join(corpora.values())
         raise InputError(f"{named}: the runs are of {len(corpora)} corpora ({names}); expected runs of one")
     row = best_under(board, budget, dev_comparison(board, folders))
     if row is None:
-        left_out = f" (left out: {_without(lost)})" if lost else ""
+        left_out = f" (left out: {without})" if lost else ""
         raise InputError(f"{_limits(budget)}: no row is within it; {_least(rows)}{left_out}")
     owners = record_owners(runs)
     models = tuple(model_folder(seed.record, owners) for seed in row.seeds)
     return Best(tuple(runs), budget, board, row, teacher_row(board, row), models)
 
 
-def dev_score(board: Leaderboard, seed: SeedScores) -> float | None:
-    """A seed's own dev score; None where it has none."""
-    dev_values = [value for column, value in zip(board.columns, seed.values["all"], strict=True) if column.key == DEV]
-    return dev_values[0] if dev_values else None
-
-
 def best_seed(board: Leaderboard, row: Row) -> SeedScores | None:
     """The seed with the highest dev score of those that keep a model; None where none does."""
 
     def dev(seed: SeedScores) -> float:
-        value = dev_score(board, seed)
+        value = board.seed_value(seed, DEV)
         return -math.inf if value is None else value
 
     return max((seed for seed in row.seeds if seed.record.model), key=dev, default=None)
@@ -235,26 +193,13 @@ def record_owners(runs: Sequence[Path]) -> Owners:
 
 
 def model_folder(record: ScoreRecord, owners: Owners) -> Path | None:
-    """The record's model folder; None where none is kept.
-
-    Raises:
-        InputError: the record says that it lies outside its run.
-    """
+    """Return the record's model folder; None where none is kept."""
     if not record.model:
         return None
     inside = PurePosixPath(record.model)
     if inside.is_absolute() or ".." in inside.parts:
         raise InputError(f"record {record.record_id}: model {record.model!r}: expected a folder of its run")
     return owners[record.run, record.record_id] / inside
-
-
-def _first_of_each(rows: Sequence[Row], corpora: Sequence[str]) -> list[Row]:
-    return [next(row for row in rows if row.record.compared_on == corpus) for corpus in corpora]
-
-
-def _without(lost: int) -> str:
-    rows = "1 row" if lost == 1 else f"{lost} rows"
-    return f"{rows} whose codes keep less than {LEAST_OVERLAP:g} % of the neighbours of their own float32 vectors"
 
 
 def _limits(budget: ServingBudget) -> str:

@@ -22,7 +22,7 @@ from distilbench.evaluation.bootstrap import RESAMPLES, TAILS, Averages, Items, 
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import selection_groups
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, SeedScores, competes, told
+from distilbench.reporting.table import DEV, TEST, Leaderboard, Row, SeedScores, competes, told
 from distilbench.selection import Part, Selection
 
 TOLERANCE = 1e-3
@@ -211,9 +211,7 @@ def _kept_predictions(board: Leaderboard, row: Row, folders: Sequence[Path]) -> 
 
 def _kept_of_seed(board: Leaderboard, seed: SeedScores, folders: Iterable[Path]) -> Predictions | None:
     """The first kept predictions that give the record's own dev and test scores."""
-    dev = next((i for i, column in enumerate(board.columns) if column.key == DEV), None)
-    scores: dict[Split, float | None] = {"test": seed.values["all"][0]}
-    scores["dev"] = None if dev is None else seed.values["all"][dev]
+    scores: dict[Split, float | None] = {"test": seed.values[0].value, "dev": board.seed_value(seed, DEV)}
     for folder in folders:
         try:
             predictions = Predictions.load(predictions_path(folder, seed.record.record_id))
@@ -296,7 +294,7 @@ def _ties(board: Leaderboard, kept: Kept) -> tuple[dict[str, Tie], list[str], li
     """The ties, the rows without predictions, and those of other items, within each corpus and number of bytes."""
     compared: dict[tuple[str, int], list[Row]] = {}
     for row in board.rows:
-        if competes(row.record) and board.cell(row, AVERAGE).value is not None:
+        if competes(row.record) and row.test.value is not None:
             compared.setdefault((row.record.compared_on, row.record.bytes_per_vector), []).append(row)
     ties: dict[str, Tie] = {}
     without, other_items = [], []
@@ -378,7 +376,7 @@ def _every_item(board: Leaderboard, predictions: Predictions) -> dict[str, dict[
         if "/" not in name
     } | {name: Items(1.0, values) for name, values in predictions.item.items() if name.endswith(PRIMARY)}
     whole = items_of(predictions, board.selection, "test")
-    columns = {AVERAGE: whole} if len(whole) > 1 else {}
+    columns = {TEST: whole} if len(whole) > 1 else {}
     return columns | {name: {name: items} for name, items in sets.items()}
 
 

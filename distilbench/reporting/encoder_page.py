@@ -81,7 +81,7 @@ def render_encoder(row: Row, board: Leaderboard, compared: Comparison, trainings
 
 def headline(row: Row, columns: Sequence[Column]) -> list[tuple[Column, int]]:
     """The leaderboard's columns that the row has a value in, with their places."""
-    return [(c, i) for i, c in enumerate(columns) if row.values["all"][i].value is not None]
+    return [(c, i) for i, c in enumerate(columns) if row.values[i].value is not None]
 
 
 def score_lines(row: Row) -> dict[str, list[ScoreLine]]:

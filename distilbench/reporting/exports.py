@@ -13,10 +13,9 @@ from distilbench.reporting.frame import BoardColumn, board_columns, board_frame,
 from distilbench.reporting.lines import EncoderLine, encoder_lines
 from distilbench.reporting.markdown import escaped, one_line
 from distilbench.reporting.neighbours import lost_neighbours
-from distilbench.reporting.recommended import answer
+from distilbench.reporting.recommendation import answer
 from distilbench.reporting.serving import ServingCosts, serving_costs
 from distilbench.reporting.table import DEV, Leaderboard, Row, told
-from distilbench.selection import STS
 from distilbench.storage.files import atomic_path
 
 if TYPE_CHECKING:
@@ -156,10 +155,7 @@ def _written(column: BoardColumn, row: Row) -> str:
 
 
 def _notes(board: Leaderboard, compared: Comparison, costs: ServingCosts) -> Iterator[str]:
-    if board.selection != STS:
-        yield f"Scores are x 100: {board.selection.title} of the test sets."
-    elif board.sts_sets:
-        yield f"Scores are x 100. The average is over {', '.join(board.sts_sets)} (test)."
+    yield f"{board.columns[0].help}."
     if costs.setting is not None:
         yield f"The cost of retrieval: {costs.searched}."
     if compared.ties:

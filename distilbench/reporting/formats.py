@@ -9,6 +9,7 @@ from distilbench.codes import code_of
 from distilbench.progress.tally import finite
 from distilbench.records import ClusterCost, IndexCost
 from distilbench.reporting import table
+from distilbench.reporting.columns import TASKS
 from distilbench.selection import TITLES
 
 
@@ -75,12 +76,12 @@ def set_name(cost: IndexCost | ClusterCost) -> str:
 
 def column_name(column: str) -> str:
     """A column of paired differences as a heading."""
-    if column == table.AVERAGE:
-        return "STS average"
+    if column == table.TEST:
+        return "Test score"
     task, name, metric = column.rsplit("/", 2) if column.count("/") == 2 else (column, "", "")
     if task in ("sts", "classification"):
         return name
-    return f"{name}, {TITLES.get(metric, metric)}" if task in table.TASKS else column
+    return f"{name}, {TITLES.get(metric, metric)}" if task in TASKS else column
 
 
 def index_setting(cost: IndexCost) -> str:

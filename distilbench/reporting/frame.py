@@ -1,6 +1,6 @@
 """The columns of a leaderboard, defined once: its page, its files, the terminal and Python all show these.
 
-A metric of a set is a column by itself (`table.TASKS` names the metrics of each task). `HEADLINES` are those that have a
+A metric of a set is a column by itself (`columns.TASKS` names the metrics of each task). `HEADLINES` are those that have a
 column over all sets, on every view.
 """
 
@@ -15,21 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from distilbench.records import ScoreRecord
 from distilbench.reporting import formats
+from distilbench.reporting.columns import DEV, TEST, Column
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Tie
 from distilbench.reporting.neighbours import kept_neighbours, lost_neighbours
 from distilbench.reporting.serving import Serving, ServingCosts, serving_costs
-from distilbench.reporting.table import (
-    AVERAGE,
-    DEV,
-    MISSING,
-    TEST,
-    Cell,
-    Column,
-    Leaderboard,
-    Row,
-    percent,
-    teacher_row,
-)
+from distilbench.reporting.table import MISSING, Cell, Leaderboard, Row, percent, teacher_row
 from distilbench.selection import TITLES
 
 if TYPE_CHECKING:
@@ -190,7 +180,7 @@ def _quality(board: Leaderboard) -> list[BoardColumn]:
     test = replace(_score(board, 0), name="test", group="Quality", leads=True, report=True, terminal=True, shares=False)
     test = replace(test, help=f"{test.help}, with its 95 % interval")
     columns = [test]
-    if any(board.cell(row, AVERAGE).retention is not None for row in board.rows):
+    if any(row.test.retention is not None for row in board.rows):
         kept = BoardColumn("kept_percent", "Kept,\u00a0%", lambda row: _kept(board, row), written=_one)
         help_text = "Of the teacher's own test score"
         columns.append(replace(kept, help=help_text, group="Quality", leads=True, report=True, terminal=True))
@@ -281,8 +271,8 @@ def _standing(board: Leaderboard, compared: Comparison) -> list[BoardColumn]:
             help="Pareto front, best of its size, chosen and confirmed",
             group="About",
         ),
-        BoardColumn("front", "Front", lambda row: row.pareto["all"], "flag"),
-        BoardColumn("best_in_bytes", "Best in its bytes", lambda row: row.best_in_bytes["all"], "flag"),
+        BoardColumn("front", "Front", lambda row: row.pareto, "flag"),
+        BoardColumn("best_in_bytes", "Best in its bytes", lambda row: row.best_in_bytes, "flag"),
         BoardColumn("chosen_on_dev", "Chosen on dev", lambda row: row.chosen, "flag"),
         group,
         BoardColumn("tie_difference", "Difference", tie("value")),
@@ -322,7 +312,7 @@ def _score(board: Leaderboard, place: int) -> BoardColumn:
     return BoardColumn(
         {TEST: "test", DEV: "dev"}.get(column.key, re.sub(r"\W+", "_", column.key.replace("@", ""))),
         column.title,
-        lambda row: row.values["all"][place],
+        lambda row: row.values[place],
         help=column.help,
         group=column.group,
         report=_is_reported(board, column),
@@ -345,11 +335,11 @@ def _mean_over(board: Leaderboard, sets: Sequence[Column]) -> Callable[[Row], Ce
     places = [board.columns.index(column) for column in sets]
     of_corpus: dict[str, set[int]] = {}
     for row in board.rows:
-        there = {place for place in places if row.values["all"][place].value is not None}
+        there = {place for place in places if row.values[place].value is not None}
         of_corpus.setdefault(row.record.compared_on, set()).update(there)
 
     def read(row: Row) -> Cell:
-        cells = [row.values["all"][place] for place in sorted(of_corpus[row.record.compared_on])]
+        cells = [row.values[place] for place in sorted(of_corpus[row.record.compared_on])]
         values = [cell.value for cell in cells if cell.value is not None]
         if len(cells) <= 1 or len(values) < len(cells):
             return cells[0] if len(cells) == 1 else MISSING
@@ -364,15 +354,15 @@ def _mean_over(board: Leaderboard, sets: Sequence[Column]) -> Callable[[Row], Ce
 
 def _kept(board: Leaderboard, row: Row) -> Cell:
     """The share of the teacher's test score, and half of its interval over seeds."""
-    cell, teacher = board.cell(row, AVERAGE), teacher_row(board, row)
-    half = percent(cell.interval, board.cell(teacher, AVERAGE).value) if teacher is not None else None
+    cell, teacher = row.test, teacher_row(board, row)
+    half = percent(cell.interval, board.cell(teacher, TEST).value) if teacher is not None else None
     return Cell(cell.retention, None, half, cell.seeds)
 
 
 def _marks(row: Row) -> str:
     marks = {
-        "Pareto": row.pareto["all"],
-        f"best in {row.record.bytes_per_vector:,} bytes": row.best_in_bytes["all"],
+        "Pareto": row.pareto,
+        f"best in {row.record.bytes_per_vector:,} bytes": row.best_in_bytes,
         "chosen on dev": row.chosen,
         f"confirmed with {len(row.seeds)} seeds": row.confirmed,
     }

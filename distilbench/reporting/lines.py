@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from distilbench.codes import FAISS_PEER, code_of
-from distilbench.reporting.budget import ServingBudget, best_under
+from distilbench.reporting.choice import ServingBudget, best_under
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row
+from distilbench.reporting.table import DEV, Leaderboard, Row
 
 SAME = 0.005
 """Scores (x 100) that differ by less are one on the page."""
@@ -107,7 +107,7 @@ def _head(board: Leaderboard, rows: Sequence[Row], recommended: Sequence[str], c
 
 def _order(board: Leaderboard, line: EncoderLine, corpora: Mapping[str, int]) -> tuple[object, ...]:
     r = line.row.record
-    dev, test = board.cell(line.row, DEV).value, board.cell(line.row, AVERAGE).value
+    dev, test = board.cell(line.row, DEV).value, line.row.test.value
     kinds = ("reference", "encoder", "other")
     merit = (dev is None, -(dev or 0.0), test is None, -(test or 0.0), line.row.name)
     return kinds.index(line.kind), r.role != "teacher", corpora[r.compared_on], *merit
@@ -133,6 +133,6 @@ def _made(row: Row) -> tuple[object, ...]:
 
 
 def _equal(one: Row, other: Row) -> bool:
-    pairs = [(a.value, b.value) for a, b in zip(one.values["all"], other.values["all"], strict=True)]
+    pairs = [(a.value, b.value) for a, b in zip(one.values, other.values, strict=True)]
     both = [(a, b) for a, b in pairs if a is not None and b is not None]
     return bool(both) and all(abs(a - b) < SAME for a, b in both)

@@ -17,27 +17,24 @@ from distilbench.codes import FAISS_PEER, FAMILIES, code_of, family_of
 from distilbench.encoders.encoder import HUB_IDS
 from distilbench.encoders.prompts import TEXT
 from distilbench.encoders.student import named_encoder
-from distilbench.progress.tally import finite
-from distilbench.records import FROZEN, ON_DEMONSTRATION, ON_VECTORS, Score, ScoreRecord, TrialRecord
+from distilbench.records import FROZEN, ON_VECTORS, ScoreRecord, TrialRecord
 from distilbench.reporting.formats import set_name, value
 from distilbench.reporting.loading import FITTED
 from distilbench.reporting.markdown import one_line, render_markdown
 from distilbench.reporting.neighbours import kept_neighbours, lost_neighbours
-from distilbench.reporting.retrieval import retrieval_sets
+from distilbench.reporting.recommendation import recommendation
+from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.table import (
-    AVERAGE,
     DEV,
-    TASKS,
+    TEST,
     Cell,
     Leaderboard,
     Row,
     SeedScores,
-    mean_cell,
-    percent,
     told,
 )
 from distilbench.reporting.trainings import reproduce_command
-from distilbench.selection import STS, TITLES
+from distilbench.selection import TITLES
 
 CARD = "README.md"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -64,10 +61,7 @@ _MEASURABLE = (
 class CardScore(NamedTuple):
     """A line of the table of scores; `cells` are parallel to the card's `columns`."""
 
-    task: str
-    set: str
-    split: str
-    metric: str
+    title: str
     cells: tuple[str, ...]
 
 
@@ -156,12 +150,14 @@ def compute_card(
             summary += f" The training saw that code: {trained_for} vectors are what it was trained for."
         elif trained_for != "float32":
             summary += f" It was trained for the code {trained_for}, which is another form of it."
+    one = recommendation("", row, board, serving_costs(board))
+    summary += f" In all: {one.summary} ({one.interval})."
     return Card(
         name=f"{row.name}{kind}",
         record=record,
         summary=summary,
         warning=lost_neighbours(row),
-        facts=_facts(board, row, teacher, record),
+        facts=_facts(row, record),
         load=code.load,
         codes=code.codes,
         onnx=code.onnx,
@@ -202,7 +198,7 @@ def metadata(card: Card) -> str:
                 dataset_config=config,
                 dataset_split=s.split,
                 metric_type=f"{s.metric}_cosine" if s.task in _STS else s.metric,
-                metric_name=_metric(s),
+                metric_name=TITLES.get(s.metric, s.metric),
                 metric_value=round(s.value / 100, 6),
             )
         )
@@ -238,58 +234,24 @@ def hub_base(run: Path, record: ScoreRecord) -> str:
 def _scores(
     board: Leaderboard, row: Row, seed: SeedScores, teacher: Row | None
 ) -> tuple[tuple[str, ...], tuple[CardScore, ...]]:
+    """The leaderboard's columns that the seed has a score in."""
     several = len(row.seeds) > 1
-    taught = _by_key(teacher) if teacher else {}
-    seeds, order = _by_key(row), list(_HUB_TASKS)
-    hub_scores = [s for s in seed.record.scores if s.variant == "all" and s.task in _HUB_TASKS]
-    hub_scores.sort(key=lambda s: (order.index(s.task), s.split != "test"))
-    bounded = any(s.low is not None and s.high is not None for s in hub_scores)
-    columns = ["This model", *(["95 % interval"] if bounded else [])]
-    columns += [f"Mean of {len(row.seeds)} seeds"] if several else []
+    columns = ["This model", "95 % interval", *([f"Mean of {len(row.seeds)} seeds"] if several else [])]
     columns += ["Teacher", "Of the teacher's"] if teacher else []
-
-    def cells(value: float, low: float | None, high: float | None, mean: Cell, taught: float | None) -> tuple[str, ...]:
-        cells = [f"{value:.2f}"]
-        cells += [f"{low:.2f} to {high:.2f}" if low is not None and high is not None else ""] if bounded else []
-        cells += [_shown(mean)] if several else []
-        retention = percent(mean.value, taught)
-        compared = ["" if taught is None else f"{taught:.2f}", "" if retention is None else f"{retention:.1f} %"]
-        return (*cells, *(compared if teacher else []))
-
     scores = []
-    average, own = seed.values["all"][0], board.selection != STS
-    if average is not None and (own or len(board.sts_sets) > 1):
-        reference = board.cell(teacher, AVERAGE).value if teacher else None
-        line = cells(average, None, None, board.cell(row, AVERAGE), reference)
-        if own:
-            scores.append(
-                CardScore("what it was selected by", str(board.selection), "test", board.selection.title, line)
-            )
-        else:
-            scores.append(CardScore("STS", f"average of {', '.join(board.sts_sets)}", "test", "Spearman", line))
-    for s in hub_scores:
-        reference = mean_cell(taught.get(_key(s), [])).value
-        line = cells(s.value, s.low, s.high, mean_cell(seeds[_key(s)]), reference)
-        title = "STS" if s.task == "sts" else TASKS[s.task][0]
-        scores.append(CardScore(title, s.set, s.split, _metric(s), line))
+    for place, (column, own) in enumerate(zip(board.columns, seed.values, strict=True)):
+        if own.value is None:
+            continue
+        bounds = "" if own.low is None or own.high is None else f"{own.low:.2f} to {own.high:.2f}"
+        mean = row.values[place]
+        cells = [f"{own.value:.2f}", bounds, *([_shown(mean)] if several else [])]
+        if teacher:
+            reference, kept = teacher.values[place].value, mean.retention
+            cells.append("" if reference is None else f"{reference:.2f}")
+            cells.append("" if kept is None else f"{kept:.1f} %")
+        group = "" if column.group == column.title else f"{column.group}: "
+        scores.append(CardScore(f"{group}{column.title}", tuple(cells)))
     return tuple(columns), tuple(scores)
-
-
-def _by_key(row: Row) -> dict[tuple[str, ...], list[float | None]]:
-    """The values of all seeds of a row."""
-    values: dict[tuple[str, ...], list[float | None]] = {}
-    for seed in row.seeds:
-        for s in seed.record.scores:
-            values.setdefault(_key(s), []).append(finite(s.value))
-    return values
-
-
-def _key(s: Score) -> tuple[str, ...]:
-    return s.task, s.set, s.split, s.metric, s.variant
-
-
-def _metric(s: Score) -> str:
-    return TITLES.get(s.metric) or s.metric.capitalize()
 
 
 def _shown(cell: Cell) -> str:
@@ -300,12 +262,12 @@ def _shown(cell: Cell) -> str:
 
 def _form(board: Leaderboard, row: Row, seed: SeedScores) -> Form:
     record = row.record
-    dev, test = (_shown(board.cell(row, key)) for key in (DEV, AVERAGE))
+    dev, test = (_shown(board.cell(row, key)) for key in (DEV, TEST))
     kind = record.quantisation + (" (neighbours lost, not recommended)" if lost_neighbours(row) else "")
     return Form(kind, record.dim, record.bytes_per_vector, dev, test, seed.anchor)
 
 
-def _facts(board: Leaderboard, row: Row, teacher: Row | None, record: ScoreRecord) -> tuple[tuple[str, str], ...]:
+def _facts(row: Row, record: ScoreRecord) -> tuple[tuple[str, str], ...]:
     facts = [
         ("Method", f"{record.method} ({record.label})"),
         ("Teacher", record.teacher or "none"),
@@ -319,13 +281,6 @@ def _facts(board: Leaderboard, row: Row, teacher: Row | None, record: ScoreRecor
     facts += [("Parameters", f"{record.parameters:,}")] if record.parameters else []
     if record.latency_ms is not None:
         facts.append(("Latency", f"{record.latency_ms:.3g} ms per sentence, one thread, in batches"))
-    scored = f", {ON_DEMONSTRATION}" if record.demonstration else ""
-    dev = board.cell(row, DEV)
-    if dev.value is not None:
-        beside = board.cell(teacher, DEV).value if teacher is not None and teacher is not row else None
-        by = "" if board.selection == STS else f", {board.selection.title}"
-        facts.append((f"Dev score{by}", _shown(dev) + ("" if beside is None else f"; teacher {beside:.2f}") + scored))
-    facts += [("Retrieval", retrieval.text() + scored) for retrieval in retrieval_sets(row, teacher)]
     if (neighbours := kept_neighbours(row)) is not None:
         facts.append(
             (

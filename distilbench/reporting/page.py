@@ -11,9 +11,9 @@ from pathlib import Path
 from markupsafe import Markup
 
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
-from distilbench.reporting import budget, encoder_page, neighbours, run_facts, table
+from distilbench.reporting import encoder_page, neighbours, run_facts, table
+from distilbench.reporting.choice import budget_rows, is_front
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
-from distilbench.reporting.deploy import is_front
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports import Export, write_exports
 from distilbench.reporting.formats import set_name
@@ -22,12 +22,12 @@ from distilbench.reporting.index_figures import HEADINGS, LEAST_OVERLAP, every_i
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.pages import render_html, write_assets, write_page
 from distilbench.reporting.plots import board_plots, script_json
-from distilbench.reporting.recommended import answer
+from distilbench.reporting.recommendation import answer
 from distilbench.reporting.report_records import ReportRecord, RunRecord
 from distilbench.reporting.run_facts import RunFacts
 from distilbench.reporting.run_page import render_run
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.study_file import PLAIN, RECORDS, write_study
+from distilbench.reporting.study_file import RECORDS, write_study
 from distilbench.reporting.trainings import Trainings
 
 LEADING = ("quality-speed", "quality-bytes")
@@ -56,9 +56,6 @@ def write_report(
     the page, `folders` those of the runs, with their settings and the predictions that rows are compared by. `live`: the runs
     go on, so what takes seconds (exports, comparisons) is left to the end. `compared` and
     `described` are what a file of records says in place of `folders`.
-
-    Raises:
-        OSError: `folder` cannot be created or written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     board = table.leaderboard(records)
@@ -66,8 +63,7 @@ def write_report(
     if compared is None:
         compared = NOT_COMPARED if live else compare_rows(board, folders)
     report_record = None if live else ReportRecord(title=title, notes=list(notes), comparison=compared)
-    write_study(folder / RECORDS, records, run_facts.descriptions(runs), report_record)
-    (folder / PLAIN).unlink(missing_ok=True)
+    write_study(folder / RECORDS, records, [run.described for run in runs], report_record)
     exports = () if live else write_exports(board, compared, folder)
     index = render_page(
         *(records, board),
@@ -165,18 +161,18 @@ def render_page(
         lost={row.anchor: neighbours.lost_neighbours(row) for row in board.rows},
         kept={row.anchor: overlap.overlap for row in board.rows if (overlap := neighbours.kept_neighbours(row))},
         on_demonstration=ON_DEMONSTRATION,
-        demonstrations=table.demonstration_rows(board),
+        demonstrations=sum(row.record.demonstration for row in board.rows),
         indexes=indexes,
         index_lines=index_lines(lines, indexes, serving.setting),
         index_headings=HEADINGS,
         least_overlap=LEAST_OVERLAP,
         every_index=Markup(script_json(every_index(indexes))),
-        budgets=budget.budget_rows(board, compared),
+        budgets=budget_rows(board, compared),
         clusters=clusters,
         cluster_sets=sorted({set_name(row.cost) for row in clusters}),
         cluster_threads=sorted({row.cost.threads for row in clusters}),
         trials=sum(run.trials for run in runs),
-        sentences=sorted({run.sentences for run in runs if run.sentences}),
+        sentences=sorted({run.described.sentences for run in runs if run.described.sentences}),
         runs=runs,
         beside=run_facts.beside(board, runs),
         changes=run_facts.changed(runs),

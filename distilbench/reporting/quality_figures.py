@@ -17,9 +17,8 @@ from distilbench.reporting.formats import short
 from distilbench.reporting.lines import Lines
 from distilbench.reporting.loading import FITTED
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.table import AVERAGE, DEV, Leaderboard, Row, competes
+from distilbench.reporting.table import DEV, Leaderboard, Row, competes
 from distilbench.search.objectives import pareto_front
-from distilbench.selection import STS
 
 RECOMMENDED = "recommended"
 """The name at the first choice's ring; the page's script leaves it out where there is no room."""
@@ -111,8 +110,8 @@ class Speed(NamedTuple):
 def compute_quality(board: Leaderboard, lines: Lines, taken: Sequence[Row] = ()) -> Quality:
     """Every row of the largest corpus that has a line in the table and a test score; `taken` are the recommended ones."""
     rows = [row for row in _largest(board) if row.anchor not in lines.same]
-    scored = [row for row in rows if row.record.dim and board.cell(row, AVERAGE).value is not None]
-    share = any(board.cell(row, AVERAGE).retention is not None for row in scored)
+    scored = [row for row in rows if row.record.dim and row.test.value is not None]
+    share = any(row.test.retention is not None for row in scored)
     marks = [mark for row in scored if (mark := _mark(board, row, lines.place(row), share=share))]
     methods: dict[tuple[str, str], list[Mark]] = {}
     for mark in marks:
@@ -269,7 +268,7 @@ def _largest(board: Leaderboard) -> list[Row]:
 
 def _mark(board: Leaderboard, row: Row, shows: str, *, share: bool) -> Mark | None:
     """None for a row without a test score, or with `share` without a teacher's."""
-    cell = board.cell(row, AVERAGE)
+    cell = row.test
     y = cell.retention if share else cell.value
     if cell.value is None or y is None:
         return None
@@ -279,9 +278,7 @@ def _mark(board: Leaderboard, row: Row, shows: str, *, share: bool) -> Mark | No
 
 def _score(board: Leaderboard) -> str:
     """What the test score is."""
-    if board.selection != STS:
-        return f"{board.selection.title} x 100 on the test sets"
-    return f"Mean Spearman x 100 on the test sets {', '.join(board.sts_sets)}"
+    return f"{board.selection.title} x 100 on the test sets"
 
 
 def _is_free(method: str, role: str) -> bool:
@@ -369,7 +366,7 @@ def _add_marks(
 
 
 def _hover(mark: Mark, x: float) -> str:
-    r, cell = mark.row.record, mark.row.values["all"][0]
+    r, cell = mark.row.record, mark.row.test
     spread = "" if cell.interval is None else f" ± {cell.interval:.2f} ({cell.seeds} seeds)"
     kept = "" if cell.retention is None else f" ({cell.retention:.1f} % of teacher)"
     speed = "" if x == r.bytes_per_vector else f"<br>{short(x)} sentences/s"

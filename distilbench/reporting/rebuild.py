@@ -15,10 +15,6 @@ def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = No
 
     From a single file of records, title, notes and comparisons are those that it says. Otherwise comparisons come from
     the predictions that the runs keep, and the title from the names of the sources.
-
-    Raises:
-        InputError: a source without score records, or a malformed record.
-        OSError: `folder` cannot be created or written.
     """
     study = read_study(sources)
     report, folders = study.report, list(study.folders)

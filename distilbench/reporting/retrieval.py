@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import NamedTuple
 
-from distilbench.reporting.table import MISSING, Cell, Row, mean_cell
+from distilbench.reporting.table import MISSING, Cell, Leaderboard, Row, teacher_row
 
 
 class SetRetrieval(NamedTuple):
@@ -40,50 +39,18 @@ class SetRetrieval(NamedTuple):
         return ("MRR@10", self.mrr10), ("recall@100", self.recall100)
 
 
-def retrieval_sets(row: Row, teacher: Row | None = None) -> tuple[SetRetrieval, ...]:
-    """The row's retrieval sets: the test split of a set where the row has it, otherwise dev. Empty where none was searched.
+def retrieval_sets(board: Leaderboard, row: Row) -> tuple[SetRetrieval, ...]:
+    """The row's retrieval sets: the test split of a set where a row has it, otherwise dev. Empty where none was searched.
 
     By the row's own index: the codes' of a quantised row, the exact one of a float32 row.
     """
-    values = _values(row)
-    taught = {} if teacher is None or teacher is row else _values(teacher)
-    sets = list(dict.fromkeys((name, split) for name, split, _ in values))
-    sets_found = []
-    for name, split in sets:
-        if split == "dev" and (name, "test") in sets:
-            continue
-        cells = [
-            mean_cell(row_values.get((name, split, metric), []))
-            for row_values in (values, taught)
-            for metric in ("mrr@10", "recall@100")
-        ]
-        sets_found.append(SetRetrieval(name, split, *cells))
-    return tuple(sets_found)
-
-
-def mean_mrr10(row: Row, sets: Collection[str] = ()) -> float | None:
-    """The mean MRR@10 over the row's retrieval sets; None where it lacks one of `sets`, or has none at all."""
-    found = {one.set: one.mrr10.value for one in retrieval_sets(row) if one.mrr10.value is not None}
-    if not found or set(sets) - found.keys():
-        return None
-    return sum(found.values()) / len(found)
-
-
-def _values(row: Row) -> dict[tuple[str, str, str], list[float | None]]:
-    """By set, split and metric each seed's value: of its scores, or of its index where an early record lacks them."""
-    kind = "flat" if row.record.quantisation == "float32" else row.record.quantisation
-    by_key: dict[tuple[str, str, str], list[float | None]] = {}
-    for seed in row.seeds:
-        seed_values = {(s.set, s.split, s.metric): s.value for s in seed.record.scores if _retrieval(s.task, s.variant)}
-        for cost in seed.record.indexes:
-            if cost.kind == kind:
-                seed_values.setdefault((cost.set, cost.split, "mrr@10"), cost.mrr10)
-                seed_values.setdefault((cost.set, cost.split, "recall@100"), cost.recall100)
-        for (name, split, metric), value in seed_values.items():
-            if metric in ("mrr@10", "recall@100"):
-                by_key.setdefault((name, split, metric), []).append(value)
-    return by_key
-
-
-def _retrieval(task: str, variant: str) -> bool:
-    return task == "retrieval" and variant == "all"
+    teacher = teacher_row(board, row)
+    found = []
+    for column in board.columns:
+        metric, _, name = column.key.removesuffix(":dev").partition(":")
+        if metric == "mrr10" and board.cell(row, column.key).value is not None:
+            recall = column.key.replace("mrr10", "recall100", 1)
+            of_row = board.cell(row, column.key), board.cell(row, recall)
+            taught = () if teacher is None or teacher is row else (board.cell(teacher, k) for k in (column.key, recall))
+            found.append(SetRetrieval(name, "dev" if column.dev else "test", *of_row, *taught))
+    return tuple(found)

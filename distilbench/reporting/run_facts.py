@@ -6,20 +6,20 @@ import contextlib
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from distilbench.prepare.ranked_layers import LayerRanking, read_rankings
+from distilbench.prepare.ranked_layers import read_rankings
 from distilbench.progress.progress_file import PROGRESS
 from distilbench.progress.tally import Progress, finite
 from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.runs import SCORES, TRIAL_FILES
 from distilbench.reporting.table import DEV, Cell, Leaderboard, Row, unique_trials
-from distilbench.stage_times import Took, read_timings
+from distilbench.stage_times import read_timings
 from distilbench.storage.files import bound_config, flat
 
 FOLDER = "runs"
@@ -30,8 +30,7 @@ ABSENT = "—"
 class RunFacts(NamedTuple):
     """One run. `steps` were spent by all its trials; `best` is the highest dev objective of a completed one.
 
-    `config` is the run's config.json by dotted keys, empty where its folder was not given. `stage` and `wanted` (trials) are
-    what its progress file says: "done", or that there is more to come; "" and None where there is none.
+    `described` is what its folder says: settings, progress, layer rankings, sentences, timings.
     """
 
     run: str
@@ -43,16 +42,8 @@ class RunFacts(NamedTuple):
     steps: int
     best: TrialRecord | None
     rows: int
-    config: Mapping[str, Any]
     provenances: tuple[Provenance, ...]
-    stage: str
-    wanted: int | None
-    rankings: tuple[LayerRanking, ...] = ()
-    """Those that chose the layers of its students, one for each student."""
-    sentences: int | None = None
-    """Distinct sentences that its students are trained on; None where its folder does not say it."""
-    timings: tuple[Took, ...] = ()
-    """How long its stages took and how much memory, in the order of time; those that it shares with other methods first."""
+    described: RunRecord
 
 
 class Changed(NamedTuple):
@@ -84,75 +75,42 @@ def run_facts(
 
     `folders` are the runs' own; a run whose folder is away is as it is `described`.
     """
-    described_configs = {one.run: (one.config, one.stage, one.wanted) for one in described}
-    configs: Mapping[str, tuple[Mapping[str, Any], str, int | None]] = {**described_configs, **_configs(folders)}
-    rankings = {**{one.run: one.rankings for one in described}, **_rankings(folders)}
-    sentences = {**{one.run: one.sentences for one in described}, **_sentences(folders)}
-    timings = {**{one.run: one.timings for one in described}, **_timings(folders)}
+    known = {run.run: run for run in (*described, *filter(None, map(_described, folders)))}
     trials: dict[str, list[TrialRecord]] = {}
     for trial in unique_trials(records):
         trials.setdefault(trial.run, []).append(trial)
     provenances: dict[str, dict[str, Provenance]] = {}
     for r in records:
-        of_run = provenances.setdefault(r.run, {})
-        of_run.setdefault(
-            f"{r.provenance.commit} {sorted(r.provenance.versions.items())} {r.provenance.device}", r.provenance
-        )
-    rows = Counter(row.record.run for row in board.rows)
+        made = r.provenance.model_dump_json(include={"commit", "versions", "device"})
+        provenances.setdefault(r.run, {}).setdefault(made, r.provenance)
     facts = []
-    for run in dict.fromkeys(r.run for r in records):
-        run_trials = trials.get(run, [])
-        searched = [t for t in run_trials if not t.confirms]
+    for run, of_run in provenances.items():
+        rows = [row for row in board.rows if row.record.run == run]
+        searched = [t for t in trials.get(run, []) if not t.confirms]
         candidates = [t for t in searched if t.is_candidate and finite(t.objective) is not None]
-        config, stage, wanted = configs.get(run, ({}, "", None))
-        methods = dict.fromkeys(
-            [t.method for t in searched] or [row.record.method for row in board.rows if row.record.run == run]
-        )
         facts.append(
             RunFacts(
                 run=run,
                 file=run_file(run),
-                methods=tuple(methods),
+                methods=tuple(dict.fromkeys([t.method for t in searched] or [row.record.method for row in rows])),
                 trials=len(searched),
                 states=Counter(str(t.state) for t in searched),
-                confirmations=len(run_trials) - len(searched),
+                confirmations=len(trials.get(run, [])) - len(searched),
                 steps=sum(max((rung.step for rung in t.rungs), default=0) for t in searched),
                 best=max(candidates, key=lambda t: t.objective or 0.0, default=None),
-                rows=rows[run],
-                config=config,
-                provenances=tuple(provenances[run].values()),
-                stage=stage,
-                wanted=wanted,
-                rankings=rankings.get(run, ()),
-                sentences=sentences.get(run),
-                timings=timings.get(run, ()),
+                rows=len(rows),
+                provenances=tuple(of_run.values()),
+                described=known.get(run, RunRecord(run=run)),
             )
         )
     return tuple(facts)
-
-
-def descriptions(runs: Iterable[RunFacts]) -> list[RunRecord]:
-    """What is known of the runs beside their trials and scores; no line for a run of which nothing is."""
-    return [
-        RunRecord(
-            run=run.run,
-            config=dict(run.config),
-            stage=run.stage,
-            wanted=run.wanted,
-            rankings=run.rankings,
-            sentences=run.sentences,
-            timings=run.timings,
-        )
-        for run in runs
-        if run.config or run.stage or run.rankings
-    ]
 
 
 def changed(runs: Sequence[RunFacts]) -> tuple[Changed, ...]:
     """What differs between runs of known configuration: settings, then commit, device and versions of their records."""
     if len(runs) < 2:
         return ()
-    configs = [{**run.config, **_origin(run)} for run in runs]
+    configs = [{**run.described.config, **_origin(run)} for run in runs]
     changes = []
     for key in dict.fromkeys(key for config in configs for key in config):
         values = [config.get(key, ABSENT) for config in configs]
@@ -175,7 +133,7 @@ def beside(board: Leaderboard, runs: Sequence[RunFacts]) -> tuple[Beside, ...]:
     lines = []
     for size in sorted({size for size, _ in best}):
         best_of_run = [best.get((size, run.run)) for run in runs]
-        lines.append(Beside(size, tuple(row and (row, row.values["all"][0]) for row in best_of_run)))
+        lines.append(Beside(size, tuple(row and (row, row.values[0]) for row in best_of_run)))
     return tuple(line for line in lines if sum(row is not None for row in line.of) > 1)
 
 
@@ -189,54 +147,26 @@ def _origin(run: RunFacts) -> dict[str, str]:
     return {key: ", ".join(values) for key, values in origins.items()}
 
 
-def _configs(folders: Iterable[Path]) -> dict[str, tuple[dict[str, Any], str, int | None]]:
-    """Configuration by dotted keys, stage and wanted trials, by the run's name in its records."""
-    configs = {}
-    for folder in folders:
-        name = _run_name(folder)
-        if name is not None:
-            config = {".".join(path): leaf for path, leaf in flat(bound_config(folder) or {}).items()}
-            configs[name] = config, *_progress(folder)
-    return configs
+def _described(folder: Path) -> RunRecord | None:
+    """What a run's folder says, under the run's name in its records; None of a folder without records.
 
-
-def _rankings(folders: Iterable[Path]) -> dict[str, tuple[LayerRanking, ...]]:
-    """By the run's name in its records."""
-    return {
-        name: rankings
-        for folder in folders
-        if (rankings := read_rankings(folder / PREPARED)) and (name := _run_name(folder)) is not None
-    }
-
-
-def _sentences(folders: Iterable[Path]) -> dict[str, int]:
-    """By the run's name in its records."""
-    counts = {}
-    for folder in folders:
-        with contextlib.suppress(OSError, ValueError):
-            rows = np.load(folder / PREPARED / "train.npy", mmap_mode="r", allow_pickle=False).shape[0]
-            if (name := _run_name(folder)) is not None:
-                counts[name] = rows
-    return counts
-
-
-def _timings(folders: Iterable[Path]) -> dict[str, tuple[Took, ...]]:
-    """By the run's name in its records: those of the sweep of several methods that it is part of, and its own."""
-    return {
-        name: timings
-        for folder in folders
-        if (timings := (*read_timings(folder.parent), *read_timings(folder)))
-        and (name := _run_name(folder)) is not None
-    }
-
-
-def _run_name(folder: Path) -> str | None:
-    return next((r.run for file in (SCORES, *TRIAL_FILES) for r in read_records(folder / file)), None)
-
-
-def _progress(folder: Path) -> tuple[str, int | None]:
-    try:
+    Timings are those of the sweep of several methods that it is part of, then its own.
+    """
+    name = next((r.run for file in (SCORES, *TRIAL_FILES) for r in read_records(folder / file)), None)
+    if name is None:
+        return None
+    stage, wanted, sentences = "", None, None
+    with contextlib.suppress(OSError, ValueError):
         written = Progress.model_validate_json((folder / PROGRESS).read_bytes())
-    except (OSError, ValueError):
-        return "", None
-    return written.stage, written.wanted
+        stage, wanted = written.stage, written.wanted
+    with contextlib.suppress(OSError, ValueError):
+        sentences = np.load(folder / PREPARED / "train.npy", mmap_mode="r", allow_pickle=False).shape[0]
+    return RunRecord(
+        run=name,
+        config={".".join(path): leaf for path, leaf in flat(bound_config(folder) or {}).items()},
+        stage=stage,
+        wanted=wanted,
+        rankings=read_rankings(folder / PREPARED),
+        sentences=sentences,
+        timings=(*read_timings(folder.parent), *read_timings(folder)),
+    )

@@ -9,7 +9,7 @@ from distilbench.reporting import table
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.pages import render_html
 from distilbench.reporting.plots import search_plots
-from distilbench.reporting.recommended import answer_of_run, kept_spread, rows_of_run
+from distilbench.reporting.recommendation import answer_of_run, kept_spread, rows_of_run
 from distilbench.reporting.run_facts import RunFacts
 
 MAX_TRIALS = 300

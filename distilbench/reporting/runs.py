@@ -35,20 +35,13 @@ def read_runs(folders: Sequence[Path], *, unfinished: bool = False) -> list[Reco
 
     A teacher or baseline that several runs scored on the same corpus is the first's. With `unfinished` a run may have no
     scores yet.
-
-    Raises:
-        InputError: a folder without scores, or a malformed record.
     """
     each = folders if unfinished else run_folders(folders)
     return list(merged((folder, run_records(folder, unfinished=unfinished)) for folder in each))
 
 
 def run_records(folder: Path, *, unfinished: bool = False) -> list[Record]:
-    """Scores, trials and confirmations of one run.
-
-    Raises:
-        InputError: it has no scores and is not `unfinished`, or a record is malformed.
-    """
+    """Scores, trials and confirmations of one run."""
     scores = latest_scores(folder)
     if not scores and not unfinished:
         raise InputError(f"{folder}: no scores.jsonl with records in it; expected the folder of a finished run")

@@ -28,9 +28,6 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
     """Write README.md into every student's folder that is there; those that were written.
 
     One that says the same already is left as it is. What a folder's fingerprint is of, a README has no part in.
-
-    Raises:
-        DiskFull: the disk is full.
     """
     board = leaderboard(records)
     trainings = Trainings(records)

@@ -14,8 +14,6 @@ from distilbench.reporting.runs import Record, is_run, merged, run_folders, run_
 from distilbench.storage.files import atomic_path
 
 RECORDS = "records.jsonl.gz"
-PLAIN = "records.jsonl"
-"""What reports of earlier versions hold instead."""
 
 
 class Study(NamedTuple):
@@ -37,11 +35,7 @@ def write_study(
     runs: Sequence[RunRecord] = (),
     report: ReportRecord | None = None,
 ) -> None:
-    """Write the file whole, or not at all. The same contents give the same bytes.
-
-    Raises:
-        DiskFull: the disk is full.
-    """
+    """Write the file whole, or not at all. The same contents give the same bytes."""
     lines = [*records, *runs, *([] if report is None else [report])]
     payload = b"".join(line.model_dump_json().encode() + b"\n" for line in lines)
     with atomic_path(path) as temporary:
@@ -52,9 +46,6 @@ def read_study(sources: Sequence[Path]) -> Study:
     """The records of run folders, files of records (`.jsonl`, compressed or not) and folders of reports, as one study.
 
     A teacher or baseline that several sources scored on the same corpus is the first's.
-
-    Raises:
-        InputError: a source without score records, or a malformed record.
     """
     parts: list[tuple[Path, Sequence[Record]]] = []
     runs: list[RunRecord] = []
@@ -84,5 +75,5 @@ def records_file(source: Path) -> Path | None:
     if source.is_file():
         return source
     if source.is_dir() and not is_run(source):
-        return next((file for name in (RECORDS, PLAIN) if (file := source / name).is_file()), None)
+        return source / RECORDS if (source / RECORDS).is_file() else None
     return None

@@ -12,7 +12,7 @@ import pytest
 
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.page import write_report
-from distilbench.reporting.recommended import answer
+from distilbench.reporting.recommendation import answer
 from distilbench.reporting.table import leaderboard
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -356,7 +356,7 @@ def test_the_front_alone(opened):
     click(opened, opened.find_element(By.ID, "only-pareto"))
     front = opened.execute_script(
         "return [...document.querySelectorAll('#board tbody tr')].filter(r => !r.hidden)"
-        ".map(r => r.classList.contains('pareto-all') || r.classList.contains('teacher'))"
+        ".map(r => r.classList.contains('pareto') || r.classList.contains('teacher'))"
     )
     assert 2 <= len(front) < 19 and all(front)
 

@@ -106,7 +106,7 @@ def test_the_difference_is_that_of_the_averages_shown(study: Study) -> None:
     study.add("x", 1.0, draw=1)
     study.add("y", 1.0, draw=1, jitter=0.2)
     board = leaderboard(study.records)
-    first, second = (board.cell(row, "sts_average").value for row in board.rows)
+    first, second = (row.test.value for row in board.rows)
     tie = study.places()[board.rows[1].name]
     assert first is not None and second is not None
     behind = tie.difference

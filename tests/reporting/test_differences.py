@@ -11,7 +11,7 @@ import pytest
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.reporting.comparison import PairedTable, compare_rows
-from distilbench.reporting.table import AVERAGE, Leaderboard, leaderboard
+from distilbench.reporting.table import TEST, Leaderboard, leaderboard
 
 SETS = ("STS12", "STSB")
 
@@ -59,13 +59,13 @@ def test_each_row_beside_the_teacher(tmp_path: Path, make_score: Any) -> None:
     worse = record(make_score, tmp_path, "worse", predictions(0.6, seed=2, correct=0.7))
     board = leaderboard([teacher, better, worse])
     [found] = differences(board, [tmp_path])
-    assert found.reference == "t" and found.columns[0] == AVERAGE
+    assert found.reference == "t" and found.columns[0] == TEST
     assert set(found.columns[1:]) == {"sts/STS12/spearman", "sts/STSB/spearman", "classification/MR/accuracy"}
     of = {label: dict(zip(found.columns, line, strict=True)) for label, line in found.rows.items()}
     for label, sign in (("better", 1), ("worse", -1)):
         row = next(r for r in board.rows if r.record.label == label)
-        own = board.cell(row, AVERAGE).value - board.cell(board.rows[0], AVERAGE).value  # type: ignore[operator]
-        average = of[label][AVERAGE]
+        own = board.cell(row, TEST).value - board.cell(board.rows[0], TEST).value  # type: ignore[operator]
+        average = of[label][TEST]
         assert average is not None and average.value == pytest.approx(own, abs=1e-6)
         assert sign * average.value > 0 and sign * average.low > 0 and sign * average.high > 0
         assert average.p < 0.01

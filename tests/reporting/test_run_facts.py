@@ -10,8 +10,7 @@ import pytest
 from distilbench.prepare.ranked_layers import keep_rankings, read_rankings
 from distilbench.records import append_records
 from distilbench.reporting.page import write_report
-from distilbench.reporting.report_records import RunRecord
-from distilbench.reporting.run_facts import beside, changed, descriptions, run_facts, run_file
+from distilbench.reporting.run_facts import beside, changed, run_facts, run_file
 from distilbench.reporting.run_page import render_run
 from distilbench.reporting.table import leaderboard
 from distilbench.stage_times import TIMINGS, Took
@@ -50,9 +49,9 @@ def test_the_facts_of_a_run(two_runs):
     a, b = run_facts(records, board, folders)
     assert (a.run, a.trials, a.rows, dict(a.states)) == ("a", 3, 2, {"COMPLETE": 2, "PRUNED": 1})
     assert a.steps == 300 + 300 + 100 and a.best.number == 1  # the pruned one's 72 belongs to an earlier rung
-    assert a.config["parameters.lr.low"] == 1e-4 and a.stage == "" and a.wanted is None
+    assert a.described.config["parameters.lr.low"] == 1e-4 and a.described.stage == "" and a.described.wanted is None
     assert a.file == run_file("a") != b.file and re.fullmatch(r"runs/s-[0-9a-f]{12}\.html", a.file)
-    assert run_facts(records, board)[0].config == {}
+    assert run_facts(records, board)[0].described.config == {}
 
 
 def test_the_number_of_training_sentences_is_told(two_runs, tmp_path):
@@ -64,10 +63,10 @@ def test_the_number_of_training_sentences_is_told(two_runs, tmp_path):
         page = write_report(records, tmp_path / "page", title="t", folders=folders).read_text()
         assert ("up to 212,000 training sentences" in page) == (count == 90) and "212,000 training sentences" in page
     board = leaderboard(records)
-    described = descriptions(run_facts(records, board, folders))
-    assert [run.sentences for run in run_facts(records, board, described=described)] == [212_000, 90]
+    described = [run.described for run in run_facts(records, board, folders)]
+    assert [run.described.sentences for run in run_facts(records, board, described=described)] == [212_000, 90]
     np.save(folders[0] / "prepared" / "train.npy", np.array([object()]), allow_pickle=True)
-    assert run_facts(records, board, folders)[0].sentences is None
+    assert run_facts(records, board, folders)[0].described.sentences is None
 
 
 def test_what_the_stages_took_is_shown_and_kept(two_runs, tmp_path):
@@ -78,15 +77,20 @@ def test_what_the_stages_took_is_shown_and_kept(two_runs, tmp_path):
     own = [{"stage": "search", "seconds": 5.0, "driver_mb": 678.0}]
     write_json(folders[0] / TIMINGS, own)
     a, b = run_facts(records, board, folders)
-    assert [took.stage for took in a.timings] == ["Teacher <b>encoding", "search"] and list(b.timings) == shared
-    assert [run.timings for run in run_facts(records, board, described=descriptions([a, b]))] == [a.timings, b.timings]
+    assert [took.stage for took in a.described.timings] == ["Teacher <b>encoding", "search"] and list(
+        b.described.timings
+    ) == shared
+    assert [run.described.timings for run in run_facts(records, board, described=[a.described, b.described])] == [
+        a.described.timings,
+        b.described.timings,
+    ]
     page = render_run(a, [r for r in records if r.run == "a"], board, "t")
     assert "Teacher &lt;b&gt;encoding" in page and "<b>" not in page
     assert ">1,234</td>" in page and ">678</td>" in page and ">30.2</td>" in page
     write_json(folders[1] / TIMINGS, ["nonsense"])
     (tmp_path / TIMINGS).unlink()
     b = run_facts(records, board, folders)[1]
-    assert b.timings == ()
+    assert b.described.timings == ()
     assert "Time and memory" not in render_run(b, [r for r in records if r.run == "b"], board, "t")
 
 
@@ -109,7 +113,7 @@ def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
         write_json(folder / "prepared" / "layer-ranking.json", shared | of)
     board = leaderboard(records)
     a, b = run_facts(records, board, folders)
-    assert [r.chosen for r in a.rankings] == [(0, 3)] and [r.chosen for r in b.rankings] == [(0, 2)]
+    assert [r.chosen for r in a.described.rankings] == [(0, 3)] and [r.chosen for r in b.described.rankings] == [(0, 2)]
 
     def page_of(run):
         return render_run(run, [r for r in records if r.run == run.run], board, "Synthetic")
@@ -124,7 +128,7 @@ def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
     assert '<td data-v="0.125">0.1250</td>' in page and "the best layer, then the best to add" in page
     (folders[0] / "prepared" / "layer-ranking.json").write_text("half")
     a = run_facts(records, board, folders)[0]
-    assert a.rankings == () and "Layers of the students" not in page_of(a)
+    assert a.described.rankings == () and "Layers of the students" not in page_of(a)
 
 
 def test_the_rankings_of_all_students_that_are_searched_are_shown(two_runs):
@@ -140,15 +144,12 @@ def test_the_rankings_of_all_students_that_are_searched_are_shown(two_runs):
     keep_rankings(prepared, artifacts[0], [None, *artifacts])
     board = leaderboard(records)
     a, b = run_facts(records, board, folders)
-    assert [r.student for r in a.rankings] == ["auto:1", "auto:2"] and b.rankings == ()
+    assert [r.student for r in a.described.rankings] == ["auto:1", "auto:2"] and b.described.rankings == ()
     page = render_run(a, [r for r in records if r.run == a.run], board, "Synthetic")
     assert "<h3>auto:1</h3>" in page and "<h3>auto:2</h3>" in page and page.count("taken</span>") == 2
     assert 'id="layers"' in page and 'id="layers-2"' in page and "Taken: 0,3." in page
-    # A report's own records have them, and so do records of before, which had one.
-    (described,) = (r for r in descriptions([a, b]) if r.run == a.run)
-    assert run_facts(records, board, described=[described])[0].rankings == a.rankings
-    old = RunRecord(run=a.run, ranking=a.rankings[1])
-    assert run_facts(records, board, described=[old])[0].rankings == a.rankings[1:]
+    # A report's own records have them.
+    assert run_facts(records, board, described=[a.described])[0].described.rankings == a.described.rankings
     keep_rankings(prepared, artifacts[0], [])  # those of students that are no longer searched go
     assert [r.student for r in read_rankings(prepared)] == ["auto:1"]
     keep_rankings(prepared, None, [])
@@ -185,7 +186,7 @@ def test_runs_beside_each_other_by_bytes_in_whatever_code(two_runs, make_score):
 def test_a_progress_file_that_is_no_progress_file_is_passed_over(two_runs):
     records, folders = two_runs()
     (folders[0] / "progress.json").write_text('{"stage": 5}')
-    assert run_facts(records, leaderboard(records), folders)[0].stage == ""
+    assert run_facts(records, leaderboard(records), folders)[0].described.stage == ""
 
 
 def test_trials_for_a_code_have_their_bytes_and_code_on_the_runs_page(make_trial, make_score):
@@ -202,5 +203,3 @@ def test_trials_for_a_code_have_their_bytes_and_code_on_the_runs_page(make_trial
         re.findall(r'<td data-v="(\d+)">[\d,]+</td><td class="text">(\w+)</td>', row) for row in table.split("<tr ")
     ]
     assert cells[2:] == [[("16", "int4")], [("3", "binary")]]
-    old = render_run(run, [make_trial(0)], board, "T", live=True)
-    assert "Bytes per vector of the code" in text and "Bytes per vector of the code" not in old

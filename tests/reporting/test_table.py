@@ -10,7 +10,7 @@ from scipy import stats
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.student import describe_student
 from distilbench.reporting import table
-from distilbench.reporting.recommended import answer
+from distilbench.reporting.recommendation import answer
 from distilbench.reporting.starts import starts_told
 
 TEACHER = {"role": "teacher", "dim": 384}
@@ -23,23 +23,23 @@ def by_label(board):
 def test_average_is_the_mean_over_all_sets_and_retention_is_of_the_teachers_own(make_score):
     board = table.leaderboard([make_score("t", 80.0, **TEACHER), make_score("s", 76.0)])
     assert board.sts_sets == ("STS12", "STS13", "STS14", "STSB")
-    cell = board.cell(by_label(board)["s"], table.AVERAGE)
+    cell = board.cell(by_label(board)["s"], table.TEST)
     # offsets -8 +1 -2 +3: mean -1.5
     assert cell.value == pytest.approx(74.5)
     assert cell.retention == pytest.approx(100 * 74.5 / 78.5)
     assert board.cell(by_label(board)["s"], "sts:STS12").retention == pytest.approx(100 * 68 / 72)
     assert board.cell(by_label(board)["s"], table.DEV).retention == pytest.approx(100 * 80 / 84)
     assert board.cell(by_label(board)["s"], "mrr10:quora").value == pytest.approx(56)
-    assert board.cell(by_label(board)["t"], table.AVERAGE).retention == pytest.approx(100)
+    assert board.cell(by_label(board)["t"], table.TEST).retention == pytest.approx(100)
 
 
 def test_row_without_a_set_has_no_average_rather_than_another_one(make_score):
     board = table.leaderboard([make_score("t", 80.0, **TEACHER), make_score("s", 76.0, skip=("STS13",))])
     row = by_label(board)["s"]
-    assert board.cell(row, table.AVERAGE) == table.MISSING
+    assert board.cell(row, table.TEST) == table.MISSING
     assert board.cell(row, "sts:STS13") == table.MISSING
     assert board.cell(row, "sts:STS12").value == pytest.approx(68)
-    assert not row.pareto["all"]
+    assert not row.pareto
     assert any("1 of 2 rows" in notice for notice in table.notices(board))
 
 
@@ -48,28 +48,7 @@ def test_nan_is_missing(make_score):
     broken = record.scores[0].model_copy(update={"value": math.nan})
     board = table.leaderboard([record.model_copy(update={"scores": [broken, *record.scores[1:]]})])
     assert board.cell(board.rows[0], "sts:STS12") == table.MISSING
-    assert board.cell(board.rows[0], table.AVERAGE) == table.MISSING
-
-
-def test_wmean_of_a_set_with_one_subset_is_its_only_value(make_score):
-    board = table.leaderboard([make_score("s", 76.0)])
-    row = board.rows[0]
-    assert board.has_wmean
-    assert board.cell(row, "sts:STSB", "wmean").value == pytest.approx(79)
-    # Three sets of four have subsets, each 1.5 higher in "wmean".
-    assert board.cell(row, table.AVERAGE, "wmean").value == pytest.approx(74.5 + 3 * 1.5 / 4)
-
-
-def test_wmean_missing_in_one_row_only_is_missing_not_replaced_by_all(make_score):
-    full, record = make_score("full", 76.0), make_score("s", 76.0)
-    partial = record.model_copy(
-        update={"scores": [s for s in record.scores if (s.set, s.variant) != ("STS14", "wmean")]}
-    )
-    board = table.leaderboard([full, partial])
-    row = by_label(board)["s"]
-    assert board.cell(row, "sts:STS14", "wmean") == table.MISSING
-    assert board.cell(row, table.AVERAGE, "wmean") == table.MISSING
-    assert board.cell(row, table.AVERAGE, "all").value is not None
+    assert board.cell(board.rows[0], table.TEST) == table.MISSING
 
 
 @pytest.mark.parametrize(
@@ -89,7 +68,7 @@ def test_wmean_missing_in_one_row_only_is_missing_not_replaced_by_all(make_score
 )
 def test_pareto(make_score, rows, front):
     board = table.leaderboard([make_score(label, quality, dim=dim) for label, dim, quality in rows])
-    assert {row.record.label for row in board.rows if row.pareto["all"]} == front
+    assert {row.record.label for row in board.rows if row.pareto} == front
 
 
 def test_pareto_and_best_are_taken_within_a_corpus(make_score):
@@ -97,10 +76,10 @@ def test_pareto_and_best_are_taken_within_a_corpus(make_score):
         [make_score("a", 70.0), make_score("b", 71.0), make_score("c", 60.0, corpus_fingerprint="e" * 64)]
     )
     rows = by_label(board)
-    assert rows["c"].pareto["all"] and not rows["a"].pareto["all"]
-    assert rows["b"].best_in_bytes["all"]
+    assert rows["c"].pareto and not rows["a"].pareto
+    assert rows["b"].best_in_bytes
     # alone in its bytes and corpus: nothing to be best of
-    assert not rows["c"].best_in_bytes["all"]
+    assert not rows["c"].best_in_bytes
     assert any("2 different corpora" in notice for notice in table.notices(board))
 
 
@@ -112,7 +91,7 @@ def test_a_baseline_can_be_best_in_its_bytes_but_the_teacher_is_apart(make_score
             make_score("s", 76.0),
         ]
     )
-    assert [row.record.label for row in board.rows if row.best_in_bytes["all"]] == ["pca"]
+    assert [row.record.label for row in board.rows if row.best_in_bytes] == ["pca"]
 
 
 def test_teacher_first_then_by_average_and_missing_last(make_score):
@@ -138,14 +117,14 @@ def test_retention_needs_the_same_teacher_on_the_same_corpus_and_prefers_the_sam
         ]
     )
     rows = by_label(board)
-    assert board.cell(rows["s"], table.AVERAGE).retention == pytest.approx(100 * 74.5 / 78.5)
-    assert board.cell(rows["orphan"], table.AVERAGE).retention is None
-    assert board.cell(rows["elsewhere"], table.AVERAGE).retention is None
+    assert board.cell(rows["s"], table.TEST).retention == pytest.approx(100 * 74.5 / 78.5)
+    assert board.cell(rows["orphan"], table.TEST).retention is None
+    assert board.cell(rows["elsewhere"], table.TEST).retention is None
 
 
 def test_a_record_written_twice_counts_once(make_score):
     board = table.leaderboard([make_score("s", 70.0), make_score("s", 72.0)])
-    assert [board.cell(row, table.AVERAGE).value for row in board.rows] == [pytest.approx(70.5)]
+    assert [board.cell(row, table.TEST).value for row in board.rows] == [pytest.approx(70.5)]
 
 
 @pytest.mark.parametrize(
@@ -189,19 +168,19 @@ def test_seeds_of_an_encoder_are_one_row_of_means(make_score):
     board = table.leaderboard([*seeds_of(make_score, "s", [75.0, 76.0, 78.0]), teacher])
     assert [row.record.label for row in board.rows] == ["t", "s"]
     t, s = board.rows
-    cell = board.cell(s, table.AVERAGE)
+    cell = board.cell(s, table.TEST)
     # averages per seed 73.5, 74.5, 76.5: mean 74 5/6, sd sqrt(7/3), t(0.975, 2) = 4.302653
     assert cell.value == pytest.approx(74 + 5 / 6)
     assert cell.interval == pytest.approx(4.302653 * math.sqrt(7 / 3) / math.sqrt(3), rel=1e-6)
     assert cell.seeds == 3
     assert cell.retention == pytest.approx(100 * (74 + 5 / 6) / 78.5)
     assert board.cell(s, "mrr10:quora").interval == pytest.approx(cell.interval)
-    assert [(x.record.seed, x.record.record_id, x.values["all"][0]) for x in s.seeds] == [
+    assert [(x.record.seed, x.record.record_id, x.values[0]) for x in s.seeds] == [
         (0, "s-0", pytest.approx(73.5)),
         (1, "s-1", pytest.approx(74.5)),
         (2, "s-2", pytest.approx(76.5)),
     ]
-    alone = board.cell(t, table.AVERAGE)
+    alone = board.cell(t, table.TEST)
     assert (alone.interval, alone.seeds, alone.retention) == (None, 1, pytest.approx(100))
 
 
@@ -217,7 +196,7 @@ def test_the_interval_of_an_average_is_of_the_seeds_averages_not_of_the_sets_int
         ]
         records.append(record.model_copy(update={"scores": scores}))
     board = table.leaderboard(records)
-    assert board.cell(board.rows[0], table.AVERAGE).interval == pytest.approx(0.0, abs=1e-9)
+    assert board.cell(board.rows[0], table.TEST).interval == pytest.approx(0.0, abs=1e-9)
     assert board.cell(board.rows[0], "sts:STS12").interval == pytest.approx(4.302653 * 2 / math.sqrt(3), rel=1e-6)
 
 
@@ -256,7 +235,7 @@ def test_order_of_hyperparameters_and_trial_do_not_split_an_encoder(make_score):
 
 def test_a_seed_recorded_anew_is_no_second_seed(make_score):
     board = table.leaderboard([make_score("s", 70.0), make_score("s", 72.0, record_id="again")])
-    cell = board.cell(board.rows[0], table.AVERAGE)
+    cell = board.cell(board.rows[0], table.TEST)
     assert (len(board.rows), cell.value, cell.interval, cell.seeds) == (1, pytest.approx(70.5), None, 1)
 
 
@@ -265,7 +244,7 @@ def test_a_seed_without_a_set_is_left_out_of_that_mean_and_said(make_score):
     records.append(make_score("s", 99.0, seed=2, record_id="s-2", skip=("STS13",)))
     board = table.leaderboard(records)
     (row,) = board.rows
-    average = board.cell(row, table.AVERAGE)
+    average = board.cell(row, table.TEST)
     assert (average.value, average.seeds) == (pytest.approx(74.5), 2)
     assert board.cell(row, "sts:STS12").seeds == 3
     assert any("fewer seeds than the row has" in notice for notice in table.notices(board))
@@ -275,8 +254,8 @@ def test_pareto_and_best_go_by_means(make_score):
     # The lucky seed alone would beat the other row; the mean does not.
     board = table.leaderboard([*seeds_of(make_score, "lucky", [60.0, 80.0]), make_score("sound", 75.0)])
     rows = by_label(board)
-    assert rows["sound"].pareto["all"] and rows["sound"].best_in_bytes["all"]
-    assert not rows["lucky"].pareto["all"] and not rows["lucky"].best_in_bytes["all"]
+    assert rows["sound"].pareto and rows["sound"].best_in_bytes
+    assert not rows["lucky"].pareto and not rows["lucky"].best_in_bytes
 
 
 def test_what_is_said_about_seeds(make_score):
@@ -306,17 +285,15 @@ def test_best_in_bytes_is_taken_over_dimensions_and_codes_and_pareto_over_all(ma
         ]
     )
     assert board.quantised
-    assert {row.name for row in board.rows if row.best_in_bytes["all"]} == {"full", "int4 of twice as many"}
-    assert {row.name for row in board.rows if row.pareto["all"]} == {
-        *("teacher", "full", "int4 of twice as many", "binary")
-    }
+    assert {row.name for row in board.rows if row.best_in_bytes} == {"full", "int4 of twice as many"}
+    assert {row.name for row in board.rows if row.pareto} == {*("teacher", "full", "int4 of twice as many", "binary")}
 
 
 def test_the_teachers_own_code_can_be_best_in_its_bytes(make_score):
     signs = make_score("t", 76.0, role="teacher", dim=384, quantisation="binary", bytes_per_vector=48)
     student = make_score("s", 75.0, dim=96, quantisation="int4", bytes_per_vector=48)
     board = table.leaderboard([make_score("t", 80.0, record_id="whole", **TEACHER), signs, student])
-    assert [row.record for row in board.rows if row.best_in_bytes["all"]] == [signs]
+    assert [row.record for row in board.rows if row.best_in_bytes] == [signs]
 
 
 def test_retention_is_of_the_float32_teacher(make_score):
@@ -324,9 +301,9 @@ def test_retention_is_of_the_float32_teacher(make_score):
     small = make_score("t8", 60.0, quantisation="int8", bytes_per_vector=384, **TEACHER)
     small = small.model_copy(update={"provenance": small.provenance.model_copy(update={"created_at": later})})
     board = table.leaderboard([teacher, small, make_score("s", 76.0)])
-    assert board.cell(by_label(board)["s"], table.AVERAGE).retention == pytest.approx(100 * 74.5 / 78.5)
+    assert board.cell(by_label(board)["s"], table.TEST).retention == pytest.approx(100 * 74.5 / 78.5)
     alone = table.leaderboard([small, make_score("s", 76.0)])
-    assert board.cell(by_label(alone)["s"], table.AVERAGE).retention is None
+    assert board.cell(by_label(alone)["s"], table.TEST).retention is None
 
 
 def test_a_row_is_called_by_its_configuration(make_score):
@@ -360,7 +337,7 @@ def test_pair_scores_do_not_touch_sts(make_score, make_pairs):
     plain, paired = make_score("a"), make_score("a", pairs=make_pairs(10.0, "STSB", metrics=("pearson", "spearman")))
     with_pairs, without = table.leaderboard([paired]), table.leaderboard([plain])
     assert with_pairs.sts_sets == without.sts_sets
-    assert with_pairs.rows[0].values["all"][: len(without.columns)] == without.rows[0].values["all"]
+    assert with_pairs.rows[0].values[: len(without.columns)] == without.rows[0].values
 
 
 def test_rows_of_pair_tasks_alone_are_a_leaderboard_too(make_score, make_pairs):
@@ -372,7 +349,7 @@ def test_rows_of_pair_tasks_alone_are_a_leaderboard_too(make_score, make_pairs):
 
 def test_nothing_at_all():
     board = table.leaderboard([])
-    assert board.rows == () and answer(board).taken == () and table.index_rows(board) == ()
+    assert board.rows == () and answer(board).recommendations == () and table.index_rows(board) == ()
     assert "no score record" in table.notices(board)[0]
     assert table.trial_table([]).total == 0
 

@@ -9,7 +9,7 @@ import pytest
 from run_command import Command
 
 from distilbench.reporting.best import best_of_runs
-from distilbench.reporting.budget import ServingBudget
+from distilbench.reporting.choice import ServingBudget
 from distilbench.search.front_patience import EXHAUSTED
 from distilbench.search.study import open_study, sqlite_url
 

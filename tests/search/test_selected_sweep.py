@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from distilbench.cli import app
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.table import AVERAGE, DEV, leaderboard
+from distilbench.reporting.table import DEV, TEST, leaderboard
 
 SPACE = """
 method: mcr2
@@ -48,7 +48,7 @@ def test_a_sweep_follows_its_measure(
     # The row's dev score, of the saved student, is that of the rung.
     assert chosen.result is not None
     assert board.cell(student, DEV).value == pytest.approx(chosen.result.metrics["dev_score"], abs=0.01)
-    assert all(board.cell(row, AVERAGE).value is not None for row in board.rows)
+    assert all(board.cell(row, TEST).value is not None for row in board.rows)
     again = CliRunner().invoke(app, ["reproduce", str(sweep.run), str(chosen.number)], catch_exceptions=False)
     assert again.exit_code == 0 and "dev_score" in again.output, again.output
     refused = sweep.refused("--select", "sts")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from distilbench.records import AS_IT_CAME
-from distilbench.reporting.recommended import answer, answer_of_run, rows_of_run
+from distilbench.records import AS_IT_CAME, EncoderCost, ScoreRecord
+from distilbench.reporting.choice import choose, is_front
+from distilbench.reporting.comparison import NOT_COMPARED
+from distilbench.reporting.recommendation import answer, answer_of_run, rows_of_run
+from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.table import leaderboard
+from distilbench.reporting.terminal_summary import student_table, terminal_summary
 
 
 def with_dev(record, value):
@@ -31,24 +37,24 @@ def test_each_need_has_a_sentence_and_its_command(make_score):
         coded(make_score, "fast", 78.0, "float32", 256, latency_ms=0.1),
         coded(make_score, "poor", 60.0, "binary", 8, latency_ms=0.01),
     ]
-    # Of 1,500 dev pairs 79 cannot be told from 80; of a hundred thousand it can.
-    records = [r.model_copy(update={"scores": [s.model_copy(update={"n": 10**5}) for s in r.scores]}) for r in records]
     found = answer(leaderboard(records))
-    assert [(one.title, one.row.name) for one in found.taken] == [
+    assert [(one.title, one.row.name) for one in found.recommendations] == [
         ("Take ", "good"),
         ("Smallest that keeps 95 %: ", "small"),
         ("Fastest that keeps 95 %: ", "fast"),
     ]
     first, small, fast = found.sentences()
     assert first == (
-        "Take good, int8: it keeps 98.7 % of the teacher's STS average and 98.4 % of its MRR@10, in 64 bytes a vector "
-        "instead of 1,536 (24 times smaller), at 2 times the teacher's sentences per second. It is also the best in 64 "
-        "bytes. "
+        "Take good, int8: keeps 98.7 % of the teacher's STS average and 98.4 % of its MRR@10, 64 bytes a vector "
+        "(24 times smaller), 2 times the teacher's sentences per second; also the best quality and the best in 64 bytes. "
         "(STS average 78.50; one seed, no interval)"
     )
-    assert small.startswith("Smallest that keeps 95 %: small, int4: 16 bytes (96 times smaller), keeps 97.5 %")
-    assert "at 20 times the teacher's sentences per second" in fast and found.absent == ()
-    assert found.taken[0].command == f"distilbench export runs/synthetic --student {found.rows[0].anchor} --to DIR"
+    assert small.startswith("Smallest that keeps 95 %: small, int4: keeps 97.5 %")
+    assert "20 times the teacher's sentences per second" in fast and found.absent == ()
+    assert (
+        found.recommendations[0].command
+        == f"distilbench export runs/synthetic --student {found.rows[0].anchor} --to DIR"
+    )
 
 
 def test_it_is_chosen_on_dev_and_told_with_its_test_score(make_score):
@@ -62,33 +68,31 @@ def test_it_is_chosen_on_dev_and_told_with_its_test_score(make_score):
 def test_where_less_is_kept_on_test_than_on_dev_both_are_told(make_score):
     fast = with_dev(coded(make_score, "fast", 75.0, "int8", 256, latency_ms=0.1), 82.0)
     board = leaderboard([teacher(make_score, latency_ms=2.0), coded(make_score, "good", 80.0, "int8", 64), fast])
-    _, told = answer(board).sentences()
-    assert told.startswith(
-        "Fastest that keeps 95 %: fast, int8: 256 bytes (6 times smaller), keeps 92.5 % (96.5 % on dev)"
-    )
+    told = answer(board).sentences()[1]
+    assert told.startswith("Fastest that keeps 95 %: fast, int8: keeps 92.5 % (96.5 % on dev)")
 
 
 def test_the_interval_is_over_seeds_or_over_the_test_items(make_score):
     seeds = [
         coded(make_score, "s", 78.0 + n, "int8", 64, seed=n).model_copy(update={"record_id": f"{n}"}) for n in (0, 1, 2)
     ]
-    (one,) = answer(leaderboard([teacher(make_score), *seeds])).taken
-    assert one.sure == "STS average 77.50 ± 2.48 over 3 seeds" and "97.5 ± 3.1 %" in one.tells
+    (one,) = answer(leaderboard([teacher(make_score), *seeds])).recommendations
+    assert one.interval == "STS average 77.50 ± 2.48 over 3 seeds" and "97.5 ± 3.1 %" in one.summary
     single = coded(make_score, "single", 80.0, "int8", 64)
     single = single.model_copy(
         update={"scores": [s.model_copy(update={"low": s.value - 1, "high": s.value + 2}) for s in single.scores]}
     )
-    (one,) = answer(leaderboard([teacher(make_score), single])).taken
-    assert one.sure == "STS average 78.50, 78.0 to 79.5 over its test items; one seed"  # of four sets: a half
+    (one,) = answer(leaderboard([teacher(make_score), single])).recommendations
+    assert one.interval == "STS average 78.50, 78.0 to 79.5 over its test items; one seed"  # of four sets: a half
 
 
 def test_a_baseline_that_is_best_is_what_is_recommended_and_the_best_student_is_named_too(make_score):
     student = coded(make_score, "student", 78.0, "int8", 64)
     pca = coded(make_score, "PCA", 80.5, "int8", 16, role="baseline", method="pca", model="", start="teacher (frozen)")
     found = answer(leaderboard([teacher(make_score), student, pca]))
-    assert [one.name for one in found.taken] == ["PCA, int8, a baseline", "student, int8"]
-    assert found.taken[1].title == "Best trained student: " and found.taken[0].command
-    assert "the smallest that keeps 95 %" in found.taken[0].tells
+    assert [one.name for one in found.recommendations] == ["PCA, int8, a baseline", "student, int8"]
+    assert found.recommendations[1].title == "Best trained student: " and found.recommendations[0].command
+    assert "the smallest that keeps 95 %" in found.recommendations[0].tells
 
 
 def test_where_nothing_keeps_enough_the_best_is_named_and_it_is_said(make_score):
@@ -130,10 +134,10 @@ def test_encoders_as_they_came_are_named_by_their_test_scores(make_score):
     board = leaderboard([encoder("good", 80.0, 3072, 9.0), encoder("small", 70.0, 512, 1.0)])
     found = answer(board)
     assert found.sentences()[0].startswith(
-        "Highest STS average: good: 3,072 bytes, 111 sentences per second. (STS average 78.50"
+        "Highest STS average: good: 3,072 bytes a vector, 111 sentences per second. (STS average 78.50"
     )
-    assert found.sentences()[1].startswith("Fastest, with the fewest bytes: small") and len(found.taken) == 2
-    assert all(one.command == "" for one in found.taken)
+    assert found.sentences()[1].startswith("Fastest, with the fewest bytes: small") and len(found.recommendations) == 2
+    assert all(one.command == "" for one in found.recommendations)
     apart = leaderboard(
         [encoder("good", 80.0, 3072, 9.0), encoder("quick", 70.0, 768, 1.0), encoder("s", 60.0, 64, 8.0)]
     )
@@ -153,8 +157,8 @@ def test_a_run_is_answered_by_its_own_students_beside_their_teacher(make_score):
     ]
     board = leaderboard([teacher(make_score, run="another"), *own, *better])
     found = answer_of_run(board, "own")
-    assert [one.name for one in found.taken][:1] == ["own 16"]
-    assert found.sentences()[0].startswith("Of this run take own 16: it keeps ")
+    assert [one.name for one in found.recommendations][:1] == ["own 16"]
+    assert found.sentences()[0].startswith("Of this run take own 16: keeps ")
     rows = rows_of_run(board, "own")
     assert [row.record.role for row in rows.shown] == ["teacher", "student", "student"]
     assert [row.name for row in rows.others] == ["a baseline"]
@@ -170,3 +174,87 @@ def test_a_run_without_students_is_all_its_rows(make_score):
 def test_nothing_to_recommend(make_score, records):
     board = leaderboard([make_score("s", skip=("STS12", "STS13", "STS14", "STSB"))] if records is None else records)
     assert isinstance(answer(board).sentences(), tuple)
+
+
+def cost(ms: float, size: int) -> dict[str, object]:
+    timed = EncoderCost(
+        parameters_without_embeddings=1,
+        bytes_on_disk=size,
+        sentences_per_second_1=500 / ms,
+        sentences_per_second_32=1000 / ms,
+        p50_ms=2 * ms,
+        p95_ms=3 * ms,
+        threads=1,
+        device="cpu",
+        timed_1=64,
+        timed_32=256,
+    )
+    return {"latency_ms": ms, "cost": timed}
+
+
+def row(
+    make_score,
+    label: str,
+    quality: float,
+    size: int,
+    kind: str = "int8",
+    ms: float = 4.0,
+    disk: int = 90_000_000,
+    **more,
+):
+    fields = {"record_id": label, "quantisation": kind, "bytes_per_vector": size, "indexes": [], **cost(ms, disk)}
+    record = make_score(label, quality, **(fields | more))
+    return record.model_copy(update={"demonstration": False})
+
+
+def timed_records(make_score) -> list[ScoreRecord]:
+    whole = {"role": "teacher", "method": "teacher", "dim": 384, "trial": None, "model": ""}
+    return [
+        row(make_score, "teacher", 81.0, 1536, "float32", **whole),
+        row(make_score, "head", 80.9, 128),
+        row(make_score, "small head", 79.0, 16, "int4"),
+        row(make_score, "layers", 79.5, 64, ms=1.0, disk=50_000_000),
+        row(make_score, "static", 78.0, 64, ms=0.02, disk=30_000_000),
+        row(make_score, "static table", 77.9, 256, ms=0.02, disk=8_000_000),
+        row(make_score, "poor", 60.0, 4, "binary", ms=0.01, disk=1_000_000),
+    ]
+
+
+def test_each_need_has_its_row(make_score) -> None:
+    board = leaderboard(timed_records(make_score))
+    found = choose(board, NOT_COMPARED, serving_costs(board))
+    assert {need: row.name for need, row in found.items()} == {
+        "Best quality": "head",
+        "Smallest that keeps 95 %": "small head",
+        "Best in 64 bytes": "layers",
+        "Fastest that keeps 95 %": "static",
+        "Smallest model that keeps 95 %": "static table",
+        "Best in 64 bytes and 10 times as fast": "static",
+        "Best trained student": "head",
+    }
+    fastest = next(one for one in answer(board).recommendations if one.title.startswith("Fastest"))
+    assert fastest.summary == (
+        "keeps 96.2 % of the teacher's STS average, 64 bytes a vector (24 times smaller), 200 times the teacher's "
+        "sentences per second, 30 MB on disk"
+    )
+
+
+def test_a_search_over_several_objectives_ends_with_its_front_and_five_lines(make_score, make_trial) -> None:
+    trial = make_trial(0, values={"quality": 80.0, "bytes": 64.0})
+    assert is_front([trial]) and not is_front([make_trial(0), *timed_records(make_score)])
+    students = [
+        row(make_score, label, quality, 4 * dim, "float32", ms, dim=dim, hyperparameters={"output_dim": dim})
+        for label, quality, dim, ms in (
+            ("a", 80.0, 64, 4.0),
+            ("b", 79.0, 32, 4.0),
+            ("c", 78.0, 128, 1.0),
+            ("d", 77.0, 256, 2.0),
+        )
+    ]
+    board = leaderboard([timed_records(make_score)[0], *students])
+    names = [line.split()[0] for line in student_table(board, front=True)[1:]]
+    assert names == ["teacher", "b", "a", "c"], "d is beaten by c"
+    assert len(student_table(board)) == len(names) + 2
+    lines = terminal_summary([*timed_records(make_score), trial], Path("r"))
+    assert any(line.startswith("Take static, int8") for line in lines)
+    assert any(line.startswith("    distilbench export r --student") for line in lines)

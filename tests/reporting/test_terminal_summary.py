@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from distilbench.records import ScoreRecord
-from distilbench.reporting.closing import best_students, closing_lines, student_table
 from distilbench.reporting.table import leaderboard
+from distilbench.reporting.terminal_summary import best_students, student_table, terminal_summary
 
 
 def seeds(make_score, label: str, qualities: list[float], **changes: object) -> list[ScoreRecord]:
@@ -30,7 +30,7 @@ def board_records(make_score) -> list[ScoreRecord]:
 def test_a_line_for_each_dimension_below_the_teacher(make_score) -> None:
     head, *lines = student_table(leaderboard(board_records(make_score)))
     cells = [re.split(r" {2,}", line) for line in lines]
-    assert re.split(r" {2,}", head.strip()) == ["Bytes", "Average", "Kept, %", "MRR@10", "ms / 1,000", "Dev"]
+    assert re.split(r" {2,}", head.strip()) == ["Bytes", "STS average", "Kept, %", "MRR@10", "ms / 1,000", "Dev"]
     assert [row[0] for row in cells] == ["teacher", "MCR2 d=32", "MCR2 d=64"]
     # Offsets of the synthetic sets: the dev score is quality + 4, the mean of the test sets 1.5 below the quality.
     teacher, narrow, wide = (row[1:] for row in cells)
@@ -52,18 +52,18 @@ def test_trained_for_a_code_it_is_the_code_that_stands_for_the_student(make_scor
 def test_columns_that_nothing_is_in_are_left_out(make_score) -> None:
     records = [r.model_copy(update={"indexes": []}) for r in seeds(make_score, "s", [70.0], dim=64)]
     records = [r.model_copy(update={"scores": [s for s in r.scores if s.task == "sts"]}) for r in records]
-    assert re.split(r" {2,}", student_table(leaderboard(records))[0].strip()) == ["Bytes", "Average", "Dev"]
+    assert re.split(r" {2,}", student_table(leaderboard(records))[0].strip()) == ["Bytes", "STS average", "Dev"]
     assert student_table(leaderboard([])) == ["No student was scored."]
 
 
 def test_what_to_take_says_what_it_keeps_and_how_to_export_it(make_score) -> None:
     records = board_records(make_score)
-    board, lines = leaderboard(records), closing_lines(records, Path("runs/my run"))
+    board, lines = leaderboard(records), terminal_summary(records, Path("runs/my run"))
     best = next(row for row in board.rows if row.name == "MCR2 d=32 codes")
     assert lines[0] == "" and not any("demonstration" in line for line in lines)
-    sentence = "Take MCR2 d=32 codes, int8: it keeps 112.7 % of the teacher's STS average"
+    sentence = "Take MCR2 d=32 codes, int8: keeps 112.7 % of the teacher's STS average"
     assert any(line.startswith(sentence) for line in lines)
     command = f"distilbench export 'runs/my run' --student {best.anchor} --to DIR"
     assert f"    {command}" in lines
     generated = [r.model_copy(update={"demonstration": True}) for r in records]
-    assert "Scores are on the demonstration corpus, no benchmark." in closing_lines(generated, Path("r"))
+    assert "Scores are on the demonstration corpus, no benchmark." in terminal_summary(generated, Path("r"))
