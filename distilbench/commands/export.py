@@ -25,9 +25,9 @@ from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
 from distilbench.reporting.best import best_among, best_seed, model_folder, record_owners
 from distilbench.reporting.choice import ServingBudget
+from distilbench.reporting.code_overlap import below_overlap
 from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes
 from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
-from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings
@@ -116,7 +116,7 @@ def export(
         raise InputError(f"--to {to}: cannot be written: {error.strerror or error!s:.300}") from None
     record = chosen.seed.record
     load = load_code(record, str(to), str(to), cut=False)
-    return Exported(to, chosen.row.name, record, load, onnx, lost_neighbours(chosen.row))
+    return Exported(to, chosen.row.name, record, load, onnx, below_overlap(chosen.row))
 
 
 def choose(runs: Sequence[Path], budget: ServingBudget, student: str | None, number: int | None) -> Chosen:
@@ -304,6 +304,6 @@ def _records(chosen: Chosen) -> dict[str, Any]:
         "record_id": chosen.seed.record.record_id,
         "seed": chosen.seed.record.seed,
         "scores_are": ON_DEMONSTRATION if chosen.seed.record.demonstration else f"on {chosen.seed.record.corpus}",
-        "not_recommended": lost_neighbours(chosen.row),
+        "not_recommended": below_overlap(chosen.row),
         "records": [json.loads(seed.record.model_dump_json()) for seed in chosen.row.seeds],
     }

@@ -12,9 +12,9 @@ from typing import Any
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.choice import ServingBudget, best_under, candidates, latency_of, scored
+from distilbench.reporting.code_overlap import LEAST_OVERLAP, code_overlap
 from distilbench.reporting.comparison import dev_comparison
 from distilbench.reporting.loading import can_be_built, is_nested, load_code
-from distilbench.reporting.neighbours import LEAST_OVERLAP, kept_neighbours
 from distilbench.reporting.recommendation import Recommendation, recommendation
 from distilbench.reporting.retrieval import retrieval_sets
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
@@ -116,7 +116,7 @@ class Best:
             "latency_ms": latency_of(row),
             "dev": self.board.cell(row, DEV).value,
             "retrieval": [retrieval.to_json() for retrieval in retrieval_sets(self.board, row)],
-            "kept_neighbours_percent": neighbours.overlap if (neighbours := kept_neighbours(row)) else None,
+            "kept_neighbours_percent": neighbours.overlap if (neighbours := code_overlap(row)) else None,
             "test_average": test.value,
             "test_interval95": test.interval,
             "test_seeds": test.seeds,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from distilbench.records import AS_IT_CAME, TrialRecord
+from distilbench.reporting.code_overlap import below_overlap
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.loading import FITTED
-from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.retrieval import SetRetrieval, retrieval_sets
 from distilbench.reporting.serving import ServingCosts
 from distilbench.reporting.table import DEV, Cell, Leaderboard, Row, competes, teacher_row
@@ -62,7 +62,7 @@ def candidates(board: Leaderboard) -> list[Row]:
 
     An encoder that was evaluated as it came is none: no run made it.
     """
-    return [row for row in scored(board) if not lost_neighbours(row)]
+    return [row for row in scored(board) if not below_overlap(row)]
 
 
 def scored(board: Leaderboard) -> list[Row]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from distilbench.progress.tally import finite
 from distilbench.records import AS_IT_CAME
+from distilbench.reporting.code_overlap import below_overlap
 from distilbench.reporting.comparison import Comparison
 from distilbench.reporting.loading import can_be_built, export_command, is_nested, load_code
-from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.pages import render_html
 from distilbench.reporting.run_facts import run_file
 from distilbench.reporting.table import Column, Leaderboard, Row
@@ -33,24 +33,6 @@ class ScoreLine(NamedTuple):
     of: tuple[Measured, ...]
 
 
-class TrainingCurve(NamedTuple):
-    """The dev objective at each rung of one training, and the corners of its polyline in a box of 100 x 100, y downwards."""
-
-    seed: int
-    state: str
-    points: tuple[tuple[int, float], ...]
-    line: tuple[tuple[float, float], ...]
-
-
-class TrainingCurves(NamedTuple):
-    """The trainings of a row; `low` to `high` are the objectives that the box spans, `steps` its width."""
-
-    curves: tuple[TrainingCurve, ...]
-    low: float
-    high: float
-    steps: int
-
-
 def encoder_file(row: Row) -> str:
     """Where the row's page lies in the report."""
     return f"{FOLDER}/{row.anchor}.html"
@@ -69,12 +51,11 @@ def render_encoder(row: Row, board: Leaderboard, compared: Comparison, trainings
         place=compared.ties.get(row.anchor),
         resamples=compared.resamples,
         tasks=score_lines(row),
-        curves=learning_curves(row, trainings),
         again=commands(row, trainings),
         load=load_code(row.record, folder, folder, cut=is_nested(row.record)) if row.record.model else "",
         built=can_be_built(row.record) and not row.record.model,
         export=export_command(row.record, row.anchor),
-        lost=lost_neighbours(row),
+        lost=below_overlap(row),
         run_page=run_file(row.record.run),
     )
 
@@ -97,28 +78,6 @@ def score_lines(row: Row) -> dict[str, list[ScoreLine]]:
         n = next(iter(by_seed.values()))[0]
         tasks.setdefault(task, []).append(ScoreLine(key[0], key[1], key[2], key[3], n, cells))
     return tasks
-
-
-def learning_curves(row: Row, trainings: Trainings) -> TrainingCurves | None:
-    """What the row's trainings reported at their rungs; None where that is less than two values."""
-    seed_points = []
-    for seed in row.seeds:
-        trial = trainings.of(seed.record)
-        if trial is not None:
-            points = tuple((g.step, v) for g in trial.rungs if (v := finite(g.objective)) is not None)
-            seed_points.append((trial.seed, trial.state.lower(), points))
-    values = [v for _, _, points in seed_points for _, v in points]
-    steps = max((step for _, _, points in seed_points for step, _ in points), default=0)
-    if len(values) < 2 or not steps:
-        return None
-    low, high = min(values), max(values)
-    span = (high - low) or 1.0
-
-    def line(points: Iterable[tuple[int, float]]) -> tuple[tuple[float, float], ...]:
-        return tuple((round(100 * step / steps, 2), round(100 * (high - v) / span, 2)) for step, v in points)
-
-    curves = tuple(TrainingCurve(seed, state, points, line(points)) for seed, state, points in seed_points)
-    return TrainingCurves(curves, low, high, steps)
 
 
 def commands(row: Row, trainings: Trainings) -> list[str]:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distilbench.records import ON_DEMONSTRATION
+from distilbench.reporting.code_overlap import below_overlap
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.frame import BoardColumn, board_columns, board_frame, filled
 from distilbench.reporting.lines import EncoderLine, encoder_lines
 from distilbench.reporting.markdown import escaped, one_line
-from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.recommendation import answer
 from distilbench.reporting.serving import ServingCosts, serving_costs
 from distilbench.reporting.table import DEV, Leaderboard, Row, told
@@ -166,7 +166,7 @@ def _notes(board: Leaderboard, compared: Comparison, costs: ServingCosts) -> Ite
     if demonstration:
         rows = "All rows" if demonstration == len(board.rows) else f"{demonstration} of {len(board.rows)} rows"
         yield f"{rows} are scored {ON_DEMONSTRATION}."
-    if lost := [told(row) for row in board.rows if lost_neighbours(row)]:
+    if lost := [told(row) for row in board.rows if below_overlap(row)]:
         yield f"Neighbours lost, not recommended: {'; '.join(lost)}."
 
 

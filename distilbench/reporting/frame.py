@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from distilbench.records import ScoreRecord
 from distilbench.reporting import formats
+from distilbench.reporting.code_overlap import below_overlap, code_overlap
 from distilbench.reporting.columns import DEV, TEST, Column
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Tie
-from distilbench.reporting.neighbours import kept_neighbours, lost_neighbours
 from distilbench.reporting.serving import Serving, ServingCosts, serving_costs
 from distilbench.reporting.table import MISSING, Cell, Leaderboard, Row, percent, teacher_row
 from distilbench.selection import TITLES
@@ -281,9 +281,9 @@ def _standing(board: Leaderboard, compared: Comparison) -> list[BoardColumn]:
         BoardColumn(
             "kept_neighbours_percent",
             "Neighbours kept, %",
-            lambda row: (overlap := kept_neighbours(row)) and overlap.overlap,
+            lambda row: (overlap := code_overlap(row)) and overlap.overlap,
         ),
-        BoardColumn("neighbours_lost", "Neighbours lost", lost_neighbours, "text"),
+        BoardColumn("neighbours_lost", "Neighbours lost", below_overlap, "text"),
     ]
 
 

@@ -18,10 +18,10 @@ from distilbench.encoders.encoder import HUB_IDS
 from distilbench.encoders.prompts import TEXT
 from distilbench.encoders.student import named_encoder
 from distilbench.records import FROZEN, ON_VECTORS, ScoreRecord, TrialRecord
+from distilbench.reporting.code_overlap import below_overlap, code_overlap
 from distilbench.reporting.formats import set_name, value
 from distilbench.reporting.loading import FITTED
 from distilbench.reporting.markdown import one_line, render_markdown
-from distilbench.reporting.neighbours import kept_neighbours, lost_neighbours
 from distilbench.reporting.recommendation import recommendation
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.table import (
@@ -156,7 +156,7 @@ def compute_card(
         name=f"{row.name}{kind}",
         record=record,
         summary=summary,
-        warning=lost_neighbours(row),
+        warning=below_overlap(row),
         facts=_facts(row, record),
         load=code.load,
         codes=code.codes,
@@ -263,7 +263,7 @@ def _shown(cell: Cell) -> str:
 def _form(board: Leaderboard, row: Row, seed: SeedScores) -> Form:
     record = row.record
     dev, test = (_shown(board.cell(row, key)) for key in (DEV, TEST))
-    kind = record.quantisation + (" (neighbours lost, not recommended)" if lost_neighbours(row) else "")
+    kind = record.quantisation + (" (neighbours lost, not recommended)" if below_overlap(row) else "")
     return Form(kind, record.dim, record.bytes_per_vector, dev, test, seed.anchor)
 
 
@@ -281,7 +281,7 @@ def _facts(row: Row, record: ScoreRecord) -> tuple[tuple[str, str], ...]:
     facts += [("Parameters", f"{record.parameters:,}")] if record.parameters else []
     if record.latency_ms is not None:
         facts.append(("Latency", f"{record.latency_ms:.3g} ms per sentence, one thread, in batches"))
-    if (neighbours := kept_neighbours(row)) is not None:
+    if (neighbours := code_overlap(row)) is not None:
         facts.append(
             (
                 "First 10 neighbours kept",
@@ -341,7 +341,7 @@ def _limitations(row: Row, record: ScoreRecord) -> tuple[str, ...]:
     tested = {s.task for s in record.scores if s.split == "test"}
     missing = [name for name, tasks in _MEASURABLE if not tested & set(tasks)]
     limits = []
-    if lost := lost_neighbours(row):
+    if lost := below_overlap(row):
         limits.append(lost)
     if record.demonstration:
         limits.append("The corpus is generated: nothing is known of the model on real text.")

@@ -11,7 +11,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
-from distilbench.reporting import encoder_page, neighbours, run_facts, table
+from distilbench.reporting import code_overlap, encoder_page, run_facts, table
 from distilbench.reporting.choice import budget_rows, is_front
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
@@ -157,9 +157,9 @@ def render_page(
         row_of={row.anchor: row for row in board.rows},
         costs=[row for row in board.rows if row.record.cost],
         spaces=[row for row in board.rows if row.record.space],
-        notices=tuple(filter(None, (*table.notices(board), *tie_notices(compared), neighbours.notice(board)))),
-        lost={row.anchor: neighbours.lost_neighbours(row) for row in board.rows},
-        kept={row.anchor: overlap.overlap for row in board.rows if (overlap := neighbours.kept_neighbours(row))},
+        notices=tuple(filter(None, (*table.notices(board), *tie_notices(compared), code_overlap.notice(board)))),
+        lost={row.anchor: code_overlap.below_overlap(row) for row in board.rows},
+        kept={row.anchor: overlap.overlap for row in board.rows if (overlap := code_overlap.code_overlap(row))},
         on_demonstration=ON_DEMONSTRATION,
         demonstrations=sum(row.record.demonstration for row in board.rows),
         indexes=indexes,
@@ -174,7 +174,6 @@ def render_page(
         trials=sum(run.trials for run in runs),
         sentences=sorted({run.described.sentences for run in runs if run.described.sentences}),
         runs=runs,
-        beside=run_facts.beside(board, runs),
         changes=run_facts.changed(runs),
         newest=max((record.provenance.created_at for record in records), default=""),
         plots=plots,

@@ -18,7 +18,7 @@ from distilbench.progress.tally import Progress, finite
 from distilbench.records import Provenance, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.report_records import RunRecord
 from distilbench.reporting.runs import SCORES, TRIAL_FILES
-from distilbench.reporting.table import DEV, Cell, Leaderboard, Row, unique_trials
+from distilbench.reporting.table import Leaderboard, unique_trials
 from distilbench.stage_times import read_timings
 from distilbench.storage.files import bound_config, flat
 
@@ -51,13 +51,6 @@ class Changed(NamedTuple):
 
     key: str
     values: tuple[str, ...]
-
-
-class Beside(NamedTuple):
-    """The student with the highest dev score of each run in so many bytes; None where a run has none."""
-
-    bytes: int
-    of: tuple[tuple[Row, Cell] | None, ...]
 
 
 def run_file(run: str) -> str:
@@ -117,24 +110,6 @@ def changed(runs: Sequence[RunFacts]) -> tuple[Changed, ...]:
         if any(value != values[0] for value in values):
             changes.append(Changed(key, tuple(v if isinstance(v, str) else json.dumps(v, default=str) for v in values)))
     return tuple(changes)
-
-
-def beside(board: Leaderboard, runs: Sequence[RunFacts]) -> tuple[Beside, ...]:
-    """The runs beside each other at every number of bytes that at least two of them have a student of, in any code."""
-    best: dict[tuple[int, str], Row] = {}
-    for row in board.rows:
-        r = row.record
-        dev = board.cell(row, DEV).value
-        if r.role != "student" or dev is None:
-            continue
-        other = best.get((r.bytes_per_vector, r.run))
-        if other is None or dev > (board.cell(other, DEV).value or 0.0):
-            best[r.bytes_per_vector, r.run] = row
-    lines = []
-    for size in sorted({size for size, _ in best}):
-        best_of_run = [best.get((size, run.run)) for run in runs]
-        lines.append(Beside(size, tuple(row and (row, row.values[0]) for row in best_of_run)))
-    return tuple(line for line in lines if sum(row is not None for row in line.of) > 1)
 
 
 def _origin(run: RunFacts) -> dict[str, str]:

@@ -23,7 +23,7 @@ from distilbench.reporting.columns import DEV as DEV
 from distilbench.reporting.columns import TEST as TEST
 from distilbench.reporting.columns import Column as Column
 from distilbench.reporting.columns import Value, columns_of, scores_of, value_of
-from distilbench.reporting.starts import start_of, starts_told
+from distilbench.reporting.student_labels import start_label, start_labels
 from distilbench.selection import STS, Selection
 
 CONFIDENCE = 0.95
@@ -60,9 +60,9 @@ class SeedScores(NamedTuple):
 class Row(NamedTuple):
     """One encoder with all its seeds, lowest first. `values` is parallel to the leaderboard's columns.
 
-    `record` is the first seed's: what identifies the encoder is the same in every seed's. `name` is what the row is called:
-    its name in the comparison file, or its label, with the start where rows of one label have several (`reporting.starts`)
-    and the trial where two rows of a run share one.
+    `record` is the first seed's: what identifies the encoder is the same in every seed's. `name` is what the row is
+    called: its name in the comparison file, or its label, with the start where rows of one label have several
+    (`reporting.student_labels`) and the trial where two rows of a run share one.
 
     `pareto`: no other row of the same corpus has a test score at least as high in as few bytes per vector, one of the two
     strictly better. `best_in_bytes`: the highest test score of the rows with as many bytes per vector (`competes`), whatever
@@ -232,7 +232,7 @@ def notices(board: Leaderboard) -> tuple[str, ...]:
     rows, lines = board.rows, []
     if not rows:
         return ("There is no score record yet: nothing to rank.",)
-    lines += _seed_notices(board)
+    lines += list(_seed_notices(board))
     test = board.columns[0]
     lines.append(f"Students were selected by {board.selection.title} on dev. The test score: {test.help}.")
     without = sum(row.test.value is None for row in rows)
@@ -309,14 +309,14 @@ def last_metric(trial: TrialRecord, key: str) -> float | None:
 
 def _names(records: Sequence[ScoreRecord]) -> dict[int, str]:
     """What each record's row is called, by `id`."""
-    starts = starts_told(records)
+    starts = start_labels(records)
 
     def place(r: ScoreRecord) -> tuple[object, ...]:
-        return r.run, r.name, r.quantisation, r.teacher, r.corpus_fingerprint, starts.get(start_of(r))
+        return r.run, r.name, r.quantisation, r.teacher, r.corpus_fingerprint, starts.get(start_label(r))
 
     def named(r: ScoreRecord) -> str:
         trial = f"trial {r.trial}" if r.trial is not None and shared[place(r)] > 1 else None
-        return ", ".join(filter(None, (r.name, starts.get(start_of(r)), trial)))
+        return ", ".join(filter(None, (r.name, starts.get(start_label(r)), trial)))
 
     shared = Counter(place(r) for r in records)
     return {id(r): named(r) for r in records}
@@ -360,38 +360,32 @@ def _chosen(rows: Iterable[Row], records: Iterable[TrialRecord | ScoreRecord]) -
     return {min(group)[2] for group in groups.values() if len(group) > 1}
 
 
-def _seed_notices(board: Leaderboard) -> list[str]:
+def _seed_notices(board: Leaderboard) -> Iterator[str]:
     """Over how many seeds the rows are, and what their intervals mean."""
     if all(row.record.role in ("teacher", "encoder") for row in board.rows):
-        return ["Below a score stands its 95 % bootstrap interval over the items of its set."]
+        yield "Below a score stands its 95 % bootstrap interval over the items of its set."
+        return
     if board.one_seed:
-        return ["One seed: no interval. Each row is a single run, so small differences may be chance."]
-    counts = sorted({len(row.seeds) for row in board.rows} - {1})
+        yield "One seed: no interval. Each row is a single run, so small differences may be chance."
+        return
     several = sum(len(row.seeds) > 1 for row in board.rows)
-    seeds = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
-    lines = [
-        f"{several} of {len(board.rows)} rows are means over {seeds} seeds, ± half the width of the 95 % confidence "
-        "interval (Student's t over seeds). It covers the seed, not the choice of training or test sentences."
-    ]
-    if several < len(board.rows):
-        lines.append(
-            "The other rows have one seed: no interval. A teacher and its PCA do not depend on the seed; of any other "
-            "such row, small differences may be chance."
+    yield (
+        f"{several} of {len(board.rows)} rows are means over {_counts(board.rows)} seeds, ± half the width of the 95 % "
+        "confidence interval (Student's t over seeds). It covers the seed, not the choice of training or test sentences. "
+        "Small differences of rows with one seed may be chance; a teacher and its PCA do not depend on the seed."
+    )
+    if confirmed := [row for row in board.rows if row.confirmed]:
+        yield (
+            f"Students of a sweep are confirmed with {_counts(confirmed)} seeds: their settings were chosen on dev, by the "
+            "training in the search, and then trained again with the other seeds."
         )
-    confirmed = sorted({len(row.seeds) for row in board.rows if row.confirmed})
-    if confirmed:
-        how = f"{confirmed[0]} to {confirmed[-1]}" if len(confirmed) > 1 else f"{confirmed[0]}"
-        lines.append(
-            f"Students of a sweep are confirmed with {how} seeds: their settings were chosen on dev, by the training in the "
-            "search, and then trained again with the other seeds."
-        )
-    partial = sum(0 < row.test.seeds < len(row.seeds) for row in board.rows)
-    if partial:
-        lines.append(
-            f"Averaged over fewer seeds than the row has, since the others lack a set: {partial} of {len(board.rows)} "
-            "rows. Their cells say over how many (n)."
-        )
-    return lines
+    if partial := sum(0 < row.test.seeds < len(row.seeds) for row in board.rows):
+        yield f"Averaged over fewer seeds (n) than the row has, since the others lack a set: {partial} rows."
+
+
+def _counts(rows: Iterable[Row]) -> str:
+    counts = sorted({len(row.seeds) for row in rows} - {1})
+    return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
 
 
 def _selection(records: Iterable[ScoreRecord]) -> Selection:

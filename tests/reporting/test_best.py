@@ -21,8 +21,8 @@ from distilbench.evaluation.sts import spearman
 from distilbench.records import AS_IT_CAME, append_records, read_records
 from distilbench.reporting import page
 from distilbench.reporting.choice import ServingBudget, best_under, budget_rows
+from distilbench.reporting.code_overlap import below_overlap
 from distilbench.reporting.comparison import dev_comparison
-from distilbench.reporting.neighbours import lost_neighbours
 from distilbench.reporting.recommendation import answer
 from distilbench.reporting.table import leaderboard
 
@@ -303,7 +303,7 @@ def test_codes_that_lost_their_neighbours_are_marked_and_never_recommended(make_
     unsearched = make_score("unsearched", 50.0, trial=2, **coded, indexes=[])
     records = [*crowded, sound, unsearched]
     board = leaderboard(records)
-    marked = [row.name for row in board.rows if lost_neighbours(row)]
+    marked = [row.name for row in board.rows if below_overlap(row)]
     append_records(tmp_path / "scores.jsonl", records)
     text = page.render_page(records, board, title="Synthetic")
     first = best(tmp_path, "--bytes", 64).output
@@ -341,7 +341,7 @@ def test_the_committed_leaderboards_recommend_no_coarse_code_and_mark_no_sound_o
     assert len(files) > 3
     for file in files:
         board = leaderboard(read_records(file))
-        marked = [row for row in board.rows if lost_neighbours(row)]
+        marked = [row for row in board.rows if below_overlap(row)]
         coarse = [row for row in marked if row.record.quantisation == "binary" or row.record.bytes_per_vector <= 16]
         assert coarse == marked and not any(row.record.role == "teacher" for row in marked), file
         assert not {row.anchor for row in marked} & {found.row.anchor for found in budget_rows(board)}

@@ -1,11 +1,9 @@
-"""The data of a row's page: every score by seed, its learning curves, the commands that make it again."""
+"""The data of a row's page: every score by seed, the commands that make it again."""
 
 from __future__ import annotations
 
-import pytest
-
-from distilbench.records import AS_IT_CAME, Rung
-from distilbench.reporting.encoder_page import commands, learning_curves, score_lines
+from distilbench.records import AS_IT_CAME
+from distilbench.reporting.encoder_page import commands, score_lines
 from distilbench.reporting.table import leaderboard
 from distilbench.reporting.trainings import Trainings
 
@@ -26,23 +24,6 @@ def test_every_score_of_every_seed(make_score):
     assert [v for v, _, _ in by_key["STS12", "test", "spearman", "all"].of] == [67.0, 69.0]
     assert [v for v, _, _ in by_key["STS13", "test", "spearman", "wmean"].of] == [77.5, None]
     assert by_key["STSB", "dev", "spearman", "all"].n == 1500
-
-
-def test_learning_curves_by_hand(make_score, make_trial):
-    def rungs(*values):
-        return [Rung(rung=k, step=100 * (k + 1), objective=v, metrics={}) for k, v in enumerate(values)]
-
-    trials = [
-        make_trial(3, params=PARAMS).model_copy(update={"rungs": rungs(10.0, None, 20.0)}),
-        make_trial(3, params=PARAMS, seed=1, confirms=True).model_copy(update={"rungs": rungs(15.0, 16.0)}),
-        make_trial(4, params=PARAMS).model_copy(update={"rungs": rungs(-99.0, 99.0)}),
-    ]
-    row = row_of(make_score("s", record_id="0"), make_score("s", seed=1, record_id="1"))
-    found = learning_curves(row, Trainings(trials))
-    assert (found.low, found.high, found.steps) == (10.0, 20.0, 300)
-    assert [c.points for c in found.curves] == [((100, 10.0), (300, 20.0)), ((100, 15.0), (200, 16.0))]
-    assert found.curves[0].line == ((pytest.approx(33.33), 100.0), (100.0, 0.0))
-    assert learning_curves(row, Trainings([])) is None
 
 
 def test_commands(make_score, make_trial):

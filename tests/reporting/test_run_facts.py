@@ -10,7 +10,7 @@ import pytest
 from distilbench.prepare.ranked_layers import keep_rankings, read_rankings
 from distilbench.records import append_records
 from distilbench.reporting.page import write_report
-from distilbench.reporting.run_facts import beside, changed, run_facts, run_file
+from distilbench.reporting.run_facts import changed, run_facts, run_file
 from distilbench.reporting.run_page import render_run
 from distilbench.reporting.table import leaderboard
 from distilbench.stage_times import TIMINGS, Took
@@ -167,20 +167,6 @@ def test_only_what_differs_is_listed(two_runs):
     }
     one = [r for r in records if r.run == "a"]
     assert changed(run_facts(one, leaderboard(one), folders[:1])) == ()
-
-
-def test_runs_beside_each_other_by_bytes_in_whatever_code(two_runs, make_score):
-    records, folders = two_runs()
-    coded = {"dim": 256, "bytes_per_vector": 128, "quantisation": "int4"}
-    records.append(make_score("int4, better on dev", 90.0, run="b", record_id="i4", **coded))
-    records += [make_score("worse on dev", 60.0, run="a", dim=64, record_id="w"), make_score("alone", run="a", dim=8)]
-    board = leaderboard(records)
-    lines = beside(board, run_facts(records, board, folders))
-    assert [line.bytes for line in lines] == [128, 256]
-    assert [row.record.record_id for row, _ in lines[0].of] == ["a32", "i4"]
-    (first, cell), (second, other) = lines[1].of
-    assert (first.record.record_id, second.record.record_id) == ("a64", "b64")
-    assert other.value - cell.value == pytest.approx(1.0)
 
 
 def test_a_progress_file_that_is_no_progress_file_is_passed_over(two_runs):

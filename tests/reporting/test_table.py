@@ -11,7 +11,7 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.student import describe_student
 from distilbench.reporting import table
 from distilbench.reporting.recommendation import answer
-from distilbench.reporting.starts import starts_told
+from distilbench.reporting.student_labels import start_labels
 
 TEACHER = {"role": "teacher", "dim": 384}
 
@@ -574,4 +574,4 @@ def test_students_of_several_starts_are_told_apart_by_them(make_score):
 def test_starts_are_read_as_sweeps_write_them(student, told, make_score):
     written = [describe_student(name, EncoderSpec("org/big")) for name in (student, "teacher")]
     rows = [make_score("HPD d=64", 70.0 + n, record_id=str(n), run=str(n), start=s) for n, s in enumerate(written)]
-    assert starts_told(rows) == {written[0]: told, written[1]: "all layers"}
+    assert start_labels(rows) == {written[0]: told, written[1]: "all layers"}

@@ -25,14 +25,14 @@ class _Start(NamedTuple):
     exact: str
 
 
-def starts_told(records: Sequence[ScoreRecord]) -> dict[str, str]:
+def start_labels(records: Sequence[ScoreRecord]) -> dict[str, str]:
     """The words for each start of the trained students; {} where no two rows of one name have different ones.
 
     Two starts of as many layers are told by the layers' numbers, those of several encoders with the encoder.
     """
     starts_of: dict[tuple[str, str], set[str]] = {}
     for record in records:
-        if start := start_of(record):
+        if start := start_label(record):
             starts_of.setdefault((record.teacher, record.name), set()).add(start)
     if all(len(of_name) == 1 for of_name in starts_of.values()):
         return {}
@@ -46,7 +46,7 @@ def starts_told(records: Sequence[ScoreRecord]) -> dict[str, str]:
     }
 
 
-def start_of(record: ScoreRecord) -> str:
+def start_label(record: ScoreRecord) -> str:
     """The start that a page may have to tell; "" of a row whose name says it, or that has none."""
     named = record.configuration or record.hyperparameters.get("student")
     return "" if record.role != "student" or named or record.start in NOT_TOLD else record.start

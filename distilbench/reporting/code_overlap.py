@@ -14,14 +14,14 @@ LEAST_OVERLAP = 50.0
 a bit a dimension 72 to 78 % at 384 dimensions, about 63 % at 128, 50 to 54 % at 64 and 38 to 40 % at 32."""
 
 
-class Kept(NamedTuple):
+class Overlap(NamedTuple):
     """How many (x 100) of the first 10 that the float32 vectors find the codes find too, in the set where it is least."""
 
     overlap: float
     cost: IndexCost
 
 
-def kept_neighbours(row: Row) -> Kept | None:
+def code_overlap(row: Row) -> Overlap | None:
     """The least over the row's seeds and retrieval sets; None of float32 rows, and where no retrieval set was searched.
 
     The least, and not the mean: in a set of a few documents any code finds the first 10, and it is one seed's model that is
@@ -33,13 +33,15 @@ def kept_neighbours(row: Row) -> Kept | None:
     if kind == "float32":
         return None
     costs = [cost for seed in row.seeds for cost in seed.record.indexes if cost.kind == kind]
-    overlaps = [Kept(cost.overlap10_with_flat, cost) for cost in costs if finite(cost.overlap10_with_flat) is not None]
+    overlaps = [
+        Overlap(cost.overlap10_with_flat, cost) for cost in costs if finite(cost.overlap10_with_flat) is not None
+    ]
     return min(overlaps, key=lambda kept: kept.overlap, default=None)
 
 
-def lost_neighbours(row: Row) -> str:
+def below_overlap(row: Row) -> str:
     """Why the row must not be used, for the reader; "" where nothing is known against it."""
-    kept = kept_neighbours(row)
+    kept = code_overlap(row)
     if kept is None or kept.overlap >= LEAST_OVERLAP:
         return ""
     return (
@@ -50,7 +52,7 @@ def lost_neighbours(row: Row) -> str:
 
 def notice(board: Leaderboard) -> str:
     """How many rows are marked so, for the head of the page; "" where none is."""
-    marked = sum(bool(lost_neighbours(row)) for row in board.rows)
+    marked = sum(bool(below_overlap(row)) for row in board.rows)
     if not marked:
         return ""
     rows = "1 row is" if marked == 1 else f"{marked} rows are"
