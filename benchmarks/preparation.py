@@ -35,7 +35,6 @@ from distilbench.encoders.student import load_student
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
 from distilbench.prepare.encode import SHARD_ROWS, TeacherEncoding, encode_corpus
-from distilbench.settings.augment import AugmentSettings
 from distilbench.settings.commands import PrepareSettings
 from distilbench.settings.pool import PoolSize
 from distilbench.storage.arrays import shard_ranges
@@ -94,7 +93,7 @@ import sys
 from pathlib import Path
 from nlpaug.augmenter.word import RandomWordAug
 from distilbench.data.sentences import SentenceFile
-from distilbench.prepare.augment.synonym import synonym_augmenter
+from distilbench.prepare.augment.words import synonym_augmenter
 augmenter = synonym_augmenter(cached=False) if sys.argv[1] == "synonym" else RandomWordAug(action=sys.argv[1])
 copies = [next(iter(augmenter.augment(sentence)), "") for sentence in SentenceFile(Path(sys.argv[2]))]
 Path(sys.argv[3]).write_text("\\n".join(copies))
@@ -107,7 +106,7 @@ def augment(sentences: int, operation: str, rounds: int) -> dict[str, object]:
     builder.train_on(text)
     corpus, small = builder.build(), CorpusBuilder("warm")
     small.train_on(text[:1000])
-    chosen = operations(AugmentSettings(operations=(operation,)))
+    chosen = operations([operation])
     seconds: dict[str, list[float]] = {"nlpaug's loop": [], "one worker": [], "two workers": []}
     with tempfile.TemporaryDirectory() as folder, ray_cluster(None, 2, dashboard=False):
         root = Path(folder)

@@ -86,7 +86,7 @@ labelled() {
 }
 dse() {  # it reads STS-B's own training pairs and no other text
   READ="--max-sentences 20000 --max-documents 20000" sweep dse --method dse --space $SPACES/two --student "$TWO" \
-    --teacher "$MINILM" --max-labelled 0 --cross-encoder-lr 1e-4 --cross-encoder-epochs 2
+    --teacher "$MINILM" --max-labelled 0
 }
 depths() {
   local method layers long=$SPACES/long

@@ -107,8 +107,6 @@ def train(side: str, rows: list[Row], data: Path, given: argparse.Namespace) -> 
             "--seeds",
             given.seeds,
         ]
-        if of_run[0]["method"] == "dse":
-            options += ["--cross-encoder-epochs", 1]
         options += ["--name", run.name, "--runs", given.runs, "--reports", given.runs / "reports", "--quantise", "none"]
         options += ["--max-pairs", given.max_pairs, "--max-sentences", given.max_sentences]
         options += ["--max-triplets", given.max_triplets, "--no-even-sources"]

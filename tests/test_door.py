@@ -38,7 +38,7 @@ def python(*arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[s
         (["platform.best", "--help"], ["--bytes", "--latency", "--dim", "--json"]),
         (["platform.export", "--help"], ["--best-under", "--latency", "--student", "--seed", "--onnx", "--to"]),
         (["platform.reproduce", "--help"], ["run", "trial", "--seed", "--tolerance"]),
-        (["platform.prepare", "--help"], ["--augment", "--min-cosine", "--text", "--store"]),
+        (["platform.prepare", "--help"], ["--augment", "--text", "--store"]),
         (["platform.status", "--help"], ["run", "--watch", "--json"]),
         (["platform.methods", "--help"], ["method"]),
         (["distilbench", "--help"], ["prepare", "sweep", "compare", "report", "best", "export", "status"]),

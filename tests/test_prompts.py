@@ -79,19 +79,16 @@ def test_a_name_that_the_encoder_does_not_have_is_refused(encoder: Path, encoder
         literal_prompt(EncoderSpec(str(encoder_folder)), "query", "--document-prompt")
 
 
-@pytest.mark.parametrize(
-    "option", ["query_prompt", "document_prompt", "student_query_prompt", "student_document_prompt"]
-)
+@pytest.mark.parametrize("option", ["query_prompt", "document_prompt"])
 def test_it_is_refused_before_anything_runs(tmp_path: Path, data: Path, encoder: Path, option: str) -> None:
     wrong = SweepSettings(**settings(tmp_path, data, encoder, **{option: "nowhere"}).model_dump(), method="hpd")
     with pytest.raises(InputError, match=rf"--{option.replace('_', '-')} nowhere: encoder .* no prompt of that name"):
         sweep(wrong, Console(file=io.StringIO()))
     assert not any(tmp_path.iterdir())
-    if not option.startswith("student"):
-        own = EvaluateSettings(model=(str(encoder),), data=str(data), store=tmp_path / "store", **{option: "nowhere"})
-        with pytest.raises(InputError, match="no prompt of that name"):
-            evaluate(own, Console(file=io.StringIO()))
-        assert not any(tmp_path.iterdir())
+    own = EvaluateSettings(model=(str(encoder),), data=str(data), store=tmp_path / "store", **{option: "nowhere"})
+    with pytest.raises(InputError, match="no prompt of that name"):
+        evaluate(own, Console(file=io.StringIO()))
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -150,9 +147,9 @@ def test_a_text_has_a_row_for_each_role(data: Path, tmp_path: Path, on_disk: boo
 def made(
     tmp_path_factory: pytest.TempPathFactory, data: Path, encoder: Path, cluster: None
 ) -> tuple[RunSettings, Corpus, Prepared]:
-    """A corpus that was prepared with both prompts by name, and another query prompt for the student."""
+    """A corpus that was prepared with both prompts by name."""
     root = tmp_path_factory.mktemp("prompts-made")
-    own = settings(root, data, encoder, **BOTH, student_query_prompt="how do ", float32=True)
+    own = settings(root, data, encoder, **BOTH)
     quiet = Console(quiet=True)
     corpus = load_corpus(own, NO_NEEDS, quiet)
     inputs = prepare_corpus(own, corpus, Wanted(augmentation=False, tokens=True, logits=False), quiet)
@@ -172,7 +169,7 @@ def test_teacher_and_student_read_each_text_by_its_role(made: tuple[RunSettings,
     own, corpus, prepared = made
     rows, texts = roles_with_text(corpus, {PLAIN: ASKED, QUERY: ASKED, DOCUMENT: SEARCHED})
     model = EncoderSpec(own.teacher).load()
-    np.testing.assert_allclose(prepared.vectors.take(rows), encode(model, texts), atol=1e-5)
+    np.testing.assert_allclose(prepared.vectors.take(rows), encode(model, texts), atol=1e-3)
     assert prepared.student_prompts == Prompts("how do ", "how do ", SEARCHED)
     assert prepared.tokens is not None
     _, texts = roles_with_text(corpus, {PLAIN: "how do ", QUERY: "how do ", DOCUMENT: SEARCHED})
@@ -198,7 +195,7 @@ def test_an_exported_student_reads_as_it_was_made(
     method.export(tmp_path / "student")
     student = SentenceTransformer(str(tmp_path / "student"), device="cpu")
     for role, read in ((PLAIN, student.encode), (QUERY, student.encode_query), (DOCUMENT, student.encode_document)):
-        np.testing.assert_allclose(read([corpus.sentences[int(i)] for i in rows[role]]), expected[role], atol=1e-5)
+        np.testing.assert_allclose(read([corpus.sentences[int(i)] for i in rows[role]]), expected[role], atol=1e-3)
 
 
 def test_a_students_own_prompt_of_the_name_goes_before_the_teachers_text(
@@ -212,8 +209,6 @@ def test_a_students_own_prompt_of_the_name_goes_before_the_teachers_text(
     (other / "config_sentence_transformers.json").write_text(json.dumps(config))
     both = settings(tmp_path, data, encoder, **BOTH, prompt="plain ", student=str(other))
     assert Prompts.of(both.student_encoder) == Prompts("plain ", "can you ", SEARCHED)
-    bare = settings(tmp_path, data, encoder, **BOTH, student_query_prompt="", student_document_prompt="")
-    assert Prompts.of(bare.student_encoder) == Prompts("", "", "")
     check_encoders(both)
     check_student_encoder(both, both.student)
 
@@ -233,7 +228,7 @@ def test_without_these_options_nothing_is_read_by_role(tmp_path: Path, data: Pat
 def test_a_sweep_and_an_evaluation_of_its_student_give_the_same(
     tmp_path: Path, data: Path, encoder: Path, cluster: None
 ) -> None:
-    given = settings(tmp_path, data, encoder, **BOTH, float32=True, name="s").model_dump()
+    given = settings(tmp_path, data, encoder, **BOTH, name="s").model_dump()
     space = tmp_path / "pca.yaml"
     space.write_text(
         "method: pca\nbudget: {trials: 1, steps: 1, confirm: {seeds: 1}}\nparameters: {}\nfixed: {output_dim: 8}\n"

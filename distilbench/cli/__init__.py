@@ -13,7 +13,6 @@ from distilbench.cli.options import takes
 from distilbench.settings.commands import (
     BestSettings,
     CompareSettings,
-    EfficiencySettings,
     ExportSettings,
     MethodsSettings,
     PlanSettings,
@@ -100,19 +99,6 @@ def evaluate(settings: EvaluateSettings) -> None:
     from distilbench.commands.evaluate import evaluate as run
 
     _leaderboard(run(settings, Console(soft_wrap=True)).resolve())
-
-
-@app.command()
-@takes(EfficiencySettings)
-def efficiency(settings: EfficiencySettings) -> None:
-    """Time a dse student beside a cross-encoder: all pairs of some sentences, and one query against a catalogue."""
-    from distilbench.commands.efficiency import efficiency as run
-    from distilbench.storage.files import write_json
-
-    measured = run(settings)
-    if settings.json_file:
-        write_json(settings.json_file, measured.to_json())
-    print(measured.text())  # noqa: T201
 
 
 @app.command()

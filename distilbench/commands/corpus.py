@@ -48,9 +48,9 @@ def load_corpus(settings: PreparationSettings, needs: Needs, console: Console) -
     corpus, why = with_selection(corpus, asked)
     if settings.by_role:
         corpus = with_roles(corpus, settings.artifacts)
-    if needs.augmentation and not settings.augmentation.operations:
+    if needs.augmentation and not settings.augment:
         raise InputError("augmentation: true, but nothing says how to augment; expected --augment OPERATIONS")
-    if settings.augmentation.operations and not needs.augmentation:
+    if settings.augment and not needs.augmentation:
         console.print("--augment is left aside: nothing in this run trains on augmented sentences (augmentation: true)")
     console.print(f"Corpus {corpus.name}: {len(corpus.sentences)} distinct sentences", markup=False)
     print_sets(corpus, console)

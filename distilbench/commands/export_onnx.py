@@ -78,7 +78,7 @@ def write_onnx(folder: Path, name: str) -> OnnxInput:
     (folder / GRAPH).parent.mkdir(parents=True, exist_ok=True)
     size = 4 * sum(p.numel() for p in model.parameters())
     try:
-        save_graph(_whole(model), folder / GRAPH, OUTPUT, model[0].model.config, weights_apart=size > LARGEST_FILE)
+        save_graph(_whole(model), folder / GRAPH, OUTPUT, weights_apart=size > LARGEST_FILE)
         onnx_input = _input(folder, model)
         onnx_vectors = run_onnx(folder, onnx_input, SAMPLES)
     except OSError:

@@ -29,7 +29,7 @@ def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
     check_encoders(settings)
     if method is None:
         check_student_encoder(settings, settings.student)
-    augmentation = bool(settings.augmentation.operations)
+    augmentation = bool(settings.augment)
     if method is None:
         corpus = load_corpus(settings, Needs(augmentation=augmentation), console)
         needs = Wanted(augmentation, tokens, logits=False)

@@ -43,7 +43,7 @@ def check_encoders(settings: PreparationSettings) -> None:
     """
     if settings.teacher_encoder.vectors is None:
         _check_teacher(settings)
-    elif settings.augmentation.operations:
+    elif settings.augment:
         raise InputError(f"{_given(settings)}: --augment makes sentences that have no vector in it; expected none")
     if settings.cross_encoder and not Path(settings.cross_encoder).is_dir():
         raise InputError(
@@ -64,16 +64,11 @@ def check_student_encoder(settings: PreparationSettings, student: str) -> None:
         raise InputError(f"--pooling {settings.pooling}: --student static averages its tokens; expected mean, or none")
     if named := named_encoder(student):
         EncoderSpec(named).check_tokenizer("student")
-    if settings.vocabulary == "corpus" and has_fewer_tokens(student):
-        raise InputError(
-            f"--student {student}: --vocabulary corpus says the same of all students; expected one of the two"
-        )
-    if settings.vocabulary == "corpus" or has_fewer_tokens(student):
+    if has_fewer_tokens(student):
         from distilbench.prepare.vocabulary import check_vocabulary
 
-        asked = f"--student {student}" if has_fewer_tokens(student) else "--vocabulary corpus"
         source = student_source(student, settings.teacher_encoder)
-        check_vocabulary(source, f"{asked}: {'student' if named else 'teacher'}")
+        check_vocabulary(source, f"--student {student}: {'student' if named else 'teacher'}")
     _ = settings.student_reading(student)  # its prompts
 
 
@@ -124,14 +119,10 @@ def plain_name(name: str) -> str:
 def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
     """Everything that the numbers of a run depend on, JSON-able."""
     tasks = settings.scored_tasks(corpus.selection)
-    cross = settings.cross_encoder or [settings.cross_encoder_lr, settings.cross_encoder_epochs]
-    augment = {
-        "operations": [{"name": o.name, **o.identity()} for o in operations(settings.augmentation)],
-        "min_cosine": settings.min_cosine,
-    }
+    augment = [{"name": o.name, **o.identity()} for o in operations(settings.augment, settings.marian)]
     return {
-        **({"cross_encoder": cross} if corpus.pair_tasks else {}),
-        **({"augment": augment} if settings.augmentation.operations else {}),
+        **({"cross_encoder": settings.cross_encoder} if corpus.pair_tasks else {}),
+        **({"augment": augment} if settings.augment else {}),
         **({"backend": settings.backend} if settings.backend != "torch" else {}),
         **({"tasks": sorted(tasks)} if set(tasks) != set(SWEPT_TASKS) else {}),
         **_selection_config(corpus),
@@ -140,7 +131,6 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         "teacher": settings.teacher_encoder.title,
         "teacher_fingerprint": fingerprint(settings.teacher_encoder.identity()),
         **_student_config(settings),
-        "vectors": settings.vectors,
         "seed": settings.seed,
     }
 
@@ -162,7 +152,6 @@ def _student_config(settings: RunSettings) -> dict[str, Any]:
     return {
         "student": portable_student(student),
         **({"pooling": pooling} if pooling != MEAN else {}),
-        **({"vocabulary": settings.vocabulary} if settings.vocabulary != "all" else {}),
         **({"student_prompts": vars(Prompts.of(settings.student_encoder))} if settings.by_role else {}),
     }
 

@@ -132,7 +132,7 @@ def fitted_to_options(settings: PreparationSettings, space: SearchSpace) -> Sear
     method, data = get_method(space.method), settings.data_folder
 
     def copies(possible: Possible) -> None:
-        if method.needs(possible).augmentation and not settings.augmentation.operations:
+        if method.needs(possible).augmentation and not settings.augment:
             raise InputError("--augment is not given")
 
     def triplets(possible: Possible) -> None:

@@ -18,9 +18,6 @@ def check_bf16() -> None:
 
     One without the instructions takes many times as long. One that has them may be slower too (AVX512-BF16 without AMX), so
     a product of matrices is timed.
-
-    Raises:
-        InputError: it has no instructions, or is slower with them.
     """
     import torch
 

@@ -69,11 +69,7 @@ class EncoderSpec:
 
     @property
     def vector_file(self) -> VectorFile:
-        """The file of vectors.
-
-        Raises:
-            InputError: it is not there, or has another format.
-        """
+        """The file of vectors."""
         return vector_file(Path(self.name), self.vectors or TEXT)
 
     @property
@@ -105,12 +101,7 @@ class EncoderSpec:
         return replace(self, prompt=before or "", query_prompt=no_prompt, document_prompt=None)
 
     def folder(self) -> Path | None:
-        """The local folder that holds the encoder, or None when the name is left to the hub.
-
-        Raises:
-            InputError: the name looks like a path but is not there, or the folder has no weights or no config; or it is a
-                file of vectors.
-        """
+        """The local folder that holds the encoder, or None when the name is left to the hub."""
         if self.vectors is not None:
             raise InputError(
                 f"--teacher-vectors {self.name}: vectors are no encoder, which this needs; expected --teacher with one"
@@ -141,11 +132,7 @@ class EncoderSpec:
         return self if self.name in PACKAGED or not path.is_dir() else replace(self, name=str(path.absolute()))
 
     def identity(self) -> dict[str, Any]:
-        """What the vectors depend on, JSON-able: for a folder the checksums of all its files, else hub id and commit.
-
-        Raises:
-            InputError: the folder is unusable, or the hub cannot be reached and its cache does not have the encoder.
-        """
+        """What the vectors depend on, JSON-able: for a folder the checksums of all its files, else hub id and commit."""
         source: dict[str, Any]
         folder = self.folder() if self.vectors is None else None
         if self.vectors is not None:
@@ -165,11 +152,7 @@ class EncoderSpec:
         return self._hub_files("config.json").name
 
     def described(self) -> Path:
-        """A folder with the encoder's JSON files: its own, or of the hub's snapshot, which may have no more than them.
-
-        Raises:
-            InputError: as of `folder` and `identity`.
-        """
+        """A folder with the encoder's JSON files: its own, or of the hub's snapshot, which may have no more than them."""
         return self.folder() or self._hub_files("*.json")
 
     def _hub_files(self, pattern: str) -> Path:
@@ -191,9 +174,6 @@ class EncoderSpec:
     def width(self) -> int:
         """Dimensions of the encoder's vectors, cut where it says so (`truncate_dim`), read from its folder's configuration;
         where it is not there, the encoder is loaded.
-
-        Raises:
-            InputError: the folder is unusable.
         """
         if self.vectors is not None:
             return self.vector_file.shape()[1]
@@ -212,11 +192,7 @@ class EncoderSpec:
         return width if cut is None else min(width, cut)
 
     def configuration(self) -> dict[str, Any]:
-        """What its sentence-transformers configuration says; empty where it has none.
-
-        Raises:
-            InputError: the file is malformed, or as of `described`.
-        """
+        """What its sentence-transformers configuration says; empty where it has none."""
         if self.vectors is not None:
             return {}
         path = self.described() / CONFIG
@@ -228,11 +204,7 @@ class EncoderSpec:
             raise InputError(f"encoder {self.name!r}: {path}: not a JSON object ({error})") from None
 
     def check_tokenizer(self, role: str) -> None:
-        """Load the tokenizer of a local encoder, which is quick, before hours of work depend on it.
-
-        Raises:
-            InputError: it cannot be loaded; the message names the `role`, the folder and the reason.
-        """
+        """Load the tokenizer of a local encoder, which is quick, before hours of work depend on it."""
         folder = self.folder()
         if folder is None:
             return
@@ -245,11 +217,7 @@ class EncoderSpec:
         return Path(self.name).name if self.vectors is None else Path(self.name).stem
 
     def load(self, device: str = "cpu") -> SentenceTransformer:
-        """Load the encoder in evaluation mode.
-
-        Raises:
-            InputError: the folder is unusable, or the hub cannot be reached or does not know the name.
-        """
+        """Load the encoder in evaluation mode."""
         from safetensors import SafetensorError
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.base.modules import InputModule
@@ -278,16 +246,12 @@ class EncoderSpec:
         return model.eval()
 
 
-_CONTENT = {".json", ".safetensors", ".bin", ".txt", ".model", ".py"}
+_CONTENT = {".json", ".safetensors", ".bin", ".txt", ".model", ".spm", ".py"}
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 
 
 def transformer_folder(path: Path) -> Path:
-    """Where an encoder folder keeps its transformer's `config.json`: the folder itself, or its first module's.
-
-    Raises:
-        InputError: `modules.json` is malformed.
-    """
+    """Where an encoder folder keeps its transformer's `config.json`: the folder itself, or its first module's."""
     modules = path / "modules.json"
     try:
         return path / (json.loads(modules.read_text())[0]["path"] if modules.exists() else "")
@@ -296,11 +260,7 @@ def transformer_folder(path: Path) -> Path:
 
 
 def transformer_config(path: Path) -> dict[str, Any]:
-    """The transformer's `config.json` of an encoder folder.
-
-    Raises:
-        InputError: it is malformed.
-    """
+    """The transformer's `config.json` of an encoder folder."""
     config = transformer_folder(path) / "config.json"
     try:
         return dict(json.loads(config.read_text()))
@@ -327,11 +287,7 @@ def _check_folder(path: Path) -> None:
 
 
 def readable_tokenizer(source: str, what: str, **where: Any) -> Any:
-    """The tokenizer of a folder or hub id; `where` are further arguments of `from_pretrained`.
-
-    Raises:
-        InputError: there is none, or it cannot be read; the message begins with `what`.
-    """
+    """The tokenizer of a folder or hub id; `where` are further arguments of `from_pretrained`."""
     from transformers import AutoTokenizer
 
     expected = "expected a tokenizer's files (tokenizer.json, or its vocabulary) beside config.json"
@@ -441,9 +397,6 @@ def encode(
 
     `prompt` comes before every sentence, or is a list with one for each; None leaves it to the encoder's own default prompt,
     if it has one.
-
-    Raises:
-        FloatingPointError: a vector is not finite; the message quotes its sentence.
     """
     device, default = model.device.type, prompt_of(model, None)
     before: str | list[str]

@@ -19,11 +19,7 @@ from distilbench.errors import InputError
 
 
 class LayerList:
-    """Where a model keeps its layers; `own` are all of them, in their order.
-
-    Raises:
-        InputError: the model has no such list, or several; the message begins with `what`.
-    """
+    """Where a model keeps its layers; `own` are all of them, in their order."""
 
     def __init__(self, model: nn.Module, what: str) -> None:
         count = int(getattr(model.config, "num_hidden_layers", None) or 0)
@@ -94,11 +90,7 @@ def _alike(first: nn.Module, layer: nn.Module) -> bool:
 
 
 def count_in_model(folder: Path, what: str) -> int:
-    """How many layers the transformer of a folder has: its model is made without weights.
-
-    Raises:
-        InputError: its layers cannot be told apart, or its configuration is not one of transformers'.
-    """
+    """How many layers the transformer of a folder has: its model is made without weights."""
     try:
         config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
         with torch.device("meta"):

@@ -154,11 +154,7 @@ class PairScorer:
 
 
 def load_pair_scorer(folder: Path, device: str = "cpu") -> PairScorer:
-    """A student that DSE exported, ready to score sentence pairs.
-
-    Raises:
-        InputError: the folder is no such student; the message names the folder and what is wrong.
-    """
+    """A student that DSE exported, ready to score sentence pairs."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

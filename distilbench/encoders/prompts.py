@@ -28,11 +28,7 @@ class Prompts:
 
     @staticmethod
     def of(spec: EncoderSpec) -> Prompts:
-        """Those that the encoder reads with, its own default prompt among them where nothing else is said.
-
-        Raises:
-            InputError: the encoder is not there, or its configuration is malformed.
-        """
+        """Those that the encoder reads with, its own default prompt among them where nothing else is said."""
         config = spec.configuration()
         default = _named(config).get(str(config.get("default_prompt_name")), "")
         before = [spec.prompt_before(role) for role in (PLAIN, QUERY, DOCUMENT)]
@@ -55,11 +51,7 @@ class Prompts:
 
 
 def own_prompts(spec: EncoderSpec) -> dict[str, str]:
-    """The prompts that an encoder's files name; none where all of them are empty, as sentence-transformers writes them.
-
-    Raises:
-        InputError: the encoder is not there, or its configuration is malformed.
-    """
+    """The prompts that an encoder's files name; none where all of them are empty, as sentence-transformers writes them."""
     named = _named(spec.configuration())
     return named if any(named.values()) else {}
 
@@ -68,9 +60,6 @@ def literal_prompt(spec: EncoderSpec, value: str, option: str) -> str:
     """The text of a prompt: that of the encoder's own prompt of this name, else `value` itself.
 
     A single word is a name; text that is meant literally has a blank or a colon at its end.
-
-    Raises:
-        InputError: `value` is a name, and the encoder has no such prompt; or the encoder is not there.
     """
     own = own_prompts(spec)
     if value in own:

@@ -53,11 +53,7 @@ class StaticStudent(nn.Module):
         return int(self.vectors.shape[1])
 
     def start(self, start_Vd: NDArray[np.float32]) -> None:
-        """Give every token another vector; its weight stays.
-
-        Raises:
-            ValueError: the shapes differ.
-        """
+        """Give every token another vector; its weight stays."""
         if start_Vd.shape != tuple(self.vectors.shape):
             raise ValueError(f"{start_Vd.shape} for a table of {tuple(self.vectors.shape)}")
         with torch.no_grad():

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 
 from distilbench.choices import Pooling
 from distilbench.encoders.encoder import EncoderSpec, other_modules, transformer_config, transformer_folder
-from distilbench.encoders.prompts import Prompts, literal_prompt, own_prompts
+from distilbench.encoders.prompts import Prompts, own_prompts
 from distilbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -143,34 +143,18 @@ def student_source(student: str, teacher: EncoderSpec) -> EncoderSpec:
     return EncoderSpec(name, max_tokens=teacher.max_tokens)
 
 
-def student_reading(
-    source: EncoderSpec,
-    teacher: EncoderSpec,
-    *,
-    query: tuple[str | None, str | None],
-    document: tuple[str | None, str | None],
-) -> EncoderSpec:
+def student_reading(source: EncoderSpec, teacher: EncoderSpec, query: str | None, document: str | None) -> EncoderSpec:
     """The source of a student that has prompts before queries and documents.
 
-    `query` and `document` are what the student is asked for, which is a name of its own or a text, and what the teacher is:
-    where the student is asked for nothing, it has its own prompt of that name, else the teacher's text. Before other text
-    it has the teacher's `prompt`, else its own query prompt.
-
-    Raises:
-        InputError: the student is asked for a prompt that it does not have.
+    `query` and `document` are what the teacher was asked for, a name of a prompt or a text: the student has its own prompt of
+    that name, else the teacher's text. Before other text it has the teacher's `prompt`, else its own query prompt.
     """
     taught, own = Prompts.of(teacher), own_prompts(source)
-
-    def text(asked: str | None, of_teacher: str | None, taught: str, option: str) -> str:
-        if asked is not None:
-            return literal_prompt(source, asked, option)
-        return own.get(of_teacher, taught) if of_teacher is not None else taught
-
     return replace(
         source,
         prompt=teacher.prompt,
-        query_prompt=text(*query, taught.query, "--student-query-prompt"),
-        document_prompt=text(*document, taught.document, "--student-document-prompt"),
+        query_prompt=taught.query if query is None else own.get(query, taught.query),
+        document_prompt=taught.document if document is None else own.get(document, taught.document),
     )
 
 
@@ -184,9 +168,6 @@ def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str =
 
     "half" is every second layer here, 1, 3, 5: what it meant to runs that have it in their `prepared.json`. New runs have the
     layers there, as `resolved_student` chooses them.
-
-    Raises:
-        InputError: a layer that the encoder does not have, an encoder whose layers cannot be told apart, or `auto`.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling
@@ -209,9 +190,6 @@ def resolved_student(student: str, teacher: EncoderSpec, chosen: tuple[int, ...]
     """The student with its layers written out: `half` by its rule, `auto` by the layers that a ranking has `chosen`.
 
     Without a ranking `auto` is as many layers by the rule of `half`: enough to measure how long its training takes.
-
-    Raises:
-        InputError: as of `check_student`.
     """
     rule = layer_rule(student)
     if rule is None or not (rule.ranked or rule.rule == HALF):
@@ -227,11 +205,7 @@ def spread_layers(count: int, kept: int) -> tuple[int, ...]:
 
 
 def count_layers(student: str, teacher: EncoderSpec) -> int:
-    """How many layers the encoder has that the student is made of, by its configuration.
-
-    Raises:
-        InputError: its layers cannot be told apart, or it is not there.
-    """
+    """How many layers the encoder has that the student is made of, by its configuration."""
     source, what = student_source(student, teacher), f"--student {student}"
     if is_static(student):
         raise InputError(f"{what}: it has no layers; expected auto:N, layers:0,2,4 or an encoder where layers are read")
@@ -248,11 +222,7 @@ def count_layers(student: str, teacher: EncoderSpec) -> int:
 
 
 def student_layers(student: str, teacher: EncoderSpec) -> int:
-    """How many layers the student has.
-
-    Raises:
-        InputError: as of `check_student`.
-    """
+    """How many layers the student has."""
     rule, count = layer_rule(student), count_layers(student, teacher)
     if rule is None or rule.rule == TEACHER:
         return count
@@ -272,11 +242,7 @@ def student_layers(student: str, teacher: EncoderSpec) -> int:
 
 
 def listed_layers(student: str, count: int) -> list[int]:
-    """The layers of a student such as layers:0,2,4, of an encoder with `count`.
-
-    Raises:
-        InputError: the encoder has no such layers, they do not rise, or the student is none of that kind.
-    """
+    """The layers of a student such as layers:0,2,4, of an encoder with `count`."""
     rule = layer_rule(student)
     try:
         indices = [int(part) for part in (rule.rule if rule else "").removeprefix("layers:").split(",")]
@@ -298,9 +264,6 @@ def student_pooling(student: str, teacher: EncoderSpec) -> str:
 
     "mean" where it joins several kinds or has no pooling; a causal language model that says nothing of it is read by its last
     token, as sentence-transformers reads it.
-
-    Raises:
-        InputError: the encoder is not there.
     """
     if named_encoder(student) is None and teacher.vectors is not None:
         return MEAN  # no encoder, and so none to make a student of
@@ -322,11 +285,7 @@ def student_pooling(student: str, teacher: EncoderSpec) -> str:
 
 
 def student_width(student: str, teacher: EncoderSpec) -> int:
-    """Width of the student's pooled states, that of its transformer; the widest that a static one can be: the teacher's.
-
-    Raises:
-        InputError: the encoder is not there.
-    """
+    """Width of the student's pooled states, that of its transformer; the widest that a static one can be: the teacher's."""
     source = student_source(student, teacher)
     if is_static(student):
         return source.width()
@@ -347,12 +306,7 @@ def describe_student(student: str, teacher: EncoderSpec) -> str:
 
 
 def check_student(student: str, teacher: EncoderSpec) -> None:
-    """Check a student's name before anything is loaded.
-
-    Raises:
-        InputError: a layer or a number of layers that the encoder does not have, an encoder whose layers cannot be told apart
-            or that is not there.
-    """
+    """Check a student's name before anything is loaded."""
     if with_all_tokens(student) in (STATIC, TEACHER):
         folder = teacher.folder()
         if folder is not None and other_modules(folder):

@@ -35,22 +35,14 @@ class Pruned(NamedTuple):
 
 
 def check_prunable(tokenizer: Mapping[str, Any], what: str) -> None:
-    """Check that a tokenizer (the content of its tokenizer.json) can lose tokens.
-
-    Raises:
-        InputError: it is of another kind; the message begins with `what`.
-    """
+    """Check that a tokenizer (the content of its tokenizer.json) can lose tokens."""
     kind = tokenizer.get("model", {}).get("type")
     if kind not in MODELS:
         raise InputError(f"{what}: its tokenizer is {kind or 'of no known kind'}; expected one of {', '.join(MODELS)}")
 
 
 def pruned(tokenizer: Mapping[str, Any], used: Iterable[int], what: str) -> Pruned:
-    """The tokenizer with the tokens `used` and those that it needs in any case; their numbers are in the same order.
-
-    Raises:
-        InputError: as of `check_prunable`.
-    """
+    """The tokenizer with the tokens `used` and those that it needs in any case; their numbers are in the same order."""
     check_prunable(tokenizer, what)
     new, kept = copy.deepcopy(dict(tokenizer)), {int(i) for i in used}
     added = {int(token["id"]) for token in new.get("added_tokens") or ()}

@@ -165,11 +165,7 @@ def _quiet() -> Iterator[None]:
 def _load(
     source: str, what: str, device: str, revision: str | None = None, **options: Any
 ) -> tuple[Any, Any, set[str]]:
-    """Model in evaluation mode, tokenizer, and the names of the model's parameters that were not in the folder.
-
-    Raises:
-        InputError: one of them cannot be loaded, or the tokenizer does not fit the model.
-    """
+    """Model in evaluation mode, tokenizer, and the names of the model's parameters that were not in the folder."""
     from safetensors import SafetensorError
     from transformers import AutoModelForSequenceClassification
 
@@ -207,9 +203,6 @@ def start_cross_encoder(start: EncoderSpec, task: PairTask, max_tokens: int, dev
     """The encoder `start` with a freshly drawn output layer for `task`: two outputs for a binary task, as is usual.
 
     Pairs are cut at `max_tokens`, or at the encoder's own limit where that is lower; a prompt of `start` is not used.
-
-    Raises:
-        InputError: the encoder cannot be loaded.
     """
     folder = start.folder()
     source, what = str(transformer_folder(folder) if folder else start.name), f"cross-encoder from {start.name!r}"
@@ -227,10 +220,6 @@ def load_cross_encoder(folder: Path, task: PairTask | None, device: str = "cpu")
     """A fine-tuned cross-encoder from a Hugging Face folder; `task` None reads its outputs as they are.
 
     Its sentences are cut where its own tokenizer says.
-
-    Raises:
-        InputError: the folder holds no cross-encoder for this task, or no readable tokenizer. The message names folder,
-            value and what was expected.
     """
     what = f"cross-encoder {str(folder)!r}"
     if not folder.is_dir():
@@ -244,11 +233,7 @@ def load_cross_encoder(folder: Path, task: PairTask | None, device: str = "cpu")
 
 
 def check_cross_encoder(folder: Path, task: PairTask) -> None:
-    """Load it once, before anything else is made.
-
-    Raises:
-        InputError: as `load_cross_encoder`.
-    """
+    """Load it once, before anything else is made."""
     load_cross_encoder(folder, task)
 
 
@@ -338,9 +323,6 @@ def cross_encoder_artifact(
 
     Dev is scored after every epoch and the best state is kept (DSE, section 4.1.1). A killed fine-tuning goes on from its
     last epoch. `dev.json` in the folder holds the dev scores of the state that was kept.
-
-    Raises:
-        InputError: the encoder cannot be loaded, there are too few pairs for a batch, or the training diverges.
     """
     check_enough("cross-encoder batch_size", params.batch_size, len(task.splits["train"].target_P), "training pairs")
     parts = {
@@ -497,9 +479,6 @@ def logits_artifact(
 
     Needs `ray.init` only when something is missing. Of a regression whose outputs are on another scale than [0, 1] a + b t
     is taken, fitted to the training scores, and said so.
-
-    Raises:
-        InputError: the cross-encoder cannot be used for this task, or gives a logit that is not finite.
     """
     parts = {
         "cross_encoder": EncoderSpec(str(cross_encoder.absolute())).identity()["source"],

@@ -41,11 +41,7 @@ class ChosenCode:
     width: int
 
     def load(self) -> Quantiser | None:
-        """The code; None is float32.
-
-        Raises:
-            InputError: its files are missing or damaged.
-        """
+        """The code; None is float32."""
         return None if self.folder is None else load_quantiser(self.kind, self.folder, self.width)
 
     def identity(self) -> dict[str, Any]:
@@ -88,11 +84,7 @@ class DocumentCoding(ShardTask):
     code: ChosenCode
 
     def load(self) -> Callable[[int, int, int], None]:
-        """The student onto its device, and the code.
-
-        Raises:
-            InputError: one cannot be loaded, or the device is to be a GPU and the worker's node has none.
-        """
+        """The student onto its device, and the code."""
         import torch
 
         if self.device == "cuda" and default_device() != "cuda":
@@ -136,11 +128,7 @@ def find_codes(
 def code_documents(
     documents: DocumentFiles, spec: EncoderSpec, code: ChosenCode, store: ArtifactStore, *, size: PoolSize = AS_FIT
 ) -> StoredDocuments:
-    """The codes of documents; of an interrupted coding only the missing shards are made. Needs `ray.init`.
-
-    Raises:
-        InputError: the student or its code cannot be loaded, or gives a vector that is zero or not finite.
-    """
+    """The codes of documents; of an interrupted coding only the missing shards are made. Needs `ray.init`."""
     device, total = working_device(size.grow_to), len(documents.texts)
     shards = [(i, *rows) for i, rows in enumerate(shard_ranges(total, SHARD_ROWS[device]))]
 

@@ -56,11 +56,7 @@ class TeacherEncoding(ShardTask):
     bf16: bool = False
 
     def load(self) -> Callable[[int, int, int], None]:
-        """The encoder onto its device.
-
-        Raises:
-            InputError: it is to be a GPU, and the worker's node has none; or `bf16` on a CPU that is not fit for it.
-        """
+        """The encoder onto its device."""
         if self.device == "cuda" and default_device() != "cuda":
             raise InputError(
                 "encoding was given to a worker without a GPU that torch sees; expected one build of torch on all"
@@ -107,11 +103,6 @@ def encode_corpus(
     are read by role. Needs `ray.init` only when something is missing; `here`: never, it is encoded in this process.
     `stored` is the precision of the shards on disk. `roles_N` are the roles of the sentences, of which
     `sentences_fingerprint` is too.
-
-    Raises:
-        InputError: the encoder cannot be loaded, or gives a vector that is not finite, or vectors of several widths; with
-            "onnx", ONNX Runtime is not installed or does not give the encoder's vectors; with "bf16", a processor has no
-            instructions for it.
     """
     common_parts = {
         "encoder": spec.identity(),

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from distilbench.choices import Stored
 from distilbench.data.vector_file import SHARD_ROWS, GivenVectors
 from distilbench.errors import InputError
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
@@ -18,13 +17,9 @@ STEP_VERSION = 1
 
 
 def corpus_vectors(
-    sentences: Sequence[str], sentences_fingerprint: str, given: GivenVectors, stored: Stored, store: ArtifactStore
+    sentences: Sequence[str], sentences_fingerprint: str, given: GivenVectors, store: ArtifactStore
 ) -> ShardedArray:
-    """The given vectors of `sentences`, a row each in their order, in the store.
-
-    Raises:
-        InputError: a sentence has no vector.
-    """
+    """The given vectors of `sentences`, a row each in their order, in the store."""
     parts = {"given": given.vectors.folder.name, "sentences": sentences_fingerprint, "step_version": STEP_VERSION}
     ranges = shard_ranges(len(sentences), SHARD_ROWS)
 
@@ -36,7 +31,7 @@ def corpus_vectors(
             places = given.places(texts)
             if (places < 0).any():
                 raise InputError(f"--teacher-vectors: no vector of {texts[int((places < 0).argmax())]!r:.120}")
-            save_array(folder / shard_name(shard), given.vectors.take(places).astype(np.dtype(stored)))
+            save_array(folder / shard_name(shard), given.vectors.take(places).astype(np.float16))
 
     folder = store.build("embeddings", parts, [shard_name(i) for i, _ in enumerate(ranges)], make)
     return ShardedArray(folder, len(sentences), given.vectors.width, SHARD_ROWS)

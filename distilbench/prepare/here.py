@@ -10,11 +10,7 @@ from distilbench.prepare.progress import progress
 
 
 def run_here(task: ShardTask, shards: Sequence[Shard], label: str, unit: str, *, gpu: bool = False) -> None:
-    """Make the `shards` of a task, one on each of torch's threads at a time; with `gpu` one after the other.
-
-    Raises:
-        InputError: as the task's; the shards made so far are there.
-    """
+    """Make the `shards` of a task, one on each of torch's threads at a time; with `gpu` one after the other."""
     import torch
 
     threads = 1 if gpu else torch.get_num_threads()

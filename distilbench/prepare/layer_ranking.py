@@ -76,9 +76,6 @@ def ranking_artifact(
     """The folder with the ranking for a student such as auto:2, made if not there.
 
     `vectors` are the teacher's of all sentences, `tokens` the artifact of the student's tokens.
-
-    Raises:
-        InputError: the encoder does not have as many layers, or they cannot be told apart.
     """
     ids = load_tokens(tokens)
     depth, count = student_layers(student, teacher), count_layers(student, teacher)

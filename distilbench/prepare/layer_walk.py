@@ -67,12 +67,7 @@ class _Stub(nn.Module):
 
 
 class LayerWalk:
-    """The encoder of `model` (transformer and pooling), open for any choice of its layers. Its layers are replaced for good.
-
-    Raises:
-        InputError: its layers cannot be told apart, or it does more with the states than run one layer after the other (some
-            DeBERTa); the message begins with `what`.
-    """
+    """The encoder of `model` (transformer and pooling), open for any choice of its layers, which are replaced for good."""
 
     def __init__(self, model: SentenceTransformer, what: str) -> None:
         self.transformer, self.pooling = model[0], model[1]

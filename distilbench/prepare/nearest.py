@@ -31,9 +31,6 @@ def nearest_others(vectors_ND: NDArray[np.float32], count: int) -> NDArray[np.in
 
     Among more than `EXACT` sentences they are looked for in an inverted file, and some are missed; a row that lacks
     neighbours there repeats itself.
-
-    Raises:
-        ValueError: there are no `count` others.
     """
     n, width = vectors_ND.shape
     if not 0 < count < n:
@@ -60,9 +57,6 @@ def nearest_artifact(vectors: ShardedArray, train: NDArray[np.int64], count: int
 
     They are named by their place among the training sentences. It takes 35 s of a core for 120,000 sentences: all trials
     read what was found once.
-
-    Raises:
-        ValueError: there are no `count` others.
     """
     parts = {
         "vectors": vectors.folder.name,

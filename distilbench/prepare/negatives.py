@@ -54,9 +54,6 @@ def negatives_artifact(corpus: Corpus, vectors: ShardedArray, by: Sequence[str],
     """The folder with the candidates of a corpus's judged queries, made if not there; None without judgements.
 
     `by` says what finds them: with "bm25" or "both" BM25 too. A passage with the text of the query is no candidate.
-
-    Raises:
-        InputError: bm25s is asked for and not installed.
     """
     if not len(corpus.judged_P2) or not by:
         return None

@@ -17,7 +17,6 @@ import numpy as np
 
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
-from distilbench.prepare.onnx_attention import split_heads_in_attention
 from distilbench.storage.files import atomic_path
 from distilbench.storage.store import ArtifactStore
 
@@ -40,7 +39,7 @@ SLOW_FUSIONS = ["SkipLayerNormFusion"]
 LARGEST_DIFFERENCE = 1e-5
 """The largest difference of a component from PyTorch's vector, both scaled to the PyTorch vector's length of 1."""
 
-STEP_VERSION = 2
+STEP_VERSION = 3
 """Part of every fingerprint: raise it when the code below changes the graph."""
 
 SAMPLES = (
@@ -54,11 +53,7 @@ SAMPLES = (
 
 
 def onnx_artifact(spec: EncoderSpec, store: ArtifactStore) -> Path:
-    """The graph of an encoder's transformer, exported if the store does not have it; its prompt has no part in it.
-
-    Raises:
-        InputError: a package is missing, the encoder cannot be loaded, or ONNX Runtime does not give its vectors.
-    """
+    """The graph of an encoder's transformer, exported if the store does not have it; its prompt has no part in it."""
     _require(*PACKAGES)
     parts = {
         "encoder": spec.identity()["source"],
@@ -87,11 +82,7 @@ def onnx_artifact(spec: EncoderSpec, store: ArtifactStore) -> Path:
 
 
 def load_onnx(spec: EncoderSpec, graph: Path, threads: int = 1) -> SentenceTransformer:
-    """The encoder with its transformer computed by ONNX Runtime from `graph`, as `onnx_artifact` returned it.
-
-    Raises:
-        InputError: onnxruntime is not installed, or the encoder cannot be loaded.
-    """
+    """The encoder with its transformer computed by ONNX Runtime from `graph`, as `onnx_artifact` returned it."""
     _require("onnxruntime")
     model = spec.load("cpu")
     transformer = _transformer(spec, model)
@@ -141,13 +132,13 @@ def _export(spec: EncoderSpec, path: Path) -> None:
         def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
             return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
 
-    save_graph(States(transformer), path, "last_hidden_state", transformer.config, weights_apart=True)
+    save_graph(States(transformer), path, "last_hidden_state", weights_apart=True)
 
 
-def save_graph(module: torch.nn.Module, path: Path, output: str, config: Any, *, weights_apart: bool) -> None:
+def save_graph(module: torch.nn.Module, path: Path, output: str, *, weights_apart: bool) -> None:
     """Write the graph of a module that gives one output of `input_ids` and `attention_mask` (B x T, int64; both are free).
 
-    `config` is the transformer's. With `weights_apart` its numbers go into `path` + ".data".
+    With `weights_apart` its numbers go into `path` + ".data".
     """
     import onnx
     import torch
@@ -171,7 +162,6 @@ def save_graph(module: torch.nn.Module, path: Path, output: str, config: Any, *,
     assert program is not None, "torch.onnx.export with dynamo=True returns a program"
     program.save(str(path), external_data=weights_apart)
     graph = onnx.load(path, load_external_data=False)
-    split_heads_in_attention(graph, getattr(config, "num_attention_heads", 0))
     for node in graph.graph.node:  # stack traces, with the paths of this machine
         del node.metadata_props[:]
     onnx.save(graph, path)
@@ -186,11 +176,7 @@ def _largest_difference(spec: EncoderSpec, graph: Path) -> float:
 
 
 def _transformer(spec: EncoderSpec, model: SentenceTransformer) -> Any:
-    """The Transformer module that comes first in an encoder.
-
-    Raises:
-        InputError: another kind of module does, or it gives something else than the last hidden states.
-    """
+    """The Transformer module that comes first in an encoder."""
     if reason := no_graph(model):
         raise _unable(spec, reason)
     return model[0]

@@ -50,11 +50,7 @@ class ShardTask(ABC):
 
     @abstractmethod
     def load(self) -> Callable[[int, int, int], None]:
-        """Whatever takes long, in the actor; gives the function that writes the file of a shard, whole or not at all.
-
-        Raises:
-            InputError: it cannot be loaded; the function raises it where a shard cannot be made.
-        """
+        """Whatever takes long, in the actor; gives the function that writes the file of a shard, whole or not at all."""
 
 
 class ShardWorker:
@@ -115,9 +111,6 @@ def run_pool(
     As many as fit on the nodes that are up and those that may come; the first ones begin without the others.
 
     Where `store` has a storage, every shard goes there as soon as it is made, and from there to this machine.
-
-    Raises:
-        InputError: a worker has an `error`; the shards made so far are there.
     """
     import ray.data
 

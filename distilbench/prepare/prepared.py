@@ -71,11 +71,7 @@ class Prepared:
     """The same for each student that the search space names."""
 
     def of(self, params: Mapping[str, Any]) -> Prepared:
-        """What a trial with these hyper-parameters reads: that of the student that they name, if they name one.
-
-        Raises:
-            ValueError: that student was not prepared.
-        """
+        """What a trial with these hyper-parameters reads: that of the student that they name, if they name one."""
         student = params.get("student")
         if student is None:
             return self

@@ -14,8 +14,7 @@ from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN
 from distilbench.errors import InputError
 from distilbench.prepare.augment import operations
-from distilbench.prepare.copies import augmented_corpus
-from distilbench.prepare.copy_filter import copy_cosines, filtered
+from distilbench.prepare.copies import augmented_corpus, with_copy_cosines
 from distilbench.prepare.cross_encoder import (
     CrossEncoderParams,
     cross_encoder_artifact,
@@ -148,9 +147,6 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Wanted,
     """Augment, encode with the teacher, filter the copies, fit PCA, tokenise for the student, compute logits.
 
     Needs `ray.init` where something is missing. What is found in the store is not made again.
-
-    Raises:
-        InputError: an encoder or a resource of an operation is not there, or the disk is full.
     """
     store, size = settings.artifacts, settings.pool
     if settings.given is not None and needs.logits and not settings.cross_encoder:
@@ -160,7 +156,7 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Wanted,
         )
     notes_before = len(corpus.found)
     if needs.augmentation:
-        corpus = augmented_corpus(corpus, operations(settings.augmentation), settings.seed, store, size)
+        corpus = augmented_corpus(corpus, operations(settings.augment, settings.marian), settings.seed, store, size)
     key = corpus.sentences_fingerprint
     title = settings.teacher_encoder.title
     if settings.given is None:
@@ -170,17 +166,15 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Wanted,
             settings.teacher_encoder,
             store,
             label="Teacher encoding",
-            stored=settings.vectors,
             backend=settings.backend,
             size=size,
             roles_N=corpus.roles_N,
         )
         console.print(f"Teacher {title}: {encoded} of {len(corpus.sentences)} sentences encoded now")
     else:
-        vectors = corpus_vectors(corpus.sentences, key, settings.given, settings.vectors, store)
+        vectors = corpus_vectors(corpus.sentences, key, settings.given, store)
         console.print(f"Teacher {title}: the vectors of {len(corpus.sentences)} sentences are given")
-    if len(corpus.copies.rows):
-        corpus = filtered(corpus, copy_cosines(corpus, vectors, store), settings.min_cosine)
+    corpus = with_copy_cosines(corpus, vectors)
     for line in corpus.found[notes_before:]:
         console.print(f"  {line}", markup=False)
     pca = pca_artifact(vectors, corpus.train, store)
@@ -231,7 +225,7 @@ def _with_logits(settings: PreparationSettings, prepared: Made, store: ArtifactS
         cross = Path(settings.cross_encoder)
     else:
         start = replace(settings.teacher_encoder, prompt="", query_prompt=None, document_prompt=None, max_tokens=None)
-        params = CrossEncoderParams(lr=settings.cross_encoder_lr, epochs=settings.cross_encoder_epochs)
+        params = CrossEncoderParams()
         cross = cross_encoder_artifact(task, sentences, start, params, settings.seed, store, settings.pool)
     logits = logits_artifact(task, sentences, cross, store, size=settings.pool)
     scores = cross_encoder_scores(task, sentences, cross, store)

@@ -65,11 +65,7 @@ class TokenEncoding(ShardTask):
 def static_start_artifact(
     teacher: EncoderSpec, store: ArtifactStore, size: PoolSize = AS_FIT, *, here: bool = False
 ) -> Path:
-    """The folder with the start, made if it is not there: on Ray, or in this process where `here` is true.
-
-    Raises:
-        InputError: the teacher is no transformer, or its tokenizer is not one of `tokenizers`.
-    """
+    """The folder with the start, made if it is not there: on Ray, or in this process where `here` is true."""
     parts = {"encoder": teacher.identity(), "step_version": STEP_VERSION}
 
     def make(folder: Path, missing: list[str]) -> None:

@@ -38,13 +38,9 @@ def prepare_student(
     dev: Sequence[DevSet],
     store: ArtifactStore,
 ) -> StudentInputs:
-    """The inputs of a student of this name, made or found in the store; students of one encoder share its tokens.
-
-    Raises:
-        InputError: its encoder is not there, or has no such layers.
-    """
+    """The inputs of a student of this name, made or found in the store; students of one encoder share its tokens."""
     teacher, reads = settings.teacher_encoder, settings.student_reading(student)
-    fewer = loses_tokens(settings, student)
+    fewer = has_fewer_tokens(student)
     pooling = settings.pooling or student_pooling(student, teacher)
     static = None
     if is_static(student):
@@ -65,19 +61,11 @@ def prepare_student(
     return StudentInputs(student, pooling, tokens, static, folder, prompts)
 
 
-def loses_tokens(settings: PreparationSettings, student: str) -> bool:
-    """Whether a student keeps only the tokens which the training sentences use, by its name or by the option of all."""
-    return settings.vocabulary == "corpus" or has_fewer_tokens(student)
-
-
 def pruned_start(
     settings: PreparationSettings, student: str, corpus: Corpus, tokens: Path, static: Path | None, store: ArtifactStore
 ) -> tuple[str, EncoderSpec, Path | None]:
     """A student whose layers are written out with the tokens of the training sentences alone: its name, how it reads, and
     what it starts from if it is static. `tokens` and `static` are those with all tokens.
-
-    Raises:
-        InputError: its tokenizer cannot be pruned.
     """
     reads = settings.student_reading(student)
     before = sorted({text for text in (reads.prompt, reads.query_prompt, reads.document_prompt) if text})

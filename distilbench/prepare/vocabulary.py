@@ -1,5 +1,5 @@
-"""Students that have only the tokens which the training sentences use (`--vocabulary corpus`, or a student such as
-static:corpus): embeddings are most of the bytes of a small encoder, and all of a static one.
+"""Students that have only the tokens which the training sentences use, such as static:corpus: embeddings are most of the
+bytes of a small encoder, and all of a static one.
 
 The tokenizer loses the others (`encoders.vocabulary`), and the table of embeddings loses their rows. Everything after it
 works from what was made here as from any other encoder, or any other start of a static student.
@@ -43,11 +43,7 @@ READ_AGAIN = 200
 
 
 def check_vocabulary(source: EncoderSpec, what: str) -> None:
-    """Check that an encoder's tokenizer can be pruned, before anything is made; `what` it is, for the message.
-
-    Raises:
-        InputError: it cannot.
-    """
+    """Check that an encoder's tokenizer can be pruned, before anything is made; `what` it is, for the message."""
     file = transformer_folder(source.described()) / TOKENIZER
     if not file.exists():
         raise InputError(f"{what} {source.name!r} has no tokenizer.json; expected a fast tokenizer")
@@ -73,7 +69,7 @@ def pruned_static(static: Path, tokens: Path, corpus: Corpus, prompts: Sequence[
     def make(folder: Path, missing: list[str]) -> None:
         reader = Tokenizer.from_file(str(start.tokenizer))
         own = [i for text in prompts for i in reader.encode(text, add_special_tokens=False).ids]
-        found = pruned(whole, {*_used(load_tokens(tokens), rows), *own}, "--vocabulary corpus")
+        found = pruned(whole, {*_used(load_tokens(tokens), rows), *own}, ":corpus")
         save_array(folder / VECTORS, np.array(start.vectors_VD[found.kept_V]))
         write_json(folder / TOKENIZER, found.tokenizer)
 
@@ -87,9 +83,6 @@ def pruned_encoder(
     """The folder of an encoder's transformer with the tokens of the training sentences and the `prompts` alone.
 
     `tokens` is the artifact of the sentences by all of its tokens. The transformer has no pooling: a student has its own.
-
-    Raises:
-        InputError: the encoder cannot be loaded, or its tokenizer cannot be pruned.
     """
     rows, inner = training_rows(corpus), f"{source.title}-pruned"
 
@@ -117,7 +110,7 @@ def _save_pruned(model: SentenceTransformer, used: set[int], folder: Path) -> No
     pad = getattr(transformer.config, "pad_token_id", None)
     needed = set() if pad is None else {pad, *(range(pad) if pad < LOW_PADDING else ())}
     whole = json.loads(model.tokenizer.backend_tokenizer.to_str())
-    found = pruned(whole, used | needed | set(model.tokenizer.all_special_ids), "--vocabulary corpus")
+    found = pruned(whole, used | needed | set(model.tokenizer.all_special_ids), ":corpus")
     _cut_embeddings(transformer, found.kept_V)
     alone = SentenceTransformer(modules=[model[0]], prompts=model.prompts, device="cpu")
     folder.mkdir(parents=True, exist_ok=True)
@@ -154,12 +147,8 @@ def _cut_embeddings(transformer: Any, kept_V: NDArray[np.int64]) -> None:
 
 
 def _check_reading(folder: Path, whole: SentenceTransformer, sentences: Sequence[str]) -> None:
-    """Check that sentences have the same tokens as before.
-
-    Raises:
-        InputError: one has not.
-    """
-    new, old = readable_tokenizer(str(folder), f"--vocabulary corpus: {folder.name}"), whole.tokenizer
+    """Check that sentences have the same tokens as before."""
+    new, old = readable_tokenizer(str(folder), f":corpus: {folder.name}"), whole.tokenizer
     for sentence in sentences:
         if new.tokenize(sentence) != old.tokenize(sentence):
-            raise InputError(f"--vocabulary corpus: {folder.name}: it would read {sentence[:80]!r} in another way")
+            raise InputError(f":corpus: {folder.name}: it would read {sentence[:80]!r} in another way")

@@ -1,4 +1,4 @@
-"""Settings of the other commands: plan, prepare, compare, efficiency, report, best, export, reproduce, status."""
+"""Settings of the other commands: plan, prepare, compare, report, best, export, reproduce, status."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ByteSize, TypeAdapter
 
 from distilbench.errors import InputError
-from distilbench.settings.data import DataSettings
 from distilbench.settings.option import Settings, option
 from distilbench.settings.run import RunSettings, SpaceSettings
 
@@ -50,18 +49,6 @@ class MethodsSettings(Settings):
     """The method whose hyper-parameters are listed."""
 
     method: str | None = option("A method, whose hyper-parameters are listed too.", None, positional=True)
-
-
-class EfficiencySettings(DataSettings):
-    """What the timing of a dse student beside a cross-encoder decides."""
-
-    student: Path = option("A dse student's folder.")
-    cross_encoder: Path = option("A cross-encoder's folder.")
-    sentences: int = option("All pairs of so many sentences.", 1000, ge=2)
-    catalogue: int = option("One query against so many sentences.", 100_000, ge=1)
-    seconds: float = option("How long the cross-encoder is measured.", 20.0, ge=0.1)
-    threads: int | None = option("Of torch; default: as it chooses.", None, ge=1)
-    json_file: Path | None = option("Write the figures to this file too.", None, named="json")
 
 
 class RunsSettings(Settings):

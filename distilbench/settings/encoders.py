@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from distilbench.choices import Backend, Pooling, Stored, Vocabulary
+from distilbench.choices import Backend, Pooling
 from distilbench.settings.option import Settings, option
 
 if TYPE_CHECKING:
@@ -42,11 +42,7 @@ class ReadingSettings(Settings):
         return self.query_prompt is not None or self.document_prompt is not None
 
     def encoder(self, name: str) -> EncoderSpec:
-        """An encoder of that name, read so.
-
-        Raises:
-            InputError: a prompt is named that it does not have.
-        """
+        """An encoder of that name, read so."""
         from distilbench.encoders.encoder import EncoderSpec
         from distilbench.encoders.prompts import literal_prompt
 
@@ -73,69 +69,27 @@ class EncoderSettings(ReadingSettings):
         None,
         panel=PANEL,
     )
-    vocabulary: Vocabulary = option(
-        "The tokens of an encoder student or a static one: all of its tokenizer's, or those that the training sentences use "
-        "(corpus), which makes the model smaller.",
-        "all",
-        panel=PANEL,
-    )
-    student_query_prompt: str | None = option(
-        "What an encoder student has before a query, as a name of its own or a text; default: its own prompt that "
-        "--query-prompt names, else the teacher's text.",
-        None,
-        panel=PANEL,
-    )
-    student_document_prompt: str | None = option(
-        "The same before a document; default: as --document-prompt.", None, panel=PANEL
-    )
     cross_encoder: str | None = option(
         "For dse: a fine-tuned cross-encoder's folder; default: the teacher is fine-tuned on the task.",
         None,
         panel=PANEL,
     )
-    cross_encoder_lr: float = option("Learning rate of that fine-tuning.", 2e-5, panel=PANEL, ge=1e-8, le=1)
-    cross_encoder_epochs: float = option("Epochs of that fine-tuning.", 3.0, panel=PANEL, ge=0.01)
-    float32: bool = option("Store teacher embeddings in float32, not float16.", False, panel=PANEL)
 
     @cached_property
     def teacher_encoder(self) -> EncoderSpec:
         """The teacher and how it reads."""
         return self.encoder(self.teacher)
 
-    @property
-    def by_role(self) -> bool:
-        """Whether queries, documents and other text are told apart."""
-        of_student = (self.student_query_prompt, self.student_document_prompt)
-        return super().by_role or any(prompt is not None for prompt in of_student)
-
     @cached_property
     def student_encoder(self) -> EncoderSpec:
-        """The encoder that the student of `--student` is made of, and how it reads.
-
-        Raises:
-            InputError: a prompt is named that it does not have.
-        """
+        """The encoder that the student of `--student` is made of, and how it reads."""
         return self.student_reading(self.student)
 
     def student_reading(self, student: str) -> EncoderSpec:
-        """The same of any student.
-
-        Raises:
-            InputError: a prompt is named that it does not have.
-        """
+        """The encoder that a student is made of, and how it reads."""
         from distilbench.encoders.student import student_reading, student_source
 
         source = student_source(student, self.teacher_encoder)
         if not self.by_role:
             return source
-        return student_reading(
-            source,
-            self.teacher_encoder,
-            query=(self.student_query_prompt, self.query_prompt),
-            document=(self.student_document_prompt, self.document_prompt),
-        )
-
-    @property
-    def vectors(self) -> Stored:
-        """The precision in which the teacher's embeddings are stored."""
-        return "float32" if self.float32 else "float16"
+        return student_reading(source, self.teacher_encoder, self.query_prompt, self.document_prompt)

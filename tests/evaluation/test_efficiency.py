@@ -1,10 +1,11 @@
-"""Efficiency: what is counted, what is measured and what extrapolated, and that the two models really run."""
+"""benchmarks/efficiency.py: what is counted, what is measured and what extrapolated, and that the two models really run."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import random
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +15,16 @@ import numpy as np
 import pytest
 import torch
 
-from distilbench.commands import efficiency as module
-from distilbench.commands.efficiency import Efficiency, Timing, efficiency_report
 from distilbench.data.corpus import PairSplit, PairTask
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.pair_head import PairHead, PairScorer, save_pair_head
 from distilbench.errors import InputError
 from distilbench.prepare.cross_encoder import CrossEncoder, start_cross_encoder
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import efficiency as module
+from efficiency import Efficiency, Timing, efficiency_report
 
 WORDS = "the a dog cat man woman child runs walks eats sees plays in on under park house river red blue small".split()
 _rng = random.Random(9)

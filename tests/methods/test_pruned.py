@@ -13,7 +13,7 @@ import pytest
 from architectures import make_architecture
 from sentence_transformers import SentenceTransformer
 
-from distilbench.commands.run_folder import check_student_encoder, run_config
+from distilbench.commands.run_folder import check_student_encoder
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.needs import Needs
@@ -48,10 +48,10 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
 
 @pytest.fixture
 def student(prepared: Prepared, corpus: Corpus, room: ArtifactStore) -> Callable[..., Prepared]:
-    """What a student is trained from, with all tokens or with those of the few training sentences."""
+    """What a student of this name is trained from."""
 
-    def made(name: str, vocabulary: str) -> Prepared:
-        settings = RunSettings(store=room.root, teacher=prepared.teacher.name, vocabulary=vocabulary)
+    def made(name: str) -> Prepared:
+        settings = RunSettings(store=room.root, teacher=prepared.teacher.name)
         dev = selection_sets(corpus)
         inputs = prepare_student(settings, name, corpus, prepared.vectors, dev, room)
         return replace(
@@ -75,16 +75,16 @@ def test_it_starts_as_the_whole_one_and_its_export_is_smaller(
     name: str, student: Callable[..., Prepared], corpus: Corpus, build: Callable[..., Any], tmp_path: Path
 ) -> None:
     rows, embedded, models, sizes = training_rows(corpus), [], [], []
-    for vocabulary in ("all", "corpus"):
-        on = student(name, vocabulary)
+    for vocabulary in ("", ":corpus"):
+        on = student(name + vocabulary)
         method = build("hpd", on=on, sif=0.0).eval()
         if name == "static":  # the mean of all tokens, which is taken away, is of other tokens
             vectors_VD = on.static.vectors_VD
             method.static.start(np.array(vectors_VD @ on.pca.axes_DD[:, :8], dtype=np.float32))
         embedded.append(method.embed(rows))
-        method.export(tmp_path / vocabulary)
-        models.append(SentenceTransformer(str(tmp_path / vocabulary), device="cpu"))
-        sizes.append(sum(p.stat().st_size for p in (tmp_path / vocabulary).rglob("*") if p.is_file()))
+        method.export(tmp_path / f"student{vocabulary}")
+        models.append(SentenceTransformer(str(tmp_path / f"student{vocabulary}"), device="cpu"))
+        sizes.append(sum(p.stat().st_size for p in (tmp_path / f"student{vocabulary}").rglob("*") if p.is_file()))
     np.testing.assert_allclose(*embedded, atol=1e-5)
     assert sizes[1] < sizes[0]
     texts = [corpus.sentences[int(row)] for row in rows]
@@ -100,7 +100,7 @@ def test_it_is_trained_and_reads_all_sentences_as_its_export_does(
     student: Callable[..., Prepared], corpus: Corpus, build: Callable[..., Any], tmp_path: Path
 ) -> None:
     for name in ("static", "layers:0,2"):
-        method = build("hpd", on=student(name, "corpus"))
+        method = build("hpd", on=student(f"{name}:corpus"))
         Trainer(method, seed=0, budget=3).train_until(3)
         embedded_Nd = method.eval().embed(np.arange(40))
         method.export(tmp_path / name)
@@ -108,30 +108,17 @@ def test_it_is_trained_and_reads_all_sentences_as_its_export_does(
         np.testing.assert_allclose(encode(model, list(corpus.sentences[:40])), embedded_Nd, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["static", "auto:1", "teacher"])
-def test_a_student_can_ask_for_fewer_tokens_by_its_name(
-    name: str, student: Callable[..., Prepared], build: Callable[..., Any], tmp_path: Path
-) -> None:
-    by_option, by_name = student(name, "corpus"), student(f"{name}:corpus", "all")
-    assert by_name.student == (by_option.student if name != "static" else "static:corpus")
-    exported = []
-    for number, on in enumerate((by_option, by_name)):
-        build("hpd", on=on).eval().export(tmp_path / str(number))
-        exported.append({p.name: p.read_bytes() for p in (tmp_path / str(number)).rglob("*.json")})
-    assert exported[0] == exported[1], "the tokenizer among them"
-
-
 def test_the_layers_of_students_with_and_without_all_tokens_are_ranked_once(
     student: Callable[..., Prepared], room: ArtifactStore
 ) -> None:
-    few, whole = student("auto:2:corpus", "all"), student("auto:2", "all")
+    few, whole = student("auto:2:corpus"), student("auto:2")
     assert few.student.partition("@")[0] == whole.student, "the same layers"
     rankings = [json.loads(file.read_text()) for file in room.root.glob(f"layers-*/{FILE}")]
     assert [r["student"] for r in rankings if r["depth"] == 2] == ["auto:2"]
 
 
 def test_its_start_says_so(student: Callable[..., Prepared], prepared: Prepared) -> None:
-    on = student("layers:0,2", "corpus")
+    on = student("layers:0,2:corpus")
     title = prepared.teacher.title
     assert describe_student(on.student, on.teacher) == f"{title}-pruned layers:0,2"
     assert [of_encoder(name, "F") for name in ("auto:2", "half@X", "teacher", "X")] == ["auto:2@F", "half@F", "F", "F"]
@@ -161,23 +148,15 @@ def test_every_architecture_reads_the_text_as_before(
 
 def test_what_cannot_lose_tokens_is_refused_before_anything_is_made(encoder_folder: Path, tmp_path: Path) -> None:
     def check(teacher: Path, student: str) -> None:
-        check_student_encoder(RunSettings(store=tmp_path, teacher=str(teacher), vocabulary="corpus"), student)
+        check_student_encoder(RunSettings(store=tmp_path, teacher=str(teacher)), student)
 
-    check(encoder_folder, "layers:0")
+    check(encoder_folder, "layers:0:corpus")
     slow = make_architecture("bert", encoder_folder, tmp_path / "slow")
     words = {"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"}}
     (slow / "tokenizer.json").write_text(json.dumps(words))
-    with pytest.raises(InputError, match=r"^--vocabulary corpus: teacher .*: its tokenizer is WordLevel; expected one"):
-        check(slow, "static")
+    with pytest.raises(InputError, match=r"^--student static:corpus: teacher .* WordLevel"):
+        check(slow, "static:corpus")
     (slow / "tokenizer.json").unlink()
-    with pytest.raises(InputError, match=r"^--vocabulary corpus: teacher .* has no tokenizer.json"):
-        check(slow, "layers:0")
-    with pytest.raises(InputError, match=r"^--student static:corpus: teacher .* has no tokenizer.json"):
-        check_student_encoder(RunSettings(store=tmp_path, teacher=str(slow)), "static:corpus")
-    check_student_encoder(RunSettings(store=tmp_path, teacher=str(slow)), "layers:0")
-
-
-def test_a_run_is_bound_to_its_vocabulary(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:
-    given = {"store": tmp_path, "teacher": str(encoder_folder)}
-    assert "vocabulary" not in run_config(RunSettings(**given), corpus), "runs of before had all tokens"
-    assert run_config(RunSettings(**given, vocabulary="corpus"), corpus)["vocabulary"] == "corpus"
+    with pytest.raises(InputError, match=r"^--student layers:0:corpus: teacher .* tokenizer.json"):
+        check(slow, "layers:0:corpus")
+    check(slow, "layers:0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,10 +15,9 @@ from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import copies as module
 from distilbench.prepare.augment import Operation, operations
-from distilbench.prepare.copies import augmented_corpus
-from distilbench.prepare.copy_filter import copy_cosines, filtered
+from distilbench.prepare.augment.words import Swap
+from distilbench.prepare.copies import augmented_corpus, with_copy_cosines
 from distilbench.prepare.encode import encode_corpus
-from distilbench.settings.augment import AugmentSettings
 from distilbench.settings.pool import PoolSize
 from distilbench.storage.store import ArtifactStore
 
@@ -100,7 +99,7 @@ def test_counts_are_told(tmp_path: Path) -> None:
 def test_any_number_of_workers_makes_the_same_copies(
     tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = operations(AugmentSettings(operations=("swap", "delete")))
+    chosen = operations(["swap", "delete"])
     here = augmented_corpus(make_corpus(), chosen, 3, ArtifactStore(tmp_path / "here"))
     monkeypatch.setattr(module, "run_pool", run_on_ray)
     two = augmented_corpus(make_corpus(), chosen, 3, ArtifactStore(tmp_path / "two"), PoolSize(2))
@@ -111,7 +110,7 @@ def test_any_number_of_workers_makes_the_same_copies(
 def test_a_second_run_makes_nothing_and_another_seed_or_setting_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: Run
 ) -> None:
-    store, swap = ArtifactStore(tmp_path), operations(AugmentSettings(operations=("swap",)))
+    store, swap = ArtifactStore(tmp_path), operations(["swap"])
     first = augmented_corpus(make_corpus(), swap, 0, store)
     calls: list[int] = []
 
@@ -121,17 +120,17 @@ def test_a_second_run_makes_nothing_and_another_seed_or_setting_everything(
 
     monkeypatch.setattr(module, "run_pool", counted)
     assert augmented_corpus(make_corpus(), swap, 0, store).fingerprint == first.fingerprint and calls == []
-    both = operations(AugmentSettings(operations=("swap", "delete")))
+    both = operations(["swap", "delete"])
     augmented_corpus(make_corpus(), both, 0, store)
     assert calls == [3]  # of "delete" alone
     assert texts(augmented_corpus(make_corpus(), swap, 1, store)) != texts(first)
-    more = operations(AugmentSettings(operations=("swap",), share=0.9))
+    more = [Swap(0.9)]
     assert texts(augmented_corpus(make_corpus(), more, 0, store)) != texts(first)
     assert calls == [3, 3, 3]
 
 
 def test_an_interrupted_augmentation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: Run) -> None:
-    store, swap = ArtifactStore(tmp_path / "one"), operations(AugmentSettings(operations=("swap",)))
+    store, swap = ArtifactStore(tmp_path / "one"), operations(["swap"])
     whole = augmented_corpus(make_corpus(), swap, 0, ArtifactStore(tmp_path / "other"))
     left: list[int] = []
 
@@ -158,28 +157,15 @@ def test_what_is_not_installed_is_said_before_anything_is_made(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_the_filter_leaves_out_what_is_far_from_its_source_for_the_teacher(
-    tmp_path: Path, encoder_folder: Path, cluster: None
-) -> None:
+def test_the_teachers_cosine_of_copies_and_sources_is_told(tmp_path: Path, encoder_folder: Path, cluster: None) -> None:
     store, spec = ArtifactStore(tmp_path), EncoderSpec(str(encoder_folder))
     made = augmented_corpus(make_corpus(), [Changed("house", "big house"), Changed("the", "how what")], 0, store)
     vectors, _ = encode_corpus(made.sentences, made.sentences_fingerprint, spec, store, label="test", stored="float32")
-    cosine = copy_cosines(made, vectors, store)
+    told = with_copy_cosines(made, vectors)
+    first = made.copies.operation == 0
     direct = [
         float(np.dot(*encode(spec.load(), [made.sentences[row], made.sentences[source]])))  # unit vectors
-        for row, source in zip(made.copies.rows[:3], made.copies.source[:3], strict=True)
+        for row, source in zip(made.copies.rows[first], made.copies.source[first], strict=True)
     ]
-    assert cosine[:3] == pytest.approx(direct, abs=1e-5)
-    least = float(np.median(cosine))
-    kept = filtered(made, cosine, least)
-    assert np.array_equal(kept.copies.rows, made.copies.rows[cosine >= least])
-    assert np.array_equal(kept.copies.source, made.copies.source[cosine >= least])
-    assert kept.sentences is made.sentences and kept.fingerprint != made.fingerprint
-    low = int(((cosine < least) & (made.copies.operation == 1)).sum())
-    assert kept.found[-1].endswith(f"; {low} of 12 below {least:g} left out")
-    everything = filtered(made, cosine, None)
-    assert np.array_equal(everything.copies.rows, made.copies.rows) and "left out" not in everything.found[-1]
-    middle = np.median(cosine[made.copies.operation == 0])
-    assert f" / {middle:.2f} / " in everything.found[-2]
-    nothing = filtered(replace(made, copies=made.copies), cosine, 1.01)
-    assert not len(nothing.copies.rows)
+    assert f" / {np.median(direct):.2f} / " in told.found[-2] and len(told.found) == len(made.found) + 2
+    assert told.fingerprint == made.fingerprint and told.copies is made.copies

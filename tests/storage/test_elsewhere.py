@@ -23,7 +23,7 @@ from distilbench.data.needs import Needs
 from distilbench.data.sentences import SentenceFile
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.methods import get_method
-from distilbench.prepare.augment.random_words import Swap
+from distilbench.prepare.augment.words import Swap
 from distilbench.prepare.copies import Copying
 from distilbench.prepare.encode import TeacherEncoding
 from distilbench.prepare.pool import Shard, ShardTask, ShardWorker

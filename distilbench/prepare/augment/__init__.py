@@ -1,16 +1,6 @@
-"""Augmentation: changed copies of the training sentences, one operation a file."""
+"""Augmentation: changed copies of the training sentences."""
 
 from distilbench.prepare.augment.operation import Copies, Operation, same
-from distilbench.prepare.augment.recipes import OPERATIONS, RECIPES, operations, parse_operations
-from distilbench.settings.augment import AugmentSettings
+from distilbench.prepare.augment.recipes import OPERATIONS, RECIPES, operations
 
-__all__ = [
-    "OPERATIONS",
-    "RECIPES",
-    "AugmentSettings",
-    "Copies",
-    "Operation",
-    "operations",
-    "parse_operations",
-    "same",
-]
+__all__ = ["OPERATIONS", "RECIPES", "Copies", "Operation", "operations", "same"]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import json
+import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
+
+import numpy as np
 
 Copies = Callable[[Sequence[str], int], list[str]]
 """(sentences, seed) -> one copy of each, in their order; "" where there is none."""
@@ -20,19 +26,11 @@ class Operation(ABC):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """What the copies depend on beside sentence and seed, JSON-able: versions, checksums, settings.
-
-        Raises:
-            InputError: what the operation needs is not there.
-        """
+        """What the copies depend on beside sentence and seed, JSON-able: versions, checksums, settings."""
 
     @abstractmethod
     def check(self) -> None:
-        """Look, without loading it, for what the operation needs.
-
-        Raises:
-            InputError: something is not installed; the message gives the one command that installs it.
-        """
+        """Look, without loading it, for what the operation needs; an error gives the one command that installs it."""
 
     @abstractmethod
     def load(self) -> Copies:
@@ -53,3 +51,30 @@ def versions(*packages: str) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             by_package[package] = ""
     return by_package
+
+
+@contextmanager
+def random_states_kept() -> Iterator[None]:
+    """Python's and NumPy's global generators are afterwards as they were before."""
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def one_by_one(operation: str, change: Callable[[str], str]) -> Copies:
+    """Copies made by `change`, which draws from Python's and NumPy's generators, seeded anew for each sentence (20 µs)."""
+
+    def copies(sentences: Sequence[str], seed: int) -> list[str]:
+        changed = []
+        with random_states_kept():
+            for sentence in sentences:
+                digest = hashlib.sha256(json.dumps([seed, operation, sentence]).encode()).digest()
+                random.seed(int.from_bytes(digest[:8], "little"))
+                np.random.seed(int.from_bytes(digest[8:12], "little"))
+                changed.append(change(sentence.strip()))
+        return changed
+
+    return copies

@@ -27,11 +27,7 @@ _LEXNAMES = 45  # lexicographer files of WordNet 3.0
 
 
 def find_wordnet() -> Any:
-    """The folder of WordNet's files: NLTK's pointer, into a zip file too, or the Debian package's path.
-
-    Raises:
-        InputError: it is in neither place.
-    """
+    """The folder of WordNet's files: NLTK's pointer, into a zip file too, or the Debian package's path."""
     import nltk
 
     for place in ("corpora/wordnet", "corpora/wordnet.zip/wordnet/"):
@@ -47,11 +43,7 @@ def find_wordnet() -> Any:
 
 
 def wordnet_checksums() -> dict[str, str]:
-    """SHA-256 of each of `FILES`. 0.1 s.
-
-    Raises:
-        InputError: there is no WordNet.
-    """
+    """SHA-256 of each of `FILES`. 0.1 s."""
     folder = find_wordnet()
     checksums = {}
     for name in FILES:
@@ -61,11 +53,7 @@ def wordnet_checksums() -> dict[str, str]:
 
 
 def read_wordnet() -> Any:
-    """NLTK's reader of WordNet. 1.4 s.
-
-    Raises:
-        InputError: there is no WordNet.
-    """
+    """NLTK's reader of WordNet. 1.4 s."""
     if find_wordnet() != DEBIAN_WORDNET:
         from nltk.corpus import wordnet
 

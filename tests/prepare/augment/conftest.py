@@ -5,18 +5,16 @@ from __future__ import annotations
 import pytest
 from small_models import ROUND_TRIPS, make_marian, make_masked_language_model
 
-from distilbench.prepare.augment.contextual import ROLE as CONTEXTUAL
-from distilbench.prepare.augment.marian import Marian
-from distilbench.prepare.augment.pretrained import Pretrained
-from distilbench.prepare.augment.translation_engine import ROLE as TRANSLATION
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.prepare.augment.translation import Marian
 
 
 @pytest.fixture(scope="session", params=["bert", "distilbert", "roberta"])
-def masked_language_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pretrained:
+def masked_language_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EncoderSpec:
     family: str = request.param
     folder = tmp_path_factory.mktemp(family)
     make_masked_language_model(folder, family)
-    return Pretrained(str(folder), CONTEXTUAL)
+    return EncoderSpec(str(folder))
 
 
 @pytest.fixture(scope="session")
@@ -25,4 +23,4 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Marian:
     folder = tmp_path_factory.mktemp("marian")
     make_marian(folder / "there", list(ROUND_TRIPS), [there for there, _ in ROUND_TRIPS.values()])
     make_marian(folder / "back", *zip(*ROUND_TRIPS.values(), strict=True))
-    return Marian(*(Pretrained(str(folder / name), TRANSLATION) for name in ("there", "back")))
+    return Marian(*(EncoderSpec(str(folder / name)) for name in ("there", "back")))

@@ -21,10 +21,8 @@ from distilbench.errors import InputError
 from distilbench.prepare import copies as copying
 from distilbench.prepare.augment import operations
 from distilbench.prepare.augment import wordnet as module
-from distilbench.prepare.augment.random_words import Swap
-from distilbench.prepare.augment.synonym import Synonym, synonym_augmenter
 from distilbench.prepare.augment.wordnet import DEBIAN_WORDNET, FILES, INSTALL, wordnet_checksums
-from distilbench.settings.augment import AugmentSettings
+from distilbench.prepare.augment.words import Swap, Synonym, synonym_augmenter
 from distilbench.storage.store import ArtifactStore
 
 
@@ -52,7 +50,7 @@ def without_ray(monkeypatch: pytest.MonkeyPatch, run_here: Run) -> None:
 def augmented_corpus(corpus: Corpus, names: Sequence[str], seed: int) -> Corpus:
     """Made in this process and in a store of its own, all sentences in memory."""
     with TemporaryDirectory() as store:
-        chosen = operations(AugmentSettings(operations=tuple(names)))
+        chosen = operations(names)
         made = copying.augmented_corpus(corpus, chosen, seed, ArtifactStore(Path(store)))
         return made if made is corpus else replace(made, sentences=tuple(made.sentences))
 

