@@ -32,7 +32,7 @@ from distilbench.data.folder import Limits, folder_corpus
 from distilbench.encoders.encoder import default_device
 from distilbench.encoders.pair_head import PairScorer, load_pair_scorer
 from distilbench.errors import InputError
-from distilbench.prepare.cross_encoder import CrossEncoder, load_cross_encoder
+from distilbench.prepare.cross_encoder import TaskCrossEncoder, load_cross_encoder
 from distilbench.storage.files import write_json
 from distilbench.threads import torch_threads
 
@@ -184,10 +184,10 @@ def efficiency_report(
 
 
 def _cross_encode(
-    crosser: CrossEncoder, texts: Sequence[str], seconds: float, rng: np.random.Generator
+    crosser: TaskCrossEncoder, texts: Sequence[str], seconds: float, rng: np.random.Generator
 ) -> tuple[int, float]:
     """Pairs read in about `seconds`, and the seconds it took; all of them, each once, where the time is enough."""
-    n, autocast = len(texts), crosser.device != "cpu"
+    n, autocast = len(texts), crosser.model.device.type != "cpu"
     crosser.logits(texts[:8], texts[:8], autocast=autocast)
     pair_numbers = rng.permutation(n * n) if n <= 2000 else rng.integers(0, n * n, size=2000**2)
     done, began = 0, time.perf_counter()

@@ -87,7 +87,7 @@ def methods(bench: Bench) -> None:
 def small_corpus(bench: Bench) -> tuple[Path, Sequence[str]]:
     """The built-in corpus prepared with the encoder in this process, and its sentences."""
     from distilbench.data.builtin import builtin_corpus
-    from distilbench.data.needs import Needs
+    from distilbench.data.requirements import Requirements
     from distilbench.encoders.encoder import EncoderSpec
     from distilbench.prepare.encode import encode_corpus
     from distilbench.prepare.pca import pca_artifact
@@ -95,7 +95,7 @@ def small_corpus(bench: Bench) -> tuple[Path, Sequence[str]]:
     from distilbench.prepare.tokens import tokens_artifact
     from distilbench.storage.store import ArtifactStore
 
-    corpus = builtin_corpus(200, needs=Needs(triplets=True))
+    corpus = builtin_corpus(200, needs=Requirements(triplets=True))
     teacher, store = EncoderSpec(str(bench.encoder_folder())), ArtifactStore(bench.work / "store")
     key = corpus.sentences_fingerprint
     vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="methods", here=True)

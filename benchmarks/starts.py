@@ -29,7 +29,7 @@ import numpy as np
 import yaml
 
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.evaluation.sts import from_rows
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
@@ -280,7 +280,11 @@ def main() -> None:
     # Triplets are sentences to distil from too, in the comparison that reads them.
     examples = {
         kind: Examples.of(folder_corpus(data, limits, needs))
-        for kind, needs in (("", Needs()), ("triplets", Needs(triplets=True)), ("pairs", Needs(pair_tasks=("STSB",))))
+        for kind, needs in (
+            ("", Requirements()),
+            ("triplets", Requirements(triplets=True)),
+            ("pairs", Requirements(pair_tasks=("STSB",))),
+        )
     }
     found: dict[str, dict[str, Any]] = {}
     for side in given.sides.split(","):

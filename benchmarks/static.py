@@ -42,7 +42,7 @@ from sentence_transformers import SentenceTransformer
 
 from distilbench.commands.compare import compare
 from distilbench.commands.corpus import load_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec, encode, word_reader
 from distilbench.evaluation.sts import spearman
 from distilbench.prepare.prepared import load_prepared
@@ -154,7 +154,7 @@ def trained(settings: CompareSettings) -> dict[int, Trained]:
 
 def training_text(settings: CompareSettings) -> tuple[list[str], NDArray[np.float32]]:
     """What the students were trained on: the sentences, and the teacher's vectors of them, N x D."""
-    corpus = load_corpus(settings, Needs(), Console(quiet=True))
+    corpus = load_corpus(settings, Requirements(), Console(quiet=True))
     prepared = load_prepared(run_of(settings) / "prepared")
     if len(corpus.sentences) != prepared.vectors.rows:
         raise SystemExit(f"{run_of(settings)} has {prepared.vectors.rows} sentences, the data {len(corpus.sentences)}")

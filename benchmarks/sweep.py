@@ -44,7 +44,7 @@ from rich.console import Console
 from distilbench.cluster.resources import TrialShare, ray_cluster, trial_resources
 from distilbench.data.builtin import builtin_corpus
 from distilbench.methods import get_method
-from distilbench.methods.parts.wanted import wanted_by
+from distilbench.methods.parts.requirements import requirements_of
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import TrialRecord, read_records
@@ -337,7 +337,7 @@ def prepared_task(chosen: argparse.Namespace, folder: Path) -> Task:
     space = space.model_copy(update={"budget": budget})
     corpus = builtin_corpus(chosen.corpus_size, needs=method.needs(space.possible))
     method.check_corpus(space.possible, corpus, native)
-    made = prepare_corpus(settings, corpus, wanted_by([(method, space.possible)]), Console(file=io.StringIO()))
+    made = prepare_corpus(settings, corpus, requirements_of([(method, space.possible)]), Console(file=io.StringIO()))
     made.save(folder / "prepared", settings)
     return Task(folder / "prepared", space, chosen.seed)
 

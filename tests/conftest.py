@@ -54,21 +54,22 @@ def postgres() -> Iterator[PostgresServer]:
 def prepared_folder(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder_folder: Path) -> Path:
     """Prepared inputs of trials on the small data folder; `sentences.txt` holds the corpus rows, one a line."""
     from distilbench.data.folder import Limits, folder_corpus
-    from distilbench.data.needs import Needs
+    from distilbench.data.requirements import Requirements
     from distilbench.encoders.encoder import EncoderSpec
+    from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
     from distilbench.prepare.encode import encode_corpus
     from distilbench.prepare.pca import pca_artifact
-    from distilbench.prepare.prepared import save_prepared
     from distilbench.prepare.tokens import tokens_artifact
     from distilbench.storage.store import ArtifactStore
 
     root = tmp_path_factory.mktemp("prepared")
-    corpus = folder_corpus(data_folder, Limits(), Needs(triplets=True))
+    corpus = folder_corpus(data_folder, Limits(), Requirements(triplets=True))
     teacher, store = EncoderSpec(str(encoder_folder)), ArtifactStore(root / "store")
     key = corpus.sentences_fingerprint
     vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test", here=True)
     pca = pca_artifact(vectors, corpus.train, store)
     tokens = tokens_artifact(corpus.sentences, key, teacher, store)
-    save_prepared(root / "prepared", corpus, teacher, "layers:0,2", vectors, pca, tokens)
+    student = StudentArtifacts("layers:0,2", tokens=tokens)
+    Artifacts(corpus, teacher, vectors, pca, student).save(root / "prepared")
     (root / "prepared" / "sentences.txt").write_text("\n".join(corpus.sentences))
     return root / "prepared"

@@ -19,14 +19,14 @@ from distilbench.commands.run_folder import check_encoders, check_student_encode
 from distilbench.commands.sweep import sweep
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import NO_NEEDS
+from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY, with_roles
 from distilbench.data.sentences import sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.prompts import Prompts, literal_prompt
 from distilbench.errors import InputError
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import ScoreRecord, read_records
 from distilbench.settings.evaluate import EvaluateSettings
 from distilbench.settings.run import RunSettings
@@ -151,10 +151,10 @@ def made(
     root = tmp_path_factory.mktemp("prompts-made")
     own = settings(root, data, encoder, **BOTH)
     quiet = Console(quiet=True)
-    corpus = load_corpus(own, NO_NEEDS, quiet)
-    inputs = prepare_corpus(own, corpus, Wanted(augmentation=False, tokens=True, logits=False), quiet)
+    corpus = load_corpus(own, NO_REQUIREMENTS, quiet)
+    inputs = prepare_corpus(own, corpus, Requirements(students=(None,)), quiet)
     (root / "prepared").mkdir()
-    inputs.save(root / "prepared", own)
+    inputs.save(root / "prepared")
     return own, corpus, load_prepared(root / "prepared")
 
 
@@ -215,7 +215,7 @@ def test_a_students_own_prompt_of_the_name_goes_before_the_teachers_text(
 
 def test_without_these_options_nothing_is_read_by_role(tmp_path: Path, data: Path, encoder: Path) -> None:
     old = settings(tmp_path, data, encoder, prompt="plain ")
-    corpus = load_corpus(old, NO_NEEDS, Console(quiet=True))
+    corpus = load_corpus(old, NO_REQUIREMENTS, Console(quiet=True))
     assert corpus.roles_N is None and "student_prompts" not in run_config(old, corpus)
     assert old.student_encoder.prompt == "" and not old.student_encoder.by_role
 

@@ -19,11 +19,11 @@ from distilbench.commands.run_folder import check_encoders, check_student_encode
 from distilbench.commands.sweep import sweep
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import NO_NEEDS
+from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.prepare.stage import prepare_corpus
 from distilbench.records import ScoreRecord, read_records
 from distilbench.settings.evaluate import EvaluateSettings
 from distilbench.settings.run import RunSettings
@@ -61,11 +61,9 @@ def made(
     own = settings(root, data_folder, vectors, student=str(narrow_encoder_folder))
     check_encoders(own)
     check_student_encoder(own, own.student)
-    inputs = prepare_corpus(
-        own, load_corpus(own, NO_NEEDS, QUIET), Wanted(augmentation=False, tokens=True, logits=False), QUIET
-    )
+    inputs = prepare_corpus(own, load_corpus(own, NO_REQUIREMENTS, QUIET), Requirements(students=(None,)), QUIET)
     (root / "prepared").mkdir()
-    inputs.save(root / "prepared", own)
+    inputs.save(root / "prepared")
     return inputs.corpus, load_prepared(root / "prepared")
 
 
@@ -178,24 +176,26 @@ def test_missing_texts_are_named(tmp_path: Path, data_folder: Path, vectors: Pat
     table = pq.read_table(vectors)
     write_tsv(tmp_path / "more.tsv", ["text"], [["a cat that nobody has seen"]])
     with pytest.raises(InputError, match=r"no vector of 'a cat that nobody has seen' of --text \(1 of 1 sentences"):
-        load_corpus(settings(tmp_path, data_folder, vectors, text=(str(tmp_path / "more.tsv"),)), NO_NEEDS, QUIET)
+        load_corpus(
+            settings(tmp_path, data_folder, vectors, text=(str(tmp_path / "more.tsv"),)), NO_REQUIREMENTS, QUIET
+        )
     corpus = folder_corpus(data_folder, Limits())
     asked = next(s for s in corpus.sts if s.split == "dev")
     text = corpus.sentences[int(asked.right_P[7])]
     pq.write_table(table.filter(pa.array([t != text for t in table["text"].to_pylist()])), tmp_path / "less.parquet")
     less = settings(tmp_path, data_folder, tmp_path / "less.parquet")
-    taught = load_corpus(less, NO_NEEDS, QUIET)  # no dev set is whole
+    taught = load_corpus(less, NO_REQUIREMENTS, QUIET)  # no dev set is whole
     assert str(taught.selection).startswith("fidelity")
     assert any(line.startswith("STSB (dev): 1 of its ") and repr(text)[:40] in line for line in taught.missing)
     with pytest.raises(InputError, match=r"--select sts: .* has no"):
-        load_corpus(less.but(select="sts"), NO_NEEDS, QUIET)
+        load_corpus(less.but(select="sts"), NO_REQUIREMENTS, QUIET)
 
 
 def test_a_run_is_bound_to_the_file(
     tmp_path: Path, data_folder: Path, vectors: Path, narrow_encoder_folder: Path
 ) -> None:
     own = settings(tmp_path, data_folder, vectors, student=str(narrow_encoder_folder))
-    corpus = load_corpus(own, NO_NEEDS, QUIET)
+    corpus = load_corpus(own, NO_REQUIREMENTS, QUIET)
     config = run_config(own, corpus)
     table = pq.read_table(vectors)
     pq.write_table(table.slice(1), tmp_path / "api-vectors.parquet")
@@ -229,7 +229,7 @@ def test_a_sweep_of_heads(tmp_path: Path, data_folder: Path, vectors: Path, clus
 def test_alone_it_is_the_text_too(tmp_path: Path, vectors: Path, data_folder: Path) -> None:
     """Without a data folder the file's texts are all there is: students are selected by fidelity; nothing is generated."""
     own = settings(tmp_path, data_folder, vectors).model_dump(exclude_unset=True)
-    corpus = load_corpus(RunSettings(**{**own, "data": None}), NO_NEEDS, QUIET)
+    corpus = load_corpus(RunSettings(**{**own, "data": None}), NO_REQUIREMENTS, QUIET)
     assert str(corpus.selection).startswith("fidelity") and not corpus.demonstration
     texts = set(pq.read_table(vectors)["text"].to_pylist())
     assert set(corpus.sentences) <= texts and len(corpus.train) and corpus.held_out and not corpus.sts

@@ -24,11 +24,11 @@ from distilbench.commands.run_folder import (
 )
 from distilbench.commands.spaces import check_static_method
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods import get_method
-from distilbench.methods.parts.wanted import wanted_by
+from distilbench.methods.parts.requirements import requirements_of
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.progress.live import CountedLines
@@ -69,7 +69,7 @@ def compare(settings: CompareSettings, console: Console) -> Path:
     if is_static(settings.student):
         for method in methods:
             check_static_method(method)
-    needs = Needs()
+    needs = Requirements()
     for row in rows:
         needs |= get_method(row.method).needs(row.possible)
     if len(set(needs.pair_tasks)) > 1:
@@ -120,10 +120,10 @@ def _compare(
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
         if line := nodes_line(settings.share.grow_to):
             console.print(line, markup=False)
-        needs = wanted_by([(get_method(row.method), row.possible) for row in rows])
+        needs = requirements_of([(get_method(row.method), row.possible) for row in rows])
         inputs = prepare_corpus(settings, corpus, needs, console)
         prepared = run / "prepared"
-        inputs.save(prepared, settings)
+        inputs.save(prepared)
         resources = trial_resources(settings.share)
         console.print(f"{len(jobs)} trainings; {resources.explanation}")
         wait_for_idle(resources)

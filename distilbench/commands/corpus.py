@@ -9,7 +9,7 @@ from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus, CorpusBuilder, Rows
 from distilbench.data.folder import folder_corpus
 from distilbench.data.judgements import with_judgements
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.data.roles import with_roles
 from distilbench.data.scored_tasks import with_scored_tasks
 from distilbench.data.selected import with_selection
@@ -24,7 +24,7 @@ from distilbench.selection import STS
 from distilbench.settings.run import PreparationSettings
 
 
-def load_corpus(settings: PreparationSettings, needs: Needs, console: Console) -> Corpus:
+def load_corpus(settings: PreparationSettings, needs: Requirements, console: Console) -> Corpus:
     """The data folder, or the built-in corpus; what was found and not found is printed.
 
     Raises:
@@ -71,7 +71,7 @@ def _taught(settings: PreparationSettings, corpus: Corpus, given: GivenVectors, 
     return only_taught(corpus, places >= 0, source, settings.artifacts, named)
 
 
-def _of_text(settings: PreparationSettings, needs: Needs) -> Corpus:
+def _of_text(settings: PreparationSettings, needs: Requirements) -> Corpus:
     """A corpus of nothing yet: what is trained on comes from --text, and so do the sentences that are held out.
 
     Raises:

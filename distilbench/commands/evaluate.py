@@ -37,8 +37,8 @@ from distilbench.evaluation.encoders import (
 from distilbench.evaluation.predictions import predictions_path
 from distilbench.evaluation.quantisation import Quantiser, calibrated, load_quantiser, not_possible, saved_quantiser
 from distilbench.evaluation.sets import sets_of_data
+from distilbench.prepare.dedup import distinct_readings
 from distilbench.prepare.encode import encode_corpus
-from distilbench.prepare.twins import distinct_readings
 from distilbench.progress.tables import scores_told
 from distilbench.records import (
     AS_IT_CAME,

@@ -14,7 +14,7 @@ from distilbench.commands.schedule_methods import MethodRun
 from distilbench.commands.spaces import fitted_to_corpus, space_and_corpus, space_notes, space_of
 from distilbench.commands.sweep_config import GROWS, sweep_config
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.search import warm_start
@@ -78,7 +78,7 @@ def _spaces_and_corpus(
     With `--method all`, a method that the data cannot serve is left out with a line.
     """
     spaces: list[SearchSpace] = []
-    needs, corpora = Needs(), dict[Needs, Corpus]()
+    needs, corpora = Requirements(), dict[Requirements, Corpus]()
     check_encoders(settings)
     for name in names:
         method = get_method(name)

@@ -17,7 +17,7 @@ from distilbench.errors import InputError
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.progress import progress
-from distilbench.prepare.stage import Made
+from distilbench.prepare.artifacts import Artifacts
 from distilbench.progress.clock import Clock
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
@@ -66,7 +66,7 @@ class MethodSweep:
         settings: SweepSettings,
         member: MethodRun,
         members: Sequence[MethodRun],
-        inputs: Made,
+        inputs: Artifacts,
         clock: Clock,
         around: Around,
     ) -> None:

@@ -11,10 +11,10 @@ from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.run_folder import check_encoders, check_student_encoder
 from distilbench.commands.spaces import space_and_corpus, space_notes
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.methods import get_method
-from distilbench.methods.parts.wanted import wanted_by
-from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.methods.parts.requirements import requirements_of
+from distilbench.prepare.stage import prepare_corpus
 from distilbench.settings.commands import PrepareSettings
 
 
@@ -25,19 +25,17 @@ def prepare(settings: PrepareSettings, console: Console) -> dict[str, Any]:
         InputError: bad input, found before anything is written; or the disk is full.
     """
     method = get_method(settings.method) if settings.method else None
-    tokens = method is None or method.trains_encoder
     check_encoders(settings)
     if method is None:
         check_student_encoder(settings, settings.student)
-    augmentation = bool(settings.augment)
     if method is None:
-        corpus = load_corpus(settings, Needs(augmentation=augmentation), console)
-        needs = Wanted(augmentation, tokens, logits=False)
+        needs = Requirements(augmentation=bool(settings.augment), students=(None,))
+        corpus = load_corpus(settings, needs, console)
     else:
         space, corpus = space_and_corpus(settings, str(settings.method), console)
         for note in space_notes(space):
             console.print(note, markup=False)
-        needs = wanted_by([(method, space.possible)])
+        needs = requirements_of([(method, space.possible)])
     if settings.remote:
         settings.remote.check()
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):

@@ -9,7 +9,7 @@ from rich.console import Console
 from distilbench.commands.corpus import load_corpus
 from distilbench.commands.run_folder import check_student_encoder
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.data.triplets import triplets_file
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
@@ -26,7 +26,7 @@ def space_and_corpus(
     settings: SpaceSettings,
     name: str,
     console: Console,
-    corpora: dict[Needs, Corpus] | None = None,
+    corpora: dict[Requirements, Corpus] | None = None,
 ) -> tuple[SearchSpace, Corpus]:
     """The search space of a method, restricted to what the run has, and a corpus that has what it needs.
 

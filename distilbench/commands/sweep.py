@@ -16,8 +16,9 @@ from distilbench.commands.method_sweep import Around, MethodSweep, NoStudent
 from distilbench.commands.run_folder import one_writer, publish, report_folder
 from distilbench.commands.schedule_methods import MethodRun, schedule_methods
 from distilbench.methods import get_method
-from distilbench.methods.parts.wanted import wanted_by
-from distilbench.prepare.stage import Made, prepare_corpus
+from distilbench.methods.parts.requirements import requirements_of
+from distilbench.prepare.artifacts import Artifacts
+from distilbench.prepare.stage import prepare_corpus
 from distilbench.progress.clock import Clock
 from distilbench.reporting.live_page import LivePage
 from distilbench.reporting.runs import read_runs
@@ -59,16 +60,16 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
         return page
 
 
-def _prepare(settings: SweepSettings, members: Sequence[MethodRun], run: Path, console: Console) -> Made:
+def _prepare(settings: SweepSettings, members: Sequence[MethodRun], run: Path, console: Console) -> Artifacts:
     """One preparation for all methods: rows of one leaderboard are of one corpus."""
     corpus = members[0].corpus
     with timed_stage(run, "prepare", len(corpus.sentences)):
-        wanted = wanted_by([(get_method(member.space.method), member.space.possible) for member in members])
+        wanted = requirements_of([(get_method(member.space.method), member.space.possible) for member in members])
         return prepare_corpus(settings, corpus, wanted, console)
 
 
 def _sweep_methods(
-    settings: SweepSettings, members: Sequence[MethodRun], inputs: Made, clock: Clock, around: Around
+    settings: SweepSettings, members: Sequence[MethodRun], inputs: Artifacts, clock: Clock, around: Around
 ) -> None:
     """Carry out every method in its turn; with several, one without a student does not end the others."""
     begun: dict[Path, None] = {}

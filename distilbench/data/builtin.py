@@ -15,7 +15,7 @@ from distilbench.data.builtin_pairs import DEMO_TASKS, add_generated_triplets, a
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.grammar import FRAMES, Meaning, Pool, new_style, opposite, say, third_way
 from distilbench.data.meanings import Writer, fresh, graded_pairs, positions, with_less
-from distilbench.data.needs import NO_NEEDS, Needs
+from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.errors import InputError
 
 NAME = "built-in demonstration"
@@ -34,7 +34,9 @@ def is_builtin(corpus: str) -> bool:
     return corpus in (NAME, OWN_TEXT)
 
 
-def builtin_corpus(size: int = 4000, seed: int = 0, needs: Needs = NO_NEEDS, *, own_text: bool = False) -> Corpus:
+def builtin_corpus(
+    size: int = 4000, seed: int = 0, needs: Requirements = NO_REQUIREMENTS, *, own_text: bool = False
+) -> Corpus:
     """The demonstration corpus, the same for the same arguments on any machine.
 
     `size` is the number of similar training pairs; the dev and test sets do not depend on it. They are "DEMO-STS"
@@ -50,7 +52,7 @@ def builtin_corpus(size: int = 4000, seed: int = 0, needs: Needs = NO_NEEDS, *, 
 
 
 def assemble(
-    size: int, seed: int, needs: Needs = NO_NEEDS, *, own_text: bool = False
+    size: int, seed: int, needs: Requirements = NO_REQUIREMENTS, *, own_text: bool = False
 ) -> tuple[Corpus, dict[str, Meaning]]:
     """The arguments' `builtin_corpus` and the meaning of each of its sentences. Raises InputError as that does."""
     tasks = needs.distinct_tasks(DEMO_TASKS)

@@ -25,8 +25,8 @@ from distilbench.data.calibration import calibration_rows
 from distilbench.data.classification import read_classification
 from distilbench.data.corpus import Corpus, CorpusBuilder, Rows, StsSet
 from distilbench.data.folder import Limits, read_folder, read_sts
-from distilbench.data.needs import Needs
 from distilbench.data.pair_tasks import FORMATS, SPLITS, LabelledPairs, TaskFormat, add_pair_tasks, read_pair_task
+from distilbench.data.requirements import Requirements
 from distilbench.data.retrieval_sets import LargeRetrievalSet, of_corpus, read_retrieval_sets
 from distilbench.data.roles import QUERY
 from distilbench.data.searches import MADE_OF
@@ -226,7 +226,7 @@ def _calibration(
 
 
 def _builtin(kinds: Sequence[str], store: ArtifactStore) -> EvaluationData:
-    corpus = builtin_corpus(needs=Needs(pair_tasks=DEMO_TASKS if "pairs" in kinds else ()))
+    corpus = builtin_corpus(needs=Requirements(pair_tasks=DEMO_TASKS if "pairs" in kinds else ()))
     retrieval = corpus.retrieval if "retrieval" in kinds else ()
     searches = tuple(of_corpus(s, corpus.sentences, store) for s in retrieval)
     missing = (NO_BUILTIN_CLASSIFICATION,) if "classification" in kinds else ()

@@ -18,8 +18,8 @@ from pathlib import Path
 from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.data.columns import format_of
 from distilbench.data.corpus import Corpus, CorpusBuilder
-from distilbench.data.needs import NO_NEEDS, Needs
 from distilbench.data.pair_tasks import FORMATS, SPLITS, add_pair_tasks, read_pair_task
+from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.data.retrieval_sets import has_training_judgements
 from distilbench.data.searches import make_searches, read_pairs, read_searches, searched_text
 from distilbench.data.senteval import (
@@ -63,7 +63,7 @@ class Limits:
 def folder_corpus(
     root: Path,
     limits: Limits,
-    needs: Needs = NO_NEEDS,
+    needs: Requirements = NO_REQUIREMENTS,
     texts: Texts = NO_TEXTS,
     select: Selection | None = STS,
 ) -> Corpus:
@@ -90,7 +90,7 @@ def folder_corpus(
 def read_folder(
     root: Path,
     limits: Limits,
-    needs: Needs = NO_NEEDS,
+    needs: Requirements = NO_REQUIREMENTS,
     texts: Texts = NO_TEXTS,
     kinds: Collection[TaskKind] = SWEPT_TASKS,
     select: Selection | None = STS,

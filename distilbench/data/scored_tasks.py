@@ -13,8 +13,8 @@ from distilbench.data.builtin import builtin_corpus
 from distilbench.data.builtin_pairs import DEMO_TASKS
 from distilbench.data.corpus import Corpus, CorpusBuilder, PairTask, Rows
 from distilbench.data.evaluation import NO_BUILTIN_CLASSIFICATION, read_labelled_sets
-from distilbench.data.needs import Needs
 from distilbench.data.pair_tasks import add_pair_tasks
+from distilbench.data.requirements import Requirements
 from distilbench.data.training_text import asked_rows
 
 
@@ -57,7 +57,7 @@ def with_scored_tasks(corpus: Corpus, root: Path | None, tasks: Sequence[TaskKin
 
 def _add_builtin_tasks(builder: CorpusBuilder) -> None:
     """Add the pair tasks of the demonstration corpus."""
-    made = builtin_corpus(needs=Needs(pair_tasks=DEMO_TASKS))
+    made = builtin_corpus(needs=Requirements(pair_tasks=DEMO_TASKS))
 
     def text(rows: Rows) -> list[str]:
         return [made.sentences[row] for row in rows]

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_params import EncoderParams
 from distilbench.methods.parts.projected import UntargetedParams, linear_of, start_projection
@@ -59,7 +59,7 @@ class Contrastive(Whitened):
         self.to(device)
 
     @classmethod
-    def needs(cls, possible: Possible) -> Needs:
+    def needs(cls, possible: Possible) -> Requirements:
         """Labelled examples."""
         return labelled_needs(possible)
 

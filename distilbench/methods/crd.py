@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_method import EncoderMethod
@@ -124,9 +124,9 @@ class CRD(EncoderMethod):
             )
 
     @classmethod
-    def needs(cls, possible: Possible) -> Needs:
+    def needs(cls, possible: Possible) -> Requirements:
         """Augmented sentences; passages to find hard negatives among."""
-        return unlabelled_needs(possible) | (judged_needs(possible) if True in possible("judged") else Needs())
+        return unlabelled_needs(possible) | (judged_needs(possible) if True in possible("judged") else Requirements())
 
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:

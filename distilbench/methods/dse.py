@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec
 from distilbench.encoders.pair_head import (
     OUTPUTS,
@@ -110,14 +110,9 @@ class DSE(EncoderMethod):
         return student_width(student, teacher) * min(PAPER_LAYERS, student_layers(student, teacher))
 
     @classmethod
-    def needs(cls, possible: Possible) -> Needs:
-        """The pair task."""
-        return Needs(pair_tasks=tuple(possible("task")))
-
-    @classmethod
-    def needs_logits(cls, possible: Possible) -> bool:
-        """Whether any setting learns from a cross-encoder."""
-        return max(possible("alpha")) > 0
+    def needs(cls, possible: Possible) -> Requirements:
+        """The pair task, and a cross-encoder's logits if any setting learns from them."""
+        return Requirements(pair_tasks=tuple(possible("task")), logits=max(possible("alpha")) > 0)
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:

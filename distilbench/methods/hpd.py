@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
@@ -95,9 +95,11 @@ class HPD(Nested, Whitened):
         return min(teacher.width(), super().native_dim(teacher, student))
 
     @classmethod
-    def needs(cls, possible: Possible) -> Needs:
+    def needs(cls, possible: Possible) -> Requirements:
         """Augmented sentences; labelled examples for the fine-tuning."""
-        return unlabelled_needs(possible) | (FineTuning.needs(possible) if max(possible("ft_epochs")) else Needs())
+        return unlabelled_needs(possible) | (
+            FineTuning.needs(possible) if max(possible("ft_epochs")) else Requirements()
+        )
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:

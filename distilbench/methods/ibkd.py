@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
@@ -182,9 +182,11 @@ class IBKD(EncoderMethod):
             raise InputError("--student static: export_map: true; expected false, since no layer follows the table")
 
     @classmethod
-    def needs(cls, possible: Possible) -> Needs:
+    def needs(cls, possible: Possible) -> Requirements:
         """Augmented sentences for stage 1, labelled examples for stage 2."""
-        return unlabelled_needs(possible) | (FineTuning.needs(possible) if max(possible("ft_epochs")) else Needs())
+        return unlabelled_needs(possible) | (
+            FineTuning.needs(possible) if max(possible("ft_epochs")) else Requirements()
+        )
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.prepare.prepared import Prepared
@@ -61,14 +61,9 @@ class Method(Learner):
         return teacher.width()
 
     @classmethod
-    def needs(cls, possible: Possible) -> Needs:
-        """What the corpus must have beyond sentences, similar pairs and STS sets."""
-        return Needs()
-
-    @classmethod
-    def needs_logits(cls, possible: Possible) -> bool:
-        """Whether it learns from a cross-encoder's logits of its pair task."""
-        return False
+    def needs(cls, possible: Possible) -> Requirements:
+        """What the corpus and its preparation must have beyond sentences, similar pairs and STS sets."""
+        return Requirements()
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
@@ -85,7 +85,7 @@ class MSE(EncoderMethod):
         return isinstance(self.map, nn.Identity)
 
     @classmethod
-    def needs(cls, possible: Possible) -> Needs:
+    def needs(cls, possible: Possible) -> Requirements:
         """Augmented sentences."""
         return unlabelled_needs(possible)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from distilbench.codes import code_of
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 from distilbench.evaluation.codes.faiss_code import CENTROIDS, FaissCode
 from distilbench.evaluation.quantisation import Quantiser
@@ -117,9 +117,9 @@ class Neighbours(HeadMethod):
                     raise InputError(f"codebooks: {m} of output_dim {d}; expected a divisor of every output_dim")
 
     @classmethod
-    def needs(cls, possible: Possible) -> Needs:
+    def needs(cls, possible: Possible) -> Requirements:
         """Who is near whom, for the largest groups."""
-        return Needs(nearest=max(possible("group")) - 1)
+        return Requirements(nearest=max(possible("group")) - 1)
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:

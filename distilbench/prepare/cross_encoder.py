@@ -1,16 +1,13 @@
 """DSE's teacher: a cross-encoder, fine-tuned on the pair task or a user's own, and its logits of the task's pairs.
 
 A cross-encoder reads both sentences at once, so its logits are computed once and kept; what they mean is told in
-`methods/parts/pair_head.py`. Axes: P pairs, B batch, T tokens, C outputs.
+`methods/parts/pair_head.py`. Model and training are sentence-transformers' own. Axes: P pairs, C outputs.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,23 +15,17 @@ import numpy as np
 import rich
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from torch import Tensor
 
 from distilbench.cluster.nodes import gpus_elsewhere, on_gpu_node
 from distilbench.data.corpus import PairTask
 from distilbench.encoders.encoder import (
-    TOKENS_PER_BATCH,
     EncoderSpec,
     default_device,
-    padded,
     readable_tokenizer,
-    token_budget_batches,
     transformer_config,
     transformer_folder,
 )
-from distilbench.encoders.pair_head import OUTPUTS, label_loss, unit_target
+from distilbench.encoders.pair_head import OUTPUTS, unit_target
 from distilbench.errors import InputError
 from distilbench.evaluation.pairs import pair_metrics, pair_scores
 from distilbench.prepare.pool import ShardTask, run_pool
@@ -42,164 +33,59 @@ from distilbench.prepare.prepared import LOGITS
 from distilbench.records import Score
 from distilbench.settings.pool import AS_FIT, PoolSize
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
-from distilbench.storage.files import atomic_path, fingerprint, remove_folder, write_json
+from distilbench.storage.files import fingerprint, remove_folder, write_json
 from distilbench.storage.store import ArtifactStore
-from distilbench.training.length import epoch_steps
-from distilbench.training.loop import Diverged, Trainer
-from distilbench.training.params import TrainedParams, check_enough
-from distilbench.training.phases import Learner, Phase
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-TRAINING_TOKENS = {"cpu": 512, "cuda": 65536}
-"""Padded tokens of one forward pass in training: a batch is cut into parts of similar length. 512 takes 7 % fewer CPU
-seconds than 1,024 and 25 % fewer than 2,048 (all-MiniLM-L6-v2 on MRPC)."""
+    import sentence_transformers
 
 SHARD_PAIRS = 512
 """Pairs per shard of logits: what a killed run loses per worker."""
-
 DEV_SCORES = "dev.json"
 FILES = ("config.json", "model.safetensors", "tokenizer_config.json", DEV_SCORES)
 """The files of a fine-tuned cross-encoder: those that every one has; a tokenizer may have more."""
-
-STEPS_SHOWN = 10
-STEP_VERSION = 1
+STEP_VERSION = 2
 """Part of every fingerprint: raise it when the code below changes what it computes."""
-
-PROBLEM: dict[str, str] = {
+PROBLEM = {
     "regression": "regression",
     "binary": "single_label_classification",
     "three-class": "single_label_classification",
 }
 """What Hugging Face calls each kind of task."""
 
-PairIds = tuple[NDArray[np.int32], NDArray[np.int32] | None]
-"""Token ids of a pair, and which of its two sentences each belongs to (None for models that are not told)."""
+
+@dataclass(frozen=True)
+class CrossEncoderParams:
+    """How a cross-encoder is fine-tuned: as the DSE paper's released code does. `max_tokens` are of both sentences."""
+
+    epochs: float = 3
+    lr: float = 2e-5
+    batch_size: int = 32
+    warmup: float = 0.1
+    max_tokens: int = 128
 
 
-class CrossEncoderParams(TrainedParams):
-    """How a cross-encoder is fine-tuned; the defaults are those of the DSE paper's released code."""
+@dataclass(frozen=True)
+class TaskCrossEncoder:
+    """A cross-encoder read as a pair task's; `columns` are its outputs in the order of the task's classes."""
 
-    output_dim: int = Field(default=1, ge=1)
-    """Not used: a cross-encoder has as many outputs as the task asks for."""
-    epochs: float = Field(default=3, gt=0)
-    lr: float = Field(default=2e-5, gt=0, le=1)
-    batch_size: int = Field(default=32, ge=2)
-    warmup: float = Field(default=0.1, ge=0, lt=1)
-    max_tokens: int = Field(default=128, ge=5)
-    """The most tokens of both sentences together; what is longer loses its longest sentence's end."""
-
-
-class CrossEncoder:
-    """A `...ForSequenceClassification` model and its tokenizer, whose outputs are read as those of a pair task.
-
-    `columns` are the model's outputs in the order of the task's classes. Of two, the second minus the first is taken.
-    """
-
-    def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, columns: list[int], max_tokens: int
-    ) -> None:
-        self.model, self.tokenizer, self.columns, self.max_tokens = model, tokenizer, columns, max_tokens
-        self.pad = tokenizer.pad_token_id or 0
-
-    @property
-    def device(self) -> str:
-        """Where the model is."""
-        return str(self.model.device)
-
-    def tokens(self, left: Sequence[str], right: Sequence[str]) -> list[PairIds]:
-        """Token ids of each pair, cut at the limit."""
-        if not left:  # the tokenizer fails on none
-            return []
-        encoded = self.tokenizer(list(left), list(right), truncation=True, max_length=self.max_tokens, padding=False)
-        ids = [np.array(row, dtype=np.int32) for row in encoded["input_ids"]]
-        if "token_type_ids" not in encoded:
-            return [(row, None) for row in ids]
-        return [(row, np.array(t, dtype=np.int32)) for row, t in zip(ids, encoded["token_type_ids"], strict=True)]
-
-    def outputs(self, pairs: Sequence[PairIds], budget: int) -> Tensor:
-        """The task's outputs of tokenised pairs with gradients, B x C in the order given, in padded parts of `budget`."""
-        parts = token_budget_batches(np.array([len(ids) for ids, _ in pairs]), budget)
-        outs = []
-        for part in parts:
-            inputs = padded([pairs[i][0] for i in part], self.pad, self.device)
-            types = [t for i in part if (t := pairs[i][1]) is not None]
-            if types:
-                inputs["token_type_ids"] = padded(types, 0, self.device)["input_ids"]
-            logits = self.model(**inputs).logits[:, self.columns].float()
-            outs.append(logits[:, 1:] - logits[:, :1] if len(self.columns) == 2 else logits)
-        back = np.empty(len(pairs), dtype=np.int64)
-        back[np.concatenate(parts)] = np.arange(len(pairs))
-        return torch.cat(outs)[torch.from_numpy(back).to(outs[0].device)]
+    model: sentence_transformers.CrossEncoder
+    columns: list[int]
 
     def logits(self, left: Sequence[str], right: Sequence[str], *, autocast: bool = False) -> NDArray[np.float32]:
-        """The task's outputs of P pairs, P x C, dropout off; in bfloat16 with `autocast`, else in float32."""
-        self.model.eval()
-        device = torch.device(self.device).type
-        with torch.inference_mode(), torch.autocast(device, dtype=torch.bfloat16, enabled=autocast):
-            return self.outputs(self.tokens(left, right), TOKENS_PER_BATCH[device]).cpu().numpy()
-
-    def save(self, folder: Path) -> None:
-        """Write an ordinary Hugging Face folder."""
-        self.tokenizer.model_max_length = self.max_tokens
-        with _quiet():
-            self.model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
+        """The task's outputs of P pairs, P x C; in bfloat16 with `autocast`. Of two the second minus the first is taken."""
+        if not left:
+            return np.empty((0, 1 if len(self.columns) < 3 else len(self.columns)), dtype=np.float32)
+        pairs = list(zip(left, right, strict=True))
+        with torch.autocast(self.model.device.type, dtype=torch.bfloat16, enabled=autocast):
+            found = self.model.predict(pairs, show_progress_bar=False, activation_fn=torch.nn.Identity())
+        found_PC: NDArray[np.float32] = np.asarray(found, dtype=np.float32).reshape(len(pairs), -1)[:, self.columns]
+        return found_PC[:, 1:] - found_PC[:, :1] if len(self.columns) == 2 else found_PC
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bars and no load reports of transformers, which would hide our own lines."""
-    from transformers.utils import logging
-
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-
-
-def _load(
-    source: str, what: str, device: str, revision: str | None = None, **options: Any
-) -> tuple[Any, Any, set[str]]:
-    """Model in evaluation mode, tokenizer, and the names of the model's parameters that were not in the folder."""
-    from safetensors import SafetensorError
-    from transformers import AutoModelForSequenceClassification
-
-    where: dict[str, Any] = {"local_files_only": True} if Path(source).is_dir() else {"revision": revision}
-    try:
-        with _quiet():
-            model, info = AutoModelForSequenceClassification.from_pretrained(
-                source, output_loading_info=True, trust_remote_code=False, dtype=torch.float32, **where, **options
-            )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise InputError(f"{what}: cannot be loaded: {_first_line(error)}") from error
-    with _quiet():
-        tokenizer = readable_tokenizer(source, what, **where)
-    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        raise InputError(
-            f"{what}: its tokenizer has {len(tokenizer)} tokens, its model "
-            f"{model.get_input_embeddings().num_embeddings}; expected the model's own tokenizer"
-        )
-    return model.to(device).eval(), tokenizer, set(info["missing_keys"])
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
-
-
-def _longest(model: Any, tokenizer: Any) -> int:
-    """Tokens that the model reads at most."""
-    # RoBERTa's kind counts positions from 2; and a tokenizer that knows no limit says 1e30.
-    positions = int(getattr(model.config, "max_position_embeddings", None) or 514) - 2
-    limit = int(tokenizer.model_max_length)
-    return limit if limit <= positions + 2 else positions
-
-
-def start_cross_encoder(start: EncoderSpec, task: PairTask, max_tokens: int, device: str) -> CrossEncoder:
+def start_cross_encoder(
+    start: EncoderSpec, task: PairTask, max_tokens: int, device: str
+) -> sentence_transformers.CrossEncoder:
     """The encoder `start` with a freshly drawn output layer for `task`: two outputs for a binary task, as is usual.
 
     Pairs are cut at `max_tokens`, or at the encoder's own limit where that is lower; a prompt of `start` is not used.
@@ -207,16 +93,16 @@ def start_cross_encoder(start: EncoderSpec, task: PairTask, max_tokens: int, dev
     folder = start.folder()
     source, what = str(transformer_folder(folder) if folder else start.name), f"cross-encoder from {start.name!r}"
     outputs = 2 if task.kind == "binary" else OUTPUTS[task.kind]
-    model, tokenizer, _ = _load(
-        source, what, device, revision=start.revision, num_labels=outputs, problem_type=PROBLEM[task.kind]
-    )
+    model = _load(source, what, device, num_labels=outputs, revision=start.revision)
+    model.max_seq_length = min(max_tokens, model.max_seq_length)
     if task.classes:
-        model.config.id2label = dict(enumerate(task.classes))
-        model.config.label2id = {name: i for i, name in enumerate(task.classes)}
-    return CrossEncoder(model, tokenizer, list(range(outputs)), min(max_tokens, _longest(model, tokenizer)))
+        config: Any = model.config
+        config.id2label = dict(enumerate(task.classes))
+        config.label2id = {name: i for i, name in enumerate(task.classes)}
+    return model
 
 
-def load_cross_encoder(folder: Path, task: PairTask | None, device: str = "cpu") -> CrossEncoder:
+def load_cross_encoder(folder: Path, task: PairTask | None, device: str = "cpu") -> TaskCrossEncoder:
     """A fine-tuned cross-encoder from a Hugging Face folder; `task` None reads its outputs as they are.
 
     Its sentences are cut where its own tokenizer says.
@@ -226,15 +112,46 @@ def load_cross_encoder(folder: Path, task: PairTask | None, device: str = "cpu")
         raise InputError(f"{what}: no such folder; expected a Hugging Face folder of a sequence classification model")
     EncoderSpec(str(folder.absolute())).folder()  # config and weights are there
     columns = _columns(what, transformer_config(folder), task)
-    model, tokenizer, missing = _load(str(folder), what, device)
-    if missing:
-        raise InputError(f"{what}: no weights of {', '.join(sorted(missing)[:3])}; expected a fine-tuned model")
-    return CrossEncoder(model, tokenizer, columns, _longest(model, tokenizer))
+    readable_tokenizer(str(folder), what)
+    model = _load(str(folder), what, device)
+    if missing := _drawn(model, folder / "model.safetensors"):
+        raise InputError(f"{what}: no weights of {', '.join(missing)}; expected a fine-tuned model")
+    return TaskCrossEncoder(model, columns)
 
 
-def check_cross_encoder(folder: Path, task: PairTask) -> None:
-    """Load it once, before anything else is made."""
-    load_cross_encoder(folder, task)
+def _load(source: str, what: str, device: str, **options: Any) -> sentence_transformers.CrossEncoder:
+    from safetensors import SafetensorError
+    from sentence_transformers import CrossEncoder
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()  # its report of an output layer that is drawn
+    try:
+        model = CrossEncoder(
+            source,
+            device=device,
+            trust_remote_code=False,
+            local_files_only=Path(source).is_dir(),
+            model_kwargs={"dtype": torch.float32},
+            **options,
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{what}: cannot be loaded: {reason:.200}") from error
+    return model.eval()
+
+
+def _drawn(model: sentence_transformers.CrossEncoder, weights: Path) -> list[str]:
+    """The parameters of the output layer that a file of weights does not have: transformers draws them at random."""
+    from safetensors import safe_open
+
+    whole: Any = model.model
+    if not weights.exists():
+        return []
+    with safe_open(weights, framework="pt") as file:
+        saved = set(file.keys())
+    own = [name for name, _ in whole.named_parameters() if not name.startswith(f"{whole.base_model_prefix}.")]
+    return sorted(set(own) - saved)[:3]
 
 
 def _columns(what: str, config: dict[str, Any], task: PairTask | None) -> list[int]:
@@ -276,167 +193,139 @@ def pair_texts(task: PairTask, split: str, sentences: Sequence[str]) -> tuple[li
     return [sentences[i] for i in rows.left_P], [sentences[i] for i in rows.right_P]
 
 
-class CrossEncoderTraining(Learner):
-    """Fine-tuning on the train split: cross-entropy, or squared error on scores scaled to [0, 1]."""
-
-    def __init__(
-        self, encoder: CrossEncoder, task: PairTask, sentences: Sequence[str], params: CrossEncoderParams
-    ) -> None:
-        super().__init__()
-        self.model, self.encoder, self.kind = encoder.model, encoder, task.kind
-        self.params, self.device = params, encoder.device
-        self.pairs = encoder.tokens(*pair_texts(task, "train", sentences))
-        self.target_P = unit_target(task, task.splits["train"].target_P)
-
-    def phases(self) -> list[Phase]:
-        """One, over the training pairs."""
-        p, examples = self.params, len(self.pairs)
-        return [
-            Phase(
-                "fine-tune",
-                examples,
-                epoch_steps(p.epochs, examples, p.batch_size),
-                p.batch_size,
-                p.lr,
-                self.loss,
-            )
-        ]
-
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
-        """The label loss of the pairs numbered index_B."""
-        budget = TRAINING_TOKENS[torch.device(self.device).type]
-        outputs_BC = self.encoder.outputs([self.pairs[i] for i in index_B], budget)
-        return label_loss(outputs_BC, torch.from_numpy(self.target_P[index_B]).to(self.device), self.kind)
-
-
-def cross_encoder_artifact(
-    task: PairTask,
-    sentences: Sequence[str],
-    start: EncoderSpec,
-    params: CrossEncoderParams,
-    seed: int,
-    store: ArtifactStore,
-    size: PoolSize = AS_FIT,
-) -> Path:
-    """The folder of a cross-encoder fine-tuned from `start` on `task`, made if not there: on this machine, or, where only
-    other nodes of the cluster have GPUs, on one of these.
-
-    Dev is scored after every epoch and the best state is kept (DSE, section 4.1.1). A killed fine-tuning goes on from its
-    last epoch. `dev.json` in the folder holds the dev scores of the state that was kept.
-    """
-    check_enough("cross-encoder batch_size", params.batch_size, len(task.splits["train"].target_P), "training pairs")
-    parts = {
-        "start": start.identity()["source"],
-        "pairs": {split: pairs_fingerprint(task, split, sentences) for split in ("train", "dev")},
-        "task": [task.kind, task.classes, task.low, task.high],
-        "params": params.model_dump(mode="json"),
-        "seed": seed,
-        "step_version": STEP_VERSION,
-    }
-
-    def make(folder: Path, missing: list[str]) -> None:
-        if not gpus_elsewhere(size.grow_to):
-            return _fine_tune(folder, task, sentences, start, params, seed)
-        label = f"Cross-encoder on {task.name}"
-        rich.print(f"{label}: fine-tuned on a GPU node; after each epoch its state is in {folder}")
-        # Only the pairs' sentences travel, not the corpus.
-        texts, own_task = _with_own_rows(task, sentences)
-        return on_gpu_node(_fine_tune, folder, own_task, texts, start.absolute(), params, seed, what=label)
-
-    return store.build("cross-encoder", parts, FILES, make)
-
-
-def _with_own_rows(task: PairTask, sentences: Sequence[str]) -> tuple[list[str], PairTask]:
-    """The sentences of a task's pairs, and the task with its rows in these."""
-    rows = np.unique(np.concatenate([side for s in task.splits.values() for side in (s.left_P, s.right_P)]))
-    splits = {
-        name: replace(s, left_P=np.searchsorted(rows, s.left_P), right_P=np.searchsorted(rows, s.right_P))
-        for name, s in task.splits.items()
-    }
-    return [sentences[i] for i in rows], replace(task, splits=splits)
-
-
 def pairs_fingerprint(task: PairTask, split: str, sentences: Sequence[str]) -> str:
     """What a split's logits and labels depend on: its sentences and targets, wherever they are in a corpus."""
     return fingerprint([*pair_texts(task, split, sentences), task.splits[split].target_P.tolist()])
 
 
-def _fine_tune(
-    folder: Path, task: PairTask, sentences: Sequence[str], start: EncoderSpec, params: CrossEncoderParams, seed: int
-) -> None:
-    torch.manual_seed(seed)
-    encoder = start_cross_encoder(start, task, params.max_tokens, default_device())
-    learner = CrossEncoderTraining(encoder, task, sentences, params)
-    trainer = Trainer(learner, seed, budget=10**9)
-    epoch = len(learner.pairs) // params.batch_size
-    ends = [min(k * epoch, trainer.total_steps) for k in range(1, math.ceil(trainer.total_steps / epoch) + 1)]
-    work = folder / "training"
-    best = _Best(work / "best.safetensors", encoder, task, pair_texts(task, "dev", sentences))
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-    ) as progress:
-        bar = progress.add_task(f"Cross-encoder on {task.name}", total=trainer.total_steps)
-        for k, end in list(enumerate(ends, start=1))[trainer.resume(work) :]:
-            while trainer.step < end:
-                progress.update(bar, completed=trainer.step)
-                try:
-                    trainer.train_until(min(end, trainer.step + STEPS_SHOWN))
-                except Diverged as error:
-                    raise InputError(
-                        f"cross-encoder from {start.name!r} on {task.name}: {error}; expected a learning rate below "
-                        f"{params.lr:g} to train it"
-                    ) from None
-            line = best.keep_if_better(k)
-            trainer.save(work, k)
-            progress.print(f"Cross-encoder on {task.name}, epoch {k} of {len(ends)}: {line}")
-    scores = best.restore()
-    remove_folder(folder / "saved")
-    encoder.save(folder / "saved")
-    # Renamed one by one, the whole list last: what has its name is whole.
-    for path in (folder / "saved").iterdir():
-        path.replace(folder / path.name)
-    write_json(folder / DEV_SCORES, scores)
-    (folder / "saved").rmdir()
-    remove_folder(work)
+@dataclass(frozen=True)
+class FineTuning:
+    """A cross-encoder fine-tuned from `start` on the training pairs of `task`, whose rows are those of `sentences`."""
+
+    task: PairTask
+    sentences: Sequence[str]
+    start: EncoderSpec
+    params: CrossEncoderParams
+    seed: int
+
+    def artifact(self, store: ArtifactStore, size: PoolSize = AS_FIT) -> Path:
+        """The folder of the cross-encoder, made if not there: on this machine, or, where only other nodes of the cluster have
+        GPUs, on one of these.
+
+        Dev is scored after every epoch and the best state is kept (DSE, section 4.1.1). A killed fine-tuning goes on from
+        its last epoch. `dev.json` in the folder holds the dev scores of the state that was kept.
+        """
+        task, params, pairs = self.task, self.params, len(self.task.splits["train"].target_P)
+        if pairs < params.batch_size:
+            raise InputError(
+                f"cross-encoder batch_size is {params.batch_size}, but the corpus has only {pairs} training pairs"
+            )
+        parts = {
+            "start": self.start.identity()["source"],
+            "pairs": {split: pairs_fingerprint(task, split, self.sentences) for split in ("train", "dev")},
+            "task": [task.kind, task.classes, task.low, task.high],
+            "params": asdict(params),
+            "seed": self.seed,
+            "step_version": STEP_VERSION,
+        }
+
+        def make(folder: Path, missing: list[str]) -> None:
+            if not gpus_elsewhere(size.grow_to):
+                return self.run(folder)
+            label = f"Cross-encoder on {task.name}"
+            rich.print(f"{label}: fine-tuned on a GPU node; after each epoch its state is in {folder}")
+            return on_gpu_node(FineTuning.run, self._alone(), folder, what=label)
+
+        return store.build("cross-encoder", parts, FILES, make)
+
+    def _alone(self) -> FineTuning:
+        """The same with the sentences of the pairs alone: the corpus does not travel."""
+        rows = np.unique(np.concatenate([side for s in self.task.splits.values() for side in (s.left_P, s.right_P)]))
+        splits = {
+            name: replace(s, left_P=np.searchsorted(rows, s.left_P), right_P=np.searchsorted(rows, s.right_P))
+            for name, s in self.task.splits.items()
+        }
+        texts = [self.sentences[i] for i in rows]
+        return replace(self, task=replace(self.task, splits=splits), sentences=texts, start=self.start.absolute())
+
+    def run(self, folder: Path) -> None:
+        """Fine-tune into `folder`, from the last epoch that is there."""
+        torch.manual_seed(self.seed)
+        model = start_cross_encoder(self.start, self.task, self.params.max_tokens, default_device())
+        work = folder / "training"
+        trainer = _trainer(self, model, work)
+        trainer.train(resume_from_checkpoint=_last_checkpoint(work))
+        best = trainer.state.best_metric
+        scores = next(log for log in trainer.state.log_history if log.get(f"eval_{_FIRST}") == best)
+        remove_folder(folder / "saved")
+        model.save_pretrained(str(folder / "saved"), create_model_card=False)
+        # Renamed one by one, the whole list last: what has its name is whole.
+        for path in (folder / "saved").iterdir():
+            path.replace(folder / path.name)
+        named = {name.removeprefix(_DEV): value for name, value in scores.items() if name.startswith(_DEV)}
+        write_json(folder / DEV_SCORES, {**named, "epoch": round(scores["epoch"])})
+        (folder / "saved").rmdir()
+        remove_folder(work)
 
 
-class _Best:
-    """The best state on dev so far, in a file that also says how good it is."""
+_FIRST, _DEV = "first", "eval_dev_"
 
-    def __init__(self, path: Path, encoder: CrossEncoder, task: PairTask, dev: tuple[list[str], list[str]]) -> None:
-        self.path, self.encoder, self.task, self.dev = path, encoder, task, dev
 
-    def best_scores(self) -> dict[str, Any] | None:
-        from safetensors import safe_open
+def _trainer(tuning: FineTuning, model: sentence_transformers.CrossEncoder, work: Path) -> Any:
+    """sentence-transformers' trainer: dev after every epoch, and its state in `work`."""
+    from datasets import Dataset
+    from sentence_transformers.base.evaluation import BaseEvaluator
+    from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments, losses
+    from transformers import PrinterCallback
 
-        if not self.path.exists():
-            return None
-        with safe_open(self.path, framework="pt") as file:
-            return dict(json.loads(file.metadata()["scores"]))
+    task, params = tuning.task, tuning.params
+    train, dev = task.splits["train"], pair_texts(task, "dev", tuning.sentences)
+    left, right = pair_texts(task, "train", tuning.sentences)
+    regression, columns = task.kind == "regression", list(range(model.num_labels))
+    target = unit_target(task, train.target_P) if regression else train.target_P.astype(np.int64)
 
-    def keep_if_better(self, epoch: int) -> str:
-        """Score dev; what to tell of it. An epoch repeated after a kill scores the same and replaces nothing."""
-        from safetensors.torch import save_model
+    class DevScores(BaseEvaluator):
+        """The task's metrics on its dev pairs; the first of them chooses the state that is kept."""
 
-        target_P = self.task.splits["dev"].target_P
-        metrics = pair_metrics(self.task.kind, self.encoder.logits(*self.dev), target_P)
-        first, best = next(iter(metrics)), self.best_scores()
-        line = ", ".join(f"dev {name} {value:.2f}" for name, value in metrics.items())
-        if best is not None and best[first] >= metrics[first]:
-            return line
-        with atomic_path(self.path) as temporary:
-            scores = json.dumps({**metrics, "epoch": epoch})
-            save_model(self.encoder.model, str(temporary), metadata={"scores": scores})
-        return f"{line} (the best)"
+        def __call__(self, model: Any, output_path: Any = None, epoch: float = -1, steps: int = -1) -> dict[str, float]:
+            logits_PC = TaskCrossEncoder(model, columns).logits(*dev)
+            if not np.isfinite(logits_PC).all():
+                raise InputError(f"cross-encoder from {tuning.start.name!r} on {task.name}: its training diverged")
+            metrics = pair_metrics(task.kind, logits_PC, task.splits["dev"].target_P)
+            told = ", ".join(f"dev {name} {value:.2f}" for name, value in metrics.items())
+            rich.print(f"Cross-encoder on {task.name}, epoch {epoch:g} of {params.epochs:g}: {told}")
+            return {_FIRST: next(iter(metrics.values())), **{f"dev_{name}": value for name, value in metrics.items()}}
 
-    def restore(self) -> dict[str, Any]:
-        """Load the best state; its dev metrics and epoch."""
-        from safetensors.torch import load_model
+    steps = len(left) // params.batch_size * params.epochs
+    args = CrossEncoderTrainingArguments(
+        output_dir=str(work),
+        num_train_epochs=params.epochs,
+        per_device_train_batch_size=params.batch_size,
+        learning_rate=params.lr,
+        warmup_steps=round(params.warmup * steps),
+        seed=tuning.seed,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model=_FIRST,
+        dataloader_drop_last=True,
+        use_cpu=model.device.type == "cpu",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    loss: type[torch.nn.Module] = losses.MSELoss if regression else losses.CrossEntropyLoss
+    pairs = Dataset.from_dict({"left": left, "right": right, "label": target.tolist()})
+    trainer = CrossEncoderTrainer(model, args, train_dataset=pairs, loss=loss(model), evaluator=DevScores())
+    trainer.remove_callback(PrinterCallback)
+    return trainer
 
-        scores = self.best_scores()
-        assert scores is not None
-        load_model(self.encoder.model, str(self.path), device=self.encoder.device)
-        return scores
+
+def _last_checkpoint(work: Path) -> str | None:
+    """The last whole checkpoint of a training that was killed; what is written last is `trainer_state.json`."""
+    whole = [file.parent for file in work.glob("checkpoint-*/trainer_state.json")]
+    return str(max(whole, key=lambda folder: int(folder.name.split("-")[1]))) if whole else None
 
 
 @dataclass(frozen=True)
@@ -472,7 +361,6 @@ def logits_artifact(
     cross_encoder: Path,
     store: ArtifactStore,
     split: Literal["train", "dev", "test"] = "train",
-    *,
     size: PoolSize = AS_FIT,
 ) -> Path:
     """The folder with `logits.npy`, P x C float32, of a split's pairs by a cross-encoder's folder, computed if not there.
@@ -493,9 +381,6 @@ def logits_artifact(
     def make(folder: Path, missing: list[str]) -> None:
         shards = [folder / shard_name(i) for i in range(len(ranges))]
         missing_shards = [(i, start, stop) for i, (start, stop) in enumerate(ranges) if not shards[i].exists()]
-        count = sum(stop - start for _, start, stop in missing_shards)
-        if count < len(left):
-            rich.print(f"{label}: {len(left) - count} of {len(left)} pairs were scored before the interruption")
         if missing_shards:
             work = CrossEncoding(cross_encoder.absolute(), replace(task, splits={}), left, right, folder)
             gpu = default_device() == "cuda" or gpus_elsewhere(size.grow_to)

@@ -17,8 +17,8 @@ from distilbench.data.sentences import SentenceFile, sentences_artifact
 from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.errors import InputError
-from distilbench.prepare.here import run_here
-from distilbench.prepare.known import KIND, KnownVectors, known_vectors
+from distilbench.prepare.embedding_reuse import KIND, KnownVectors, known_vectors
+from distilbench.prepare.in_process import run_in_process
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
 from distilbench.prepare.pool import Shard, ShardTask, run_pool
 from distilbench.settings.pool import AS_FIT, PoolSize
@@ -158,7 +158,7 @@ def encode_corpus(
         graph = onnx_artifact(spec, store) if backend == "onnx" else None
         task = TeacherEncoding(spec.absolute(), readable, folder, device, stored, graph, roles_N, bf16)
         if here:
-            run_here(task, missing_shards, label, "sentences", gpu=device == "cuda")
+            run_in_process(task, missing_shards, label, "sentences", gpu=device == "cuda")
         else:
             run_pool(task, missing_shards, label, "sentences", size=size, gpu=device == "cuda", store=store)
 

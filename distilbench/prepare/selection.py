@@ -17,6 +17,7 @@ import numpy as np
 from distilbench.data.corpus import ClassificationSet, Corpus, HeldOut, PairSplit, PairTask, RetrievalSet
 from distilbench.evaluation.retrieval import unit
 from distilbench.evaluation.selection import (
+    DevSet,
     HeldOutSets,
     LabelledSets,
     PairTaskSets,
@@ -28,8 +29,8 @@ from distilbench.evaluation.selection import (
     neighbours,
 )
 from distilbench.evaluation.sts import Embed, cosine
-from distilbench.prepare.prepared import selection_sets
 from distilbench.prepare.selection_files import described_sets, sets_of
+from distilbench.records import selection_groups
 from distilbench.selection import STS, Kind, Part, Selection
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.files import write_json
@@ -45,6 +46,13 @@ EXAMPLES = 2_000
 STEP_VERSION = 1
 ARRAYS, FILE = "sets.npz", "sets.json"
 FIDELITY = Selection((Part("fidelity", "fidelity"),))
+
+
+def dev_sets(corpus: Corpus) -> list[DevSet]:
+    """The STS dev sets that trials are selected by."""
+    dev = [s for s in corpus.sts if s.split == "dev"]
+    chosen = selection_groups(s.group for s in dev)
+    return [DevSet(f"{s.name} dev", s.left_P, s.right_P, s.score_P) for s in dev if s.group in chosen]
 
 
 @dataclass(frozen=True)
@@ -97,7 +105,7 @@ def make_judged(corpus: Corpus, teacher: Embed) -> Judged:
 
 def _sets(corpus: Corpus, kind: Kind, teacher: Embed) -> SetsOfKind:
     if kind == "sts":
-        return StsSets(tuple(selection_sets(corpus)))
+        return StsSets(tuple(dev_sets(corpus)))
     if kind == "retrieval":
         return SearchSets(tuple(search_set(s, teacher) for s in corpus.retrieval if s.split == "dev"))
     if kind == "classification":

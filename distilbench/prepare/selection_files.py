@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,37 +22,25 @@ from distilbench.evaluation.selection import (
     StsSets,
 )
 from distilbench.selection import Selection
-from distilbench.storage.arrays import save_array
 
 Keep = Callable[[str, NDArray[Any]], object]
 Take = Callable[[str], NDArray[Any]]
 
 
-def save_sets(folder: Path, sets: SelectionSets, prefix: str) -> dict[str, Any]:
-    """Write the arrays `PREFIX-....npy` into the folder; what `load_sets` needs beside them, JSON-able."""
-    return {"prefix": prefix, **described_sets(sets, lambda name, a: save_array(folder / f"{prefix}-{name}.npy", a))}
-
-
-def load_sets(folder: Path, described: dict[str, Any]) -> SelectionSets:
-    """What `save_sets` wrote."""
-    prefix = described["prefix"]
-    return sets_of(described, lambda name: np.load(folder / f"{prefix}-{name}.npy", allow_pickle=False))
-
-
 def described_sets(sets: SelectionSets, keep: Keep) -> dict[str, Any]:
     """What `sets_of` needs beside the arrays that are given to `keep`, JSON-able."""
-    selection = sets.selection
-    described = [_save(of_kind, keep) for of_kind in sets.sets]
+    selection, described = sets.selection, [described_kind(of_kind, keep) for of_kind in sets.sets]
     return {"select": str(selection), "asked": selection.asked, "sets": described}
 
 
 def sets_of(described: dict[str, Any], take: Take) -> SelectionSets:
     """The sets that were described, with the arrays that `take` gives."""
     selection = replace(Selection.parse(described["select"]), asked=described["asked"])
-    return SelectionSets(selection, tuple(_load(one, take) for one in described["sets"]))
+    return SelectionSets(selection, tuple(kind_of(one, take) for one in described["sets"]))
 
 
-def _save(sets: SetsOfKind, keep: Keep) -> dict[str, Any]:
+def described_kind(sets: SetsOfKind, keep: Keep) -> dict[str, Any]:
+    """What `kind_of` needs beside the arrays that are given to `keep`, JSON-able."""
     kind = sets.kind
     if isinstance(sets, StsSets):
         for i, s in enumerate(sets.sets):
@@ -88,7 +75,8 @@ def _save(sets: SetsOfKind, keep: Keep) -> dict[str, Any]:
     return {"kind": kind, "tasks": [{**vars(task), "splits": sorted(task.splits)} for task in sets.tasks]}
 
 
-def _load(described: dict[str, Any], take: Take) -> SetsOfKind:
+def kind_of(described: dict[str, Any], take: Take) -> SetsOfKind:
+    """The sets of one kind that were described, with the arrays that `take` gives."""
     kind = described["kind"]
     if kind == "sts":
         numbered = enumerate(described["names"])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from distilbench.encoders.encoder import EncoderSpec, encode_ids, reads_tokens, token_ids
 from distilbench.errors import InputError
-from distilbench.prepare.here import run_here
+from distilbench.prepare.in_process import run_in_process
 from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.settings.pool import AS_FIT, PoolSize
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
@@ -76,7 +76,7 @@ def static_start_artifact(
         missing_shards = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
         task = TokenEncoding(teacher.absolute(), work)
         if here or len(missing_shards) == 1:
-            run_here(task, missing_shards, "Single tokens", "tokens", gpu=False)
+            run_in_process(task, missing_shards, "Single tokens", "tokens", gpu=False)
         else:
             run_pool(task, missing_shards, "Single tokens", "tokens", size=size, store=store)
         vectors = [np.load(work / shard_name(shard), allow_pickle=False) for shard, _, _ in shards]

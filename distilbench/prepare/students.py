@@ -19,10 +19,10 @@ from distilbench.encoders.student import (
     with_all_tokens,
 )
 from distilbench.evaluation.selection import DevSet
+from distilbench.prepare.artifacts import StudentArtifacts
 from distilbench.prepare.layer_ranking import ranking_artifact
 from distilbench.prepare.ranked_layers import read_ranking
 from distilbench.prepare.static_start import static_start_artifact
-from distilbench.prepare.student_inputs import StudentInputs
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.prepare.vocabulary import pruned_encoder, pruned_static
 from distilbench.settings.run import PreparationSettings
@@ -37,8 +37,8 @@ def prepare_student(
     vectors: ShardedArray,
     dev: Sequence[DevSet],
     store: ArtifactStore,
-) -> StudentInputs:
-    """The inputs of a student of this name, made or found in the store; students of one encoder share its tokens."""
+) -> StudentArtifacts:
+    """What a student of this name is trained from, made or found in the store; students of one encoder share its tokens."""
     teacher, reads = settings.teacher_encoder, settings.student_reading(student)
     fewer = has_fewer_tokens(student)
     pooling = settings.pooling or student_pooling(student, teacher)
@@ -58,7 +58,7 @@ def prepare_student(
         student, reads, static = pruned_start(settings, student, corpus, tokens, static, store)
         tokens = sentence_tokens(settings, reads, corpus, static, store)
     prompts = Prompts.of(reads) if settings.by_role else None
-    return StudentInputs(student, pooling, tokens, static, folder, prompts)
+    return StudentArtifacts(student, pooling, tokens, static, folder, prompts)
 
 
 def pruned_start(

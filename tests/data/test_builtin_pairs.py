@@ -15,11 +15,11 @@ from distilbench.data.builtin import assemble, builtin_corpus, split_of
 from distilbench.data.builtin_pairs import COUNTS
 from distilbench.data.corpus import Corpus, PairTask
 from distilbench.data.grammar import FRAMES, Meaning, similarity
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 
 ROOT = Path(__file__).parents[2]
 TASKS = ("DEMO-SIM", "DEMO-DUP", "DEMO-NLI")
-EVERYTHING = Needs(triplets=True, pair_tasks=TASKS)
+EVERYTHING = Requirements(triplets=True, pair_tasks=TASKS)
 SCENE = FRAMES["scene"]
 
 
@@ -67,7 +67,7 @@ def relation(premise: Meaning, hypothesis: Meaning) -> str:
 
 @pytest.mark.parametrize("size", [1, 7, 300])
 def test_as_many_triplets_as_pairs(size: int) -> None:
-    corpus = builtin_corpus(size, needs=Needs(triplets=True))
+    corpus = builtin_corpus(size, needs=Requirements(triplets=True))
     assert corpus.triplets_T3.shape == (size, 3) and len(corpus.pairs_P2) == size
     assert corpus.pair_tasks == ()
     assert f"triplets: {size} generated ones (train)" in corpus.found
@@ -184,8 +184,8 @@ def test_train_dev_and_test_share_no_sentence_and_no_event(assembled: tuple[Corp
 
 
 def test_a_task_does_not_depend_on_the_others_nor_on_the_size() -> None:
-    alone = builtin_corpus(5, needs=Needs(pair_tasks=("DEMO-NLI",)))
-    together = builtin_corpus(40, needs=Needs(triplets=True, pair_tasks=TASKS))
+    alone = builtin_corpus(5, needs=Requirements(pair_tasks=("DEMO-NLI",)))
+    together = builtin_corpus(40, needs=Requirements(triplets=True, pair_tasks=TASKS))
     for split in COUNTS:
         assert pairs_of(alone, "DEMO-NLI", split) == pairs_of(together, "DEMO-NLI", split)
 
@@ -201,8 +201,9 @@ def test_another_seed_is_another_set() -> None:
 @pytest.mark.slow
 def test_same_seed_same_bytes_in_another_process() -> None:
     code = (
-        "import sys; from distilbench.data.builtin import builtin_corpus; from distilbench.data.needs import Needs\n"
-        f"sys.stdout.write(builtin_corpus(60, 3, Needs(True, {TASKS})).fingerprint)"
+        "import sys; from distilbench.data.builtin import builtin_corpus\n"
+        "from distilbench.data.requirements import Requirements\n"
+        f"sys.stdout.write(builtin_corpus(60, 3, Requirements(True, {TASKS})).fingerprint)"
     )
     expected = builtin_corpus(60, 3, EVERYTHING).fingerprint
     for hash_seed in ("1", "2"):

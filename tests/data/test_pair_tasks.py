@@ -12,7 +12,7 @@ import pytest
 
 from distilbench.data.corpus import Corpus, PairTask
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 
 DATA = Path(os.environ.get("DISTILBENCH_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
@@ -49,7 +49,7 @@ def write_nli(folder: Path, train: str = "snli.train.tsv") -> None:
 
 
 def read(folder: Path, name: str, limits: Limits | None = None) -> tuple[Corpus, PairTask]:
-    corpus = folder_corpus(folder, limits or Limits(), Needs(pair_tasks=(name,)))
+    corpus = folder_corpus(folder, limits or Limits(), Requirements(pair_tasks=(name,)))
     (task,) = corpus.pair_tasks
     return corpus, task
 
@@ -201,7 +201,7 @@ def test_sentences_that_other_sets_ask_about_are_not_trained_on_without_a_label(
     partner = folder_corpus(folder, Limits()).sentences[sts.right_P[0]]
     write_mrpc(folder, train=[f"2\t1\t{asked}\tnew", f"3\t1\t{asked}\t{partner}", "4\t1\tsnli.dev.tsv p\tnewer"])
     write_nli(folder)
-    corpus = folder_corpus(folder, Limits(), Needs(pair_tasks=("MRPC", "SNLI")))
+    corpus = folder_corpus(folder, Limits(), Requirements(pair_tasks=("MRPC", "SNLI")))
     trained = {corpus.sentences[i] for i in corpus.train}
     assert not trained & {asked, partner, "snli.dev.tsv p"}
     assert trained >= {"new", "newer"}
@@ -338,8 +338,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_real_pair_tasks(real: Path) -> None:
-    corpus = folder_corpus(real, Limits(), Needs(pair_tasks=tuple(REAL)))
-    everything = folder_corpus(real, Limits(labelled=None), Needs(pair_tasks=tuple(REAL)))
+    corpus = folder_corpus(real, Limits(), Requirements(pair_tasks=tuple(REAL)))
+    everything = folder_corpus(real, Limits(labelled=None), Requirements(pair_tasks=tuple(REAL)))
     assert [task.name for task in corpus.pair_tasks] == list(REAL)
     for task, whole in zip(corpus.pair_tasks, everything.pair_tasks, strict=True):
         counts = {split: len(s.target_P) for split, s in whole.splits.items()}

@@ -11,7 +11,7 @@ from samples import make_data, write_tsv
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.data.scored_tasks import with_scored_tasks
 from distilbench.data.training_text import asked_rows
 
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def read(folder: Path) -> Corpus:
-    return folder_corpus(folder, Limits(), Needs(triplets=True))
+    return folder_corpus(folder, Limits(), Requirements(triplets=True))
 
 
 def texts(corpus: Corpus, rows: Rows) -> set[str]:
@@ -78,5 +78,5 @@ def test_built_in_there_are_pair_tasks_alone() -> None:
     assert [t.name for t in found.probed] == ["DEMO-SIM", "DEMO-DUP", "DEMO-NLI"] and found.classification == ()
     assert "sentence classification: the built-in corpus has no set of it" in found.missing
     assert np.array_equal(found.train, corpus.train)
-    expected = builtin_corpus(60, needs=Needs(pair_tasks=("DEMO-DUP",))).pair_tasks[0].splits["test"]
+    expected = builtin_corpus(60, needs=Requirements(pair_tasks=("DEMO-DUP",))).pair_tasks[0].splits["test"]
     assert np.array_equal(found.probed[1].splits["test"].target_P, expected.target_P)

@@ -11,7 +11,7 @@ import pytest
 
 from distilbench.data.corpus import Corpus, StsSet
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.data.senteval import SUBSETS
 from distilbench.data.text import Texts
 from distilbench.data.training_text import with_text
@@ -176,7 +176,7 @@ def test_given_text_is_trained_on_instead_of_them(folder: Path, tmp_path: Path) 
 
 
 def test_pair_tasks(folder: Path) -> None:
-    corpus = folder_corpus(folder, Limits(), Needs(pair_tasks=("STSB", "SICK", "MRPC")))
+    corpus = folder_corpus(folder, Limits(), Requirements(pair_tasks=("STSB", "SICK", "MRPC")))
     tasks = {task.name: task for task in corpus.pair_tasks}
     assert {n: (t.kind, t.low, t.high) for n, t in tasks.items()} == {
         "STSB": ("regression", 0.0, 5.0),
@@ -199,10 +199,10 @@ def test_pair_tasks(folder: Path) -> None:
 
 def test_a_pair_task_that_senteval_does_not_have(folder: Path) -> None:
     with pytest.raises(InputError, match=r"has no pair task 'QQP'; expected one of STSB, SICK, MRPC"):
-        folder_corpus(folder, Limits(), Needs(pair_tasks=("QQP",)))
+        folder_corpus(folder, Limits(), Requirements(pair_tasks=("QQP",)))
     shutil.rmtree(folder / "downstream/MRPC")
     with pytest.raises(InputError, match=r"MRPC has no train set; expected downstream/MRPC/msr_paraphrase_train\.txt"):
-        folder_corpus(folder, Limits(), Needs(pair_tasks=("MRPC",)))
+        folder_corpus(folder, Limits(), Requirements(pair_tasks=("MRPC",)))
 
 
 STS12 = "downstream/STS/STS12-en-test/STS.{}.MSRpar.txt"
@@ -242,7 +242,7 @@ def test_a_bad_row_names_file_row_and_value(folder: Path, file: str, line: str, 
     with (folder / file).open("a", encoding="utf-8") as stream:
         stream.write(line + "\n")
     with pytest.raises(InputError, match=message):
-        folder_corpus(folder, Limits(), Needs(pair_tasks=("MRPC",)))
+        folder_corpus(folder, Limits(), Requirements(pair_tasks=("MRPC",)))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from distilbench.data.classification import read_classification
 from distilbench.data.corpus import ClassificationSet, Corpus, CorpusBuilder
 from distilbench.data.evaluation import evaluation_data
 from distilbench.data.folder import Limits
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.data.senteval_classification import FORMATS, read_senteval_classification
 from distilbench.errors import InputError
 from distilbench.storage.store import ArtifactStore
@@ -289,6 +289,6 @@ def test_a_sweep_leaves_them_alone(folder: Path) -> None:
     from distilbench.data.folder import folder_corpus
 
     write(folder / "downstream/STS/STSBenchmark/sts-dev.csv", ["g\tf\ty\t1\t1\ta\tb", "g\tf\ty\t2\t4\tc\td"])
-    corpus = folder_corpus(folder, Limits(), Needs(pair_tasks=("MRPC",)))
+    corpus = folder_corpus(folder, Limits(), Requirements(pair_tasks=("MRPC",)))
     assert corpus.classification == () and not any("café" in text for text in corpus.sentences)
     assert "downstream: CR, MPQA, MR, SST, SUBJ, TREC left alone (no STS set or pair task that is read)" in corpus.found

@@ -18,7 +18,7 @@ from distilbench.data import reservoir, training_text, unlabelled
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus, StsSet
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import NO_NEEDS, Needs
+from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.data.text import Texts, TextSettings
 from distilbench.data.training_text import with_text
 from distilbench.errors import InputError
@@ -50,7 +50,7 @@ def with_folder(folder: Path, limits: Limits, texts: Texts) -> Corpus:
     return with_text(folder_corpus(folder, limits, texts=texts), texts, limits.sentences, store)
 
 
-def with_builtin(size: int, texts: Texts, limit: int | None = None, needs: Needs = NO_NEEDS) -> Corpus:
+def with_builtin(size: int, texts: Texts, limit: int | None = None, needs: Requirements = NO_REQUIREMENTS) -> Corpus:
     with TemporaryDirectory() as store:
         return with_text(builtin_corpus(size, needs=needs, own_text=True), texts, limit, ArtifactStore(Path(store)))
 
@@ -191,7 +191,7 @@ def test_own_text_takes_the_place_of_the_built_in_training_sentences(own: str, t
 
 
 def test_pair_tasks_of_the_built_in_corpus_stay_with_own_text(own: str) -> None:
-    needs = Needs(triplets=True, pair_tasks=("DEMO-SIM",))
+    needs = Requirements(triplets=True, pair_tasks=("DEMO-SIM",))
     corpus = with_builtin(20, Texts((own,)), needs=needs)
     assert [t.name for t in corpus.pair_tasks] == ["DEMO-SIM"] and len(corpus.triplets_T3) == 20
     assert set(OWN) < set(trained(corpus))

@@ -12,11 +12,11 @@ import pytest
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 
 DATA = Path(os.environ.get("DISTILBENCH_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
-TRIPLETS = Needs(triplets=True)
+TRIPLETS = Requirements(triplets=True)
 PLAIN = "anchor\tpositive\tnegative"
 SOURCED = f"{PLAIN}\tsource\tkind"
 

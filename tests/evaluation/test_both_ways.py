@@ -23,9 +23,10 @@ from distilbench.data.scored_tasks import with_scored_tasks
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.methods import get_method
+from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
 from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.pca import pca_artifact
-from distilbench.prepare.prepared import load_prepared, save_prepared
+from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.records import ScoreRecord, read_records
 from distilbench.settings.evaluate import EvaluateSettings
@@ -97,7 +98,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, cluster:
     for stored in STORED:
         vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test", stored=stored, here=True)
         pca = pca_artifact(vectors, corpus.train, store)
-        save_prepared(root / stored, corpus, teacher, "layers:0,2", vectors, pca, tokens)
+        student = StudentArtifacts("layers:0,2", tokens=tokens)
+        Artifacts(corpus, teacher, vectors, pca, student).save(root / stored)
     return Run(data, encoder_folder, corpus, root)
 
 

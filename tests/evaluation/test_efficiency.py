@@ -19,7 +19,7 @@ from distilbench.data.corpus import PairSplit, PairTask
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.pair_head import PairHead, PairScorer, save_pair_head
 from distilbench.errors import InputError
-from distilbench.prepare.cross_encoder import CrossEncoder, start_cross_encoder
+from distilbench.prepare.cross_encoder import TaskCrossEncoder, start_cross_encoder
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -44,7 +44,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path) -> t
     model = EncoderSpec(str(encoder_folder)).load()
     model.save(str(root / "student"), create_model_card=False)
     save_pair_head(root / "student", PairHead("concat", 32, 8, 1), task())
-    start_cross_encoder(EncoderSpec(str(encoder_folder)), task(), 32, "cpu").save(root / "cross")
+    start_cross_encoder(EncoderSpec(str(encoder_folder)), task(), 32, "cpu").save_pretrained(str(root / "cross"))
     return root / "student", root / "cross"
 
 
@@ -52,9 +52,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path) -> t
 def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """What the models were given."""
     calls: dict[str, list[Any]] = {"pairs": [], "embedded": [], "compared": []}
-    logits, embed, against = CrossEncoder.logits, PairScorer.embed, PairHead.against
+    logits, embed, against = TaskCrossEncoder.logits, PairScorer.embed, PairHead.against
 
-    def seen_logits(self: CrossEncoder, left: Sequence[str], right: Sequence[str], **options: Any) -> Any:
+    def seen_logits(self: TaskCrossEncoder, left: Sequence[str], right: Sequence[str], **options: Any) -> Any:
         calls["pairs"].append(list(zip(left, right, strict=True)))
         return logits(self, left, right, **options)
 
@@ -66,7 +66,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
         calls["compared"].append(len(v_Nd))
         return against(self, u_d, v_Nd)
 
-    monkeypatch.setattr(CrossEncoder, "logits", seen_logits)
+    monkeypatch.setattr(TaskCrossEncoder, "logits", seen_logits)
     monkeypatch.setattr(PairScorer, "embed", seen_embed)
     monkeypatch.setattr(PairHead, "against", seen_against)
     return calls

@@ -18,7 +18,7 @@ from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.resources import TrialResources
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.methods import get_method
@@ -117,7 +117,7 @@ class Run:
 @pytest.fixture(scope="module")
 def corpus(data_folder: Path) -> Corpus:
     """That of `prepared_folder`."""
-    return folder_corpus(data_folder, Limits(), Needs(triplets=True))
+    return folder_corpus(data_folder, Limits(), Requirements(triplets=True))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from distilbench.data import calibration
 from distilbench.data.calibration import calibration_rows
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.evaluation.quantisation import Binary, Int8
@@ -49,7 +49,7 @@ def prepared(prepared_folder: Path) -> Prepared:
 @pytest.fixture(scope="module")
 def corpus(data_folder: Path) -> Corpus:
     """That of `prepared`."""
-    return folder_corpus(data_folder, Limits(), Needs(triplets=True))
+    return folder_corpus(data_folder, Limits(), Requirements(triplets=True))
 
 
 def params(method: str, **given: Any) -> dict[str, Any]:

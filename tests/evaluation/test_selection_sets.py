@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ from distilbench.evaluation.selection import (
     total,
 )
 from distilbench.evaluation.sts import cosine, spearman
-from distilbench.prepare.selection_files import load_sets, save_sets
+from distilbench.prepare.selection_files import described_sets, sets_of
 from distilbench.selection import Selection
 
 RNG = np.random.default_rng(0)
@@ -149,10 +149,9 @@ def test_a_record_has_the_parts_and_the_whole() -> None:
     assert {s.split for s in scores.values()} == {"dev"}
 
 
-def test_it_comes_back_from_disk(tmp_path: Path) -> None:
-    described = save_sets(tmp_path, EVERY, "judged")
-    again = load_sets(tmp_path, described)
+def test_it_comes_back_from_arrays_and_json() -> None:
+    arrays: dict[str, np.ndarray] = {}
+    again = sets_of(json.loads(json.dumps(described_sets(EVERY, arrays.__setitem__))), arrays.__getitem__)
     assert again.selection == EVERY.selection and again.selection.asked
     assert again.score(take) == EVERY.score(take)
     np.testing.assert_array_equal(again.rows, EVERY.rows)
-    assert {path.suffix for path in tmp_path.iterdir()} == {".npy"}

@@ -118,7 +118,8 @@ def test_alpha_0_needs_no_logits(inputs: dict[str, Prepared], kind: str) -> None
     assert build(prepared, alpha=0).loss(np.arange(4)).isfinite()
     with pytest.raises(ValueError, match="logits"):
         build(prepared, alpha=0.5)
-    assert not DSE.needs_logits(lambda _: [0.0]) and DSE.needs_logits(lambda _: [0.0, 0.5])
+    values = {"task": ["T"], "alpha": [0.0, 0.5]}
+    assert DSE.needs(values.__getitem__).logits and not DSE.needs((values | {"alpha": [0.0]}).__getitem__).logits
 
 
 @pytest.mark.parametrize("kind", ["concat", "dot"])

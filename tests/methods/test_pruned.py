@@ -16,12 +16,13 @@ from sentence_transformers import SentenceTransformer
 from distilbench.commands.run_folder import check_student_encoder
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
 from distilbench.encoders.student import describe_student, of_encoder
 from distilbench.errors import InputError
 from distilbench.prepare.layer_ranking import FILE
-from distilbench.prepare.prepared import Prepared, selection_sets
+from distilbench.prepare.prepared import Prepared
+from distilbench.prepare.selection import dev_sets
 from distilbench.prepare.static_start import load_static_start
 from distilbench.prepare.students import prepare_student
 from distilbench.prepare.tokens import load_tokens
@@ -36,7 +37,7 @@ FEW = 6
 
 @pytest.fixture(scope="module")
 def corpus(data_folder: Path) -> Corpus:
-    whole = folder_corpus(data_folder, Limits(), Needs(triplets=True))
+    whole = folder_corpus(data_folder, Limits(), Requirements(triplets=True))
     nothing = np.empty(0, dtype=np.int64)
     return replace(whole, train=whole.train[:FEW], pairs_P2=nothing.reshape(0, 2), triplets_T3=whole.triplets_T3[:1])
 
@@ -52,7 +53,7 @@ def student(prepared: Prepared, corpus: Corpus, room: ArtifactStore) -> Callable
 
     def made(name: str) -> Prepared:
         settings = RunSettings(store=room.root, teacher=prepared.teacher.name)
-        dev = selection_sets(corpus)
+        dev = dev_sets(corpus)
         inputs = prepare_student(settings, name, corpus, prepared.vectors, dev, room)
         return replace(
             prepared,

@@ -11,7 +11,7 @@ from distilbench.prepare.pool import Shard, ShardTask
 
 
 @pytest.fixture(scope="session")
-def run_here() -> Callable[..., None]:
+def run_in_process() -> Callable[..., None]:
     """What Ray Data does with a task, in this process: a worker's start takes seconds."""
 
     def run(task: ShardTask, shards: list[Shard], *_: Any, **__: Any) -> None:

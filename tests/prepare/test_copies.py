@@ -58,9 +58,9 @@ run_on_ray = module.run_pool
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch, run_here: Run) -> None:
+def small_shards(monkeypatch: pytest.MonkeyPatch, run_in_process: Run) -> None:
     monkeypatch.setattr(module, "SHARD_ROWS", 5)
-    monkeypatch.setattr(module, "run_pool", run_here)
+    monkeypatch.setattr(module, "run_pool", run_in_process)
 
 
 def texts(corpus: Corpus) -> list[str]:
@@ -108,7 +108,7 @@ def test_any_number_of_workers_makes_the_same_copies(
 
 
 def test_a_second_run_makes_nothing_and_another_seed_or_setting_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: Run
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_in_process: Run
 ) -> None:
     store, swap = ArtifactStore(tmp_path), operations(["swap"])
     first = augmented_corpus(make_corpus(), swap, 0, store)
@@ -116,7 +116,7 @@ def test_a_second_run_makes_nothing_and_another_seed_or_setting_everything(
 
     def counted(task: Any, shards: list[tuple[int, int, int]], *rest: Any, **more: Any) -> None:
         calls.append(len(shards))
-        run_here(task, shards)
+        run_in_process(task, shards)
 
     monkeypatch.setattr(module, "run_pool", counted)
     assert augmented_corpus(make_corpus(), swap, 0, store).fingerprint == first.fingerprint and calls == []
@@ -129,18 +129,20 @@ def test_a_second_run_makes_nothing_and_another_seed_or_setting_everything(
     assert calls == [3, 3, 3]
 
 
-def test_an_interrupted_augmentation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: Run) -> None:
+def test_an_interrupted_augmentation_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_in_process: Run
+) -> None:
     store, swap = ArtifactStore(tmp_path / "one"), operations(["swap"])
     whole = augmented_corpus(make_corpus(), swap, 0, ArtifactStore(tmp_path / "other"))
     left: list[int] = []
 
     def dies(task: Any, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
-        run_here(task, shards[:1])
+        run_in_process(task, shards[:1])
         raise KeyboardInterrupt
 
     def goes_on(task: Any, shards: list[tuple[int, int, int]], *_: Any, **__: Any) -> None:
         left.extend(number for number, _, _ in shards)
-        run_here(task, shards)
+        run_in_process(task, shards)
 
     monkeypatch.setattr(module, "run_pool", dies)
     with pytest.raises(KeyboardInterrupt):

@@ -33,10 +33,10 @@ run_on_ray = module.run_pool
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch, run_here: Run) -> None:
+def small_shards(monkeypatch: pytest.MonkeyPatch, run_in_process: Run) -> None:
     """Three shards: 16, 16 and 8 sentences; without Ray, but where a test puts it back."""
     monkeypatch.setitem(module.SHARD_ROWS, "cpu", 16)
-    monkeypatch.setattr(module, "run_pool", run_here)
+    monkeypatch.setattr(module, "run_pool", run_in_process)
 
 
 def encoded(
@@ -334,12 +334,12 @@ def test_a_damaged_source_is_named_and_not_taken(
 
 
 def test_an_interrupted_encoding_of_the_new_sentences_goes_on(
-    store: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch, run_here: Run
+    store: Path, spec: EncoderSpec, monkeypatch: pytest.MonkeyPatch, run_in_process: Run
 ) -> None:
     grown = SENTENCES + tuple(f"{s} again" for s in SENTENCES)
 
     def interrupted(task: ShardTask, shards: list[Shard], label: str, unit: str, **more: Any) -> None:
-        run_here(task, shards[:1], label, unit, **more)
+        run_in_process(task, shards[:1], label, unit, **more)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -58,10 +58,10 @@ def corpus(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch, run_here):
+def small_shards(monkeypatch, run_in_process):
     """Five shards of 64 documents, without Ray."""
     monkeypatch.setitem(document_codes.SHARD_ROWS, "cpu", 64)
-    monkeypatch.setattr(document_codes, "run_pool", run_here)
+    monkeypatch.setattr(document_codes, "run_pool", run_in_process)
     monkeypatch.setattr(module, "ray_cluster", lambda *_: __import__("contextlib").nullcontext())
 
 
@@ -178,12 +178,12 @@ def test_bits_are_compared_with_the_float_query(vectors):
 # --- Nothing is made twice
 
 
-def test_a_killed_command_goes_on_at_the_missing_shards(tmp_path, student, corpus, monkeypatch, run_here):
+def test_a_killed_command_goes_on_at_the_missing_shards(tmp_path, student, corpus, monkeypatch, run_in_process):
     asked = []
 
     def killed(task, shards, *_, **__):
         asked.append([shard[0] for shard in shards])
-        run_here(task, shards[:2], *_, **__)
+        run_in_process(task, shards[:2], *_, **__)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(document_codes, "run_pool", killed)
@@ -195,7 +195,7 @@ def test_a_killed_command_goes_on_at_the_missing_shards(tmp_path, student, corpu
 
     def goes_on(task, shards, *_, **__):
         asked.append([shard[0] for shard in shards])
-        run_here(task, shards, *_, **__)
+        run_in_process(task, shards, *_, **__)
 
     monkeypatch.setattr(document_codes, "run_pool", goes_on)
     made(tmp_path, student, corpus)

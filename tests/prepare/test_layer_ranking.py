@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -18,7 +17,7 @@ from samples import make_encoder
 from distilbench.commands.run_folder import run_config
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.student import load_student, student_source
 from distilbench.errors import InputError
@@ -27,7 +26,7 @@ from distilbench.prepare import layer_ranking
 from distilbench.prepare.layer_ranking import ranking_artifact, ridge
 from distilbench.prepare.prepared import DevSet, load_prepared
 from distilbench.prepare.ranked_layers import FILE, LayerRanking, read_ranking
-from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.prepare.stage import prepare_corpus
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.settings.run import RunSettings
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
@@ -36,7 +35,7 @@ from distilbench.storage.store import ArtifactStore
 
 @pytest.fixture(scope="module")
 def corpus(data_folder: Path) -> Corpus:
-    return folder_corpus(data_folder, Limits(), Needs())
+    return folder_corpus(data_folder, Limits(), Requirements())
 
 
 class Planted:
@@ -180,9 +179,9 @@ def prepare(
     tmp_path: Path, corpus: Corpus, students: tuple[str | None, ...] = (None,), **given: object
 ) -> tuple[Path, str]:
     settings = RunSettings(**{"store": tmp_path / "store", **named(given)})
-    said, wanted = io.StringIO(), Wanted(False, True, False, students=students)
+    said, wanted = io.StringIO(), Requirements(students=students)
     made = prepare_corpus(settings, corpus, wanted, Console(file=said, width=120))
-    made.save(tmp_path / "prepared", settings)
+    made.save(tmp_path / "prepared")
     return tmp_path / "prepared", said.getvalue()
 
 
@@ -212,17 +211,6 @@ def test_students_with_one_ranking_show_it_once(
     teacher = EncoderSpec(str(make_architecture("bert", encoder_folder, tmp_path / "bert")))
     _, said = prepare(tmp_path, corpus, ("auto:1", "auto:1:corpus", "auto:2"), teacher=teacher)
     assert [said.count(f"Student auto:{depth}: ") for depth in (1, 2)] == [1, 1]
-
-
-def test_a_run_from_before_pools_by_the_mean(prepared_folder: Path) -> None:
-    written = json.loads((prepared_folder / "prepared.json").read_text())
-    assert written.pop("pooling") == "mean"
-    file = prepared_folder.parent / "old" / "prepared.json"
-    file.parent.mkdir(exist_ok=True)
-    for array in prepared_folder.glob("*.npy"):
-        (file.parent / array.name).write_bytes(array.read_bytes())
-    file.write_text(json.dumps(written))
-    assert load_prepared(file.parent).pooling == "mean"
 
 
 def test_a_run_is_bound_to_its_student(corpus: Corpus, encoder_folder: Path, tmp_path: Path) -> None:

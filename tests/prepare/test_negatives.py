@@ -15,7 +15,7 @@ from samples import write_tsv
 
 from distilbench.commands.corpus import load_corpus
 from distilbench.data.corpus import Corpus, CorpusBuilder
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.methods.parts.supervised import HardNegativeParams, LabelledExamples, LabelledParams, judged_negatives
@@ -23,7 +23,7 @@ from distilbench.prepare import negatives as module
 from distilbench.prepare.negatives import Candidates, best_by_words, load_candidates, nearest, negatives_artifact
 from distilbench.prepare.pca import Pca
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.prepare.stage import Wanted, prepare_corpus
+from distilbench.prepare.stage import prepare_corpus
 from distilbench.settings.run import RunSettings
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.storage.store import ArtifactStore
@@ -169,7 +169,7 @@ def test_from_the_data_folder_to_what_a_trial_reads(
     write_tsv(inner / "queries.train.tsv", ["query_id", "text"], [[f"t{i}", text] for i, text in enumerate(asked)])
     judged: list[list[object]] = [[f"t{i}", documents[30 + i][0], 1] for i in range(20)]
     write_tsv(inner / "qrels.train.tsv", ["query_id", "doc_id", "score"], judged)
-    quiet, needs = Console(quiet=True), Needs(negatives=("both",))
+    quiet, needs = Console(quiet=True), Requirements(negatives=("both",))
     known = {"data": str(data), "store": tmp_path / "store", "student": str(narrow_encoder_folder), "float32": True}
     whole = load_corpus(RunSettings(**known, teacher=str(encoder_folder)), needs, quiet)
     texts = list(whole.sentences)
@@ -179,10 +179,10 @@ def test_from_the_data_folder_to_what_a_trial_reads(
     own = RunSettings(**known, teacher_vectors=tmp_path / "v.parquet")
     corpus = load_corpus(own, needs, quiet)
     assert len(corpus.judged_P2) == 20 and len(corpus.passages) == 60
-    wanted = Wanted(augmentation=False, tokens=True, logits=False, negatives=("both",))
+    wanted = Requirements(negatives=("both",), students=(None,))
     inputs = prepare_corpus(own, corpus, wanted, quiet)
     (tmp_path / "prepared").mkdir()
-    inputs.save(tmp_path / "prepared", own)
+    inputs.save(tmp_path / "prepared")
     prepared = load_prepared(tmp_path / "prepared")
     np.testing.assert_array_equal(prepared.judged_P2, corpus.judged_P2)
     taken = judged_negatives(HardNegativeParams(hard_negatives=4, negatives_by="both"), prepared)

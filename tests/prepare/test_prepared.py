@@ -12,9 +12,11 @@ import pytest
 
 from distilbench.data.corpus import Copies, Corpus, CorpusBuilder, PairTask
 from distilbench.encoders.encoder import EncoderSpec
+from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
 from distilbench.prepare.nearest import nearest_artifact
 from distilbench.prepare.pca import pca_artifact
-from distilbench.prepare.prepared import LOGITS, load_prepared, save_prepared, selection_sets
+from distilbench.prepare.prepared import LOGITS, load_prepared
+from distilbench.prepare.selection import dev_sets
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.storage.files import write_json
@@ -49,11 +51,13 @@ def prepare(
     vectors = ShardedArray(embeddings, len(values), 6, 512)
     pca = pca_artifact(vectors, made.train, store)
     ids = tokens_artifact(made.sentences, "key", teacher, store) if tokens else None
-    logits = store.path("logits", {"of": "x"})
+    logits: Path | None = store.path("logits", {"of": "x"})
     save_array(logits / LOGITS, np.array([[0.5, -1, 2], [0, 3, 1]], dtype=np.float32))
-    learned = (made.pair_tasks[0], logits) if task else ()
+    if not task:
+        made, logits = replace(made, pair_tasks=()), None
     near = nearest_artifact(vectors, made.train, 2, store)
-    save_prepared(root / "prepared", made, teacher, student, vectors, pca, ids, *learned, nearest=near)
+    own = StudentArtifacts(student, tokens=ids)
+    Artifacts(made, teacher, vectors, pca, own, logits, nearest=near).save(root / "prepared")
     return root / "prepared", vectors
 
 
@@ -125,7 +129,7 @@ def test_paths_hold_in_another_working_folder(
     ],
 )
 def test_dev_sets_select(names: list[tuple[str, str]], chosen: list[str]) -> None:
-    assert [s.name for s in selection_sets(corpus(*names))] == chosen
+    assert [s.name for s in dev_sets(corpus(*names))] == chosen
 
 
 def test_what_is_prepared_anew_is_read_anew(tmp_path: Path, prepared_folder: Path) -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.data.calibration import calibration_rows
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.evaluation.quantisation import QUANTISERS
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import read_records
@@ -28,7 +28,7 @@ from distilbench.trials.rung_training import build_method
 def scored(tmp_path_factory, prepared_folder, data_folder):
     """A run with the teacher (32 dimensions), PCA and random projection at 8, in every quantisation."""
     run = tmp_path_factory.mktemp("runs") / "run"
-    corpus = folder_corpus(data_folder, Limits(), Needs(triplets=True))
+    corpus = folder_corpus(data_folder, Limits(), Requirements(triplets=True))
     console = Console(file=io.StringIO())
     board = RowScorer(run, "run", load_prepared(prepared_folder), corpus, ("int8", "binary"), console)
     board.references([8], seed=3)

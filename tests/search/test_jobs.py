@@ -16,7 +16,7 @@ from distilbench.cluster.resources import TrialResources
 from distilbench.data.calibration import calibration_rows
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.methods import get_method
 from distilbench.methods.mcr2 import MCR2 as Mcr2
 from distilbench.prepare.prepared import load_prepared
@@ -41,7 +41,7 @@ class Killed(BaseException):
 @pytest.fixture(scope="module")
 def corpus(data_folder: Path) -> Corpus:
     """That of `prepared_folder`."""
-    return folder_corpus(data_folder, Limits(), Needs(triplets=True))
+    return folder_corpus(data_folder, Limits(), Requirements(triplets=True))
 
 
 def make_job(run: Path, method: str = "mcr2", **params: Any) -> Job:

@@ -15,7 +15,7 @@ from distilbench.commands.method_runs import plan_method_runs
 from distilbench.commands.spaces import space_and_corpus
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.methods.mcr2 import MCR2Params
@@ -130,7 +130,7 @@ def test_a_width_that_no_dimension_fits_is_taken_itself(tmp_path: Path) -> None:
 
 @cache
 def demonstration() -> Corpus:
-    return builtin_corpus(2000, needs=Needs(triplets=True, pair_tasks=("DEMO-DUP",)))
+    return builtin_corpus(2000, needs=Requirements(triplets=True, pair_tasks=("DEMO-DUP",)))
 
 
 @pytest.mark.parametrize("method", [name for name in method_names() if get_method(name).takes_static])

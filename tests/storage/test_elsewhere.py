@@ -19,7 +19,7 @@ from distilbench.cluster.place import Place, make_place, of_run, prepared_keys
 from distilbench.cluster.prepared_paths import with_paths
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.data.sentences import SentenceFile
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.methods import get_method
@@ -75,7 +75,7 @@ def sites(tmp_path: Path, s3: Remote, prepared_folder: Path, monkeypatch: pytest
 @pytest.fixture(scope="module")
 def corpus(data_folder: Path) -> Corpus:
     """That of `prepared_folder`."""
-    return folder_corpus(data_folder, Limits(), Needs(triplets=True))
+    return folder_corpus(data_folder, Limits(), Requirements(triplets=True))
 
 
 def full(method: str = "mse", **params: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.losses import info_nce, supervised_info_nce
@@ -196,15 +196,17 @@ def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
         check_judged(negatives, corpus)
 
 
-def labelled_needs(possible: Possible) -> Needs:
+def labelled_needs(possible: Possible) -> Requirements:
     """Triplets, and passages to find hard negatives among, where they may be asked for."""
-    judged = judged_needs(possible) if "retrieval" in possible("labelled") else Needs()
-    return judged | Needs(triplets="triplets" in possible("labelled"))
+    judged = judged_needs(possible) if "retrieval" in possible("labelled") else Requirements()
+    return judged | Requirements(triplets="triplets" in possible("labelled"))
 
 
-def judged_needs(possible: Possible) -> Needs:
+def judged_needs(possible: Possible) -> Requirements:
     """What finds the hard negatives of judged queries."""
-    return Needs(negatives=tuple(possible("negatives_by"))) if max(possible("hard_negatives")) else Needs()
+    return (
+        Requirements(negatives=tuple(possible("negatives_by"))) if max(possible("hard_negatives")) else Requirements()
+    )
 
 
 def check_judged(negatives: int, corpus: Corpus) -> None:

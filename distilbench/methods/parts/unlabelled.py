@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from distilbench.data.corpus import Corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.encoder_params import DistilledParams
 from distilbench.prepare.prepared import Prepared
@@ -41,9 +41,9 @@ def unlabelled_planned(params: dict[str, Any], examples: Examples) -> PhaseSteps
     return PhaseSteps.over("distil", params["epochs"], examples.unlabelled(params), int(params["batch_size"]))
 
 
-def unlabelled_needs(possible: Possible) -> Needs:
+def unlabelled_needs(possible: Possible) -> Requirements:
     """Augmented sentences, where they may be asked for."""
-    return Needs(augmentation=True in possible("augmentation"))
+    return Requirements(augmentation=True in possible("augmentation"))
 
 
 def check_unlabelled(possible: Possible, corpus: Corpus) -> None:

@@ -43,8 +43,8 @@ Run = Callable[..., None]
 
 
 @pytest.fixture(autouse=True)
-def without_ray(monkeypatch: pytest.MonkeyPatch, run_here: Run) -> None:
-    monkeypatch.setattr(copying, "run_pool", run_here)
+def without_ray(monkeypatch: pytest.MonkeyPatch, run_in_process: Run) -> None:
+    monkeypatch.setattr(copying, "run_pool", run_in_process)
 
 
 def augmented_corpus(corpus: Corpus, names: Sequence[str], seed: int) -> Corpus:

@@ -9,7 +9,7 @@ from distilbench.prepare.pool import Shard, ShardTask
 from distilbench.prepare.progress import progress
 
 
-def run_here(task: ShardTask, shards: Sequence[Shard], label: str, unit: str, *, gpu: bool = False) -> None:
+def run_in_process(task: ShardTask, shards: Sequence[Shard], label: str, unit: str, *, gpu: bool = False) -> None:
     """Make the `shards` of a task, one on each of torch's threads at a time; with `gpu` one after the other."""
     import torch
 

@@ -9,10 +9,10 @@ import pytest
 
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.needs import Needs
+from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 
-EVERYTHING = Needs(triplets=True, pair_tasks=("DEMO-SIM", "DEMO-DUP", "DEMO-NLI"))
+EVERYTHING = Requirements(triplets=True, pair_tasks=("DEMO-SIM", "DEMO-DUP", "DEMO-NLI"))
 
 
 def write(path: Path, *rows: str) -> None:
@@ -47,16 +47,16 @@ SMALL = Limits(pairs=5, sentences=16, documents=6)
 
 
 def test_fingerprints_of_before_there_were_needs(folder: Path) -> None:
-    # Recorded from the code without `Needs`: they are the keys of everybody's cached embeddings and runs.
+    # Recorded from the code without `Requirements`: they are the keys of everybody's cached embeddings and runs.
     builtin = builtin_corpus(200)
     assert builtin.fingerprint == "ebf3424840d31b00485213cf31d3dba569523db0759ba0f6ad8f9ba6e661087c"
     assert builtin.sentences_fingerprint == "7cdc8c8692212636c0125bbd8a1ee17d06e8ede704278541f3ad8b498d6d5b40"
-    assert builtin_corpus(200, needs=Needs()).fingerprint == builtin.fingerprint
+    assert builtin_corpus(200, needs=Requirements()).fingerprint == builtin.fingerprint
     small, whole = folder_corpus(folder, SMALL), folder_corpus(folder, Limits())
     assert small.fingerprint == "99d8f07b07c6ca64e0c2cb0124486a3df88208041c827d88e9f645bf8cf5703d"
     assert small.sentences_fingerprint == "e2b7aedf91ffe86e84a4643f87d9aa10198321ec05cd39384a36a590f55d3443"
     assert whole.fingerprint == "c5a878e492ef92a8b1f0458ce4010a6611b694d066202eda3612f1e34d49f13b"
-    assert folder_corpus(folder, SMALL, Needs()).fingerprint == small.fingerprint
+    assert folder_corpus(folder, SMALL, Requirements()).fingerprint == small.fingerprint
 
 
 def test_what_is_not_needed_is_not_even_read(folder: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_is_needed_comes_behind_the_built_in_corpus() -> None:
 def test_what_is_needed_comes_behind_a_folders_corpus(folder: Path, limits: Limits) -> None:
     write(folder / "nli/triplets.tsv", "anchor\tpositive\tnegative", "new a\tnew p\tnew n", "sentence 1\tnew q\tx")
     without = folder_corpus(folder, limits)
-    with_all = folder_corpus(folder, limits, Needs(triplets=True, pair_tasks=("QQP",)))
+    with_all = folder_corpus(folder, limits, Requirements(triplets=True, pair_tasks=("QQP",)))
     assert with_all.sentences[: len(without.sentences)] == without.sentences
     assert set(with_all.sentences[len(without.sentences) :]) >= {"y", "v", "w", "new a", "new p", "new n"}
     for before, after in zip((*without.sts, *without.retrieval), (*with_all.sts, *with_all.retrieval), strict=True):
@@ -93,7 +93,7 @@ def test_what_is_needed_comes_behind_a_folders_corpus(folder: Path, limits: Limi
 
 def test_a_sentence_that_a_needed_task_asks_about_is_not_trained_on(folder: Path) -> None:
     without = folder_corpus(folder, Limits())
-    with_task = folder_corpus(folder, Limits(), Needs(pair_tasks=("QQP",)))
+    with_task = folder_corpus(folder, Limits(), Requirements(pair_tasks=("QQP",)))
     trained = {without.sentences[i] for i in without.train}
     assert "x" in trained  # an unlabelled sentence of the folder, and one of the dev pairs of QQP
     # Pair 3 trains QQP only, being no duplicate; in pair 5 one side is a query, the other is as good as any sentence.
@@ -114,25 +114,28 @@ def test_a_sentence_that_a_needed_task_asks_about_is_not_trained_on(folder: Path
 def test_a_task_that_a_folder_cannot_have(folder: Path, names: tuple[str, ...], bad: str) -> None:
     message = rf"pair task '{bad}' is not known here; expected one of STSB, SICK, MRPC, QQP, RTE, QNLI, MNLI, SNLI$"
     with pytest.raises(InputError, match=message):
-        folder_corpus(folder, SMALL, Needs(pair_tasks=names))
+        folder_corpus(folder, SMALL, Requirements(pair_tasks=names))
 
 
 @pytest.mark.parametrize("name", ["MRPC", "demo-nli"])  # a folder's task; the right letters in the wrong case
 def test_a_task_that_the_built_in_corpus_does_not_have(name: str) -> None:
     message = rf"pair task '{name}' is not known here; expected one of DEMO-SIM, DEMO-DUP, DEMO-NLI$"
     with pytest.raises(InputError, match=message):
-        builtin_corpus(10, needs=Needs(pair_tasks=(name,)))
+        builtin_corpus(10, needs=Requirements(pair_tasks=(name,)))
 
 
 def test_a_similar_pair_with_a_sentence_that_a_needed_task_asks_about_is_not_trained_on(folder: Path) -> None:
     write(folder / "cqadupstack/unix.dup_pairs.tsv", "is_duplicate\ttitle1\ttitle2", "1\tt 1\tt 2", "1\tt 5\tw")
-    counts = [len(folder_corpus(folder, Limits(), needs).pairs_P2) for needs in (Needs(), Needs(pair_tasks=("QQP",)))]
+    counts = [
+        len(folder_corpus(folder, Limits(), needs).pairs_P2)
+        for needs in (Requirements(), Requirements(pair_tasks=("QQP",)))
+    ]
     assert counts == [12, 11]
 
 
 def test_a_task_asked_for_twice_is_there_once(folder: Path) -> None:
     # Two methods of one sweep may need the same.
-    (task,) = folder_corpus(folder, SMALL, Needs(pair_tasks=("QQP", "QQP"))).pair_tasks
+    (task,) = folder_corpus(folder, SMALL, Requirements(pair_tasks=("QQP", "QQP"))).pair_tasks
     assert task.name == "QQP"
-    tasks = builtin_corpus(10, needs=Needs(pair_tasks=("DEMO-SIM", "DEMO-DUP", "DEMO-SIM"))).pair_tasks
+    tasks = builtin_corpus(10, needs=Requirements(pair_tasks=("DEMO-SIM", "DEMO-DUP", "DEMO-SIM"))).pair_tasks
     assert [t.name for t in tasks] == ["DEMO-SIM", "DEMO-DUP"]

@@ -14,10 +14,10 @@ import torch
 
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
+from distilbench.prepare.dedup import distinct_readings
 from distilbench.prepare.encode import encode_corpus
-from distilbench.prepare.here import run_here
+from distilbench.prepare.in_process import run_in_process
 from distilbench.prepare.pool import ShardTask
-from distilbench.prepare.twins import distinct_readings
 from distilbench.storage.store import ArtifactStore
 
 SHARDS = [(i, 10 * i, 10 * i + 10) for i in range(20)]
@@ -52,7 +52,7 @@ def two_threads():  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize(("gpu", "threads"), [(False, 2), (True, 1)])
 def test_every_shard_is_made_once(two_threads: None, gpu: bool, threads: int) -> None:
     task = Noted([])
-    run_here(task, SHARDS, "test", "rows", gpu=gpu)
+    run_in_process(task, SHARDS, "test", "rows", gpu=gpu)
     assert sorted(made[:3] for made in task.made) == SHARDS
     assert len({thread for *_, thread in task.made}) == threads
 
@@ -60,7 +60,7 @@ def test_every_shard_is_made_once(two_threads: None, gpu: bool, threads: int) ->
 def test_an_error_ends_it_and_what_is_made_stays(two_threads: None) -> None:
     task = Noted([], bad=7)
     with pytest.raises(InputError, match="shard 7 cannot be made"):
-        run_here(task, SHARDS, "test", "rows")
+        run_in_process(task, SHARDS, "test", "rows")
     assert {0, 1, 2, 3, 4, 5} <= {made[0] for made in task.made} and len(task.made) < 12
 
 
