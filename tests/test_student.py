@@ -13,15 +13,12 @@ from sentence_transformers import SentenceTransformer
 
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.student import (
+    StudentSpec,
     absolute_student,
     check_student,
     describe_student,
-    is_layers,
-    is_static,
     load_student,
-    named_encoder,
     names_of,
-    of_encoder,
     resolved_student,
     said_of,
     spread_layers,
@@ -51,7 +48,7 @@ def same(one: torch.nn.Module, other: torch.nn.Module) -> bool:
 
 @pytest.mark.parametrize(
     ("student", "kept"),
-    [("half", [1, 3]), ("layers:0,2", [0, 2]), ("layers:3", [3]), ("layers:0,1,2,3", [0, 1, 2, 3])],
+    [("layers:0,2", [0, 2]), ("layers:3", [3]), ("layers:0,1,2,3", [0, 1, 2, 3])],
 )
 def test_the_layers_asked_for_are_kept(teacher: EncoderSpec, student: str, kept: list[int]) -> None:
     check_student(student, teacher)
@@ -67,24 +64,24 @@ def test_the_layers_asked_for_are_kept(teacher: EncoderSpec, student: str, kept:
 def test_dropped_layers_change_the_vectors_and_all_layers_do_not(teacher: EncoderSpec) -> None:
     vectors = {
         student: encode(load_student(student, teacher, "cpu"), SENTENCES)
-        for student in ("half", "layers:0,2", "layers:0,1,2,3")
+        for student in ("layers:1,3", "layers:0,2", "layers:0,1,2,3")
     }
     whole = teacher.load()
     mean_pooled = encode(SentenceTransformer(modules=list(whole)[:2], device="cpu"), SENTENCES)
     np.testing.assert_allclose(vectors["layers:0,1,2,3"], mean_pooled, atol=1e-5)
-    assert np.abs(vectors["half"] - mean_pooled).max() > 1e-2
-    assert np.abs(vectors["half"] - vectors["layers:0,2"]).max() > 1e-2
+    assert np.abs(vectors["layers:1,3"] - mean_pooled).max() > 1e-2
+    assert np.abs(vectors["layers:1,3"] - vectors["layers:0,2"]).max() > 1e-2
 
 
 def test_a_student_of_dropped_layers_survives_saving(teacher: EncoderSpec, tmp_path: Path) -> None:
-    model = load_student("half", teacher, "cpu")
+    model = load_student("layers:1,3", teacher, "cpu")
     model.save(str(tmp_path / "student"), create_model_card=False)
     again = SentenceTransformer(str(tmp_path / "student"), device="cpu")
     np.testing.assert_allclose(again.encode(SENTENCES), encode(model, SENTENCES), atol=1e-5)
 
 
 def test_two_students_share_no_parameters(teacher: EncoderSpec) -> None:
-    one, two = (load_student("half", teacher, "cpu") for _ in range(2))
+    one, two = (load_student("layers:1,3", teacher, "cpu") for _ in range(2))
     with torch.no_grad():
         next(one.parameters()).add_(1)
     assert not same(one, two)
@@ -136,10 +133,6 @@ def test_half_keeps_the_first_and_the_last_layer(teacher: EncoderSpec) -> None:
     assert [spread_layers(n, max(1, n // 2)) for n in (1, 2, 4, 6)] == [(0,), (1,), (0, 3), (0, 3, 5)]
     assert spread_layers(12, 6) == (0, 2, 4, 7, 9, 11) and spread_layers(5, 5) == (0, 1, 2, 3, 4)
     assert resolved_student("half", teacher) == "layers:0,3"
-    # A `prepared.json` from before says "half": every second layer, as `test_the_layers_asked_for_are_kept` has it.
-    assert not same(
-        layers(load_student("half", teacher, "cpu"))[0], layers(load_student("layers:0,3", teacher, "cpu"))[0]
-    )
 
 
 def test_auto_is_what_a_ranking_chooses(teacher: EncoderSpec, narrow_encoder_folder: Path) -> None:
@@ -176,7 +169,8 @@ def test_layers_of_another_encoder(teacher: EncoderSpec, encoder_folder: Path, t
     monkeypatch.chdir(folder.parent)
     assert absolute_student("auto:2@other") == f"auto:2@{folder}"
     assert absolute_student("auto:2") == "auto:2" and absolute_student("half@owner/name") == "half@owner/name"
-    assert named_encoder(student) == str(folder) and named_encoder("half") is None and named_encoder("x/y") == "x/y"
+    named = [StudentSpec.parse(name).encoder for name in (student, "half", "x/y")]
+    assert named == [str(folder), None, "x/y"]
 
 
 @pytest.mark.parametrize("rule", ["auto", "auto:2", "half", "layers:0"])
@@ -219,7 +213,7 @@ def test_how_tables_name_the_start(student: str, title: str) -> None:
 
 def test_a_static_student_has_no_layers(teacher: EncoderSpec, encoder_folder: Path) -> None:
     check_student("static", teacher)
-    assert named_encoder("static") is None and resolved_student("static", teacher) == "static"
+    assert StudentSpec.parse("static").encoder is None and resolved_student("static", teacher) == "static"
     assert student_width("static", teacher) == 32 and student_pooling("static", teacher) == "mean"
     assert describe_student("static", teacher) == f"{encoder_folder.name} tokens (static)"
     with pytest.raises(InputError, match="--student static: it has no layers"):
@@ -234,15 +228,15 @@ def test_fewer_tokens_change_nothing_else_of_a_name(start: str, teacher: Encoder
     student = f"{start}:corpus"
     check_student(student, teacher)
     assert names_of(student) == (student, start) and names_of(start) == (start,)
-    for of in (is_static, is_layers, named_encoder):
-        assert of(student) == of(start)
+    spec = StudentSpec.parse(student)
+    assert str(spec) == student and spec.fewer_tokens and spec.with_all_tokens == StudentSpec.parse(start)
     for of in (student_source, student_width, student_pooling):
         assert of(student, teacher) == of(start, teacher)
     for of in (absolute_student, lambda name: with_encoder(name, str.upper)):
         assert of(student) == f"{of(start)}:corpus"
     assert resolved_student(student, teacher) == f"{resolved_student(start, teacher)}:corpus"
     if start != "static":
-        assert of_encoder(student, "PRUNED") == of_encoder(start, "PRUNED"), "that encoder has fewer tokens itself"
+        assert not spec.made_of("PRUNED").fewer_tokens, "that encoder has fewer tokens itself"
         assert student_layers(student, teacher) == student_layers(start, teacher)
         assert describe_student(student, teacher) == describe_student(start, teacher)
 

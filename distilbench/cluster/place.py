@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from distilbench.cluster.prepared_paths import artifacts_of, with_paths
 from distilbench.data.sentences import SentenceFile
-from distilbench.encoders.student import MEAN, named_encoder, with_encoder
+from distilbench.encoders.student import MEAN, StudentSpec, with_encoder
 from distilbench.storage.artifacts import push_folder
 from distilbench.storage.files import file_sha256, fingerprint, remove_folder, write_json
 from distilbench.storage.patience import StorageGone
@@ -178,7 +178,7 @@ def of_run(place: Place, run: Path, remote_run: Remote, prepared: Path) -> Place
     """The place for the trials of a run: its prepared inputs go to the storage."""
     described = json.loads((prepared / "prepared.json").read_text())
     students = [described["student"], *(own["student"] for own in described.get("students", {}).values())]
-    named = [described["teacher"]["name"], *(named_encoder(student) or "" for student in students)]
+    named = [described["teacher"]["name"], *(StudentSpec.parse(student).encoder or "" for student in students)]
     encoders = make_place(ArtifactStore(place.store, place.remote_store), *(Path(n) for n in named))
     assert encoders is not None
     files = sorted(p.name for p in prepared.iterdir() if p.is_file() and not p.name.startswith("."))

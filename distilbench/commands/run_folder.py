@@ -17,11 +17,9 @@ from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import (
     HALF,
     MEAN,
+    StudentSpec,
     check_student,
-    has_fewer_tokens,
     is_static,
-    layer_rule,
-    named_encoder,
     resolved_student,
     student_pooling,
     student_source,
@@ -62,9 +60,9 @@ def check_student_encoder(settings: PreparationSettings, student: str) -> None:
     check_student(student, settings.teacher_encoder)
     if is_static(student) and settings.pooling not in (None, MEAN):
         raise InputError(f"--pooling {settings.pooling}: --student static averages its tokens; expected mean, or none")
-    if named := named_encoder(student):
+    if named := StudentSpec.parse(student).encoder:
         EncoderSpec(named).check_tokenizer("student")
-    if has_fewer_tokens(student):
+    if StudentSpec.parse(student).fewer_tokens:
         from distilbench.prepare.vocabulary import check_vocabulary
 
         source = student_source(student, settings.teacher_encoder)
@@ -83,7 +81,7 @@ def _check_given(settings: PreparationSettings, student: str) -> None:
         raise InputError(
             f"{given}: --student static starts from a teacher's tokens, and vectors have none; expected a folder"
         )
-    if named_encoder(student) is None:
+    if StudentSpec.parse(student).encoder is None:
         raise InputError(f"{given}: --student {student} would be made of its layers; expected a folder or hub id")
 
 
@@ -144,8 +142,7 @@ def _selection_config(corpus: Corpus) -> dict[str, Any]:
 def _student_config(settings: RunSettings) -> dict[str, Any]:
     """The student as the user wrote it, its own encoder by its content. `half` is written out: it was another rule once."""
     student, teacher = settings.student, settings.teacher_encoder
-    rule = layer_rule(student)
-    if rule is not None and rule.rule == HALF:
+    if StudentSpec.parse(student).rule == HALF:
         with contextlib.suppress(InputError):  # of a teacher without layers, which a run of heads alone may have
             student = resolved_student(student, teacher)
     pooling = settings.pooling or student_pooling(student, teacher)

@@ -12,6 +12,7 @@ ANY:corpus           any of these, with only the tokens that the training senten
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -50,94 +51,88 @@ _POOLING_FLAGS = {
 """How sentence-transformers wrote the pooling before version 6."""
 
 Said = TypeVar("Said")
-_RULE = re.compile(rf"(?P<rule>{HALF}|{AUTO}(?::[^@]*)?|layers:[^@]*)(?:@(?P<encoder>.*))?", re.DOTALL)
+_NAME = re.compile(
+    rf"(?P<whole>{STATIC}|{TEACHER})|(?P<rule>{HALF}|{AUTO}(?::[^@]*)?|layers:[^@]*)(?:@(?P<encoder>.*))?", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
-class LayerRule:
-    """Which layers of an encoder a student keeps: `rule` without its encoder, which is the teacher where it is None."""
+class StudentSpec:
+    """A student's name, parsed: which layers of which encoder, and whether with few of its tokens."""
 
-    rule: str
-    encoder: str | None = None
+    rule: str | None
+    """Which layers (auto:2, half, layers:0,3), teacher or static; None is the encoder as it is."""
+    encoder: str | None
+    """The encoder that it is made of, as the user names it; None is the teacher."""
+    fewer_tokens: bool = False
+    """Whether it has only the tokens that the training sentences use."""
+
+    @staticmethod
+    @functools.cache
+    def parse(name: str) -> StudentSpec:
+        """The student of this name."""
+        start = name.removesuffix(CORPUS)
+        match = _NAME.fullmatch(start)
+        if match is None:
+            return StudentSpec(None, start, start != name)
+        return StudentSpec(match["whole"] or match["rule"], match["encoder"], start != name)
+
+    def __str__(self) -> str:
+        encoder = "" if self.encoder is None else self.encoder if self.rule is None else f"@{self.encoder}"
+        return f"{self.rule or ''}{encoder}{CORPUS if self.fewer_tokens else ''}"
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it is a vector for each token, without layers."""
+        return self.rule == STATIC
+
+    @property
+    def is_layers(self) -> bool:
+        """Whether it has some of an encoder's layers, rather than all."""
+        return self.rule not in (None, STATIC, TEACHER)
 
     @property
     def ranked(self) -> bool:
-        """Whether a ranking has to say which layers these are."""
-        return self.rule.startswith(AUTO)
+        """Whether a ranking has to say which layers it has."""
+        return self.is_layers and str(self.rule).startswith(AUTO)
 
-    def at(self, encoder: Callable[[str], str]) -> str:
-        """The student with its encoder's name or path replaced; the teacher stays the teacher."""
-        return self.rule if self.encoder is None else f"{self.rule}@{encoder(self.encoder)}"
+    @property
+    def with_all_tokens(self) -> StudentSpec:
+        """The same start with all tokens of its tokenizer."""
+        return replace(self, fewer_tokens=False)
 
+    def with_encoder(self, renamed: Callable[[str], str]) -> StudentSpec:
+        """The same with its encoder's name or path replaced; the teacher stays the teacher."""
+        return self if self.encoder is None else replace(self, encoder=renamed(self.encoder))
 
-def has_fewer_tokens(student: str) -> bool:
-    """Whether the name says that the student has only the tokens which the training sentences use."""
-    return student.endswith(CORPUS)
-
-
-def with_all_tokens(student: str) -> str:
-    """The same start with all tokens of its tokenizer: "static" of "static:corpus"."""
-    return student.removesuffix(CORPUS)
-
-
-def names_of(student: str) -> tuple[str, ...]:
-    """The names by which a search space speaks of a student: its own, and that of the same start with all tokens."""
-    return tuple(dict.fromkeys((student, with_all_tokens(student))))
-
-
-def said_of(student: str, said: Mapping[str, Said] | None) -> Said | None:
-    """What `said` has of a student, or of the same start with all tokens; None where it has nothing of either."""
-    return next((said[name] for name in names_of(student) if name in said), None) if said else None
-
-
-def layer_rule(student: str) -> LayerRule | None:
-    """The rule that a student's layers are chosen by; None where it is an encoder as it is."""
-    student = with_all_tokens(student)
-    if student in (STATIC, TEACHER):
-        return LayerRule(student)
-    match = _RULE.fullmatch(student)
-    return LayerRule(match["rule"], match["encoder"]) if match else None
-
-
-def is_layers(student: str) -> bool:
-    """Whether the student has some of an encoder's layers, rather than all."""
-    return layer_rule(student) is not None and with_all_tokens(student) not in (STATIC, TEACHER)
+    def made_of(self, encoder: str) -> StudentSpec:
+        """The same layers of all tokens of another encoder."""
+        return StudentSpec(None if self.rule == TEACHER else self.rule, encoder)
 
 
 def is_static(student: str) -> bool:
     """Whether the student is a vector for each token, without layers."""
-    return with_all_tokens(student) == STATIC
+    return StudentSpec.parse(student).is_static
 
 
-def named_encoder(student: str) -> str | None:
-    """The encoder that the student is made of, as the user names it; None where that is the teacher."""
-    rule = layer_rule(student)
-    return with_all_tokens(student) if rule is None else rule.encoder
+def names_of(student: str) -> tuple[str, ...]:
+    """The names by which a search space speaks of a student: its own, and that of the same start with all tokens."""
+    return tuple(dict.fromkeys((student, str(StudentSpec.parse(student).with_all_tokens))))
 
 
-def with_encoder(student: str, encoder: Callable[[str], str]) -> str:
+def said_of(student: str, settings: Mapping[str, Said] | None) -> Said | None:
+    """What `settings` have for a student, or for the same start with all tokens; None if they have nothing for either."""
+    return next((settings[name] for name in names_of(student) if name in settings), None) if settings else None
+
+
+def with_encoder(student: str, renamed: Callable[[str], str]) -> str:
     """The student with its encoder's name or path replaced, where that is not the teacher."""
-    rule, start = layer_rule(student), with_all_tokens(student)
-    return (encoder(start) if rule is None else rule.at(encoder)) + student.removeprefix(start)
-
-
-def of_encoder(student: str, encoder: str) -> str:
-    """The student made of all of another encoder's tokens, which takes the place of the one that it is made of, the teacher
-    or its own.
-    """
-    rule = layer_rule(student)
-    return encoder if rule is None or rule.rule == TEACHER else replace(rule, encoder=encoder).at(str)
-
-
-def with_rule(student: str, rule: str) -> str:
-    """The student with other layers of the same encoder."""
-    start = with_all_tokens(student)
-    return replace(layer_rule(start) or LayerRule(rule, start), rule=rule).at(str) + student.removeprefix(start)
+    return str(StudentSpec.parse(student).with_encoder(renamed))
 
 
 def student_source(student: str, teacher: EncoderSpec) -> EncoderSpec:
     """The encoder that the student starts from and whose tokenizer it keeps, which reads sentences without a prompt."""
-    name = named_encoder(student)
+    name = StudentSpec.parse(student).encoder
     if name is None:
         return replace(teacher, prompt="", query_prompt=None, document_prompt=None)
     return EncoderSpec(name, max_tokens=teacher.max_tokens)
@@ -166,8 +161,7 @@ def absolute_student(student: str) -> str:
 def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str = MEAN) -> SentenceTransformer:
     """Transformer and pooling to start from, in evaluation mode.
 
-    "half" is every second layer here, 1, 3, 5: what it meant to runs that have it in their `prepared.json`. New runs have the
-    layers there, as `resolved_student` chooses them.
+    The layers are written out: `resolved_student` says what `half` and `auto` are.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling
@@ -175,13 +169,11 @@ def load_student(student: str, teacher: EncoderSpec, device: str, pooling: str =
     if is_static(student):
         raise InputError(f"--student {student}: it has no transformer to load; expected an encoder, or layers of one")
     transformer = student_source(student, teacher).load(device)[0]
-    if is_layers(student) and (rule := layer_rule(student)):
+    if StudentSpec.parse(student).is_layers:
         from distilbench.encoders.layers import LayerList
 
         layer_list = LayerList(getattr(transformer, "model", transformer), f"--student {student}")
-        count = len(layer_list.layers)
-        indices = list(range(1, count, 2)) if rule.rule == HALF else listed_layers(student, count)
-        layer_list.keep(_checked(student, indices, count))
+        layer_list.keep(listed_layers(student, len(layer_list.layers)))
     width = int(transformer.get_embedding_dimension())
     return SentenceTransformer(modules=[transformer, Pooling(width, pooling_mode=pooling)], device=device).eval()
 
@@ -191,12 +183,12 @@ def resolved_student(student: str, teacher: EncoderSpec, chosen: tuple[int, ...]
 
     Without a ranking `auto` is as many layers by the rule of `half`: enough to measure how long its training takes.
     """
-    rule = layer_rule(student)
-    if rule is None or not (rule.ranked or rule.rule == HALF):
+    spec = StudentSpec.parse(student)
+    if not (spec.ranked or spec.rule == HALF):
         return student  # a static one too
-    if rule.rule == HALF or chosen is None:
+    if spec.rule == HALF or chosen is None:
         chosen = spread_layers(count_layers(student, teacher), student_layers(student, teacher))
-    return with_rule(student, f"layers:{','.join(map(str, chosen))}")
+    return str(replace(spec, rule=f"layers:{','.join(map(str, chosen))}"))
 
 
 def spread_layers(count: int, kept: int) -> tuple[int, ...]:
@@ -223,15 +215,15 @@ def count_layers(student: str, teacher: EncoderSpec) -> int:
 
 def student_layers(student: str, teacher: EncoderSpec) -> int:
     """How many layers the student has."""
-    rule, count = layer_rule(student), count_layers(student, teacher)
-    if rule is None or rule.rule == TEACHER:
+    spec, count = StudentSpec.parse(student), count_layers(student, teacher)
+    if not spec.is_layers:
         return count
-    if rule.rule in (HALF, AUTO):
+    if spec.rule in (HALF, AUTO):
         return max(1, count // 2)
-    if not rule.ranked:
+    if not spec.ranked:
         return len(listed_layers(student, count))
     try:
-        depth = int(rule.rule.removeprefix(f"{AUTO}:"))
+        depth = int(str(spec.rule).removeprefix(f"{AUTO}:"))
     except ValueError:
         depth = 0
     if not 1 <= depth <= count:
@@ -243,15 +235,10 @@ def student_layers(student: str, teacher: EncoderSpec) -> int:
 
 def listed_layers(student: str, count: int) -> list[int]:
     """The layers of a student such as layers:0,2,4, of an encoder with `count`."""
-    rule = layer_rule(student)
     try:
-        indices = [int(part) for part in (rule.rule if rule else "").removeprefix("layers:").split(",")]
+        indices = [int(part) for part in str(StudentSpec.parse(student).rule).removeprefix("layers:").split(",")]
     except ValueError:
         indices = []
-    return _checked(student, indices, count)
-
-
-def _checked(student: str, indices: list[int], count: int) -> list[int]:
     if not indices or any(not 0 <= i < count for i in indices) or sorted(set(indices)) != indices:
         raise InputError(
             f"--student {student}: expected rising layer numbers from 0 to {count - 1}, such as layers:0,2,4"
@@ -265,7 +252,7 @@ def student_pooling(student: str, teacher: EncoderSpec) -> str:
     "mean" where it joins several kinds or has no pooling; a causal language model that says nothing of it is read by its last
     token, as sentence-transformers reads it.
     """
-    if named_encoder(student) is None and teacher.vectors is not None:
+    if StudentSpec.parse(student).encoder is None and teacher.vectors is not None:
         return MEAN  # no encoder, and so none to make a student of
     folder = student_source(student, teacher).described()
     if is_static(student) or other_modules(folder):
@@ -296,22 +283,22 @@ def student_width(student: str, teacher: EncoderSpec) -> int:
 
 def describe_student(student: str, teacher: EncoderSpec) -> str:
     """How tables name the start."""
-    rule = layer_rule(student)
-    title = student_source(student, teacher).title
-    if is_static(student):
+    rule, title = StudentSpec.parse(student).rule, student_source(student, teacher).title
+    if rule == STATIC:
         return f"{title} tokens ({student})"
-    if rule is not None and rule.rule == TEACHER:
+    if rule == TEACHER:
         return f"{title} (all layers)"
-    return title if rule is None else f"{title} {rule.rule}"
+    return title if rule is None else f"{title} {rule}"
 
 
 def check_student(student: str, teacher: EncoderSpec) -> None:
     """Check a student's name before anything is loaded."""
-    if with_all_tokens(student) in (STATIC, TEACHER):
+    spec = StudentSpec.parse(student)
+    if spec.rule in (STATIC, TEACHER):
         folder = teacher.folder()
         if folder is not None and other_modules(folder):
             raise InputError(f"--student {student}: teacher {teacher.name!r} is no transformer that reads tokens")
-    elif is_layers(student):
+    elif spec.is_layers:
         student_layers(student, teacher)
     else:
-        EncoderSpec(with_all_tokens(student)).folder()
+        EncoderSpec(str(spec.encoder)).folder()

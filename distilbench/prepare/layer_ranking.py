@@ -23,12 +23,12 @@ from scipy.linalg import cho_factor, cho_solve
 from distilbench.data.corpus import Rows
 from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, default_device, padded, token_budget_batches
 from distilbench.encoders.student import (
+    StudentSpec,
     count_layers,
     load_student,
     student_layers,
     student_source,
     with_encoder,
-    with_rule,
 )
 from distilbench.evaluation.selection import DevSet
 from distilbench.evaluation.sts import cosine, spearman
@@ -94,7 +94,7 @@ def ranking_artifact(
     def make(folder: Path, missing: list[str]) -> None:
         from distilbench.prepare.layer_walk import LayerWalk
 
-        all_layers = with_rule(student, f"layers:{named(range(count))}")
+        all_layers = str(replace(StudentSpec.parse(student), rule=f"layers:{named(range(count))}"))
         walk = LayerWalk(load_student(all_layers, teacher, default_device(), pooling), f"--student {student}")
         began = time.perf_counter()
         source = Source(walk, ids, sampled, vectors.take(sampled), tuple(sets))

@@ -9,14 +9,10 @@ from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import (
-    has_fewer_tokens,
-    is_static,
-    layer_rule,
-    of_encoder,
+    StudentSpec,
     resolved_student,
     student_pooling,
     student_source,
-    with_all_tokens,
 )
 from distilbench.evaluation.selection import DevSet
 from distilbench.prepare.artifacts import StudentArtifacts
@@ -40,21 +36,21 @@ def prepare_student(
 ) -> StudentArtifacts:
     """What a student of this name is trained from, made or found in the store; students of one encoder share its tokens."""
     teacher, reads = settings.teacher_encoder, settings.student_reading(student)
-    fewer = has_fewer_tokens(student)
+    spec = StudentSpec.parse(student)
     pooling = settings.pooling or student_pooling(student, teacher)
     static = None
-    if is_static(student):
+    if spec.is_static:
         static = static_start_artifact(student_source(student, teacher), store, settings.pool)
     tokens = sentence_tokens(settings, reads, corpus, static, store)
-    folder, chosen, rule = None, None, layer_rule(student)
-    if rule is not None and rule.ranked:
-        start = with_all_tokens(student)
+    folder, chosen = None, None
+    if spec.ranked:
+        start = str(spec.with_all_tokens)
         folder = ranking_artifact(start, teacher, pooling, vectors, tokens, corpus.train, dev, store)
         ranking = read_ranking(folder)
         assert ranking is not None
         chosen = ranking.chosen
     student = resolved_student(student, teacher, chosen)
-    if fewer:
+    if spec.fewer_tokens:
         student, reads, static = pruned_start(settings, student, corpus, tokens, static, store)
         tokens = sentence_tokens(settings, reads, corpus, static, store)
     prompts = Prompts.of(reads) if settings.by_role else None
@@ -72,7 +68,7 @@ def pruned_start(
     if static is not None:
         return student, reads, pruned_static(static, tokens, corpus, before, store)
     encoder = pruned_encoder(student_source(student, settings.teacher_encoder), tokens, corpus, before, store)
-    student = of_encoder(student, str(encoder))
+    student = str(StudentSpec.parse(student).made_of(str(encoder)))
     return student, settings.student_reading(student), None
 
 

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from distilbench.codes import FAISS_PEER, FAMILIES, code_of, family_of
 from distilbench.encoders.encoder import HUB_IDS
 from distilbench.encoders.prompts import TEXT
-from distilbench.encoders.student import named_encoder
+from distilbench.encoders.student import StudentSpec
 from distilbench.records import FROZEN, ON_VECTORS, ScoreRecord, TrialRecord
 from distilbench.reporting.code_overlap import below_overlap, code_overlap
 from distilbench.reporting.formats import set_name, value
@@ -226,7 +226,7 @@ def hub_base(run: Path, record: ScoreRecord) -> str:
         return ""
     if record.start == ON_VECTORS:
         return ""
-    name = teacher if record.start == FROZEN else named_encoder(student) or teacher
+    name = teacher if record.start == FROZEN else StudentSpec.parse(student).encoder or teacher
     name = HUB_IDS.get(name, name)
     return name if _HUB_ID.fullmatch(name) and ".." not in name else ""
 

@@ -18,7 +18,7 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
-from distilbench.encoders.student import describe_student, of_encoder
+from distilbench.encoders.student import StudentSpec, describe_student
 from distilbench.errors import InputError
 from distilbench.prepare.layer_ranking import FILE
 from distilbench.prepare.prepared import Prepared
@@ -122,7 +122,8 @@ def test_its_start_says_so(student: Callable[..., Prepared], prepared: Prepared)
     on = student("layers:0,2:corpus")
     title = prepared.teacher.title
     assert describe_student(on.student, on.teacher) == f"{title}-pruned layers:0,2"
-    assert [of_encoder(name, "F") for name in ("auto:2", "half@X", "teacher", "X")] == ["auto:2@F", "half@F", "F", "F"]
+    named = [str(StudentSpec.parse(name).made_of("F")) for name in ("auto:2", "half@X", "teacher", "X")]
+    assert named == ["auto:2@F", "half@F", "F", "F"]
 
 
 @pytest.mark.parametrize("kind", ["roberta", "mpnet", "distilbert", "electra", "modernbert", "qwen3"])
