@@ -79,6 +79,14 @@ def test_vectors_are_those_of_sentence_transformers(
     np.testing.assert_allclose(vectors, model.encode(sentences, batch_size=1), atol=1e-5)
 
 
+def test_weights_in_half_precision_are_loaded_in_float32(folder: Path, model: SentenceTransformer) -> None:
+    half = SentenceTransformer(str(folder), device="cpu").half()
+    half.save(str(folder), create_model_card=False)
+    loaded = EncoderSpec(str(folder)).load()
+    assert {p.dtype for p in loaded.parameters()} == {torch.float32}
+    np.testing.assert_allclose(encode(loaded, SENTENCES), encode(model, SENTENCES), atol=1e-2)
+
+
 def test_no_sentences_are_no_vectors(model: SentenceTransformer) -> None:
     vectors = encode(model, [])
     assert vectors.shape == (0, 32) and vectors.dtype == np.float32

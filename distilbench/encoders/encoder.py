@@ -243,7 +243,7 @@ class EncoderSpec:
             )
         if self.max_tokens is not None:
             model.max_seq_length = self.max_tokens
-        return model.eval()
+        return model.float().eval()  # weights saved in half precision may be trained
 
 
 _CONTENT = {".json", ".safetensors", ".bin", ".txt", ".model", ".spm", ".py"}
