@@ -89,9 +89,9 @@ def small_corpus(bench: Bench) -> tuple[Path, Sequence[str]]:
     from distilbench.data.builtin import builtin_corpus
     from distilbench.data.requirements import Requirements
     from distilbench.encoders.encoder import EncoderSpec
+    from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
     from distilbench.prepare.encode import encode_corpus
     from distilbench.prepare.pca import pca_artifact
-    from distilbench.prepare.prepared import save_prepared
     from distilbench.prepare.tokens import tokens_artifact
     from distilbench.storage.store import ArtifactStore
 
@@ -100,7 +100,8 @@ def small_corpus(bench: Bench) -> tuple[Path, Sequence[str]]:
     key = corpus.sentences_fingerprint
     vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="methods", here=True)
     pca, tokens = pca_artifact(vectors, corpus.train, store), tokens_artifact(corpus.sentences, key, teacher, store)
-    save_prepared(bench.work / "prepared", corpus, teacher, "layers:0,2", vectors, pca, tokens)
+    student = StudentArtifacts("layers:0,2", tokens=tokens)
+    Artifacts(corpus, teacher, vectors, pca, student).save(bench.work / "prepared")
     return bench.work / "prepared", corpus.sentences
 
 

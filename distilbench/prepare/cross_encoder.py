@@ -6,7 +6,7 @@ A cross-encoder reads both sentences at once, so its logits are computed once an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -95,8 +95,9 @@ def start_cross_encoder(
     outputs = 2 if task.kind == "binary" else OUTPUTS[task.kind]
     model = _load(source, what, device, num_labels=outputs, revision=start.revision)
     model.max_seq_length = min(max_tokens, model.max_seq_length)
+    config: Any = model.config
+    config.problem_type = PROBLEM[task.kind]
     if task.classes:
-        config: Any = model.config
         config.id2label = dict(enumerate(task.classes))
         config.label2id = {name: i for i, name in enumerate(task.classes)}
     return model
@@ -193,20 +194,20 @@ def pair_texts(task: PairTask, split: str, sentences: Sequence[str]) -> tuple[li
     return [sentences[i] for i in rows.left_P], [sentences[i] for i in rows.right_P]
 
 
-def pairs_fingerprint(task: PairTask, split: str, sentences: Sequence[str]) -> str:
+def pairs_fingerprint(task: PairTask, split: str, texts: tuple[list[str], list[str]]) -> str:
     """What a split's logits and labels depend on: its sentences and targets, wherever they are in a corpus."""
-    return fingerprint([*pair_texts(task, split, sentences), task.splits[split].target_P.tolist()])
+    return fingerprint([*texts, task.splits[split].target_P.tolist()])
 
 
 @dataclass(frozen=True)
 class FineTuning:
-    """A cross-encoder fine-tuned from `start` on the training pairs of `task`, whose rows are those of `sentences`."""
+    """A cross-encoder fine-tuned from `start` on the training pairs of `task`; `texts` are the sentences of each split's."""
 
     task: PairTask
-    sentences: Sequence[str]
+    texts: Mapping[str, tuple[list[str], list[str]]]
     start: EncoderSpec
-    params: CrossEncoderParams
     seed: int
+    params: CrossEncoderParams = CrossEncoderParams()
 
     def artifact(self, store: ArtifactStore, size: PoolSize = AS_FIT) -> Path:
         """The folder of the cross-encoder, made if not there: on this machine, or, where only other nodes of the cluster have
@@ -215,16 +216,14 @@ class FineTuning:
         Dev is scored after every epoch and the best state is kept (DSE, section 4.1.1). A killed fine-tuning goes on from
         its last epoch. `dev.json` in the folder holds the dev scores of the state that was kept.
         """
-        task, params, pairs = self.task, self.params, len(self.task.splits["train"].target_P)
-        if pairs < params.batch_size:
-            raise InputError(
-                f"cross-encoder batch_size is {params.batch_size}, but the corpus has only {pairs} training pairs"
-            )
+        task, batch, pairs = self.task, self.params.batch_size, len(self.task.splits["train"].target_P)
+        if pairs < batch:
+            raise InputError(f"cross-encoder batch_size is {batch}, but the corpus has only {pairs} training pairs")
         parts = {
             "start": self.start.identity()["source"],
-            "pairs": {split: pairs_fingerprint(task, split, self.sentences) for split in ("train", "dev")},
+            "pairs": {split: pairs_fingerprint(task, split, self.texts[split]) for split in ("train", "dev")},
             "task": [task.kind, task.classes, task.low, task.high],
-            "params": asdict(params),
+            "params": asdict(self.params),
             "seed": self.seed,
             "step_version": STEP_VERSION,
         }
@@ -234,19 +233,9 @@ class FineTuning:
                 return self.run(folder)
             label = f"Cross-encoder on {task.name}"
             rich.print(f"{label}: fine-tuned on a GPU node; after each epoch its state is in {folder}")
-            return on_gpu_node(FineTuning.run, self._alone(), folder, what=label)
+            return on_gpu_node(FineTuning.run, replace(self, start=self.start.absolute()), folder, what=label)
 
         return store.build("cross-encoder", parts, FILES, make)
-
-    def _alone(self) -> FineTuning:
-        """The same with the sentences of the pairs alone: the corpus does not travel."""
-        rows = np.unique(np.concatenate([side for s in self.task.splits.values() for side in (s.left_P, s.right_P)]))
-        splits = {
-            name: replace(s, left_P=np.searchsorted(rows, s.left_P), right_P=np.searchsorted(rows, s.right_P))
-            for name, s in self.task.splits.items()
-        }
-        texts = [self.sentences[i] for i in rows]
-        return replace(self, task=replace(self.task, splits=splits), sentences=texts, start=self.start.absolute())
 
     def run(self, folder: Path) -> None:
         """Fine-tune into `folder`, from the last epoch that is there."""
@@ -279,8 +268,7 @@ def _trainer(tuning: FineTuning, model: sentence_transformers.CrossEncoder, work
     from transformers import PrinterCallback
 
     task, params = tuning.task, tuning.params
-    train, dev = task.splits["train"], pair_texts(task, "dev", tuning.sentences)
-    left, right = pair_texts(task, "train", tuning.sentences)
+    train, dev, (left, right) = task.splits["train"], tuning.texts["dev"], tuning.texts["train"]
     regression, columns = task.kind == "regression", list(range(model.num_labels))
     target = unit_target(task, train.target_P) if regression else train.target_P.astype(np.int64)
 
@@ -368,13 +356,13 @@ def logits_artifact(
     Needs `ray.init` only when something is missing. Of a regression whose outputs are on another scale than [0, 1] a + b t
     is taken, fitted to the training scores, and said so.
     """
+    left, right = pair_texts(task, split, sentences)
     parts = {
         "cross_encoder": EncoderSpec(str(cross_encoder.absolute())).identity()["source"],
-        "pairs": pairs_fingerprint(task, split, sentences),
+        "pairs": pairs_fingerprint(task, split, (left, right)),
         "task": [task.kind, task.classes, task.low, task.high],
         "step_version": STEP_VERSION,
     }
-    left, right = pair_texts(task, split, sentences)
     ranges = shard_ranges(len(left), SHARD_PAIRS)
     label = f"Cross-encoder logits, {task.name} {split}"
 

@@ -14,7 +14,7 @@ from distilbench.errors import InputError
 from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus, with_copy_cosines
-from distilbench.prepare.cross_encoder import CrossEncoderParams, FineTuning, cross_encoder_scores, logits_artifact
+from distilbench.prepare.cross_encoder import FineTuning, cross_encoder_scores, logits_artifact, pair_texts
 from distilbench.prepare.encode import encode_corpus
 from distilbench.prepare.nearest import nearest_artifact
 from distilbench.prepare.negatives import negatives_artifact
@@ -111,8 +111,8 @@ def _with_logits(
         cross = Path(settings.cross_encoder)
     else:
         start = replace(settings.teacher_encoder, prompt="", query_prompt=None, document_prompt=None, max_tokens=None)
-        tuning = FineTuning(task, sentences, start, CrossEncoderParams(), settings.seed)
-        cross = tuning.artifact(store, settings.pool)
+        texts = {split: pair_texts(task, split, sentences) for split in ("train", "dev")}
+        cross = FineTuning(task, texts, start, settings.seed).artifact(store, settings.pool)
     logits = logits_artifact(task, sentences, cross, store, size=settings.pool)
     scores = cross_encoder_scores(task, sentences, cross, store)
     metrics = ", ".join(f"{s.split} {s.metric} {s.value:.2f}" for s in scores)

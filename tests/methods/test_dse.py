@@ -294,7 +294,7 @@ def check(values: dict[str, list[Any]], splits: tuple[str, ...] = ("train", "dev
 
 def test_a_corpus_that_is_not_enough_is_bad_input() -> None:
     check({})
-    assert DSE.needs({"task": ["T"]}.__getitem__).pair_tasks == ("T",)
+    assert DSE.needs({"task": ["T"], "alpha": [0.5]}.__getitem__).pair_tasks == ("T",)
     with pytest.raises(InputError, match=r"task: MRPC: the corpus has no such pair task; expected one of T"):
         check({"task": ["MRPC"]})
     with pytest.raises(InputError, match=r"task: T, U: .*expected one task"):

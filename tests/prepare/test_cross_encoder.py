@@ -26,7 +26,6 @@ from distilbench.prepare.cross_encoder import (
     cross_encoder_scores,
     load_cross_encoder,
     logits_artifact,
-    pairs_fingerprint,
     start_cross_encoder,
 )
 from distilbench.prepare.pool import ShardWorker
@@ -133,8 +132,10 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path) -> Pat
 
 
 def artifact(root: Path, encoder: Path, **changes: Any) -> Path:
-    arguments = {"task": make_task(), "start": EncoderSpec(str(encoder)), "params": FAST, "seed": 0, **changes}
-    return FineTuning(**arguments, sentences=SENTENCES).artifact(ArtifactStore(root))
+    task = changes.pop("task", None) or make_task()
+    texts = {split: module.pair_texts(task, split, SENTENCES) for split in ("train", "dev")}
+    arguments = {"task": task, "start": EncoderSpec(str(encoder)), "params": FAST, "seed": 0, **changes}
+    return FineTuning(**arguments, texts=texts).artifact(ArtifactStore(root))
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -215,10 +216,7 @@ def test_a_fine_tuning_on_another_node_is_the_same(
     monkeypatch.setattr(module, "on_gpu_node", on_some_node)
     folder = artifact(tmp_path / "store", encoder_folder)
     [(tuning, _)] = asked
-    task, texts, start = tuning.task, tuning.sentences, tuning.start
-    rows = {i for split in make_task().splits.values() for i in (*split.left_P, *split.right_P)}
-    assert len(texts) == len(rows) <= len(SENTENCES) and start.name == str(encoder_folder)
-    assert pairs_fingerprint(task, "train", texts) == pairs_fingerprint(make_task(), "train", SENTENCES)
+    assert tuning.texts["dev"] == module.pair_texts(make_task(), "dev", SENTENCES)
     [same] = tuned.glob(folder.name)
     for file in same.iterdir():
         if file.name != "manifest.json":
@@ -250,16 +248,6 @@ def test_another_cross_encoder_is_never_taken_for_it(
         path.write_text(path.read_text().replace('"hidden_dropout_prob": 0.1', '"hidden_dropout_prob": 0.2'))
     with pytest.raises(FineTuned):
         artifact(tuned, encoder_folder, **changed)
-
-
-def test_a_task_is_known_by_its_text_wherever_it_is_in_a_corpus() -> None:
-    task, moved = make_task(), make_task()
-    order = np.arange(40)[::-1]
-    train = moved.splits["train"]
-    split = replace(train, left_P=order[train.left_P], right_P=order[train.right_P])
-    moved = replace(moved, splits={"train": split})
-    assert pairs_fingerprint(moved, "train", SENTENCES[::-1]) == pairs_fingerprint(task, "train", SENTENCES)
-    assert pairs_fingerprint(moved, "train", SENTENCES) != pairs_fingerprint(task, "train", SENTENCES)
 
 
 @pytest.fixture
