@@ -53,7 +53,7 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.student import load_student
-from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.encode import CorpusEncoding
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.table import TEST, leaderboard
 from distilbench.storage.arrays import ShardedArray
@@ -109,10 +109,8 @@ class Text:
     @cached_property
     def vectors(self) -> ShardedArray:
         """The teacher's vectors of all texts of the corpus; a run has left them in the store."""
-        corpus, store = self.corpus, ArtifactStore(self.store)
-        return encode_corpus(
-            corpus.sentences, corpus.sentences_fingerprint, self.teacher, store, label="Teacher", here=True
-        )[0]
+        encoding = CorpusEncoding(self.teacher, ArtifactStore(self.store), "Teacher", in_process=True)
+        return encoding.vectors(self.corpus.text)[0]
 
     def train(self) -> tuple[list[str], NDArray[np.float32]]:
         """The training sentences, and the teacher's vectors of them."""

@@ -33,6 +33,7 @@ from distilbench.data.evaluation import evaluation_data
 from distilbench.data.folder import Limits
 from distilbench.data.retrieval_sets import LargeRetrievalSet
 from distilbench.data.roles import DOCUMENT, QUERY
+from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, prompt_of
 from distilbench.errors import InputError
 from distilbench.evaluation.code_index import code_index, rescored, stored_codes
@@ -43,7 +44,7 @@ from distilbench.evaluation.quantisation import Quantiser
 from distilbench.evaluation.ranking import ranking_metrics
 from distilbench.evaluation.retrieval import faiss_threads, unit
 from distilbench.evaluation.retrieval_task import BLOCK, Documents
-from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.encode import CorpusEncoding
 from distilbench.storage.files import write_json
 from distilbench.storage.store import ArtifactStore
 
@@ -123,15 +124,8 @@ def searcher(name: str, largest: LargeRetrievalSet, store: ArtifactStore) -> Sea
     """The encoder, with an index of all documents in its code."""
     spec = EncoderSpec(name)
     code = chosen_code(spec, name, None)
-    vectors = encode_corpus(
-        largest.documents,
-        largest.fingerprint,
-        spec.reading(DOCUMENT),
-        store,
-        label=spec.title,
-        stored="float32",
-        here=True,
-    )[0]
+    encoding = CorpusEncoding(spec.reading(DOCUMENT), store, spec.title, "float32", in_process=True)
+    vectors, _ = encoding.vectors(CorpusText(largest.documents, largest.fingerprint))
     model = load_on_cpu(spec)
     prompt = prompt_of(model, spec.prompt_before(QUERY))
     return over(f"{spec.title}, {code.kind}", model, prompt, code.load(), vectors)

@@ -90,16 +90,15 @@ def small_corpus(bench: Bench) -> tuple[Path, Sequence[str]]:
     from distilbench.data.requirements import Requirements
     from distilbench.encoders.encoder import EncoderSpec
     from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
-    from distilbench.prepare.encode import encode_corpus
+    from distilbench.prepare.encode import CorpusEncoding
     from distilbench.prepare.pca import pca_artifact
     from distilbench.prepare.tokens import tokens_artifact
     from distilbench.storage.store import ArtifactStore
 
     corpus = builtin_corpus(200, needs=Requirements(triplets=True))
     teacher, store = EncoderSpec(str(bench.encoder_folder())), ArtifactStore(bench.work / "store")
-    key = corpus.sentences_fingerprint
-    vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="methods", here=True)
-    pca, tokens = pca_artifact(vectors, corpus.train, store), tokens_artifact(corpus.sentences, key, teacher, store)
+    vectors, _ = CorpusEncoding(teacher, store, "methods", in_process=True).vectors(corpus.text)
+    pca, tokens = pca_artifact(vectors, corpus.train, store), tokens_artifact(corpus.text, teacher, store)
     student = StudentArtifacts("layers:0,2", tokens=tokens)
     Artifacts(corpus, teacher, vectors, pca, student).save(bench.work / "prepared")
     return bench.work / "prepared", corpus.sentences

@@ -29,12 +29,12 @@ from rich.console import Console
 from distilbench.cluster.resources import ray_cluster
 from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import CorpusBuilder
-from distilbench.data.sentences import SentenceFile, sentences_artifact
+from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.student import load_student
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus
-from distilbench.prepare.encode import SHARD_ROWS, TeacherEncoding, encode_corpus
+from distilbench.prepare.encode import SHARD_ROWS, CorpusEncoding, TeacherEncoding
 from distilbench.settings.commands import PrepareSettings
 from distilbench.settings.pool import PoolSize
 from distilbench.storage.arrays import shard_ranges
@@ -58,7 +58,7 @@ def overhead(sentences: int, teacher: str, rounds: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder, ray_cluster(None, 2, dashboard=False):
         root = Path(folder)
         # One shard first: Ray starts its workers' processes when they are first asked for.
-        encode_corpus(text[:512], "warm", spec, ArtifactStore(root / "warm"), label="warm-up")
+        CorpusEncoding(spec, ArtifactStore(root / "warm"), "warm-up").vectors(CorpusText(text[:512], "warm"))
         for number in range(rounds):
             for name in seconds:
                 store = ArtifactStore(root / f"{name} {number}".replace(" ", "-"))
@@ -67,7 +67,7 @@ def overhead(sentences: int, teacher: str, rounds: int) -> dict[str, object]:
                     bare(sentences_artifact(text, "all", store), spec, store.root)
                 else:
                     workers = 1 if name == "one worker" else 2
-                    encode_corpus(text, "all", spec, store, label=name, size=PoolSize(workers))
+                    CorpusEncoding(spec, store, name, size=PoolSize(workers)).vectors(CorpusText(text, "all"))
                 seconds[name].append(time.perf_counter() - began)
     best = {name: min(times) for name, times in seconds.items()}
     return {

@@ -57,7 +57,7 @@ def prepared_folder(tmp_path_factory: pytest.TempPathFactory, data_folder: Path,
     from distilbench.data.requirements import Requirements
     from distilbench.encoders.encoder import EncoderSpec
     from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
-    from distilbench.prepare.encode import encode_corpus
+    from distilbench.prepare.encode import CorpusEncoding
     from distilbench.prepare.pca import pca_artifact
     from distilbench.prepare.tokens import tokens_artifact
     from distilbench.storage.store import ArtifactStore
@@ -65,10 +65,9 @@ def prepared_folder(tmp_path_factory: pytest.TempPathFactory, data_folder: Path,
     root = tmp_path_factory.mktemp("prepared")
     corpus = folder_corpus(data_folder, Limits(), Requirements(triplets=True))
     teacher, store = EncoderSpec(str(encoder_folder)), ArtifactStore(root / "store")
-    key = corpus.sentences_fingerprint
-    vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test", here=True)
+    vectors, _ = CorpusEncoding(teacher, store, "test", in_process=True).vectors(corpus.text)
     pca = pca_artifact(vectors, corpus.train, store)
-    tokens = tokens_artifact(corpus.sentences, key, teacher, store)
+    tokens = tokens_artifact(corpus.text, teacher, store)
     student = StudentArtifacts("layers:0,2", tokens=tokens)
     Artifacts(corpus, teacher, vectors, pca, student).save(root / "prepared")
     (root / "prepared" / "sentences.txt").write_text("\n".join(corpus.sentences))

@@ -155,7 +155,7 @@ def test_again_nothing_is_scored_and_more_is_added(
     before = (evaluated / "runs" / "e" / "scores.jsonl").read_bytes()
     given = {"teacher": str(models[0]), "quantise": ("int8", "binary"), "cost": True}
     with monkeypatch.context() as patch:
-        patch.setattr("distilbench.commands.evaluate.encode_corpus", None)
+        patch.setattr("distilbench.commands.evaluate.CorpusEncoding", None)
         evaluate(settings(evaluated, models, data, dims=(8,), **given), Console(quiet=True))
     assert (evaluated / "runs" / "e" / "scores.jsonl").read_bytes() == before
     evaluate(settings(evaluated, models[:1], data, dims=(8, 4), **given), Console(quiet=True))

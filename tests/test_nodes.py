@@ -231,7 +231,7 @@ with ray_cluster(machines.address, None, False):
     # More workers wait for nodes than there is room for; one does all of the work.
     (folder / "cpu").mkdir()
     shards = [(i, i, i + 1) for i in range(4)]
-    run_pool(Where(folder / "cpu"), shards, "Work", "pieces", size=PoolSize(grow_to=(Node(2), Node(2))))
+    run_pool(Where(folder / "cpu"), shards, "Work", size=PoolSize(grow_to=(Node(2), Node(2))))
     print("pool", {p.read_text() == f"{cpu.node_id} []" for p in (folder / "cpu").iterdir()})
     found = trial_resources(TrialShare(grow_to=(Node(2), Node(2))))
     print("trials", found.concurrency, found.grows)
@@ -245,7 +245,7 @@ with ray_cluster(machines.address, None, False):
     except InputError as error:
         print("refused", error)
     (folder / "gpu").mkdir()
-    run_pool(Where(folder / "gpu"), shards, "Work", "pieces", size=PoolSize(2), gpu=True)
+    run_pool(Where(folder / "gpu"), shards, "Work", size=PoolSize(2), gpu=True)
     print("gpu pool", {p.read_text() for p in (folder / "gpu").iterdir()} == {f"{gpu.node_id} [0]"})
 machines.shutdown()
 """

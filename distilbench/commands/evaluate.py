@@ -20,6 +20,7 @@ from distilbench.commands.run_folder import one_writer, plain_name
 from distilbench.data.corpus import Rows
 from distilbench.data.evaluation import EvaluationData, evaluation_data
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
+from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, default_device
 from distilbench.encoders.prompts import Prompts
 from distilbench.errors import InputError
@@ -38,7 +39,7 @@ from distilbench.evaluation.predictions import predictions_path
 from distilbench.evaluation.quantisation import Quantiser, calibrated, load_quantiser, not_possible, saved_quantiser
 from distilbench.evaluation.sets import sets_of_data
 from distilbench.prepare.dedup import distinct_readings
-from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.encode import CorpusEncoding
 from distilbench.progress.tables import scores_told
 from distilbench.records import (
     AS_IT_CAME,
@@ -242,18 +243,16 @@ class Evaluation:
         return Vectors(spec.name, read.vectors[0].width, read.take, documents, by.title if asymmetric else "")
 
     def _encode(self, spec: EncoderSpec, sentences: Sequence[str], key: str, label: str) -> ShardedArray:
-        vectors, _ = encode_corpus(
-            sentences,
-            key,
+        encoding = CorpusEncoding(
             spec,
             self.store,
-            label=label,
+            label,
             stored="float32",
             backend=self.settings.backend,
             size=self.settings.pool,
-            here=not on_ray(self.settings),
+            in_process=not on_ray(self.settings),
         )
-        return vectors
+        return encoding.vectors(CorpusText(sentences, key))[0]
 
     def _cost(self, spec: EncoderSpec) -> tuple[EncoderCost | None, int]:
         if not self.settings.cost:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.choices import TaskKind
+from distilbench.data.sentences import CorpusText
 from distilbench.selection import STS, Selection
 
 Rows = NDArray[np.int64]
@@ -176,6 +177,11 @@ class Corpus:
         if self.roles_N is not None:
             digest.update(b"roles" + self.roles_N.tobytes())
         return digest.hexdigest()
+
+    @property
+    def text(self) -> CorpusText:
+        """The sentences, and what an encoding of them depends on."""
+        return CorpusText(self.sentences, self.sentences_fingerprint, self.roles_N)
 
     @functools.cached_property
     def sts_digests(self) -> dict[str, str]:

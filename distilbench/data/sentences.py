@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
@@ -18,6 +19,15 @@ TEXT = "text"
 FILE = "sentences.arrow"
 CHUNK = 8192
 """Sentences that are read or written at a time."""
+
+
+@dataclass(frozen=True)
+class CorpusText:
+    """The sentences of a corpus, their fingerprint, and their roles where they count: what an encoding of them depends on."""
+
+    sentences: Sequence[str]
+    fingerprint: str
+    roles_N: NDArray[np.int8] | None = None
 
 
 class SentenceFile(Sequence[str]):

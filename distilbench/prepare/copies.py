@@ -129,7 +129,7 @@ def _copies_artifact(
         if missing_shards := [shard for shard in shards if _name(shard[0]) in absent]:
             task = Copying(operation, seed, base, folder)
             label = f"Augmentation, {operation.name}"
-            run_pool(task, missing_shards, label, "sentences", size=size, gpu=operation.uses_gpu, store=store)
+            run_pool(task, missing_shards, label, size=size, gpu=operation.uses_gpu, store=store)
 
     return store.build("copies", parts, [ROWS, *(_name(i) for i, _, _ in shards)], make)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import rich
@@ -325,6 +325,7 @@ class CrossEncoding(ShardTask):
     left: Sequence[str]
     right: Sequence[str]
     folder: Path
+    unit: ClassVar[str] = "pairs"
 
     def load(self) -> Callable[[int, int, int], None]:
         """The cross-encoder onto the device that is where it runs."""
@@ -372,7 +373,7 @@ def logits_artifact(
         if missing_shards:
             work = CrossEncoding(cross_encoder.absolute(), replace(task, splits={}), left, right, folder)
             gpu = default_device() == "cuda" or gpus_elsewhere(size.grow_to)
-            run_pool(work, missing_shards, label, "pairs", size=size, gpu=gpu, store=store)
+            run_pool(work, missing_shards, label, size=size, gpu=gpu, store=store)
         logits_PC = np.concatenate([np.load(path, allow_pickle=False) for path in shards])
         if task.kind == "regression" and split == "train":
             logits_PC = _on_unit_scale(logits_PC, unit_target(task, task.splits[split].target_P), label)

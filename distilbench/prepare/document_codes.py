@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import rich
@@ -82,6 +82,7 @@ class DocumentCoding(ShardTask):
     folder: Path
     device: str
     code: ChosenCode
+    unit: ClassVar[str] = "documents"
 
     def load(self) -> Callable[[int, int, int], None]:
         """The student onto its device, and the code."""
@@ -139,7 +140,7 @@ def code_documents(
         if left < total:
             rich.print(f"Documents: {total - left} of {total} were coded before the interruption")
         task = DocumentCoding(spec.absolute(), documents.texts, folder, device, code)
-        run_pool(task, missing_shards, "Documents", "documents", size=size, gpu=device == "cuda", store=store)
+        run_pool(task, missing_shards, "Documents", size=size, gpu=device == "cuda", store=store)
 
     names = [shard_name(i) for i, _, _ in shards]
     path = store.build("document-codes", _parts(documents, spec, code, device), names, make)

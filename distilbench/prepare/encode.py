@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from distilbench.choices import Backend, Stored
 from distilbench.cluster.nodes import gpus_elsewhere, working_device
-from distilbench.data.sentences import SentenceFile, sentences_artifact
+from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.errors import InputError
-from distilbench.prepare.embedding_reuse import KIND, KnownVectors, known_vectors
+from distilbench.prepare.embedding_reuse import KIND, known_vectors
 from distilbench.prepare.in_process import run_in_process
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
 from distilbench.prepare.pool import Shard, ShardTask, run_pool
@@ -78,104 +78,88 @@ class TeacherEncoding(ShardTask):
         return make
 
 
-def _on(device: str, bf16: bool) -> dict[str, Any]:
-    """What the vectors depend on where they are made on this device."""
-    precision = "bfloat16 forward" if bf16 or device == "cuda" else "float32 forward"
-    return {"precision": precision, "shard_rows": SHARD_ROWS[device]}
+@dataclass(frozen=True)
+class CorpusEncoding:
+    """How sentences are encoded into the store: by which encoder, what runs it, and in which precision they are kept."""
 
+    spec: EncoderSpec
+    store: ArtifactStore
+    label: str
+    stored: Stored = "float16"
+    backend: Backend = "torch"
+    size: PoolSize = AS_FIT
+    in_process: bool = False
+    """Whether it is done in this process, without Ray."""
 
-def encode_corpus(
-    sentences: Sequence[str],
-    sentences_fingerprint: str,
-    spec: EncoderSpec,
-    store: ArtifactStore,
-    *,
-    label: str,
-    stored: Stored = "float16",
-    backend: Backend = "torch",
-    size: PoolSize = AS_FIT,
-    here: bool = False,
-    roles_N: NDArray[np.int8] | None = None,
-) -> tuple[ShardedArray, int]:
-    """Vectors of `sentences` (rows in their order), and how many sentences had to be encoded for it (0: all found).
+    def vectors(self, text: CorpusText) -> tuple[ShardedArray, int]:
+        """The vectors of the sentences, and how many sentences had to be encoded for it (0: all were there).
 
-    A sentence that this encoder has read for another corpus of the store is not encoded again, but where most are new, or
-    are read by role. Needs `ray.init` only when something is missing; `here`: never, it is encoded in this process.
-    `stored` is the precision of the shards on disk. `roles_N` are the roles of the sentences, of which
-    `sentences_fingerprint` is too.
-    """
-    common_parts = {
-        "encoder": spec.identity(),
-        "sentences": sentences_fingerprint,
-        "stored": stored,
-        **({"backend": backend} if backend == "onnx" else {}),
-        "step_version": STEP_VERSION,
-    }
-    bf16 = backend == "bf16"
-    if backend == "onnx":
-        device = "cpu"
-    elif here or not gpus_elsewhere(size.grow_to):
-        device = default_device()
-    elif store.find(KIND, {**common_parts, **_on("cuda", bf16)}):  # no GPU node need come for it
-        device = "cuda"
-    else:
-        device = working_device(size.grow_to)
-    parts, rows = {**common_parts, **_on(device, bf16)}, SHARD_ROWS[device]
-    shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(sentences), rows))]
-    encoded = 0
+        A sentence that this encoder has read for another corpus of the store is not encoded again, but where most are new,
+        or are read by role. Needs `ray.init` only when something is missing.
+        """
+        parts = {
+            "encoder": self.spec.identity(),
+            "sentences": text.fingerprint,
+            "stored": self.stored,
+            **({"backend": "onnx"} if self.backend == "onnx" else {}),
+            "step_version": STEP_VERSION,
+        }
+        device = self._device(parts)
+        parts, rows = {**parts, **self._on(device)}, SHARD_ROWS[device]
+        shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(text.sentences), rows))]
+        names, counts = [shard_name(i) for i, _, _ in shards], list[int]()
 
-    def make(folder: Path, missing: list[str]) -> None:
-        nonlocal encoded
-        absent = set(missing)
-        missing_shards = [shard for shard in shards if shard_name(shard[0]) in absent]
-        encoded = sum(stop - start for _, start, stop in missing_shards)
-        if encoded < len(sentences):
-            already_encoded = len(sentences) - encoded
-            rich.print(f"{label}: {already_encoded} of {len(sentences)} sentences were encoded before the interruption")
-        readable = sentences_artifact(sentences, sentences_fingerprint, store)
-        if not spec.by_role and (found := _partly_known(readable, missing_shards, parts, store)):
-            known, rest_n = found
+        def make(folder: Path, missing: list[str]) -> None:
+            missing_shards = [shard for shard in shards if shard_name(shard[0]) in set(missing)]
+            counts.append(self._make(folder, missing_shards, text, parts, device))
+
+        path = self.store.build(KIND, parts, names, make)
+        widths = {np.load(path / name, mmap_mode="r", allow_pickle=False).shape[1] for name in names}
+        if len(widths) > 1:
+            found = " and of ".join(map(str, sorted(widths)))
+            raise InputError(f"encoder {self.spec.name!r}: it gave vectors of {found} dimensions; expected one width")
+        return ShardedArray(path, len(text.sentences), widths.pop(), rows), sum(counts)
+
+    def _device(self, parts: Mapping[str, Any]) -> str:
+        if self.backend == "onnx":
+            return "cpu"
+        if self.in_process or not gpus_elsewhere(self.size.grow_to):
+            return default_device()
+        if self.store.find(KIND, {**parts, **self._on("cuda")}):  # no GPU node need come for it
+            return "cuda"
+        return working_device(self.size.grow_to)
+
+    def _on(self, device: str) -> dict[str, Any]:
+        """What the vectors depend on where they are made on this device."""
+        half = self.backend == "bf16" or device == "cuda"
+        return {"precision": f"{'bfloat16' if half else 'float32'} forward", "shard_rows": SHARD_ROWS[device]}
+
+    def _make(
+        self, folder: Path, shards: Sequence[Shard], text: CorpusText, parts: Mapping[str, Any], device: str
+    ) -> int:
+        """Write these shards, from vectors that the store has where they are enough; how many sentences were encoded."""
+        total, wanted = len(text.sentences), sum(stop - start for _, start, stop in shards)
+        if wanted < total:
+            rich.print(f"{self.label}: {total - wanted} of {total} sentences were encoded before the interruption")
+        readable = sentences_artifact(text.sentences, text.fingerprint, self.store)
+        known = None if self.spec.by_role else known_vectors(readable, parts, self.store)
+        rows_n = np.concatenate([np.arange(start, stop) for _, start, stop in shards])
+        if known is not None and len(rest_n := known.unknown(rows_n)) <= MOST_UNKNOWN * wanted:
             encoded = 0
             if len(rest_n):
                 rest = readable.take(rest_n)
-                vectors_of_rest, encoded = encode_corpus(
-                    rest,
-                    fingerprint(rest),
-                    spec,
-                    store,
-                    label=label,
-                    stored=stored,
-                    backend=backend,
-                    size=size,
-                    here=here,
-                )
-                known = known.with_vectors(rest_n, vectors_of_rest)
-            for i, start, stop in missing_shards:
-                save_array(folder / shard_name(i), known.block(start, stop).astype(stored))
-            kept = sum(stop - start for _, start, stop in missing_shards) - len(rest_n)
-            rich.print(f"{label}: {kept} of {len(sentences)} sentences were encoded for another corpus before")
-            return
-        graph = onnx_artifact(spec, store) if backend == "onnx" else None
-        task = TeacherEncoding(spec.absolute(), readable, folder, device, stored, graph, roles_N, bf16)
-        if here:
-            run_in_process(task, missing_shards, label, "sentences", gpu=device == "cuda")
+                vectors, encoded = self.vectors(CorpusText(rest, fingerprint(rest)))
+                known = known.with_vectors(rest_n, vectors)
+            for i, start, stop in shards:
+                save_array(folder / shard_name(i), known.block(start, stop).astype(self.stored))
+            reused = wanted - len(rest_n)
+            rich.print(f"{self.label}: {reused} of {total} sentences were encoded for another corpus before")
+            return encoded
+        graph = onnx_artifact(self.spec, self.store) if self.backend == "onnx" else None
+        bf16, gpu = self.backend == "bf16", device == "cuda"
+        task = TeacherEncoding(self.spec.absolute(), readable, folder, device, self.stored, graph, text.roles_N, bf16)
+        if self.in_process:
+            run_in_process(task, shards, self.label, gpu=gpu)
         else:
-            run_pool(task, missing_shards, label, "sentences", size=size, gpu=device == "cuda", store=store)
-
-    names = [shard_name(i) for i, _, _ in shards]
-    path = store.build(KIND, parts, names, make)
-    widths = {np.load(path / name, mmap_mode="r", allow_pickle=False).shape[1] for name in names}
-    if len(widths) > 1:
-        widths_found = " and of ".join(map(str, sorted(widths)))
-        raise InputError(f"encoder {spec.name!r}: it gave vectors of {widths_found} dimensions; expected one width")
-    return ShardedArray(path, len(sentences), widths.pop(), rows), encoded
-
-
-def _partly_known(
-    sentences: SentenceFile, shards: Sequence[Shard], parts: dict[str, Any], store: ArtifactStore
-) -> tuple[KnownVectors, NDArray[np.int64]] | None:
-    """What the store has of the sentences of `shards` for other corpora, and the others; None where it has too few."""
-    rows_n = np.concatenate([np.arange(start, stop) for _, start, stop in shards])
-    known = known_vectors(sentences, parts, store)
-    rest_n = known.unknown(rows_n)
-    return (known, rest_n) if len(rest_n) <= MOST_UNKNOWN * len(rows_n) else None
+            run_pool(task, shards, self.label, size=self.size, gpu=gpu, store=self.store)
+        return wanted

@@ -9,7 +9,7 @@ from distilbench.prepare.pool import Shard, ShardTask
 from distilbench.prepare.progress import progress
 
 
-def run_in_process(task: ShardTask, shards: Sequence[Shard], label: str, unit: str, *, gpu: bool = False) -> None:
+def run_in_process(task: ShardTask, shards: Sequence[Shard], label: str, *, gpu: bool = False) -> None:
     """Make the `shards` of a task, one on each of torch's threads at a time; with `gpu` one after the other."""
     import torch
 
@@ -26,7 +26,7 @@ def run_in_process(task: ShardTask, shards: Sequence[Shard], label: str, unit: s
 
     with (
         ThreadPoolExecutor(threads) as pool,
-        progress(label, sum(stop - start for _, start, stop in shards), unit) as advance,
+        progress(label, sum(stop - start for _, start, stop in shards), task.unit) as advance,
     ):
         try:
             for future in as_completed([pool.submit(one, *shard) for shard in shards]):

@@ -63,62 +63,65 @@ HELD_OUT = 5
 STEP_VERSION = 1
 
 
-def ranking_artifact(
-    student: str,
-    teacher: EncoderSpec,
-    pooling: str,
-    vectors: ShardedArray,
-    tokens: Path,
-    train: Rows,
-    dev: Sequence[DevSet],
-    store: ArtifactStore,
-) -> Path:
-    """The folder with the ranking for a student such as auto:2, made if not there.
+@dataclass(frozen=True)
+class LayerRanker:
+    """Ranks the layers for a student such as auto:2 by the teacher's `vectors` of all sentences."""
 
-    `vectors` are the teacher's of all sentences, `tokens` the artifact of the student's tokens.
-    """
-    ids = load_tokens(tokens)
-    depth, count = student_layers(student, teacher), count_layers(student, teacher)
-    sampled, sets = sample_sentences(train, ids), sample_pairs(dev, PAIRS)
-    parts = {
-        "encoder": student_source(student, teacher).identity(),
-        "pooling": pooling,
-        "vectors": vectors.folder.name,
-        "tokens": tokens.name,
-        "train": array_sha256(sampled),
-        "dev": [[s.name, *(array_sha256(part) for part in (s.left_P, s.right_P, s.score_P))] for s in sets],
-        "depth": depth,
-        "step_version": STEP_VERSION,
-    }
+    student: str
+    teacher: EncoderSpec
+    pooling: str
+    vectors: ShardedArray
+    tokens: Path
+    """The artifact of the student's tokens."""
+    train: Rows
+    dev: Sequence[DevSet]
 
-    def make(folder: Path, missing: list[str]) -> None:
-        from distilbench.prepare.layer_walk import LayerWalk
+    def artifact(self, store: ArtifactStore) -> Path:
+        """The folder with the ranking, made if not there."""
+        ids = load_tokens(self.tokens)
+        depth, count = student_layers(self.student, self.teacher), count_layers(self.student, self.teacher)
+        sampled, sets = sample_sentences(self.train, ids), sample_pairs(self.dev, PAIRS)
+        parts = {
+            "encoder": student_source(self.student, self.teacher).identity(),
+            "pooling": self.pooling,
+            "vectors": self.vectors.folder.name,
+            "tokens": self.tokens.name,
+            "train": array_sha256(sampled),
+            "dev": [[s.name, *(array_sha256(part) for part in (s.left_P, s.right_P, s.score_P))] for s in sets],
+            "depth": depth,
+            "step_version": STEP_VERSION,
+        }
 
-        all_layers = str(replace(StudentSpec.parse(student), rule=f"layers:{named(range(count))}"))
-        walk = LayerWalk(load_student(all_layers, teacher, default_device(), pooling), f"--student {student}")
-        began = time.perf_counter()
-        source = Source(walk, ids, sampled, vectors.take(sampled), tuple(sets))
-        search = search_layers(source, depth)
-        ranking = LayerRanking(
-            student=with_encoder(student, lambda name: EncoderSpec(name).title),
-            encoder=student_source(student, teacher).title,
-            count=count,
+        def make(folder: Path, missing: list[str]) -> None:
+            from distilbench.prepare.layer_walk import LayerWalk
+
+            all_layers = str(replace(StudentSpec.parse(self.student), rule=f"layers:{named(range(count))}"))
+            model = load_student(all_layers, self.teacher, default_device(), self.pooling)
+            walk, began = LayerWalk(model, f"--student {self.student}"), time.perf_counter()
+            source = Source(walk, ids, sampled, self.vectors.take(sampled), tuple(sets))
+            ranking = self._described(search_layers(source, depth), source, depth, time.perf_counter() - began)
+            write_json(folder / FILE, ranking.model_dump(mode="json"))
+
+        return store.build("layers", parts, [FILE], make)
+
+    def _described(self, search: LayerSearch, source: Source, depth: int, seconds: float) -> LayerRanking:
+        return LayerRanking(
+            student=with_encoder(self.student, lambda name: EncoderSpec(name).title),
+            encoder=student_source(self.student, self.teacher).title,
+            count=source.walk.count,
             depth=depth,
             search="greedy" if search.path else "every choice",
             tried=len(search.screened) or len(search.choices),
-            by="dev" if sets else "residual",
-            sentences=len(sampled),
-            dev=tuple(s.name for s in sets),
-            pairs=sum(len(s.score_P) for s in sets),
+            by="dev" if source.dev else "residual",
+            sentences=len(source.train),
+            dev=tuple(s.name for s in source.dev),
+            pairs=sum(len(s.score_P) for s in source.dev),
             first_sentences=len(source.small().train) if search.screened else 0,
-            seconds=round(time.perf_counter() - began, 1),
+            seconds=round(seconds, 1),
             choices=tuple(search.choices),
             screened=tuple(search.screened),
             path=tuple(search.path),
         )
-        write_json(folder / FILE, ranking.model_dump(mode="json"))
-
-    return store.build("layers", parts, [FILE], make)
 
 
 def sample_sentences(train: Rows, tokens: Tokens) -> Rows:

@@ -41,6 +41,8 @@ class ShardTask(ABC):
     """
 
     folder: Path
+    unit: ClassVar[str] = "sentences"
+    """What its rows are called."""
     reads: ClassVar[tuple[str, ...]] = ()
     """Files of `folder` that the driver has written for the actors."""
 
@@ -100,7 +102,6 @@ def run_pool(
     task: ShardTask,
     shards: Sequence[Shard],
     label: str,
-    unit: str,
     *,
     size: PoolSize = AS_FIT,
     gpu: bool = False,
@@ -145,7 +146,7 @@ def run_pool(
     began, first, worker_mb = time.monotonic(), 0.0, 0.0
     fetched: list[Future[None]] = []
     waiting = waiting_told(1, share, label)
-    with waiting, progress(label, total, unit) as advance, ThreadPoolExecutor(FETCHED_AT_ONCE) as threads:
+    with waiting, progress(label, total, task.unit) as advance, ThreadPoolExecutor(FETCHED_AT_ONCE) as threads:
         for row in dataset.iter_rows():
             if row["error"]:
                 raise InputError(row["error"])

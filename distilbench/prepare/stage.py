@@ -15,7 +15,7 @@ from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
 from distilbench.prepare.augment import operations
 from distilbench.prepare.copies import augmented_corpus, with_copy_cosines
 from distilbench.prepare.cross_encoder import FineTuning, cross_encoder_scores, logits_artifact, pair_texts
-from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.encode import CorpusEncoding
 from distilbench.prepare.nearest import nearest_artifact
 from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.pca import pca_artifact
@@ -62,20 +62,12 @@ def prepare_corpus(settings: PreparationSettings, corpus: Corpus, needs: Require
 
 def _vectors(settings: PreparationSettings, corpus: Corpus, store: ArtifactStore, console: Console) -> ShardedArray:
     """The teacher's vectors of all sentences, or those that are given in its place."""
-    key, teacher = corpus.sentences_fingerprint, settings.teacher_encoder
+    teacher = settings.teacher_encoder
     if settings.given is not None:
         console.print(f"Teacher {teacher.title}: the vectors of {len(corpus.sentences)} sentences are given")
-        return corpus_vectors(corpus.sentences, key, settings.given, store)
-    vectors, encoded = encode_corpus(
-        corpus.sentences,
-        key,
-        teacher,
-        store,
-        label="Teacher encoding",
-        backend=settings.backend,
-        size=settings.pool,
-        roles_N=corpus.roles_N,
-    )
+        return corpus_vectors(corpus.text, settings.given, store)
+    encoding = CorpusEncoding(teacher, store, "Teacher encoding", backend=settings.backend, size=settings.pool)
+    vectors, encoded = encoding.vectors(corpus.text)
     console.print(f"Teacher {teacher.title}: {encoded} of {len(corpus.sentences)} sentences encoded now")
     return vectors
 

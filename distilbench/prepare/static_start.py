@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,7 @@ class TokenEncoding(ShardTask):
 
     spec: EncoderSpec
     folder: Path
+    unit: ClassVar[str] = "tokens"
 
     def load(self) -> Callable[[int, int, int], None]:
         """The encoder; a prompt is part of a sentence and is left out."""
@@ -76,9 +78,9 @@ def static_start_artifact(
         missing_shards = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
         task = TokenEncoding(teacher.absolute(), work)
         if here or len(missing_shards) == 1:
-            run_in_process(task, missing_shards, "Single tokens", "tokens", gpu=False)
+            run_in_process(task, missing_shards, "Single tokens", gpu=False)
         else:
-            run_pool(task, missing_shards, "Single tokens", "tokens", size=size, store=store)
+            run_pool(task, missing_shards, "Single tokens", size=size, store=store)
         vectors = [np.load(work / shard_name(shard), allow_pickle=False) for shard, _, _ in shards]
         save_array(folder / VECTORS, np.concatenate(vectors).astype(np.float32))
         remove_folder(work)

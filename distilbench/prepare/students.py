@@ -16,7 +16,7 @@ from distilbench.encoders.student import (
 )
 from distilbench.evaluation.selection import DevSet
 from distilbench.prepare.artifacts import StudentArtifacts
-from distilbench.prepare.layer_ranking import ranking_artifact
+from distilbench.prepare.layer_ranking import LayerRanker
 from distilbench.prepare.ranked_layers import read_ranking
 from distilbench.prepare.static_start import static_start_artifact
 from distilbench.prepare.tokens import tokens_artifact
@@ -45,7 +45,7 @@ def prepare_student(
     folder, chosen = None, None
     if spec.ranked:
         start = str(spec.with_all_tokens)
-        folder = ranking_artifact(start, teacher, pooling, vectors, tokens, corpus.train, dev, store)
+        folder = LayerRanker(start, teacher, pooling, vectors, tokens, corpus.train, dev).artifact(store)
         ranking = read_ranking(folder)
         assert ranking is not None
         chosen = ranking.chosen
@@ -76,5 +76,4 @@ def sentence_tokens(
     settings: PreparationSettings, reads: EncoderSpec, corpus: Corpus, static: Path | None, store: ArtifactStore
 ) -> Path:
     """The artifact of a corpus's tokens, by the tokenizer of an encoder or of what a static student starts from."""
-    key = corpus.sentences_fingerprint
-    return tokens_artifact(corpus.sentences, key, reads, store, settings.pool, corpus.roles_N, static)
+    return tokens_artifact(corpus.text, reads, store, settings.pool, static)

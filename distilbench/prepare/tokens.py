@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.sentences import SentenceFile, sentences_artifact
+from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, token_ids
 from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.prepare.static_start import TOKENIZER, static_ids
@@ -93,38 +93,36 @@ class Tokenising(ShardTask):
 
 
 def tokens_artifact(
-    sentences: Sequence[str],
-    sentences_fingerprint: str,
+    text: CorpusText,
     spec: EncoderSpec,
     store: ArtifactStore,
     size: PoolSize = AS_FIT,
-    roles_N: NDArray[np.int8] | None = None,
     static: Path | None = None,
 ) -> Path:
-    """The folder with the tokens of `sentences` by the tokenizer of `spec`, cut at its limit, made if not there; by that of a
+    """The folder with the tokens of `text` by the tokenizer of `spec`, cut at its limit, made if not there; by that of a
     static student where the artifact that it starts from is given.
 
-    `roles_N` are the roles of the sentences, of which `sentences_fingerprint` is too. Without a prompt of `spec` nothing is
-    put before a sentence: a student has no default prompt.
+    Without a prompt of `spec` nothing is put before a sentence: a student has no default prompt.
 
     Of more than one shard the work is Ray Data's, and needs `ray.init`.
     """
     parts = {
         "encoder": spec.identity(),
         **({} if static is None else {"static": static.name}),
-        "sentences": sentences_fingerprint,
+        "sentences": text.fingerprint,
         "step_version": STEP_VERSION,
     }
 
     def make(folder: Path, missing: list[str]) -> None:
         work = folder / "shards"
         work.mkdir(exist_ok=True)
-        shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(sentences), SHARD_ROWS))]
+        shards = [(i, start, stop) for i, (start, stop) in enumerate(shard_ranges(len(text.sentences), SHARD_ROWS))]
         missing_shards = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
-        readable = sentences_artifact(sentences, sentences_fingerprint, store)
-        task = Tokenising(spec.absolute(), readable, work, roles_N, None if static is None else static / TOKENIZER)
+        readable = sentences_artifact(text.sentences, text.fingerprint, store)
+        tokenizer = None if static is None else static / TOKENIZER
+        task = Tokenising(spec.absolute(), readable, work, text.roles_N, tokenizer)
         if len(missing_shards) > 1:
-            run_pool(task, missing_shards, "Tokens", "sentences", size=size, store=store)
+            run_pool(task, missing_shards, "Tokens", size=size, store=store)
         else:  # a worker takes longer to start than this takes
             one = task.load()
             for shard in missing_shards:

@@ -24,7 +24,7 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.methods import get_method
 from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
-from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.encode import CorpusEncoding
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.tokens import tokens_artifact
@@ -93,10 +93,10 @@ def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, cluster:
         pairs = [[one := text.pop(), f"{one} today" if i % 2 else text.pop(), i % 2] for i in range(count)]
         write_tsv(data / "glue" / f"MRPC.{split}.tsv", ["sentence1", "sentence2", "label"], pairs)
     corpus = with_scored_tasks(folder_corpus(data, Limits()), data, EVERY_TASK, None)
-    teacher, store, key = EncoderSpec(str(encoder_folder)), ArtifactStore(root / "store"), corpus.sentences_fingerprint
-    tokens = tokens_artifact(corpus.sentences, key, teacher, store)
+    teacher, store = EncoderSpec(str(encoder_folder)), ArtifactStore(root / "store")
+    tokens = tokens_artifact(corpus.text, teacher, store)
     for stored in STORED:
-        vectors, _ = encode_corpus(corpus.sentences, key, teacher, store, label="test", stored=stored, here=True)
+        vectors, _ = CorpusEncoding(teacher, store, "test", stored, in_process=True).vectors(corpus.text)
         pca = pca_artifact(vectors, corpus.train, store)
         student = StudentArtifacts("layers:0,2", tokens=tokens)
         Artifacts(corpus, teacher, vectors, pca, student).save(root / stored)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from distilbench.data.sentences import CorpusText
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.static_start import load_static_start, static_start_artifact
@@ -68,7 +69,9 @@ def static(prepared: Prepared, sentences: list[str], tmp_path_factory: pytest.Te
     """The same with a static student."""
     store = ArtifactStore(tmp_path_factory.mktemp("static"))
     start = static_start_artifact(prepared.teacher, store, here=True)
-    tokens = load_tokens(tokens_artifact(sentences, "the small corpus", prepared.teacher, store, static=start))
+    tokens = load_tokens(
+        tokens_artifact(CorpusText(sentences, "the small corpus"), prepared.teacher, store, static=start)
+    )
     return replace(prepared, student="static", static=load_static_start(start), tokens=tokens)
 
 

@@ -133,8 +133,8 @@ def test_every_architecture_reads_the_text_as_before(
     from distilbench.prepare.tokens import tokens_artifact
 
     whole = EncoderSpec(str(make_architecture(kind, encoder_folder, tmp_path / kind)))
-    key, rows = corpus.sentences_fingerprint, training_rows(corpus)
-    folder = pruned_encoder(whole, tokens_artifact(corpus.sentences, key, whole, room), corpus, ["zebra: "], room)
+    rows = training_rows(corpus)
+    folder = pruned_encoder(whole, tokens_artifact(corpus.text, whole, room), corpus, ["zebra: "], room)
     texts = [corpus.sentences[int(row)] for row in rows]
     one, other = whole.load(), EncoderSpec(str(folder)).load()
     assert other[0].model.get_input_embeddings().num_embeddings == other[0].model.config.vocab_size < len(one.tokenizer)

@@ -17,7 +17,7 @@ from distilbench.prepare import copies as module
 from distilbench.prepare.augment import Operation, operations
 from distilbench.prepare.augment.words import Swap
 from distilbench.prepare.copies import augmented_corpus, with_copy_cosines
-from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.encode import CorpusEncoding
 from distilbench.settings.pool import PoolSize
 from distilbench.storage.store import ArtifactStore
 
@@ -162,7 +162,7 @@ def test_what_is_not_installed_is_said_before_anything_is_made(tmp_path: Path) -
 def test_the_teachers_cosine_of_copies_and_sources_is_told(tmp_path: Path, encoder_folder: Path, cluster: None) -> None:
     store, spec = ArtifactStore(tmp_path), EncoderSpec(str(encoder_folder))
     made = augmented_corpus(make_corpus(), [Changed("house", "big house"), Changed("the", "how what")], 0, store)
-    vectors, _ = encode_corpus(made.sentences, made.sentences_fingerprint, spec, store, label="test", stored="float32")
+    vectors, _ = CorpusEncoding(spec, store, "test", "float32").vectors(made.text)
     told = with_copy_cosines(made, vectors)
     first = made.copies.operation == 0
     direct = [

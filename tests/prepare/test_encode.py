@@ -14,12 +14,13 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
+from distilbench.data.sentences import CorpusText
 from distilbench.encoders import bf16
 from distilbench.encoders.bf16 import INSTRUCTIONS
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare import encode as module
-from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.encode import CorpusEncoding
 from distilbench.prepare.pool import Shard, ShardTask
 from distilbench.storage.arrays import ShardedArray, shard_name
 from distilbench.storage.store import ArtifactStore
@@ -43,7 +44,7 @@ def encoded(
     root: Path, spec: EncoderSpec, sentences: tuple[str, ...] = SENTENCES, key: str = ""
 ) -> tuple[ShardedArray, int]:
     key = key or hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-    return encode_corpus(sentences, key, spec, ArtifactStore(root), label="test")
+    return CorpusEncoding(spec, ArtifactStore(root), "test").vectors(CorpusText(sentences, key))
 
 
 def whole(vectors: ShardedArray) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
@@ -216,12 +217,12 @@ def test_the_precision_on_disk_is_a_choice_and_part_of_the_name(
     tmp_path: Path, encoder_folder: Path, stored: module.Stored, tolerance: float
 ) -> None:
     spec, store = EncoderSpec(str(encoder_folder)), ArtifactStore(tmp_path)
-    kept, count = module.encode_corpus(SENTENCES, "k", spec, store, label="test", stored=stored)
+    kept, count = CorpusEncoding(spec, store, "test", stored).vectors(CorpusText(SENTENCES, "k"))
     assert count == len(SENTENCES)
     assert np.load(kept.folder / shard_name(0)).dtype == stored
     assert kept.take(np.arange(len(SENTENCES))) == pytest.approx(encode(spec.load(), SENTENCES), abs=tolerance)
     other = "float32" if stored == "float16" else "float16"
-    assert module.encode_corpus(SENTENCES, "k", spec, store, label="test", stored=other)[1] == len(SENTENCES)
+    assert CorpusEncoding(spec, store, "test", other).vectors(CorpusText(SENTENCES, "k"))[1] == len(SENTENCES)
 
 
 @pytest.fixture
@@ -234,7 +235,9 @@ def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("processor", [{name: True} for name in INSTRUCTIONS], indirect=True)
 def test_vectors_of_bfloat16_are_others_and_nearly_the_same(store: Path, spec: EncoderSpec, processor: None) -> None:
     full, half = (
-        whole(encode_corpus(SENTENCES, "k", spec, ArtifactStore(store), label="test", backend=backend)[0])
+        whole(
+            CorpusEncoding(spec, ArtifactStore(store), "test", backend=backend).vectors(CorpusText(SENTENCES, "k"))[0]
+        )
         for backend in ("torch", "bf16")
     )
     cosines = (full * half).sum(1) / np.linalg.norm(full, axis=1) / np.linalg.norm(half, axis=1)
@@ -248,7 +251,7 @@ def test_a_processor_without_bfloat16_is_refused(tmp_path: Path, spec: EncoderSp
     with pytest.raises(
         InputError, match=r"--backend bf16: this processor has no instructions .* expected torch or onnx"
     ):
-        encode_corpus(SENTENCES, "k", spec, ArtifactStore(tmp_path), label="test", backend="bf16")
+        CorpusEncoding(spec, ArtifactStore(tmp_path), "test", backend="bf16").vectors(CorpusText(SENTENCES, "k"))
 
 
 @pytest.mark.parametrize("processor", [{"avx512_bf16": True}], indirect=True)
@@ -257,7 +260,7 @@ def test_a_processor_that_is_slower_in_bfloat16_is_refused(
 ) -> None:
     monkeypatch.setattr(bf16, "bf16_time", lambda: 1.86)
     with pytest.raises(InputError, match=r"--backend bf16: this processor takes 1.9 times as long .* torch or onnx"):
-        encode_corpus(SENTENCES, "k", spec, ArtifactStore(tmp_path), label="test", backend="bf16")
+        CorpusEncoding(spec, ArtifactStore(tmp_path), "test", backend="bf16").vectors(CorpusText(SENTENCES, "k"))
     assert not any(tmp_path.rglob("*.npy"))
 
 
@@ -307,7 +310,7 @@ def test_another_reading_is_not_taken_for_the_same(store: Path, spec: EncoderSpe
 
 
 def test_vectors_stored_in_another_precision_are_not_taken(store: Path, spec: EncoderSpec) -> None:
-    _, count = encode_corpus(SENTENCES[::-1], "k", spec, ArtifactStore(store), label="test", stored="float32")
+    _, count = CorpusEncoding(spec, ArtifactStore(store), "test", "float32").vectors(CorpusText(SENTENCES[::-1], "k"))
     assert count == 40
 
 
@@ -316,9 +319,8 @@ def test_sentences_read_by_role_are_encoded_anew(store: Path, spec: EncoderSpec)
     by_role = replace(spec, query_prompt="find ")
     roles_N = np.zeros(40, dtype=np.int8)
     for key, order in (("first", 1), ("second", -1)):
-        _, count = encode_corpus(
-            SENTENCES[::order], key, by_role, ArtifactStore(store), label="test", roles_N=roles_N + (order > 0)
-        )
+        text = CorpusText(SENTENCES[::order], key, roles_N + (order > 0))
+        _, count = CorpusEncoding(by_role, ArtifactStore(store), "test").vectors(text)
         assert count == 40
 
 
@@ -338,8 +340,8 @@ def test_an_interrupted_encoding_of_the_new_sentences_goes_on(
 ) -> None:
     grown = SENTENCES + tuple(f"{s} again" for s in SENTENCES)
 
-    def interrupted(task: ShardTask, shards: list[Shard], label: str, unit: str, **more: Any) -> None:
-        run_in_process(task, shards[:1], label, unit, **more)
+    def interrupted(task: ShardTask, shards: list[Shard], label: str, **more: Any) -> None:
+        run_in_process(task, shards[:1], label, **more)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

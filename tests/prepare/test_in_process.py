@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 
+from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare.dedup import distinct_readings
-from distilbench.prepare.encode import encode_corpus
+from distilbench.prepare.encode import CorpusEncoding
 from distilbench.prepare.in_process import run_in_process
 from distilbench.prepare.pool import ShardTask
 from distilbench.storage.store import ArtifactStore
@@ -52,7 +53,7 @@ def two_threads():  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize(("gpu", "threads"), [(False, 2), (True, 1)])
 def test_every_shard_is_made_once(two_threads: None, gpu: bool, threads: int) -> None:
     task = Noted([])
-    run_in_process(task, SHARDS, "test", "rows", gpu=gpu)
+    run_in_process(task, SHARDS, "test", gpu=gpu)
     assert sorted(made[:3] for made in task.made) == SHARDS
     assert len({thread for *_, thread in task.made}) == threads
 
@@ -60,7 +61,7 @@ def test_every_shard_is_made_once(two_threads: None, gpu: bool, threads: int) ->
 def test_an_error_ends_it_and_what_is_made_stays(two_threads: None) -> None:
     task = Noted([], bad=7)
     with pytest.raises(InputError, match="shard 7 cannot be made"):
-        run_in_process(task, SHARDS, "test", "rows")
+        run_in_process(task, SHARDS, "test")
     assert {0, 1, 2, 3, 4, 5} <= {made[0] for made in task.made} and len(task.made) < 12
 
 
@@ -68,9 +69,8 @@ def test_vectors_are_those_of_the_encoder(tmp_path: Path, encoder_folder: Path, 
     words = "the man walks in a park and sees one red dog".split()
     sentences = [f"{a} {b} {c}" for a in words for b in words for c in words]
     spec = EncoderSpec(str(encoder_folder))
-    found, encoded = encode_corpus(
-        sentences, "k", spec, ArtifactStore(tmp_path), label="test", stored="float32", here=True
-    )
+    encoding = CorpusEncoding(spec, ArtifactStore(tmp_path), "test", "float32", in_process=True)
+    found, encoded = encoding.vectors(CorpusText(sentences, "k"))
     assert encoded == len(sentences) > 512
     wanted = encode(spec.load(), sentences)
     np.testing.assert_allclose(found.take(np.arange(len(sentences))), wanted, atol=1e-5)

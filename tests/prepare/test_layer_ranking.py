@@ -23,7 +23,7 @@ from distilbench.encoders.student import load_student, student_source
 from distilbench.errors import InputError
 from distilbench.evaluation.sts import cosine, spearman
 from distilbench.prepare import layer_ranking
-from distilbench.prepare.layer_ranking import ranking_artifact, ridge
+from distilbench.prepare.layer_ranking import LayerRanker, ridge
 from distilbench.prepare.prepared import DevSet, load_prepared
 from distilbench.prepare.ranked_layers import FILE, LayerRanking, read_ranking
 from distilbench.prepare.stage import prepare_corpus
@@ -58,9 +58,9 @@ class Planted:
 
     def artifact(self, student: str, pooling: str = "mean") -> Path:
         source = student_source(student, self.teacher)
-        tokens = tokens_artifact(self.corpus.sentences, self.corpus.sentences_fingerprint, source, self.store)
+        tokens = tokens_artifact(self.corpus.text, source, self.store)
         train = self.corpus.train
-        return ranking_artifact(student, self.teacher, pooling, self.vectors, tokens, train, self.dev, self.store)
+        return LayerRanker(student, self.teacher, pooling, self.vectors, tokens, train, self.dev).artifact(self.store)
 
     def rank(self, student: str) -> LayerRanking:
         found = read_ranking(self.artifact(student))

@@ -12,6 +12,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
+from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, encode, token_ids
 from distilbench.errors import InputError
 from distilbench.prepare import encode as encode_module
@@ -183,7 +184,7 @@ def test_a_corpus_is_encoded_with_it_and_kept_apart_from_pytorchs_vectors(
     spec = EncoderSpec(str(encoder_folder), prompt="how ")
 
     def vectors(backend: encode_module.Backend) -> tuple[Any, int]:
-        return encode_module.encode_corpus(SENTENCES, "k", spec, store, label="test", stored="float32", backend=backend)
+        return encode_module.CorpusEncoding(spec, store, "test", "float32", backend).vectors(CorpusText(SENTENCES, "k"))
 
     ours, count = vectors("onnx")
     assert count == 64 and vectors("onnx")[1] == 0

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from distilbench.data.corpus import Copies, Corpus, CorpusBuilder, PairTask
+from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
 from distilbench.prepare.nearest import nearest_artifact
@@ -50,7 +51,7 @@ def prepare(
     save_array(embeddings / shard_name(0), values)
     vectors = ShardedArray(embeddings, len(values), 6, 512)
     pca = pca_artifact(vectors, made.train, store)
-    ids = tokens_artifact(made.sentences, "key", teacher, store) if tokens else None
+    ids = tokens_artifact(CorpusText(made.sentences, "key"), teacher, store) if tokens else None
     logits: Path | None = store.path("logits", {"of": "x"})
     save_array(logits / LOGITS, np.array([[0.5, -1, 2], [0, 3, 1]], dtype=np.float32))
     if not task:

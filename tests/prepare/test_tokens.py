@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.prepare import tokens as module
 from distilbench.prepare.tokens import load_tokens, tokens_artifact
@@ -23,7 +24,7 @@ def spec(encoder_folder: Path) -> EncoderSpec:
 
 
 def test_ids_are_the_tokenizers(spec: EncoderSpec, tmp_path: Path) -> None:
-    tokens = load_tokens(tokens_artifact(SENTENCES, "key", spec, ArtifactStore(tmp_path)))
+    tokens = load_tokens(tokens_artifact(CorpusText(SENTENCES, "key"), spec, ArtifactStore(tmp_path)))
     model = spec.load()
     wanted = [model.tokenizer(s, truncation=True, max_length=64)["input_ids"] for s in SENTENCES]
     assert [tokens[i].tolist() for i in range(len(SENTENCES))] == wanted
@@ -37,9 +38,9 @@ def test_ids_are_the_tokenizers(spec: EncoderSpec, tmp_path: Path) -> None:
 def test_shards_leave_no_trace(
     spec: EncoderSpec, tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = tokens_artifact(SENTENCES, "key", spec, ArtifactStore(tmp_path / "one"))
+    one = tokens_artifact(CorpusText(SENTENCES, "key"), spec, ArtifactStore(tmp_path / "one"))
     monkeypatch.setattr(module, "SHARD_ROWS", 2)
-    two = tokens_artifact(SENTENCES, "key", spec, ArtifactStore(tmp_path / "two"))
+    two = tokens_artifact(CorpusText(SENTENCES, "key"), spec, ArtifactStore(tmp_path / "two"))
     assert sorted(p.name for p in two.iterdir()) == ["ids.npy", "manifest.json", "offsets.npy"]
     for name in ("ids.npy", "offsets.npy", "manifest.json"):
         assert (one / name).read_bytes() == (two / name).read_bytes()
@@ -47,7 +48,7 @@ def test_shards_leave_no_trace(
 
 def test_max_tokens_and_prompt_count(spec: EncoderSpec, tmp_path: Path) -> None:
     read = replace(spec, max_tokens=5, prompt="how ")
-    tokens = load_tokens(tokens_artifact(SENTENCES, "key", read, ArtifactStore(tmp_path)))
+    tokens = load_tokens(tokens_artifact(CorpusText(SENTENCES, "key"), read, ArtifactStore(tmp_path)))
     assert tokens.lengths_of(np.arange(len(SENTENCES))).max() == 5
     tokenizer = spec.load().tokenizer
     assert tokenizer.convert_ids_to_tokens(tokens[0]) == ["[CLS]", "how", "the", "dog", "[SEP]"]
@@ -55,9 +56,9 @@ def test_max_tokens_and_prompt_count(spec: EncoderSpec, tmp_path: Path) -> None:
 
 def test_tokens_are_made_once(spec: EncoderSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ArtifactStore(tmp_path)
-    path = tokens_artifact(SENTENCES, "key", spec, store)
+    path = tokens_artifact(CorpusText(SENTENCES, "key"), spec, store)
     monkeypatch.setattr(module, "token_ids", lambda *_: pytest.fail("made again"))
-    assert tokens_artifact(SENTENCES, "key", spec, store) == path
+    assert tokens_artifact(CorpusText(SENTENCES, "key"), spec, store) == path
 
 
 def test_tokens_of_anything_else_are_never_reused(spec: EncoderSpec, tmp_path: Path) -> None:
@@ -66,11 +67,11 @@ def test_tokens_of_anything_else_are_never_reused(spec: EncoderSpec, tmp_path: P
     vocabulary = next(folder.rglob("tokenizer.json"))
     vocabulary.write_text(vocabulary.read_text().replace('"dog"', '"fox"'))
     paths = [
-        tokens_artifact(SENTENCES, "key", spec, store),
-        tokens_artifact(SENTENCES[::-1], "another key", spec, store),
-        tokens_artifact(SENTENCES, "key", replace(spec, max_tokens=5), store),
-        tokens_artifact(SENTENCES, "key", replace(spec, prompt="how "), store),
-        tokens_artifact(SENTENCES, "key", EncoderSpec(str(folder)), store),
+        tokens_artifact(CorpusText(SENTENCES, "key"), spec, store),
+        tokens_artifact(CorpusText(SENTENCES[::-1], "another key"), spec, store),
+        tokens_artifact(CorpusText(SENTENCES, "key"), replace(spec, max_tokens=5), store),
+        tokens_artifact(CorpusText(SENTENCES, "key"), replace(spec, prompt="how "), store),
+        tokens_artifact(CorpusText(SENTENCES, "key"), EncoderSpec(str(folder)), store),
     ]
     assert len(set(paths)) == 5
     assert len({load_tokens(path).ids.tobytes() for path in paths}) == 5

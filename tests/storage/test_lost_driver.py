@@ -142,7 +142,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         monkeypatch.setattr(module, "wait_for_idle", lambda resources: None)
     monkeypatch.setattr(method_sweep, "run_trials", own.trials)
     monkeypatch.setattr(leaderboard, "finish_jobs", own.jobs)
-    monkeypatch.setattr(stage, "encode_corpus", functools.partial(stage.encode_corpus, here=True))
+    monkeypatch.setattr(stage, "CorpusEncoding", functools.partial(stage.CorpusEncoding, in_process=True))
     monkeypatch.setattr(metrics, "RayMetrics", lambda tally: Watcher())
     monkeypatch.setattr(LivePage, "_write", lambda self: None)  # its plots take most of such a sweep's time
     monkeypatch.setattr(owner, "DEAD_S", 2.0)
