@@ -4,6 +4,9 @@ A cross-encoder reads both sentences at once, so its logits are computed once an
 `methods/parts/pair_head.py`. Model and training are sentence-transformers' own. Axes: P pairs, C outputs.
 """
 
+# mypy: disable-error-code="misc"
+# sentence-transformers' evaluator tells no type.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
