@@ -15,9 +15,9 @@ from distilbench.codes import CompetitionKey
 from distilbench.commands.schedule_methods import MethodRun, points_found_before
 from distilbench.errors import InputError
 from distilbench.methods import get_method
+from distilbench.prepare.artifacts import Artifacts
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.progress import progress
-from distilbench.prepare.artifacts import Artifacts
 from distilbench.progress.clock import Clock
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
@@ -88,7 +88,7 @@ class MethodSweep:
         Raises:
             NoStudent: no trial was completed, and not for want of time.
         """
-        self.inputs.save(self.prepared, self.settings)
+        self.inputs.save(self.prepared)
         ready = load_prepared(self.prepared.resolve())
         self.resources = trial_resources(self.settings.share)
         self.costs = self._costs(ready)
