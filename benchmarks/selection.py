@@ -28,12 +28,12 @@ from typing import NamedTuple
 import numpy as np
 import yaml
 from folders import link, part_queries, trecqa
+from replay.answers import random_settings
 
 from distilbench.methods import get_method
 from distilbench.records import ScoreRecord, read_records
 from distilbench.reporting.table import interval
 from distilbench.search.restrict_space import within_width
-from distilbench.search.samplers import random_settings
 from distilbench.search.space_files import load_space, shipped_folder
 
 SPACES = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import optuna
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -15,8 +17,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.model_selection import KFold
 
 from distilbench.codes import CompetitionKey
-from distilbench.search.samplers import random_settings
-from distilbench.search.space import GIVEN, SearchSpace
+from distilbench.search.space import GIVEN, Range, SearchSpace
 from replay.tables import Recorded, Table
 
 WORST = 10
@@ -57,8 +58,20 @@ class Coordinates:
             elif choice is not None:
                 values.append(0.7 * (repr(value) == repr(choice)))  # two of them: a distance of 1 between two choices
             else:
-                values.append(r.unit(float(value)))
+                values.append(_unit(r, float(value)))
         return np.array(values)
+
+
+def _unit(r: Range, value: float) -> float:
+    """The place of a number between `low` (0) and `high` (1), on the scale that it is searched on."""
+    low, high, at = (math.log(v) if r.log else v for v in (r.low or 0.0, r.high or 0.0, value))
+    return (at - low) / (high - low)
+
+
+def random_settings(space: SearchSpace, count: int, seed: int) -> list[dict[str, Any]]:
+    """Draw the hyper-parameters of `count` trials at random."""
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+    return [space.suggest(study.ask()) for _ in range(count)]
 
 
 class Nearest:

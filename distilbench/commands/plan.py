@@ -41,10 +41,11 @@ def plan(settings: PlanSettings, run: Path, console: Console) -> dict[str, Any]:
     searched = [timing for folder in methods for timing in read_timings(folder) if timing.stage == "search"]
     if not searched:
         raise InputError(f"--from {run}: no times of a finished search in it; expected runs/NAME of a finished sweep")
-    stages = _shared(settings, run, methods)
+    stages = _shared(settings, run, ("start", "prepare"))
     for folder in methods:
         name = f" ({folder.name})" if len(methods) > 1 else ""
         stages += [stage._replace(name=stage.name + name) for stage in _of_method(settings, folder, len(methods))]
+    stages += _shared(settings, run, ("report",))
     total_s = math.fsum(stage.planned_s for stage in stages)
     dollars = None if settings.price is None else settings.price * total_s / 3600
     table = Table("stage", "took", "planned")
@@ -68,12 +69,10 @@ def shown(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 5970 else f"{seconds / 3600:,.1f} h"
 
 
-def _shared(settings: PlanSettings, run: Path, methods: Sequence[Path]) -> list[Stage]:
-    """The stages that all methods of a run have in common."""
-    timings = read_timings(run)
-    names = [name for name in ("start", "prepare", "report") if any(t.stage == name for t in timings)]
-    stages = []
-    for name in names:
+def _shared(settings: PlanSettings, run: Path, names: Sequence[str]) -> list[Stage]:
+    """Those of these stages, which all methods of a run have in common, that the run has."""
+    timings, stages = read_timings(run), []
+    for name in (name for name in names if any(t.stage == name for t in timings)):
         factor, timing = 1.0, _total(timings, name)
         if name == "prepare" and settings.sentences is not None and timing.count:
             factor = settings.sentences / timing.count

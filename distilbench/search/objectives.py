@@ -1,6 +1,5 @@
-"""The objectives of a search, the Pareto front of results, and their hypervolume.
+"""The objectives of a search, and the Pareto front of rows (`Study.best_trials` has that of trials).
 
-Optuna has both for the trials of its own studies (`Study.best_trials`, and a private hypervolume); a report has records.
 Axes: N points, K objectives.
 """
 
@@ -58,15 +57,6 @@ def pareto_front(points: ArrayLike, directions: Sequence[Direction]) -> NDArray[
     return np.flatnonzero(on_front[of_N.reshape(-1)])
 
 
-def hypervolume(points: ArrayLike, reference: Sequence[float], directions: Sequence[Direction]) -> float:
-    """The volume that the points (N x K) dominate and that dominates the reference point (K), exactly.
-
-    A point that is not better than the reference in every objective adds nothing. Takes K - 2 nested sweeps over the points.
-    """
-    losses_NK, reference_K = _losses(points, directions), _losses([reference], directions)[0]
-    return _volume(np.minimum(losses_NK, reference_K), reference_K)
-
-
 def _losses(points: ArrayLike, directions: Sequence[Direction]) -> NDArray[np.float64]:
     """Lower is better in every column."""
     points_NK = np.asarray(points, dtype=np.float64)
@@ -75,17 +65,3 @@ def _losses(points: ArrayLike, directions: Sequence[Direction]) -> NDArray[np.fl
     if points_NK.shape != (len(points_NK), len(directions)) or not np.isfinite(points_NK).all():
         raise ValueError(f"points of shape {points_NK.shape}, expected finite numbers in {len(directions)} columns")
     return points_NK * np.array([-1.0 if direction == "maximize" else 1.0 for direction in directions])
-
-
-def _volume(losses_NK: NDArray[np.float64], reference_K: NDArray[np.float64]) -> float:
-    """Slab by slab along the last axis; each slab is as thick as the way to the next point, and one dimension less."""
-    if not len(losses_NK):
-        return 0.0
-    if len(reference_K) == 1:
-        return float(reference_K[0] - losses_NK.min())
-    losses_NK = losses_NK[np.argsort(losses_NK[:, -1], kind="stable")]
-    thickness_N = np.diff(losses_NK[:, -1], append=reference_K[-1])
-    if len(reference_K) == 2:
-        return float(thickness_N @ (reference_K[0] - np.minimum.accumulate(losses_NK[:, 0])))
-    slabs = (i for i in range(len(losses_NK)) if thickness_N[i] > 0)
-    return sum(float(thickness_N[i]) * _volume(losses_NK[: i + 1, :-1], reference_K[:-1]) for i in slabs)

@@ -52,9 +52,3 @@ def make_sampler(space: SearchSpace, seed: int, trials: int, objectives: int) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         return SAMPLERS[space.searcher](seed, population)
-
-
-def random_settings(space: SearchSpace, count: int, seed: int) -> list[dict[str, Any]]:
-    """Draw the hyper-parameters of `count` trials at random."""
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
-    return [space.suggest(study.ask()) for _ in range(count)]

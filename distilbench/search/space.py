@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -67,21 +66,6 @@ class Range(BaseModel):
     def nearest(self, value: Any) -> Value:
         """The choice that is nearest to a number."""
         return min(self.choices or (), key=lambda c: abs(float(c) - float(value)))
-
-    def unit(self, value: float) -> float:
-        """The place of a number between `low` (0) and `high` (1), on the scale that it is searched on."""
-        low, high = self._scaled()
-        return ((math.log(value) if self.log else value) - low) / (high - low)
-
-    def number(self, unit: float) -> float:
-        """The number that lies at `unit`, 0 to 1."""
-        low, high = self._scaled()
-        at = low + unit * (high - low)
-        return min(max(math.exp(at) if self.log else at, self.low or 0.0), self.high or 0.0)
-
-    def _scaled(self) -> tuple[float, float]:
-        low, high = self.low or 0.0, self.high or 0.0
-        return (math.log(low), math.log(high)) if self.log else (low, high)
 
     def when_without(self, name: str, left_out: Sequence[Value]) -> dict[str, Value | tuple[Value, ...]] | None:
         """`when` without these values of another parameter; None where it can hold no longer."""

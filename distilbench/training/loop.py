@@ -46,25 +46,14 @@ def decay_groups(parameters: Sequence[torch.nn.Parameter], params: TrainedParams
 
 
 class Trainer:
-    """A method with its optimiser at a step. `budget` is the most steps that it may take, its phases in proportion.
+    """A method with its optimiser at a step. `budget` is the most steps that it may take, its phases in proportion."""
 
-    `shares` are (step, share), both rising: batches up to that step are drawn from that share of the examples. Without any,
-    and after the last, they are drawn from all.
-    """
-
-    def __init__(
-        self,
-        method: Learner,
-        seed: int,
-        budget: int,
-        shares: Callable[[int], Sequence[tuple[int, float]]] = lambda _: (),
-    ) -> None:
+    def __init__(self, method: Learner, seed: int, budget: int) -> None:
         self.method, self.seed, self.step = method, seed, 0
         self.phases = within_budget(method.phases(), budget)
         self.starts = np.cumsum([0, *(phase.steps for phase in self.phases)]).tolist()
         self.total_steps = int(self.starts[-1])
         self.device = torch.device(method.device).type
-        self.shares = list(shares(self.total_steps))
         self.phase = -1
         self._epoch: tuple[list[int], NDArray[np.int64]] = ([], np.empty((0, 0), dtype=np.int64))
         self._losses = (0.0, 0)
@@ -122,28 +111,13 @@ class Trainer:
             return phase.lr * (1 + math.cos(math.pi * (step - warm) / max(1, phase.steps - warm))) / 2
         return phase.lr * (phase.steps - step) / max(1, phase.steps - warm)
 
-    def _visible(self, step: int) -> tuple[int, float]:
-        """The step since which batches are drawn from what they are drawn from at `step`, and its share of the examples."""
-        since = 0
-        for end, share in self.shares:
-            if step < end:
-                return since, share
-            since = end
-        return since, 1.0
-
     def _batch(self, step: int) -> NDArray[np.int64]:
-        phase, begin = self.phases[self.phase], self.starts[self.phase]
-        since, share = self._visible(step)
-        examples = max(phase.batch_size, int(phase.examples * share))
-        epoch, position = divmod(step - max(begin, since), examples // phase.batch_size)
-        seed = [self.seed, self.phase, epoch, *([since] if since > begin else [])]
+        phase = self.phases[self.phase]
+        examples = max(phase.batch_size, phase.examples)
+        epoch, position = divmod(step - self.starts[self.phase], examples // phase.batch_size)
+        seed = [self.seed, self.phase, epoch]
         if self._epoch[0] != seed:
-            batches = epoch_batches(examples, phase.batch_size, seed)
-            if (
-                examples < phase.examples
-            ):  # always the first ones of the same order, so that each share holds the one before
-                batches = np.random.default_rng([self.seed, self.phase]).permutation(phase.examples)[batches]
-            self._epoch = (seed, batches)
+            self._epoch = (seed, epoch_batches(examples, phase.batch_size, seed))
         return np.asarray(self._epoch[1][position])
 
     def train_until(self, step: int, pause: Callable[[], bool] = lambda: False) -> float:

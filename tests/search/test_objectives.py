@@ -1,18 +1,16 @@
-"""Objectives: their names, the front and the hypervolume, against Optuna's own."""
+"""Objectives: their names, and the front, against Optuna's own."""
 
 from __future__ import annotations
 
 import numpy as np
 import optuna
 import pytest
-from optuna._hypervolume import compute_hypervolume
 
 from distilbench.errors import InputError
-from distilbench.search.objectives import OBJECTIVES, directions, hypervolume, pareto_front
+from distilbench.search.objectives import OBJECTIVES, directions, pareto_front
 from distilbench.settings.sweep import SweepSettings
 
 UP_DOWN = directions(("quality", "bytes"))
-ALL = directions(["quality", "bytes", "latency"])
 
 
 @pytest.mark.parametrize(
@@ -64,34 +62,7 @@ def test_front_is_optunas(objectives: tuple[str, ...]) -> None:
     assert pareto_front(points, towards).tolist() == sorted(trial.number for trial in study.best_trials)
 
 
-def test_hypervolume_by_hand() -> None:
-    # 2 x 6 of the better point, and what the smaller one has beyond it: 1 x 2
-    assert hypervolume([(72, 4), (71, 2)], (70, 10), UP_DOWN) == pytest.approx(14)
-    assert hypervolume([(72, 4), (71, 2)], (71, 3), UP_DOWN) == 0  # none is better in both
-    assert hypervolume([], (70, 10), UP_DOWN) == 0
-    assert hypervolume([(72,), (75,)], (70,), ["maximize"]) == 5
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("towards", [UP_DOWN, ALL, [*ALL, "maximize"]], ids=["2", "3", "4"])
-@pytest.mark.parametrize("ties", [False, True])
-def test_hypervolume_is_optunas(towards: list, seed: int, ties: bool) -> None:
-    rng = np.random.default_rng(seed)
-    points = rng.random((25, len(towards)))
-    points = np.round(points * 4) if ties else points
-    signs = np.array([-1 if direction == "maximize" else 1 for direction in towards])
-    reference = signs * (points * signs).max(axis=0)  # the worst of each, as in a report
-    wanted = compute_hypervolume(points * signs, reference * signs)
-    assert hypervolume(points, reference, towards) == pytest.approx(wanted, rel=1e-12)
-    # a worse reference in a different place; points beyond it are left out, where Optuna refuses them
-    inner = (points * signs).mean(axis=0)
-    inside = (points * signs)[(points * signs < inner).all(axis=1)]
-    assert hypervolume(points, signs * inner, towards) == pytest.approx(compute_hypervolume(inside, inner), rel=1e-12)
-
-
 @pytest.mark.parametrize("points", [[(1.0, float("nan"))], [(1.0, float("inf"))], [(1.0, 2.0, 3.0)]])
 def test_points_that_cannot_be_compared(points: list[tuple[float, ...]]) -> None:
     with pytest.raises(ValueError, match="expected finite numbers in 2 columns"):
         pareto_front(points, UP_DOWN)
-    with pytest.raises(ValueError, match="expected finite numbers in 2 columns"):
-        hypervolume(points, (0, 5), UP_DOWN)

@@ -94,7 +94,7 @@ def test_what_a_space_says_of_a_student_holds_with_fewer_tokens(tmp_path: Path) 
     for params in grid(space, 0):
         assert ("sif" in params) == params["student"].startswith("static")
     params = {"student": "static:corpus", "output_dim": 8}
-    assert competition_key(params) == CompetitionKey("static:corpus", 8) and space.budget.steps_of(params) == 12
+    assert competition_key(params) == CompetitionKey("static:corpus", 32) and space.budget.steps_of(params) == 12
 
 
 @pytest.mark.parametrize(

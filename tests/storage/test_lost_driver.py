@@ -302,7 +302,7 @@ def test_a_lost_driver_changes_nothing(
 
     # Repeated on a third machine, it has nothing to do.
     three = Machine(tmp_path / "three", data_folder, encoder_folder, s3, monkeypatch)
-    monkeypatch.setattr(sweeps, "run_trials", lambda *_, **__: None)
+    monkeypatch.setattr(method_sweep, "run_trials", lambda *_, **__: None)
     monkeypatch.setattr(node, "jobs", None)
     three.sweep()
     assert three.told() == whole and "waiting" not in three.console.export_text()
