@@ -27,6 +27,8 @@ LEAST_TRIALS = 10
 """Completed trials that importance and slices need."""
 MOST_MARKS = 1000
 """Points of a figure's trace: a browser draws so many without a pause."""
+MOST_TRIALS = 1000
+"""Read for importance and slices, spread over the search: Optuna copies all trials for each parameter."""
 MOST_CURVES = 150
 MOST_SIZES = 6
 MOST_SLICES = 4
@@ -58,14 +60,15 @@ def search_figures(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[list[S
         found = "is 1" if len(complete) == 1 else f"are {len(complete)}"
         why = f"The importance and the slices of hyper-parameters need {LEAST_TRIALS} completed trials; here {found}."
         return figures, [why]
-    parameters = _parameters(complete)
-    ranks, several = _ranks(complete), len({_size(t) for t in complete}) > 1
+    every = -(-len(complete) // MOST_TRIALS)
+    read, ranks = complete[::every], _ranks(complete)[::every]
+    parameters, several = _parameters(read), len({_size(t) for t in read}) > 1
     if not parameters or len(set(ranks)) < 2:
         return figures, ["Hyper-parameter importance was not computed: every trial has the same settings or objective."]
-    study = _study(complete, parameters, [[rank] for rank in ranks])
-    importance = _importance(study, several=several)
-    objective = ranks if several else [_objective(t) or 0.0 for t in complete]
-    return [*figures, importance, _slices(_study(complete, parameters, [[v] for v in objective]), study, several)], []
+    ranked = _study(read, parameters, [[rank] for rank in ranks])
+    objective = ranks if several else [_objective(t) or 0.0 for t in read]
+    slices = _slices(_study(read, parameters, [[v] for v in objective]), ranked, several)
+    return [*figures, _importance(ranked, several=several), slices], []
 
 
 def _history(complete: Sequence[TrialRecord]) -> SearchFigure:
@@ -184,8 +187,10 @@ def _front(complete: Sequence[TrialRecord]) -> list[SearchFigure]:
 
 
 def _importance(study: optuna.Study, *, several: bool) -> SearchFigure:
+    bars = optuna.visualization.plot_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+
     def draw(palette: Palette) -> go.Figure:
-        figure = optuna.visualization.plot_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+        figure = go.Figure(bars)
         figure.update_traces(marker={"color": kind_colour(0, palette)}, hoverinfo="skip", hovertemplate=None)
         frame(figure, palette, "Importance", "")
         figure.update_xaxes(showgrid=True, range=[0, 1.15 * max(figure.data[0].x)])
