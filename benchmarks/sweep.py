@@ -78,25 +78,24 @@ class Searched(NamedTuple):
 
 def our_search(task: Task, run: Path, concurrency: int) -> tuple[list[float], list[float]]:
     """The search stage alone: each trial's end and seconds of training, in the order in which they ended."""
-    from distilbench.progress.live import on_console
-    from distilbench.progress.progress_file import ProgressFile
-    from distilbench.progress.ray_metrics import RayMetrics
+    from distilbench.progress.console import on_console
+    from distilbench.progress.file import ProgressFile
+    from distilbench.progress.metrics import SweepMetrics
+    from distilbench.progress.tally import SweepPlan, Tally
     from distilbench.search.run_trials import SearchPlace, run_trials
     from distilbench.search.search_plan import Search
     from distilbench.search.study import open_study, sqlite_url, starts_for
-    from distilbench.watchers import SweepPlan
 
     study, trials = open_study(sqlite_url(run / "study.db"), run.name), task.space.budget.trials
     starts = starts_for(task.space, trials, task.seed)
     search = Search(run.name, task.space, ("quality",), trials, starts, max(8, concurrency), task.seed)
-    plan = SweepPlan(run, task.space.method, trials)
-    watchers = [on_console(plan, Console(file=io.StringIO())), ProgressFile(plan), RayMetrics(plan)]
+    tally = Tally(SweepPlan(run, task.space.method, trials))
+    tally.listeners += [on_console(tally, Console(file=io.StringIO())), ProgressFile(tally), SweepMetrics(tally)]
     resources = replace(trial_resources(TrialShare()), concurrency=concurrency)
     try:
-        run_trials(study, search, SearchPlace(run, task.prepared, resources), watchers)
+        run_trials(study, search, SearchPlace(run, task.prepared, resources), tally)
     finally:
-        for watcher in watchers:
-            watcher.close()
+        tally.close()
     ends = sorted(t.datetime_complete.timestamp() for t in study.trials if t.datetime_complete)
     records = [r for r in read_records(run / "trials.jsonl") if isinstance(r, TrialRecord)]
     return ends, [sum(rung.metrics["rung_seconds"] or 0.0 for rung in r.rungs) for r in records]

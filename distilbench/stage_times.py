@@ -9,18 +9,17 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from distilbench.events import INTERRUPTED, Event
 from distilbench.memory import peak_mb
-from distilbench.records import TrialRecord
 from distilbench.storage.files import DiskFull, write_json
-from distilbench.storage.patience import require
-from distilbench.watchers import INTERRUPTED, Watcher
+from distilbench.storage.retry import require_exists
 
 TIMINGS = "timings.json"
 PEAK = "peak_mb"
 """Among a rung's metrics: the most memory that the training's worker has had resident until then, in MB."""
 
 
-class Took(BaseModel):
+class StageTiming(BaseModel):
     """A stage that was carried out, or the part of it that a driver did."""
 
     model_config = ConfigDict(frozen=True)
@@ -40,11 +39,11 @@ class Took(BaseModel):
     """The same of the worker that has had most: of a pool, or of the trainings that ended in the stage."""
 
 
-_list = TypeAdapter(list[Took])
-_pools: list[Took] = []
+_list = TypeAdapter(list[StageTiming])
+_pools: list[StageTiming] = []
 
 
-def note_pool(took: Took) -> None:
+def note_pool(took: StageTiming) -> None:
     """Keep what a pool of workers took until the run that it was for takes it."""
     _pools.append(took)
 
@@ -54,43 +53,43 @@ def timed_stage(run: Path, stage: str, count: int = 0) -> Iterator[None]:
     """Time a stage of `run`; it is written if it ends well."""
     began = time.monotonic()
     yield
-    keep(run, Took(stage=stage, seconds=time.monotonic() - began, count=count))
+    keep(run, StageTiming(stage=stage, seconds=time.monotonic() - began, count=count))
 
 
-def keep(run: Path, *took: Took) -> None:
+def keep(run: Path, *took: StageTiming) -> None:
     """Add what the run's pools took, and these, to its file. Where it cannot be written the sweep goes on without."""
     driver_mb = peak_mb()
     added = [*_pools, *(timing.model_copy(update={"driver_mb": driver_mb}) for timing in took)]
     _pools.clear()
     with contextlib.suppress(OSError, DiskFull):
-        require(run)
+        require_exists(run)
         write_json(run / TIMINGS, [timing.model_dump() for timing in (*read_timings(run), *added)])
 
 
-def read_timings(run: Path) -> list[Took]:
+def read_timings(run: Path) -> list[StageTiming]:
     """What the run's file says, in the order of time; [] where there is none, or it is something else."""
     with contextlib.suppress(OSError, ValueError):
         return _list.validate_json((run / TIMINGS).read_bytes())
     return []
 
 
-class StageTimes(Watcher):
-    """A watcher that writes how long search, confirmation and scoring took, with `workers` trials at once."""
+class StageTimes:
+    """Writes how long search, confirmation and scoring took, with `workers` trials at once; a listener of the tally."""
 
     def __init__(self, run: Path, workers: int) -> None:
         self.run, self.workers = run, workers
         self.at, self.began, self.count, self.worker_mb = "", time.monotonic(), 0, 0.0
 
-    def finished(self, record: TrialRecord) -> None:
-        """Count it, and note its memory."""
-        self.count += 1
-        self.worker_mb = max([self.worker_mb, *(rung.metrics.get(PEAK) or 0.0 for rung in record.rungs)])
-
-    def stage(self, name: str) -> None:
-        """The stage before is over."""
+    def __call__(self, event: Event) -> None:
+        """Count what has ended, with its memory; write the stage that is over."""
+        if event.record:
+            self.count += 1
+            self.worker_mb = max([self.worker_mb, *(rung.metrics.get(PEAK) or 0.0 for rung in event.record.rungs)])
+        if not event.stage:
+            return
         now = time.monotonic()
-        if self.at and name != INTERRUPTED:
-            took = Took(
+        if self.at and event.stage != INTERRUPTED:
+            took = StageTiming(
                 stage=self.at,
                 seconds=now - self.began,
                 count=self.count,
@@ -98,7 +97,4 @@ class StageTimes(Watcher):
                 worker_mb=self.worker_mb,
             )
             keep(self.run, took)
-        self.at, self.began, self.count, self.worker_mb = ("" if name == "done" else name), now, 0, 0.0
-
-    def close(self) -> None:
-        """Nothing: a stage that was not finished says little."""
+        self.at, self.began, self.count, self.worker_mb = ("" if event.stage == "done" else event.stage), now, 0, 0.0

@@ -18,7 +18,7 @@ from distilbench.cluster.provenance import provenance
 from distilbench.commands.reproduce import Reproduced, reproduce
 from distilbench.methods import get_method
 from distilbench.records import Rung, TrialRecord, append_records, read_records
-from distilbench.storage import patience
+from distilbench.storage import retry
 from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import RungTraining
 from distilbench.trials.training_spec import TrainingSpec
@@ -173,7 +173,7 @@ def test_bad_input_has_one_clear_line(run: Path, tmp_path: Path) -> None:
     assert "no such folder; expected that of a run" in refused(tmp_path / "nowhere", 0)
     (tmp_path / "empty").mkdir()
     assert "no run's config.json in it; expected the folder of a run" in refused(tmp_path / "empty", 0)
-    assert "no record of a trial 4; those that have ended are 0 to 3" in refused(run, 4)
+    assert "no record of a trial 4; 4 have ended, 0 to 3" in refused(run, 4)
     assert "no record of trial 0 with seed 7; it was trained with seed 0, 1" in refused(run, 0, "--seed", 7)
     assert "no record of trial 1 with seed 1; it was trained with seed 0" in refused(run, 1, "--seed", 1)
     group = tmp_path / "group"
@@ -193,7 +193,7 @@ def test_bad_input_has_one_clear_line(run: Path, tmp_path: Path) -> None:
 def test_shards_that_are_gone_are_no_failure_of_the_training(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "LIMIT_S", 1.0)
+    monkeypatch.setattr(retry, "LIMIT_S", 1.0)
     file = run / "prepared" / "prepared.json"
     kept = json.loads(file.read_text())
     store = tmp_path / "vectors"

@@ -67,11 +67,7 @@ class Growth(NamedTuple):
 
 
 def parse_growth(text: str) -> tuple[Node, ...]:
-    """The nodes of `--grow-to`: COUNTxCPUS or COUNTxCPUS:GPUS, several with commas between; "" is none.
-
-    Raises:
-        InputError: it is written otherwise.
-    """
+    """The nodes of `--grow-to`: COUNTxCPUS or COUNTxCPUS:GPUS, several with commas between; "" is none."""
     nodes: list[Node] = []
     for part in (part.strip() for part in text.split(",") if part.strip()):
         match = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?::(\d{1,3}))?", part)
@@ -89,9 +85,6 @@ def config_growth(path: Path) -> Growth:
 
     All kinds together may have at most the file's `max_workers`. Kinds without written resources (those of provider `local`,
     for example) are only named.
-
-    Raises:
-        InputError: the file is none of a cluster.
     """
     import yaml
 
@@ -262,11 +255,7 @@ def gpus_elsewhere(grow_to: Sequence[Node] = ()) -> bool:
 
 
 def on_gpu_node(function: Callable[..., T], *args: Any, gpus: float = 1.0, what: str) -> T:
-    """`function(*given)` on a node with a GPU, waited for where none is up. Begun again where it died: must be repeatable.
-
-    Raises:
-        InputError: the function's own; or it died too often.
-    """
+    """`function(*given)` on a node with a GPU, waited for where none is up. Begun again where it died: must be repeatable."""
     import ray
 
     remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -12,9 +13,9 @@ from typing import Any
 from rich.console import Console
 
 from distilbench.errors import InputError
-from distilbench.storage.patience import StorageGone
 from distilbench.storage.process import process_mark
 from distilbench.storage.remote import Remote
+from distilbench.storage.retry import StorageGone
 from distilbench.storage.scratch import identity
 
 FILE = "owner.json"
@@ -42,18 +43,16 @@ class Owner:
     def take(self) -> None:
         """Take the run, at once from this machine's own earlier driver, from another when it has been silent for DEAD_S.
 
-        Raises:
-            InputError: another driver is alive.
+        A driver that is alive keeps it: an InputError.
         """
         owner = self._read()
-        if owner is not None and not owner.get("released"):
-            if owner["owner"] == self.me:
-                pid, _, mark = str(owner["process"]).partition(" ")
-                if owner["process"] != self.process and process_mark(int(pid)) == mark:
-                    raise InputError(f"{self.run}: another process of this machine is running it (number {pid})")
-            else:
-                self._wait_until_dead(owner)
         self.before = str(owner["owner"]) if owner else ""
+        if owner is not None and not owner.get("released"):
+            pid, _, mark = str(owner["process"]).partition(" ")
+            if self.before != self.me:
+                self._wait_until_dead(owner)
+            elif owner["process"] != self.process and process_mark(int(pid)) == mark:
+                raise InputError(f"{self.run}: another process of this machine is running it (number {pid})")
         self._write()
         if self.before not in ("", self.me):
             time.sleep(min(2.0, DEAD_S / 10))  # two that took over at once: the second one's word counts
@@ -64,45 +63,39 @@ class Owner:
         self._thread.start()
 
     def _wait_until_dead(self, owner: dict[str, Any]) -> None:
-        host, beat, announced = str(owner["owner"]).rpartition("-")[0], owner["beat"], False
-        silent = self._age()
-        began = time.monotonic() - silent
-        while silent < DEAD_S:
-            if not announced:
-                self.console.print(
-                    f"{self.run}: a driver on {host} was at work on it {silent:.0f} s ago; waiting whether it is alive, "
-                    f"{DEAD_S - silent:.0f} s at most",
-                    markup=False,
-                )
-                announced = True
+        host, silent = str(owner["owner"]).rpartition("-")[0], self._age()
+        dead_at = time.monotonic() + DEAD_S - silent
+        if silent < DEAD_S:
+            self.console.print(
+                f"{self.run}: a driver on {host} was at work on it {silent:.0f} s ago; waiting whether it is alive, "
+                f"{DEAD_S - silent:.0f} s at most",
+                markup=False,
+            )
+        while time.monotonic() < dead_at:
             time.sleep(min(LOOK_S, DEAD_S / 10))
             now = self._read()
             if now is None or now.get("released"):
                 return
-            if (now["owner"], now["beat"]) != (owner["owner"], beat):
+            if (now["owner"], now["beat"]) != (owner["owner"], owner["beat"]):
                 raise InputError(
                     f"{self.run}: a driver on {host} is at work on it; wait for it, or choose another --name"
                 )
-            silent = time.monotonic() - began
         self.console.print(f"{self.run}: the driver on {host} is gone; this one goes on with the run", markup=False)
 
     def _age(self) -> float:
         """Seconds since the last heartbeat by the storage's own clock."""
         probe = f".probe-{uuid.uuid4().hex}"
         self.run.write(probe, b"")
-        now, beat = self.run.entry(probe), self.run.entry(FILE)
+        now, beat = (entry and entry.changed for entry in map(self.run.entry, (probe, FILE)))
         self.run.delete(probe)
-        if now is None or beat is None or now.changed is None or beat.changed is None:
-            return 0.0
-        return max(0.0, (now.changed - beat.changed) / 1e9)
+        return max(0.0, (now - beat) / 1e9) if now and beat else 0.0
 
     def _read(self) -> dict[str, Any] | None:
-        content = self.run.read(FILE)
-        try:
-            owner = json.loads(content or b"null")
-        except ValueError:
-            return None
-        return owner if isinstance(owner, dict) and {"owner", "process", "beat"} <= owner.keys() else None
+        with contextlib.suppress(ValueError):
+            owner = json.loads(self.run.read(FILE) or b"null")
+            if isinstance(owner, dict) and {"owner", "process", "beat"} <= owner.keys():
+                return owner
+        return None
 
     def _write(self, *, released: bool = False) -> None:
         self._beats += 1
@@ -111,17 +104,17 @@ class Owner:
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT_S):
-            try:
+            with contextlib.suppress(
+                Exception
+            ):  # whatever it is: it is tried again; who waits too long may lose the run
                 now = self._read()
                 if now is not None and now["owner"] != self.me:
                     self.lost = str(now["owner"]).rpartition("-")[0]
                     return
                 self._write()
-            except Exception:  # whatever it is: it is tried again; who waits too long may lose the run
-                pass
 
     def check(self) -> None:
-        """Raises InputError where another machine has taken the run over."""
+        """Raise an InputError where another machine has taken the run over."""
         if self.lost:
             raise InputError(
                 f"{self.run}: a driver on {self.lost} has taken the run over, since this one was not heard of for "
@@ -134,7 +127,5 @@ class Owner:
         if self._thread.is_alive():
             self._thread.join(END_S)
         if not self.lost and not self._thread.is_alive():
-            try:
+            with contextlib.suppress(StorageGone, OSError):
                 self._write(released=True)
-            except (StorageGone, OSError):
-                pass

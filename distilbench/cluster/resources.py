@@ -37,10 +37,6 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
     With `cpus` what the command computes itself has no more threads either.
     With neither, the cluster that `RAY_ADDRESS` names or that runs on this machine (on a cluster's head, in a Ray job) is
     used, and where there is none, Ray is started here with all CPUs.
-
-    Raises:
-        InputError: no cluster answers at `address`, or at `RAY_ADDRESS` where that is asked; or Ray does not start here in
-            `STARTS` times.
     """
     # Tune's own files per trial cost more than a small trial, and ours hold the same.
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
@@ -167,9 +163,6 @@ def trial_resources(share: TrialShare) -> TrialResources:
     By itself a trial takes one CPU (small heads and students gain little from a second thread, another trial a whole
     core), and where there are GPUs a quarter of one: several small trials share a GPU. On a cluster that grows, so many run
     at once as fit when it has grown: those that wait for a place make the nodes come.
-
-    Raises:
-        InputError: one trial does not fit.
     """
     up, nodes = alive_nodes(), possible_nodes(share.grow_to)
     cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
@@ -210,9 +203,6 @@ def wait_for_idle(resources: TrialResources) -> None:
     """Wait until one trial fits: workers of the stage before may still hold CPUs, on which Tune would wait in silence.
 
     Where no node that is up is large enough (all of that kind were lost, or have yet to come), that is said and waited for.
-
-    Raises:
-        InputError: a node is large enough, but nothing on it became free in a minute, and no other one may come.
     """
     import ray
     from ray.util import placement_group, remove_placement_group

@@ -8,13 +8,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from distilbench.cluster.place import FOLDERS
-from distilbench.cluster.prepared_paths import with_paths
+from distilbench.cluster.path_map import PATHS, PathMap
 from distilbench.errors import InputError
 from distilbench.storage.files import write_json
-from distilbench.storage.remote import Remote, check_uri, files_in, is_uri
-from distilbench.storage.scratch import local_folder, scratch
-from distilbench.storage.store import ArtifactStore
+from distilbench.storage.folder_copy import FolderCopy
+from distilbench.storage.remote import Remote, check_uri, is_uri
+from distilbench.storage.scratch import local_folder
 
 NO_TRAININGS = r"(^|/)(trials|confirm)/"
 WITHOUT_STUDENTS = rf"{NO_TRAININGS}|(^|/)(students/|prepared/(?!layer-ranking))"
@@ -22,43 +21,23 @@ ONLY_RECORDS = rf"{WITHOUT_STUDENTS}|(^|/)(predictions|logs|before-\d+)/|\.db$"
 
 
 def local_runs(runs: Sequence[str], leave_out: str = NO_TRAININGS) -> list[Path]:
-    """Run folders as local paths; a run in storage is fetched, or what is new of it, without what `leave_out` matches.
-
-    Raises:
-        InputError: nothing is at a URI.
-    """
+    """Run folders as local paths; a run in storage is fetched, or what is new of it, without what `leave_out` matches."""
     return [local_folder(run, leave_out=leave_out) for run in runs]
 
 
 def reproducible_run(run_or_uri: str) -> Path:
-    """A run as a local folder, with the artifacts that its trials read.
-
-    Raises:
-        InputError: nothing is at the URI, or an artifact is not in its storage.
-    """
+    """A run as a local folder, with the artifacts that its trials read."""
     run = local_folder(run_or_uri, leave_out=NO_TRAININGS)
     if is_uri(run_or_uri) and (file := run / "prepared" / "prepared.json").exists():
-        storage = storage_of(Remote(check_uri(run_or_uri)))
-        local_store = ArtifactStore(scratch() / "store", storage / "store")
-        folders = json.loads(Remote(check_uri(run_or_uri)).read(FOLDERS) or b"{}")
-
-        def artifact(path: str) -> str:
-            return str(local_store.fetch(Path(path).name) or path)
-
-        def encoder(name: str) -> str:
-            folder = local_store.fetch(folders[name]) if name in folders else None
-            return name if folder is None else str(folder / Path(name).name)
-
-        write_json(file, with_paths(json.loads(file.read_text()), artifact, encoder))
+        remote = Remote(check_uri(run_or_uri))
+        if paths := json.loads(remote.read(PATHS) or b"{}"):
+            path_map = PathMap(Path(paths["store"]), storage_of(remote) / "store", "elsewhere", paths["folders"])
+            write_json(file, path_map.localise(json.loads(file.read_text())))
     return run
 
 
 def storage_of(run: Remote) -> Remote:
-    """The storage that a run (`URI/runs/NAME`, or that of one of its methods) is in.
-
-    Raises:
-        InputError: it is not in a folder `runs`.
-    """
+    """The storage that a run (`URI/runs/NAME`, or that of one of its methods) is in."""
     above, marker, _ = str(run).rpartition("/runs/")
     if not marker:
         raise InputError(f"{run}: expected a run of a storage, such as s3://bucket/project/runs/NAME")
@@ -75,7 +54,4 @@ def written_to(out: str) -> Iterator[tuple[Path, str]]:
     remote.check()
     with tempfile.TemporaryDirectory(prefix="distilbench-") as name:
         yield Path(name), f"{remote}/index.html"
-        remote_files = remote.list()
-        files = files_in(Path(name))
-        remote.put_all(Path(name), files, last=["index.html"])
-        remote.delete(*(old for old in remote_files if old not in files))
+        FolderCopy(Path(name), remote, ("index.html",)).push()

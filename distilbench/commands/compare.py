@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -31,13 +31,16 @@ from distilbench.methods import get_method
 from distilbench.methods.parts.requirements import requirements_of
 from distilbench.prepare.prepared import load_prepared
 from distilbench.prepare.stage import prepare_corpus
-from distilbench.progress.live import CountedLines
+from distilbench.progress.console import CountedLines
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.terminal_summary import terminal_summary
 from distilbench.settings.commands import CompareSettings
 from distilbench.settings.encoders import DEFAULT_STUDENT, DEFAULT_TEACHER
 from distilbench.storage.files import claim_folder, fingerprint
 from distilbench.trials.budget import Budget
+
+if TYPE_CHECKING:
+    from distilbench.trials.jobs import Job
 
 NO_LIMIT = 10**9
 """Steps, where only a configuration's epochs count."""
@@ -103,20 +106,9 @@ def _compare(
     console: Console,
     copy: RunCopy | None,
 ) -> Path:
-    from distilbench.trials.jobs import Job
     from distilbench.trials.rows import Finishing, RowScorer
-    from distilbench.trials.scoring import Candidate
 
-    budget = comparison_budget(settings.steps)
-    jobs = []
-    for seed in range(settings.seed, settings.seed + settings.seeds):
-        for row in rows:
-            name = row.shown_name(settings.teacher_encoder.name, settings.student)
-            dim = int(row.params["output_dim"])
-            candidate = Candidate(run.name, "student", row.method, dim, row.params, seed, configuration=name)
-            key = fingerprint([row.name, row.method, row.params, seed, budget.steps])[:16]
-            folder = run.resolve() / "trials" / key
-            jobs.append(Job(candidate, budget, run.resolve(), folder, f"students/{key}", recorded_in="trials.jsonl"))
+    jobs = _jobs(settings, rows, run)
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
         if line := nodes_line(settings.share.grow_to):
             console.print(line, markup=False)
@@ -128,9 +120,10 @@ def _compare(
         console.print(f"{len(jobs)} trainings; {resources.explanation}")
         wait_for_idle(resources)
         ready = load_prepared(prepared.resolve())
-        place = copy.place(run.resolve(), prepared) if copy else None
+        if copy:
+            copy.share(run.resolve(), prepared)
         tasks = settings.scored_tasks(inputs.corpus.selection)
-        board = RowScorer(run, run.name, ready, inputs.corpus, settings.quantisations, console, place, tasks)
+        board = RowScorer(run, run.name, ready, inputs.corpus, settings.quantisations, console, tasks)
         teacher = board.teacher(settings.seed)  # before hours of training: it is refused where it cannot be scored
         counts = CountedLines(console)
         counts.begin("trained")
@@ -151,6 +144,23 @@ def _compare(
     for line in terminal_summary(records, run):
         console.print(line, markup=False, highlight=False)
     return page
+
+
+def _jobs(settings: CompareSettings, rows: Sequence[Configuration], run: Path) -> list[Job]:
+    """A training of each row with each seed."""
+    from distilbench.trials.jobs import Job
+    from distilbench.trials.scoring import Candidate
+
+    budget, jobs = comparison_budget(settings.steps), []
+    for seed in range(settings.seed, settings.seed + settings.seeds):
+        for row in rows:
+            name = row.shown_name(settings.teacher_encoder.name, settings.student)
+            dim = int(row.params["output_dim"])
+            candidate = Candidate(run.name, "student", row.method, dim, row.params, seed, configuration=name)
+            key = fingerprint([row.name, row.method, row.params, seed, budget.steps])[:16]
+            folder = run.resolve() / "trials" / key
+            jobs.append(Job(candidate, budget, run.resolve(), folder, f"students/{key}", recorded_in="trials.jsonl"))
+    return jobs
 
 
 def comparison_budget(steps: int | None) -> Budget:

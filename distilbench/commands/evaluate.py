@@ -40,7 +40,7 @@ from distilbench.evaluation.quantisation import Quantiser, calibrated, load_quan
 from distilbench.evaluation.sets import sets_of_data
 from distilbench.prepare.dedup import distinct_readings
 from distilbench.prepare.encode import CorpusEncoding
-from distilbench.progress.tables import scores_told
+from distilbench.progress.console import scores_told
 from distilbench.records import (
     AS_IT_CAME,
     ON_DEMONSTRATION,

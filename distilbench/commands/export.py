@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 from distilbench.codes import family_of
 from distilbench.commands.export_build import build_model
 from distilbench.commands.export_onnx import check_onnx, run_code, write_onnx
+from distilbench.commands.output_folder import OutputFolder
 from distilbench.encoders.encoder import CONFIG, EncoderSpec
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord
@@ -31,13 +31,11 @@ from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base,
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
 from distilbench.reporting.trainings import Trainings
-from distilbench.storage.files import FULL, disk_full, file_sha256, replace_folder, write_json
+from distilbench.storage.files import write_json
 
 MANIFEST = "distilbench-export.json"
 """What makes a folder an export of ours: the SHA-256 of every other file in it."""
 RECORDS = "record.json"
-FORMAT = 1
-
 _WIDTH = re.compile(r"d\d+", re.ASCII)
 """The folder of a nested student's quantisers of one width."""
 
@@ -97,23 +95,12 @@ def export(
             full, or with `onnx` there is no graph that gives its vectors. Nothing is written then.
     """
     chosen = choose(runs, budget, student, seed)
-    target = to.absolute()
+    output = OutputFolder("--to", to, "export", MANIFEST, chosen.model)
     if onnx:
         check_onnx()
-    _check_target(to, target, chosen.model)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # The old export is moved into the same folder: both are gone when it is left.
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".partial", dir=target.parent) as name:
-            folder = Path(name) / "new"
-            folder.mkdir()
-            _write(chosen, folder, onnx=onnx)
-            _check_target(to, target, chosen.model)
-            replace_folder(folder, target, Path(name) / "old")
-    except OSError as error:
-        if error.errno in FULL or "No space left" in str(error):  # of several files copytree has no number
-            raise disk_full(to, error) from None
-        raise InputError(f"--to {to}: cannot be written: {error.strerror or error!s:.300}") from None
+    output.check()
+    with output.written() as folder:
+        _write(chosen, folder, output, onnx=onnx)
     record = chosen.seed.record
     load = load_code(record, str(to), str(to), cut=False)
     return Exported(to, chosen.row.name, record, load, onnx, below_overlap(chosen.row))
@@ -196,42 +183,7 @@ def _of_seed(row: Row, seed: SeedScores | None, number: int) -> SeedScores:
     return chosen
 
 
-def _check_target(to: Path, target: Path, model: Path | None) -> None:
-    """Refuse a place that holds, or lies in, something of somebody's.
-
-    Raises:
-        InputError: it does; it says what.
-    """
-    expected = "expected a new or empty folder, or an earlier export"
-    kept_at = None if model is None else model.resolve()
-    if kept_at and (target.resolve().is_relative_to(kept_at) or kept_at.is_relative_to(target.resolve())):
-        raise InputError(f"--to {to}: the student itself is kept there; {expected}")
-    if target.is_symlink():
-        raise InputError(f"--to {to}: a link; {expected}")
-    if not target.exists():
-        return
-    if not target.is_dir():
-        raise InputError(f"--to {to}: a file; {expected}")
-    if not any(target.iterdir()):
-        return
-    try:
-        manifest = json.loads((target / MANIFEST).read_text())
-        files, ours = dict(manifest["files"]), manifest["format"] == FORMAT
-    except (OSError, ValueError, LookupError, TypeError):
-        files, ours = {}, False
-    if not ours:
-        raise InputError(f"--to {to}: not empty, and no export of ours; {expected}")
-    present = {p.relative_to(target).as_posix(): p for p in target.rglob("*") if not p.is_dir() or p.is_symlink()}
-    changed = [n for n, p in present.items() if n != MANIFEST and (p.is_symlink() or files.get(n) != file_sha256(p))]
-    if changed:
-        some = ", ".join(sorted(changed)[:3]) + (", ..." if len(changed) > 3 else "")
-        raise InputError(
-            f"--to {to}: an export, in which {some} {'was' if len(changed) == 1 else 'were'} added or changed since; "
-            "move what you want to keep, or choose another folder"
-        )
-
-
-def _write(chosen: Chosen, folder: Path, *, onnx: bool) -> None:
+def _write(chosen: Chosen, folder: Path, output: OutputFolder, *, onnx: bool) -> None:
     record = chosen.seed.record
     if chosen.model is None:
         build_model(record, chosen.row.name, chosen.run, folder)
@@ -254,9 +206,7 @@ def _write(chosen: Chosen, folder: Path, *, onnx: bool) -> None:
         base_model=hub_base(chosen.run, record),
     )
     (folder / CARD).write_text(render_card(card), encoding="utf-8")
-    files = sorted(p for p in folder.rglob("*") if p.is_file())
-    sums = {p.relative_to(folder).as_posix(): file_sha256(p) for p in files}
-    write_json(folder / MANIFEST, {"format": FORMAT, "record_id": record.record_id, "files": sums})
+    output.write_manifest(folder, record_id=record.record_id)
 
 
 def _copy_model(source: Path, folder: Path) -> None:

@@ -8,8 +8,6 @@ the same documents encodes nothing. The folder is written beside its place and r
 
 from __future__ import annotations
 
-import json
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,23 +16,23 @@ from rich.console import Console
 
 from distilbench.cluster.provenance import commit, provenance
 from distilbench.cluster.resources import ray_cluster
-from distilbench.data.documents import IDS, DocumentFiles, documents_artifact
+from distilbench.commands.output_folder import OutputFolder
+from distilbench.data.documents import IDS, documents_artifact
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
-from distilbench.evaluation.code_index import CodeIndex, code_index, rescored
+from distilbench.evaluation.code_index import code_index, rescored
 from distilbench.evaluation.codes.files import read_card
 from distilbench.evaluation.indexes import IndexSpec
-from distilbench.evaluation.quantisation import Quantiser, check_kind, saved_quantiser
-from distilbench.prepare.document_codes import ChosenCode, StoredDocuments, code_documents, find_codes
+from distilbench.evaluation.quantisation import check_kind, saved_quantiser
+from distilbench.prepare.document_codes import ChosenCode, code_documents, find_codes
 from distilbench.reporting.loading import literal
 from distilbench.settings.index import IndexSettings
-from distilbench.storage.files import FULL, disk_full, file_sha256, replace_folder, write_json
+from distilbench.storage.files import file_sha256
 
 MANIFEST = "distilbench-index.json"
 """What makes a folder an index of ours: what it is made of, and the SHA-256 of every other file in it."""
 INDEX = "index.faiss"
 README = "README.md"
-FORMAT = 1
 MORE = 4
 """Candidates for each result wanted, where decoded vectors have different norms. With 16,865 MiniLM vectors of STS sentences
 and PCAR32's 4 bits, 1 found 53.6 % of the exact first 10, 2 58.7, 4 59.7, and the cosine with every decoded vector 60.0."""
@@ -69,9 +67,9 @@ def index(settings: IndexSettings, console: Console) -> Indexed:
         InputError: bad input, found before anything is encoded; the student gives a vector without a direction; `out` holds
             something else; or the disk is full.
     """
-    out, target = settings.out, settings.out.absolute()
     student = EncoderSpec(settings.student).absolute()
-    _check_target(out, target, student.folder())
+    output = OutputFolder("--out", settings.out, "index", MANIFEST, student.folder())
+    output.check()
     code = chosen_code(student, settings.student, settings.code)
     loaded = code.load()
     if settings.remote:
@@ -90,20 +88,16 @@ def index(settings: IndexSettings, console: Console) -> Indexed:
         built.add(block)
     search = search_code(str(student.folder() or student.name), again=rescored(loaded))
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".partial", dir=target.parent) as name:
-            folder = Path(name) / "new"
-            folder.mkdir()
-            manifest = _write(folder, settings, documents, stored, student, code, loaded, built, search)
-            _check_target(out, target, student.folder())
-            replace_folder(folder, target, Path(name) / "old")
-    except OSError as error:
-        if error.errno in FULL:
-            raise disk_full(out, error) from None
-        raise InputError(f"--out {out}: cannot be written: {error.strerror or error!s:.300}") from None
+        with output.written() as folder:
+            faiss.write_index(built.held, str(folder / INDEX))
+            (folder / IDS).write_bytes(documents.ids.read_bytes())
+            facts = _facts(folder, settings, student, code, built.spec, stored.rows)
+            facts["code_bytes"] = 4 * code.width if loaded is None else loaded.bytes_per_vector
+            (folder / README).write_text(_readme(facts, search), encoding="utf-8")
+            manifest = output.write_manifest(folder, **facts)
     except RuntimeError as error:  # FAISS's own, which says what it could not write
-        raise InputError(f"--out {out}: FAISS could not write the index: {error!s:.300}") from None
-    return Indexed(out, manifest, search)
+        raise InputError(f"--out {settings.out}: FAISS could not write the index: {error!s:.300}") from None
+    return Indexed(settings.out, manifest, search)
 
 
 def chosen_code(student: EncoderSpec, named: str, kind: str | None) -> ChosenCode:
@@ -159,49 +153,32 @@ def search_code(student: str, *, again: bool) -> str:
     return "\n".join([*lines, "print([ids[i] for i in best[:10]])"])
 
 
-def _write(
-    folder: Path,
-    settings: IndexSettings,
-    documents: DocumentFiles,
-    stored: StoredDocuments,
-    student: EncoderSpec,
-    code: ChosenCode,
-    loaded: Quantiser | None,
-    built: CodeIndex,
-    search: str,
+def _facts(
+    folder: Path, settings: IndexSettings, student: EncoderSpec, code: ChosenCode, spec: IndexSpec, rows: int
 ) -> dict[str, Any]:
-    """The files of an index; gives its manifest."""
-    faiss.write_index(built.held, str(folder / INDEX))
-    (folder / IDS).write_bytes(documents.ids.read_bytes())
+    """What the index in `folder` is made of."""
     size = (folder / INDEX).stat().st_size
-    spec = built.spec
-    manifest: dict[str, Any] = {
-        "format": FORMAT,
+    return {
         "student": {"name": str(student.folder() or student.name), "source": student.identity()["source"]},
         "code": code.kind,
         "dimensions": code.width,
-        "code_bytes": 4 * code.width if loaded is None else loaded.bytes_per_vector,
         "index": {
             "kind": spec.kind,
             "nlist": spec.lists[0] if spec.lists else None,
             "nprobe": spec.lists[1] if spec.lists else None,
             "links": spec.links,
             "bytes": size,
-            "bytes_per_vector": round(size / stored.rows, 2),
+            "bytes_per_vector": round(size / rows, 2),
         },
         "documents": {
             "file": settings.documents.name,
             "sha256": file_sha256(settings.documents),
-            "count": stored.rows,
+            "count": rows,
             "ids_bytes": (folder / IDS).stat().st_size,
         },
         "commit": commit(),
         "versions": provenance().versions,
     }
-    (folder / README).write_text(_readme(manifest, search), encoding="utf-8")
-    manifest["files"] = {name: file_sha256(folder / name) for name in sorted((INDEX, IDS, README))}
-    write_json(folder / MANIFEST, manifest)
-    return manifest
 
 
 def _readme(manifest: dict[str, Any], search: str) -> str:
@@ -223,28 +200,3 @@ def _readme(manifest: dict[str, Any], search: str) -> str:
             "",
         ]
     )
-
-
-def _check_target(out: Path, target: Path, student: Path | None) -> None:
-    """Refuse a place that holds something of somebody's.
-
-    Raises:
-        InputError: it does; it says what.
-    """
-    expected = "expected a new or empty folder, or an earlier index"
-    if student and (target.resolve().is_relative_to(student) or student.is_relative_to(target.resolve())):
-        raise InputError(f"--out {out}: the student itself is kept there; {expected}")
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise InputError(f"--out {out}: no folder; {expected}")
-    if not target.exists() or not any(target.iterdir()):
-        return
-    try:
-        manifest = json.loads((target / MANIFEST).read_text())
-        files = dict(manifest["files"])
-    except (OSError, ValueError, LookupError, TypeError):
-        raise InputError(f"--out {out}: not empty, and no index of ours; {expected}") from None
-    other = sorted(p.name for p in target.iterdir() if p.name not in (*files, MANIFEST))
-    if other:
-        raise InputError(
-            f"--out {out}: an index, to which {other[0]} was added since; move it, or choose another folder"
-        )

@@ -14,11 +14,13 @@ from distilbench.cluster.run_copy import RunCopy
 from distilbench.codes import CompetitionKey
 from distilbench.commands.schedule_methods import MethodRun, points_found_before
 from distilbench.errors import InputError
+from distilbench.events import INTERRUPTED, Event
 from distilbench.methods import get_method
 from distilbench.prepare.artifacts import Artifacts
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.progress import progress
 from distilbench.progress.clock import Clock
+from distilbench.progress.tally import SweepPlan, Tally
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
 from distilbench.search import warm_start
@@ -35,8 +37,6 @@ from distilbench.search.trial import trial_folder
 from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import StageTimes, timed_stage
 from distilbench.trials.scoring import remove_encoded
-from distilbench.trials.training_copy import remove_encoded_there
-from distilbench.watchers import INTERRUPTED, SweepPlan, Watcher
 
 if TYPE_CHECKING:
     from distilbench.trials.costs import StudentCost
@@ -80,7 +80,6 @@ class MethodSweep:
         """Every width that a student is judged at."""
         self.groups = self.space.groups(method.judged_widths)
         """Every group of which a student is chosen."""
-        self.watchers: list[Watcher] = []
 
     def carry_out(self) -> None:
         """Carry out every stage after the preparation; leaves the member's scores and notes.
@@ -92,22 +91,22 @@ class MethodSweep:
         ready = load_prepared(self.prepared.resolve())
         self.resources = trial_resources(self.settings.share)
         self.costs = self._costs(ready)
-        self.place = self.copy.place(self.run.resolve(), self.prepared) if self.copy else None
+        if self.copy:
+            self.copy.share(self.run.resolve(), self.prepared)
         board = self._references(ready)
         search = self._plan_search()
         self._estimate()
         told = f"{search.wanted} trials by {self.space.searcher}; {self.resources.explanation}; {self._how(search)}"
         self.console.print(told)
-        self.watchers = self._start_watchers(search)
+        self.tally = self._start_tally(search)
         try:
             self._search(search)
             self._confirm(search, board)
         except KeyboardInterrupt:
-            self._stage(INTERRUPTED)
+            self.tally.stage(INTERRUPTED)
             raise
         finally:
-            for watcher in self.watchers:
-                watcher.close()
+            self.tally.close()
 
     def _references(self, ready: Prepared) -> RowScorer:
         """Score the teacher, the baselines and FAISS's codes; the scorer goes on with the students."""
@@ -121,7 +120,6 @@ class MethodSweep:
             inputs.corpus,
             settings.quantisations,
             self.console,
-            self.place,
             settings.scored_tasks(inputs.corpus.selection),
             self.costs,
             self.sibling_runs,
@@ -227,12 +225,10 @@ class MethodSweep:
     def _recorded(self) -> list[TrialRecord]:
         return [r for r in read_records(self.run / "trials.jsonl") if isinstance(r, TrialRecord)]
 
-    def _start_watchers(self, search: Search) -> list[Watcher]:
-        from distilbench.progress.live import on_console
-        from distilbench.progress.progress_file import ProgressFile
-        from distilbench.progress.ray_metrics import RayMetrics
-        from distilbench.progress.run_log import LoggedSearch
-        from distilbench.progress.tally import Tally
+    def _start_tally(self, search: Search) -> Tally:
+        from distilbench.progress.console import on_console
+        from distilbench.progress.file import ProgressFile
+        from distilbench.progress.metrics import SweepMetrics
 
         end, budget = self.clock.search_end(0), self.space.budget
         plan = SweepPlan(
@@ -245,20 +241,16 @@ class MethodSweep:
             earlier=tuple(self._recorded()),
         )
         self.console.print(f"A page to reload while it runs: {self.page.report / 'index.html'}", markup=False)
-        times = StageTimes(self.run, self.resources.concurrency)
-        copying: list[Watcher] = [self.copy] if self.copy else []
         tally = Tally(plan)
-        shown: list[Watcher] = [on_console(tally, self.console), ProgressFile(tally), RayMetrics(tally)]
-        shown.append(LoggedSearch(tally))
-        return [tally, *shown, self.page, times, *copying]
+        tally.listeners += [on_console(tally, self.console), ProgressFile(tally), SweepMetrics(tally), self.page]
+        tally.listeners += [StageTimes(self.run, self.resources.concurrency), *([self.copy] if self.copy else [])]
+        return tally
 
     def _search(self, search: Search) -> None:
         settings = self.settings
-        self._stage("search")
+        self.tally.stage("search")
         for number in open_trials(self.study.get_trials(deepcopy=False)):
             remove_encoded(trial_folder(self.run, number))  # of an earlier driver, which took the student as it was
-            if self.copy:
-                remove_encoded_there(self.copy.remote_of(trial_folder(self.run, number)))
         rows, trainings = self._after_search()
         self.clock.steps_of = self.space.budget.steps_of
 
@@ -268,21 +260,18 @@ class MethodSweep:
             return self.clock.search_end(rows, trainings / self.resources.concurrency)
 
         callbacks: list[Any] = []
-        if settings.mlflow or settings.wandb:
+        if settings.log_to:
             from distilbench.progress.loggers import callbacks as make_callbacks
 
-            callbacks = make_callbacks(settings.mlflow, settings.wandb, self.member.name)
-        place = SearchPlace(
-            self.run,
-            self.prepared,
-            self.resources,
-            deadline,
-            bool(self.costs),
-            callbacks,
-            self.place,
-            self.copy.forget if self.copy else lambda folder: None,
-        )
-        run_trials(self.study, search, place, [*self.watchers, self.clock])
+            callbacks = make_callbacks(settings.log_to, self.member.name)
+
+        def note_time(event: Event) -> None:
+            if event.record and not event.record.confirms:
+                self.clock.finished(event.record)
+
+        self.tally.listeners.append(note_time)
+        place = SearchPlace(self.run, self.prepared, self.resources, deadline, bool(self.costs), callbacks)
+        run_trials(self.study, search, place, self.tally)
 
     def _confirm(self, search: Search, board: RowScorer) -> None:
         space, member, trials = self.space, self.member, self.study.get_trials(deepcopy=False)
@@ -291,12 +280,12 @@ class MethodSweep:
         chosen = worth_confirming(found, search, self.costs)
         if not found:
             self._note_no_student(search, trials)
-            self._stage("done")
+            self.tally.stage("done")
             return
         if len(chosen) < len(found):
             left = "; ".join(str(group) for group in found if group not in chosen)
             member.notes.append(f"{search.name}: not confirmed, since another is better and costs no more: {left}.")
-        self._stage("confirm")
+        self.tally.stage("confirm")
         wait_for_idle(self.resources)
         jobs = confirmation_jobs(self.run, search, chosen)
         confirmed = board.students(jobs, self.prepared.resolve(), self.resources, self._finishing(len(jobs)))
@@ -315,9 +304,7 @@ class MethodSweep:
         write_confirmed(self.run, search, chosen)
         keep = {t.number for ranked in chosen.values() for t in ranked} | set(open_trials(trials))
         discard_checkpoints(self.run, keep)
-        if self.copy:
-            self.copy.keep_trainings(self.run, {trial_folder(self.run, number).name for number in keep})
-        self._stage("done")
+        self.tally.stage("done")
 
     def _note_end(self, search: Search) -> None:
         """Note why the search has fewer trials than it was to have."""
@@ -341,19 +328,11 @@ class MethodSweep:
         )
 
     def _finishing(self, jobs: int) -> Finishing:
-        """When the confirmation of so many jobs ends; the watchers are told of it."""
+        """When the confirmation of so many jobs ends; the tally is told of it."""
         from distilbench.trials.rows import Finishing
 
-        def on_record(record: TrialRecord) -> None:
-            for watcher in self.watchers:
-                watcher.finished(record)
-
-        def on_counted(done: int, total: int) -> None:
-            for watcher in self.watchers:
-                watcher.counted(done, total)
-
-        ends = self.clock.training_end(jobs), self.clock.scoring_end
-        return Finishing(*ends, on_record, lambda: self._stage("score"), on_counted)
+        ends, tally = (self.clock.training_end(jobs), self.clock.scoring_end), self.tally
+        return Finishing(*ends, tally.finished, lambda: tally.stage("score"), tally.counted)
 
     def _without_student(
         self,
@@ -372,10 +351,6 @@ class MethodSweep:
             yield f"{name}: no student of {what} {between.join(untrained)}: none of its trials was completed."
         if unscored:
             yield f"{name}: no student of {what} {between.join(unscored)}: its best trial was not scored."
-
-    def _stage(self, name: str) -> None:
-        for watcher in self.watchers:
-            watcher.stage(name)
 
 
 def open_trials(trials: Sequence[FrozenTrial]) -> list[int]:

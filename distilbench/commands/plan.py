@@ -13,7 +13,7 @@ from rich.table import Table
 from distilbench.errors import InputError
 from distilbench.records import TrialRecord, read_records
 from distilbench.settings.commands import PlanSettings
-from distilbench.stage_times import Took, read_timings
+from distilbench.stage_times import StageTiming, read_timings
 from distilbench.storage.files import bound_config
 
 AT_ONCE = ("search", "confirm")
@@ -101,10 +101,10 @@ def _of_method(settings: PlanSettings, folder: Path, methods: int) -> list[Stage
     return stages
 
 
-def _total(timings: Sequence[Took], stage: str) -> Took:
+def _total(timings: Sequence[StageTiming], stage: str) -> StageTiming:
     """The time of a stage, summed over all drivers of a run."""
     parts = [timing for timing in timings if timing.stage == stage]
-    return Took(
+    return StageTiming(
         stage=stage,
         seconds=math.fsum(part.seconds for part in parts),
         count=max(part.count for part in parts) if stage == "prepare" else sum(part.count for part in parts),

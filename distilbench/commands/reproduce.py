@@ -1,7 +1,7 @@
 """`distilbench reproduce`: train a recorded trial again, in a folder of its own, and compare its dev metrics.
 
-    distilbench reproduce runs/mcr2-builtin-all-MiniLM-L6-v2 7
-    distilbench reproduce runs/mcr2-builtin-all-MiniLM-L6-v2 7 --seed 1
+    distilbench reproduce runs/mcr2-demonstration-all-MiniLM-L6-v2 7
+    distilbench reproduce runs/mcr2-demonstration-all-MiniLM-L6-v2 7 --seed 1
 
 No Ray, and nothing is written into the run. It goes as far as the record does: a trial that was stopped at rung 2 is trained
 to rung 2.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from distilbench.cluster.prepared_paths import ARTIFACTS
 from distilbench.errors import InputError
 from distilbench.records import Rung, TrialRecord, read_records
 from distilbench.reporting.runs import TRIAL_FILES, run_folders
@@ -65,15 +63,13 @@ class Reproduced(NamedTuple):
 
     def differences(self) -> list[MetricDifference]:
         """Every dev metric of every rung that either has, the objective first."""
-        recorded, again = ({rung.rung: rung for rung in rungs} for rungs in (self.record.rungs, self.rungs))
+        recorded, again = ({r.rung: (r.step, _metrics(r)) for r in rungs} for rungs in (self.record.rungs, self.rungs))
         differences = []
-        for number in sorted(recorded.keys() | again.keys()):
-            one, two = recorded.get(number), again.get(number)
-            rung = one or two
-            assert rung is not None
-            names = dict.fromkeys([*_metrics(one), *_metrics(two)])
-            values = ((name, _metrics(one).get(name), _metrics(two).get(name)) for name in names)
-            differences += [MetricDifference(number, rung.step, *value) for value in values]
+        for rung in sorted(recorded.keys() | again.keys()):
+            step = (recorded.get(rung) or again[rung])[0]
+            one, two = (of.get(rung, (step, {}))[1] for of in (recorded, again))
+            names = dict.fromkeys([*one, *two])
+            differences += [MetricDifference(rung, step, name, one.get(name), two.get(name)) for name in names]
         return differences
 
     def same(self, tolerance: float) -> bool:
@@ -86,25 +82,30 @@ class Reproduced(NamedTuple):
         """A table of the metrics, and whether they are the same."""
         record, differences = self.record, self.differences()
         kind = "confirmation of trial" if record.confirms else "trial"
-        console.print(
-            f"{record.run}: {kind} {record.number}, {record.method} d={record.dim}, seed {record.seed}, {record.state}",
-            markup=False,
-        )
+        where = f"{record.method} d={record.dim}, seed {record.seed}, {record.state}"
+        console.print(f"{record.run}: {kind} {record.number}, {where}", markup=False)
         if differences:
-            console.print(_table(differences, tolerance))
+            table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+            for name in ("rung", "step", "metric", "recorded", "again", "difference"):
+                table.add_column(name, justify="left" if name == "metric" else "right")
+            for d in differences:
+                amount = "-" if math.isinf(d.amount) else f"{d.amount:+.4g}" if d.amount else "0"
+                amount += "" if abs(d.amount) <= tolerance else " !"
+                values = ("-" if value is None else f"{value:.6g}" for value in (d.recorded, d.again))
+                table.add_row(*map(Text, (str(d.rung), str(d.step), d.metric, *values, amount)))
+            console.print(table)
         if self.reason or self.expected:
             console.print(f"recorded failure: {self.expected or 'none'}", markup=False)
             console.print(f"failure again:    {self.reason or 'none'}", markup=False)
-        most = max((abs(d.amount) for d in differences), default=0.0)
+        amounts = [abs(d.amount) for d in differences]
         if self.same(tolerance):
-            console.print(f"reproduced: no difference above {tolerance:g} (the largest: {most:.3g})", markup=False)
-            return
-        beyond = sum(abs(d.amount) > tolerance for d in differences)
-        console.print(
-            f"not reproduced: {beyond} of {len(differences)} values differ by more than {tolerance:g}"
-            + ("" if self.reason == self.expected else "; it did not fail alike"),
-            markup=False,
-        )
+            most = max(amounts, default=0.0)
+            line = f"reproduced: no difference above {tolerance:g} (the largest: {most:.3g})"
+        else:
+            beyond = sum(amount > tolerance for amount in amounts)
+            line = f"not reproduced: {beyond} of {len(amounts)} values differ by more than {tolerance:g}"
+            line += "" if self.reason == self.expected else "; it did not fail alike"
+        console.print(line, markup=False)
 
 
 def reproduce(run: Path, number: int, seed: int | None = None, *, threads: int = 1) -> Reproduced:
@@ -120,22 +121,15 @@ def reproduce(run: Path, number: int, seed: int | None = None, *, threads: int =
     import torch
 
     from distilbench.encoders.encoder import default_device
-    from distilbench.storage.patience import StorageGone
+    from distilbench.storage.retry import StorageGone
     from distilbench.trials.rung_training import RungTraining
     from distilbench.trials.training_spec import TrainingSpec
 
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory(prefix="distilbench-") as name:
         folder = Path(name)
-        spec = TrainingSpec(
-            method=record.method,
-            params=record.params,
-            seed=record.seed,
-            budget=_budget(run, config),
-            prepared=prepared,
-            folder=folder,
-            log=folder / "hang.txt",
-        )
+        trained = (record.method, record.params, record.seed, _budget(run, config))
+        spec = TrainingSpec(*trained, prepared=prepared, folder=folder, log=folder / "hang.txt")
         try:
             training = RungTraining(spec, default_device())
             # A failed one went on from its last rung, and ended before the next.
@@ -153,21 +147,16 @@ def find_record(run: Path, number: int, seed: int | None) -> TrialRecord:
     Raises:
         InputError: there is none.
     """
-    # Of one that was recorded twice, the last: a killed writer's was written again.
-    records: dict[tuple[int, int, bool], TrialRecord] = {}
-    for name in TRIAL_FILES:
-        for r in read_records(run / name):
-            if isinstance(r, TrialRecord):
-                records[r.number, r.seed, r.confirms] = r
-    of_number = [r for r in records.values() if r.number == number]
+    records = [r for name in TRIAL_FILES for r in read_records(run / name) if isinstance(r, TrialRecord)]
+    of_number = [r for r in records if r.number == number]
     if not of_number:
-        numbers = sorted({r.number for r in records.values()})
-        ended = f"those that have ended are {_ranges(numbers)}" if numbers else "none has ended"
+        numbers = sorted({r.number for r in records})
+        ended = f"{len(numbers)} have ended, {numbers[0]} to {numbers[-1]}" if numbers else "none has ended"
         raise InputError(f"{run}: no record of a trial {number}; {ended}")
-    for r in of_number:
+    for r in reversed(of_number):  # of one that was recorded twice, the last: a killed writer's was written again
         if (not r.confirms) if seed is None else r.seed == seed:
             return r
-    seeds = ", ".join(str(r.seed) for r in sorted(of_number, key=lambda r: r.seed))
+    seeds = ", ".join(map(str, sorted({r.seed for r in of_number})))
     raise InputError(f"{run}: no record of trial {number} with seed {seed}; it was trained with seed {seeds}")
 
 
@@ -189,58 +178,27 @@ def _budget(run: Path, config: dict[str, Any]) -> Budget:
 
         return comparison_budget(config["steps"])
     fields = {key.removeprefix("budget."): value for key, value in config.items() if key.startswith("budget.")}
-    if "steps" not in fields:
-        raise InputError(f"{run}/config.json: no budget.steps in it: the run of an earlier version")
     return Budget.model_validate({**fields, "trials": config["trials"]})
 
 
 def _check_artifacts(prepared: Path) -> None:
+    """Every artifact that `prepared.json` names is there; they are all in one store."""
     file = prepared / "prepared.json"
     if not file.exists():
         raise InputError(
             f"{file}: not there, so what the trials were trained on is not known; repeat the run's command"
         )
     described = json.loads(file.read_text())
-    named = [(what, own[what]) for own in described.get("students", {}).values() for what in ARTIFACTS if what in own]
-    vectors = ("vectors", described["vectors"]["folder"])
-    for what, folder in (vectors, *((what, described.get(what)) for what in ARTIFACTS), *named):
-        if folder is not None and not (Path(folder) / MANIFEST).exists():
-            raise InputError(
-                f"{folder}: the prepared {what} that the trials were trained on are gone; repeat the run's command, which "
-                "makes them again"
-            )
+    for part in (described["vectors"], described, *described.get("students", {}).values()):
+        for name, value in part.items():
+            path = Path(value) if isinstance(value, str) and value.startswith("/") else None
+            if path is not None and name not in ("student", "name") and not (path / MANIFEST).exists():
+                what = "vectors" if name == "folder" else name
+                raise InputError(
+                    f"{path}: the prepared {what} that the trials were trained on are gone; repeat the run's command, "
+                    "which makes them again"
+                )
 
 
-def _metrics(rung: Rung | None) -> dict[str, float | None]:
-    if rung is None:
-        return {}
+def _metrics(rung: Rung) -> dict[str, float | None]:
     return {"objective": rung.objective, **{k: v for k, v in rung.metrics.items() if k not in NOT_COMPARED}}
-
-
-def _table(differences: Sequence[MetricDifference], tolerance: float) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name, justify in (("rung", "right"), ("step", "right"), ("metric", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for name in ("recorded", "again", "difference"):
-        table.add_column(name, justify="right")
-    for d in differences:
-        mark = "" if abs(d.amount) <= tolerance else " !"
-        amount = "-" if math.isinf(d.amount) else f"{d.amount:+.4g}" if d.amount else "0"
-        cells = [str(d.rung), str(d.step), d.metric, _shown(d.recorded), _shown(d.again), amount + mark]
-        table.add_row(*map(Text, cells))
-    return table
-
-
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.6g}"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """0 to 5, 7."""
-    ranges: list[list[int]] = []
-    for n in numbers:
-        if ranges and n == ranges[-1][1] + 1:
-            ranges[-1][1] = n
-        else:
-            ranges.append([n, n])
-    return ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in ranges)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,8 @@ from rich.text import Text
 
 from distilbench.data.builtin import is_builtin
 from distilbench.errors import InputError
-from distilbench.progress.progress_file import PROGRESS
-from distilbench.progress.tables import (
+from distilbench.events import INTERRUPTED
+from distilbench.progress.console import (
     best_table,
     counts_line,
     duration,
@@ -26,11 +27,11 @@ from distilbench.progress.tables import (
     stage_line,
     time_line,
 )
+from distilbench.progress.file import PROGRESS
 from distilbench.progress.tally import Progress, best_of, count_states
 from distilbench.records import ON_DEMONSTRATION, TrialRecord, read_records
 from distilbench.reporting.runs import latest_scores
 from distilbench.storage.process import process_mark
-from distilbench.watchers import INTERRUPTED
 
 LAST = 5
 """Finished trials that are told one by one."""
@@ -81,21 +82,16 @@ class RunStatus:
             "best": {
                 str(group): {
                     "trial": r.number,
-                    "objective": r.objective,
                     "dev_score": r.dev,
-                    "values": r.values,
-                    "params": r.params,
+                    **r.model_dump(include={"objective", "values", "params"}),
                 }
                 for group, r in best_of(self.trials).items()
             },
             "last": [
                 {
                     "trial": r.number,
-                    "dim": r.dim,
                     "bytes": r.group.bytes,
-                    "state": r.state,
-                    "reason": r.reason,
-                    "objective": r.objective,
+                    **r.model_dump(include={"dim", "state", "reason", "objective"}),
                 }
                 for r in self.trials[-LAST:]
             ],
@@ -113,10 +109,11 @@ def run_statuses(folder: Path) -> list[RunStatus]:
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected that of a run, such as runs/NAME")
-    runs = [run for run in [folder, *sorted(p for p in folder.iterdir() if p.is_dir())] if _config(run) is not None]
-    if not runs:
+    folders = [folder, *sorted(p for p in folder.iterdir() if p.is_dir())]
+    statuses = [_status(run, config) for run in folders if (config := _config(run)) is not None]
+    if not statuses:
         raise InputError(f"{folder}: no run's config.json in it or in its subfolders; expected such as runs/NAME")
-    return [_status(run) for run in runs]
+    return statuses
 
 
 def _config(folder: Path) -> dict[str, Any] | None:
@@ -128,14 +125,10 @@ def _config(folder: Path) -> dict[str, Any] | None:
     return config if isinstance(config, dict) and "corpus_fingerprint" in config else None
 
 
-def _status(folder: Path) -> RunStatus:
-    config, progress = _config(folder) or {}, _progress(folder)
+def _status(folder: Path, config: dict[str, Any]) -> RunStatus:
+    progress, scores = _progress(folder / PROGRESS), latest_scores(folder)
     files = (folder / "trials.jsonl", folder / "confirmations.jsonl")
     records = [r for file in files for r in read_records(file) if isinstance(r, TrialRecord)]
-    rows: dict[str, int] = {}
-    scores = latest_scores(folder)
-    for score in scores:
-        rows[score.role] = rows.get(score.role, 0) + 1
     return RunStatus(
         folder,
         str(config.get("method", "comparison")),
@@ -143,13 +136,12 @@ def _status(folder: Path) -> RunStatus:
         progress,
         tuple({r.number: r for r in records if not r.confirms}.values()),
         tuple(r for r in records if r.confirms),
-        rows,
+        dict(Counter(score.role for score in scores)),
         is_builtin(str(config.get("corpus", ""))) or any(score.demonstration for score in scores),
     )
 
 
-def _progress(folder: Path) -> Progress | None:
-    path = folder / PROGRESS
+def _progress(path: Path) -> Progress | None:
     try:
         return Progress.model_validate_json(path.read_bytes())
     except FileNotFoundError:
@@ -164,27 +156,26 @@ def _progress(folder: Path) -> Progress | None:
 
 def status_lines(status: RunStatus, now: float) -> Iterator[RenderableType]:
     """What a reader is told of a run."""
-    progress, ended = status.progress, count_states(status.trials)
+    progress, alive = status.progress, status.at_work is not False
     yield Text(f"{status.folder}: {status.method}, {_driver(status, now)}", style="bold")
     if status.demonstration:
         yield Text(f"Scores are {ON_DEMONSTRATION}.")
-    live = progress.running if progress and status.at_work is not False else []
+    live, waiting = (progress.running, progress.waiting) if progress and alive else ([], 0)
     if status.wanted is not None:
-        waiting = progress.waiting if progress and status.at_work is not False else 0
-        yield Text(counts_line(ended, status.wanted, len(live), waiting))
-    if progress and not status.done and status.at_work is not False:
-        yield Text(time_line(progress, now))
-    if progress and progress.running and status.at_work is False and not status.done:
+        yield Text(counts_line(count_states(status.trials), status.wanted, len(live), waiting))
+    if progress and not status.done:
         numbers = ", ".join(str(r.number) for r in progress.running)
-        yield Text(f"interrupted: trials {numbers}; the command that ran them continues them")
+        if alive:
+            yield Text(time_line(progress, now))
+        elif numbers:
+            yield Text(f"interrupted: trials {numbers}; the command that ran them continues them")
     if live:
         yield running_table(live, MOST_RUNNING)
     if (best := best_table(status.trials)) is not None:
         yield best
-    count = len(status.trials) - len(status.trials[-LAST:])
-    total = len(status.trials) if status.wanted is None else status.wanted
-    for place, record in enumerate(status.trials[-LAST:], start=count + 1):
-        yield Text(finished_line(record, place, total))
+    ended, last = len(status.trials), status.trials[-LAST:]
+    for number, record in enumerate(last, start=ended - len(last) + 1):
+        yield Text(finished_line(record, number, ended if status.wanted is None else status.wanted))
     if status.confirmations:
         failed = sum(r.state == "FAIL" for r in status.confirmations)
         yield Text(f"{len(status.confirmations)} confirmations" + (f", {failed} of them failed" if failed else ""))
@@ -195,27 +186,28 @@ def status_lines(status: RunStatus, now: float) -> Iterator[RenderableType]:
 
 def _driver(status: RunStatus, now: float) -> str:
     progress = status.progress
-    if progress is None and (status.trials or status.rows):
-        return "no progress.json: a comparison, or the run of an earlier version"
     if progress is None:
-        return "no trial begun: its data is being prepared, or that was interrupted"
+        begun = status.trials or status.rows
+        unprepared = "no trial begun: its data is being prepared, or that was interrupted"
+        return "no progress.json: a comparison" if begun else unprepared
+    ago = f"{duration(now - progress.updated)} ago"
     if status.done:
-        return f"done {duration(now - progress.updated)} ago"
+        return f"done {ago}"
     if progress.stage == INTERRUPTED and not status.at_work:
-        return f"interrupted {duration(now - progress.updated)} ago; the same command goes on"
-    heard = f"last heard of {duration(now - progress.updated)} ago"
+        return f"interrupted {ago}; the same command goes on"
+    stage, process = f"stage {stage_line(progress)}", f"process {progress.pid}"
     if status.at_work is None:
-        return f"stage {stage_line(progress)}; its driver is on {progress.host} (process {progress.pid}), {heard}"
+        return f"{stage}; its driver is on {progress.host} ({process}), last heard of {ago}"
     if status.at_work:
-        return f"stage {stage_line(progress)}; its driver is at work (process {progress.pid}), {heard}"
-    return f"stopped in stage {stage_line(progress)}: its driver (process {progress.pid}) is gone, {heard}"
+        return f"{stage}; its driver is at work ({process}), last heard of {ago}"
+    return f"stopped in {stage}: its driver ({process}) is gone, last heard of {ago}"
 
 
 def print_status(statuses: Iterable[RunStatus], console: Console) -> None:
     """Each run's lines, an empty one between two runs."""
     now = time.time()
-    for place, status in enumerate(statuses):
-        if place:
+    for number, status in enumerate(statuses):
+        if number:
             console.print()
         for line in status_lines(status, now):
             console.print(line)

@@ -24,7 +24,7 @@ from distilbench.reporting.live_page import LivePage
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.terminal_summary import terminal_summary
 from distilbench.settings.sweep import SweepSettings
-from distilbench.stage_times import Took, keep, timed_stage
+from distilbench.stage_times import StageTiming, keep, timed_stage
 
 
 def sweep(settings: SweepSettings, console: Console) -> Path:
@@ -46,7 +46,7 @@ def sweep(settings: SweepSettings, console: Console) -> Path:
         with ray_cluster(settings.address, settings.cpus, settings.dashboard):
             if line := nodes_line(settings.share.grow_to):
                 console.print(line, markup=False)
-            keep(run, Took(stage="start", seconds=time.time() - clock.began))
+            keep(run, StageTiming(stage="start", seconds=time.time() - clock.began))
             inputs = _prepare(settings, members, run, console)
             _sweep_methods(settings, members, inputs, clock, Around(console, LivePage(report, run.name, []), copy))
         with timed_stage(run, "report"):

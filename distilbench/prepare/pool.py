@@ -21,12 +21,12 @@ from distilbench.errors import InputError
 from distilbench.memory import peak_mb
 from distilbench.prepare.progress import progress
 from distilbench.settings.pool import AS_FIT, PoolSize
-from distilbench.stage_times import Took, note_pool
+from distilbench.stage_times import StageTiming, note_pool
 from distilbench.storage.arrays import shard_name
 from distilbench.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
-    from distilbench.cluster.place import Place
+    from distilbench.cluster.path_map import PathMap
 
 FETCHED_AT_ONCE = 4
 
@@ -58,17 +58,17 @@ class ShardTask(ABC):
 class ShardWorker:
     """The Ray Data actor of a task."""
 
-    def __init__(self, task: ShardTask, place: Place | None = None) -> None:
+    def __init__(self, task: ShardTask, path_map: PathMap | None = None) -> None:
         import torch
 
         torch.set_num_threads(1)
         self.error = ""  # an exception would reach the driver as mere text
-        self.task, self.place = task, place
+        self.task, self.path_map = task, path_map
         try:
-            if place is not None and not place.here:
-                self.task = place.moved(task)
+            if path_map is not None and not path_map.here:
+                self.task = path_map.localise(task)
                 for name in task.reads:
-                    remote, remote_name = place.shard(task.folder, name)
+                    remote, remote_name = path_map.shard(task.folder, name)
                     remote.fetch(remote_name, self.task.folder / name)
             self.make = self.task.load()
         except InputError as error:
@@ -90,11 +90,11 @@ class ShardWorker:
 
     def _keep(self, shard: int) -> None:
         """Copy what was made to the storage, for the driver and for whoever goes on without it."""
-        if self.place is not None:
+        if self.path_map is not None:
             for name in self.task.files(shard):
-                remote, remote_name = self.place.shard(self.task.folder, name)
+                remote, remote_name = self.path_map.shard(self.task.folder, name)
                 remote.put(self.task.folder / name, remote_name)
-                if not self.place.here:
+                if not self.path_map.here:
                     (self.task.folder / name).unlink()
 
 
@@ -116,14 +116,14 @@ def run_pool(
     import ray.data
 
     quiet_data_log()
-    place = None
+    path_map = None
     if store is not None and store.remote is not None:
-        from distilbench.cluster.place import make_place
+        from distilbench.cluster.path_map import map_paths
 
-        place = make_place(store, task)
-        assert place is not None
+        path_map = map_paths(store, task)
+        assert path_map is not None
         for name in task.reads:
-            remote, remote_name = place.shard(task.folder, name)
+            remote, remote_name = path_map.shard(task.folder, name)
             remote.put(task.folder / name, remote_name)
 
     total = sum(stop - start for _, start, stop in shards)
@@ -137,7 +137,7 @@ def run_pool(
     workers = max(1, min(size.workers or fit, fit, len(items)))
     dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
         worker,
-        fn_constructor_args=(task, place),
+        fn_constructor_args=(task, path_map),
         compute=ray.data.ActorPoolStrategy(size=workers),
         batch_size=1,
         num_cpus=1,
@@ -153,13 +153,13 @@ def run_pool(
             first = first or time.monotonic() - began
             worker_mb = max(worker_mb, row["peak_mb"])
             advance(row["count"])
-            if place is not None:
-                fetched.append(threads.submit(_collect, task, int(row["shard"]), place))
+            if path_map is not None:
+                fetched.append(threads.submit(_collect, task, int(row["shard"]), path_map))
         for one in fetched:
             one.result()
     device = "cuda" if share else "cpu"
     seconds = time.monotonic() - began
-    took = Took(
+    took = StageTiming(
         stage=label,
         seconds=seconds,
         count=total,
@@ -171,9 +171,9 @@ def run_pool(
     note_pool(took)
 
 
-def _collect(task: ShardTask, shard: int, place: Place) -> None:
+def _collect(task: ShardTask, shard: int, path_map: PathMap) -> None:
     """The files of a shard that was made on another node."""
     for name in task.files(shard):
         if not (task.folder / name).exists():
-            remote, remote_name = place.shard(task.folder, name)
+            remote, remote_name = path_map.shard(task.folder, name)
             remote.fetch(remote_name, task.folder / name)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from distilbench.records import TrialRecord
-from distilbench.watchers import Watcher
 
 MOST_RESERVED = 0.5
 """The largest share of the time left at the begin of the search that is kept for what comes after it."""
@@ -23,8 +22,8 @@ PUBLISH_S = 5.0
 """For the tie groups and the page."""
 
 
-class Clock(Watcher):
-    """The time of one sweep. It watches the search: a complete trial's time is the estimate of a confirmation's."""
+class Clock:
+    """The time of one sweep. It is told of what ends: a complete trial's time is the estimate of a confirmation's."""
 
     def __init__(self, budget_s: float | None, began: float | None = None) -> None:
         self.began = time.time() if began is None else began

@@ -11,6 +11,7 @@ import importlib
 import os
 import re
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from distilbench.errors import InputError
@@ -28,33 +29,27 @@ TUNES_OWN = frozenset(
     }
 )
 """Numbers that Tune adds to each result."""
+EXPECTED = "expected mlflow:URI, such as mlflow:sqlite:///mlflow.db or mlflow:http://HOST:5000, or wandb:PROJECT"
 MLFLOW_BATCH = 100
 """Parameters that MLflow takes at once."""
 
 
-def callbacks(mlflow: str | None, wandb: str | None, run_name: str) -> list[Any]:
-    """Tune callbacks that log to the MLflow tracking URI `mlflow` and to the W&B project `wandb`; None: not there.
-
-    Raises:
-        InputError: the package is not installed, MLflow cannot be used at that URI, or W&B knows no account.
-    """
-    loggers: list[Any] = []
-    if mlflow is not None:
-        _need("mlflow", f"--mlflow {mlflow}")
-        loggers.append(_mlflow_callback(mlflow, run_name))
-    if wandb is not None:
-        _need("wandb", f"--wandb {wandb}")
-        loggers.append(_wandb_callback(wandb, run_name))
-    return loggers
+def callbacks(log_to: Sequence[str], run_name: str) -> list[Any]:
+    """Tune callbacks that log to what `--log-to` names: mlflow:URI, wandb:PROJECT."""
+    return [_callback(target, run_name) for target in log_to]
 
 
-def _need(package: str, option: str) -> None:
+def _callback(target: str, run_name: str) -> Any:
+    package, _, where = target.partition(":")
+    if package not in ("mlflow", "wandb") or not where:
+        raise InputError(f"--log-to {target}: {EXPECTED}")
     try:
         importlib.import_module(package)
     except ImportError:
         raise InputError(
-            f"{option}: {package} is not installed; expected pip install 'distilbench[{package}]'"
+            f"--log-to {target}: {package} is not installed; expected pip install 'distilbench[{package}]'"
         ) from None
+    return _mlflow_callback(where, run_name) if package == "mlflow" else _wandb_callback(where, run_name)
 
 
 def hyperparameters(config: dict[str, Any]) -> dict[str, str]:
@@ -121,9 +116,7 @@ def _mlflow_callback(uri: str, run_name: str) -> Any:
         MlflowClient(tracking_uri=uri).search_experiments(max_results=1)
     except Exception as error:  # MLflow's own, the database's, the file system's, a driver that is missing
         reason = (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0]
-        raise InputError(
-            f"--mlflow {uri}: {reason}; expected such as sqlite:///mlflow.db or http://HOST:5000"
-        ) from None
+        raise InputError(f"--log-to mlflow:{uri}: {reason}; {EXPECTED}") from None
     return Trials(tracking_uri=uri, experiment_name=run_name)
 
 
@@ -163,6 +156,6 @@ def _wandb_callback(project: str, run_name: str) -> Any:
         _set_api_key()
     except ValueError:
         raise InputError(
-            f"--wandb {project}: no W&B account is known; expected WANDB_API_KEY, or WANDB_MODE=offline"
+            f"--log-to wandb:{project}: no W&B account is known; expected WANDB_API_KEY, or WANDB_MODE=offline"
         ) from None
     return Trials(project=project, group=run_name)

@@ -1,23 +1,46 @@
-"""The state of a running sweep as its watchers know it: what runs, what has ended, what it will still take."""
+"""The state of a running sweep: what runs, what has ended, what it will still take; and who is told of it."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import socket
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from distilbench.codes import CompetitionKey, vector_bytes
+from distilbench.events import Event, Listener
 from distilbench.records import TrialRecord
+from distilbench.storage.files import DiskFull
 from distilbench.storage.process import process_mark
-from distilbench.watchers import SweepPlan, Watcher
 
 STATES = ("COMPLETE", "PRUNED", "FAIL")
 STAGES = ("starting", "search", "confirm", "score", "done")
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What a driver sets out to do."""
+
+    run: Path
+    """The run's folder; its name is the run's."""
+    method: str
+    trials: int
+    """Wanted in all, those of earlier drivers included."""
+    resources: str = ""
+    """How trials share the cluster, in words."""
+    deadline: float | None = None
+    """Seconds since the epoch at which the search ends; None where it ends with the trials."""
+    halved: tuple[int, int] | None = None
+    """(Rungs, eta) of a search whose trials wait at rungs, where the best 1/eta go on; None: trials do not wait."""
+    earlier: tuple[TrialRecord, ...] = ()
+    """Trials that drivers before this one finished."""
 
 
 class Running(BaseModel):
@@ -85,14 +108,12 @@ class Progress(BaseModel):
         return sum(self.counts.values())
 
 
-class Tally(Watcher):
-    """Counts what a driver tells; `progress()` is the state at this moment.
-
-    A sweep has one, which is told before the watchers that show it.
-    """
+class Tally:
+    """Counts what a driver tells, then tells the listeners; `progress()` is the state at this moment."""
 
     def __init__(self, plan: SweepPlan, clock: Callable[[], float] = time.time) -> None:
         self.plan, self.clock = plan, clock
+        self.listeners: list[Listener] = []
         self.began = clock()
         self.process = process_mark(os.getpid()) or ""
         self.at, self.at_since = STAGES[0], self.began
@@ -105,8 +126,17 @@ class Tally(Watcher):
         self.trained = 0.0
         """Optimiser steps since this driver began."""
 
+    def _tell(self, event: Event) -> None:
+        for listener in self.listeners:
+            with contextlib.suppress(OSError, DiskFull):  # what only shows the sweep does not end it
+                listener(event)
+
     def started(self, number: int, params: dict[str, Any]) -> None:
-        """Count it among the running."""
+        """Count a trial that has been given to a worker among the running."""
+        self._begin(number, params)
+        self._tell(Event("report"))
+
+    def _begin(self, number: int, params: dict[str, Any]) -> None:
         now, dim = self.clock(), params.get("output_dim")
         if waited := self.waiting_trials.pop(number, None):
             self.running[number] = waited.model_copy(update={"seen": now})
@@ -120,9 +150,13 @@ class Tally(Watcher):
         )
 
     def progressed(self, number: int, result: dict[str, Any]) -> None:
-        """Note how far it is."""
+        """Note how far a running trial is; it reports about every 5 s.
+
+        `result` has "rung" (the last finished one), "step", "total_steps", "steps_per_second" and "loss" (None before the
+        first), and at the end of a rung also "objective" and metrics such as "dev_score".
+        """
         if number not in self.running:
-            self.started(number, {})
+            self._begin(number, {})
         before, now = self.running[number], self.clock()
         step, speed = int(result["step"]), finite(result.get("steps_per_second"))
         gained = float(max(0, step - before.step))
@@ -141,31 +175,39 @@ class Tally(Watcher):
                 "dev": finite(result.get("dev_score", before.dev)),
             }
         )
+        self._tell(Event("report"))
 
     def waiting(self, number: int) -> None:
-        """Count it no longer among the running."""
+        """Count a trial that waits for its verdict at a rung no longer among the running; it may be started again."""
         if number in self.running:
             self.waiting_trials[number] = self.running.pop(number)
+        self._tell(Event("report"))
 
     def finished(self, record: TrialRecord) -> None:
-        """Count it among the finished, or among the confirmations."""
+        """Count a trial that is COMPLETE, PRUNED or FAIL among the finished, or among the confirmations."""
         last = self.running.pop(record.number, None) or self.waiting_trials.pop(record.number, None)
         if record.confirms:
             self.confirmed += 1
-            return
-        steps_counted = last.step if last else 0
-        self.trained += max(0, _length(record) - steps_counted)
-        self.records[record.number] = record
+        else:
+            self.trained += max(0, _length(record) - (last.step if last else 0))
+            self.records[record.number] = record
+        self._tell(Event("finished", record=record))
 
     def stage(self, name: str) -> None:
         """Note the stage; from "score" on, no trial runs."""
         self.at, self.at_since, self.done, self.total = name, self.clock(), 0, 0
         if name in ("score", "done"):
             self.running.clear()
+        self._tell(Event("stage", stage=name))
 
     def counted(self, done: int, total: int) -> None:
-        """Note how far the stage is."""
+        """Note how far the stage is: trainings at "confirm", students at "score"."""
         self.done, self.total = done, total
+        self._tell(Event("counted"))
+
+    def close(self) -> None:
+        """Say that the driver leaves, finished or not."""
+        self._tell(Event("close"))
 
     def progress(self) -> Progress:
         """The state now."""

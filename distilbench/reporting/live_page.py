@@ -7,16 +7,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from distilbench.records import TrialRecord
+from distilbench.events import INTERRUPTED, Event
 from distilbench.storage.files import DiskFull
-from distilbench.watchers import INTERRUPTED, Watcher
 
 EVERY_S = 20.0
 """Between two writes, and longer where writing takes long: it shall not take more than SHARE of the driver's time."""
 SHARE = 0.05
 
 
-class LivePage(Watcher):
+class LivePage:
     """Writes the report of the runs in `folders` into `report` when a stage begins, and now and then as trials end.
 
     Ties, and what `write_report` leaves out of a live page, are left to the end.
@@ -26,14 +25,12 @@ class LivePage(Watcher):
         self.report, self.title, self.folders = report, title, tuple(folders)
         self.due = 0.0
 
-    def finished(self, record: TrialRecord) -> None:
-        """Write the page, where the last one is old."""
-        if time.monotonic() >= self.due:
-            self._write()
+    def __call__(self, event: Event) -> None:
+        """Write the page when a stage begins, and when a trial has ended and the last page is old.
 
-    def stage(self, name: str) -> None:
-        """Write the page; at the end of all, the whole report follows, and after an interruption nothing shall take time."""
-        if name not in ("done", INTERRUPTED):
+        At the end of all, the whole report follows; after an interruption nothing shall take time.
+        """
+        if event.stage not in ("", "done", INTERRUPTED) or (event.record and time.monotonic() >= self.due):
             self._write()
 
     def _write(self) -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from distilbench.prepare.ranked_layers import LayerRanking
 from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.comparison import Comparison
-from distilbench.stage_times import Took
+from distilbench.stage_times import StageTiming
 
 
 class _Part(BaseModel):
@@ -33,7 +33,7 @@ class RunRecord(_Part):
     """Trials that the sweep wants, as its progress file says."""
     sentences: int | None = None
     """Distinct sentences that its students are trained on."""
-    timings: tuple[Took, ...] = ()
+    timings: tuple[StageTiming, ...] = ()
     """How long its stages took, and how much memory."""
     rankings: tuple[LayerRanking, ...] = ()
     """Those that chose the layers of its students."""

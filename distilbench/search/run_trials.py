@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import os
@@ -18,7 +17,9 @@ from optuna.trial import FrozenTrial, TrialState
 from distilbench.cluster.nodes import lost_nodes, waiting_told
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources, wait_for_idle
+from distilbench.cluster.run_copy import active_copy, active_map
 from distilbench.errors import InputError
+from distilbench.progress.tally import SweepPlan, Tally
 from distilbench.records import TrialRecord, append_records, read_records
 from distilbench.search.search_plan import Search
 from distilbench.search.study import (
@@ -34,14 +35,12 @@ from distilbench.search.study import (
     trial_rungs,
 )
 from distilbench.search.trial import trial_folder
-from distilbench.storage.files import DiskFull, remove_folder
-from distilbench.storage.patience import patiently, require
-from distilbench.watchers import Watcher
+from distilbench.storage.files import remove_folder
+from distilbench.storage.retry import require_exists, retry_io
 
 if TYPE_CHECKING:
     from ray.tune import Tuner
 
-    from distilbench.cluster.place import Place
     from distilbench.search.searcher import StudySearcher
 
 SETTINGS = {
@@ -52,42 +51,28 @@ SETTINGS = {
 
 
 class _Recorder:
-    """Writes the record of each finished trial, and tells the watchers."""
+    """Writes the record of each finished trial, and tells the tally."""
 
-    def __init__(
-        self,
-        run: Path,
-        study: optuna.Study,
-        search: Search,
-        watchers: Sequence[Watcher],
-        forget: Callable[[Path], None],
-    ) -> None:
-        self.run, self.study, self.search, self.watchers, self.forget = run, study, search, watchers, forget
+    def __init__(self, run: Path, study: optuna.Study, search: Search, tally: Tally) -> None:
+        self.run, self.study, self.search, self.tally = run, study, search, tally
         self.held: set[int] = set()
         """Trials that have finished here and whose checkpoints are kept, being the best of their group so far."""
 
-    def started(self, number: int, params: dict[str, Any]) -> None:
-        self._tell(lambda watcher: watcher.started(number, params))
-
-    def progressed(self, number: int, result: dict[str, Any]) -> None:
-        self._tell(lambda watcher: watcher.progressed(number, result))
-
-    def waiting(self, number: int) -> None:
-        self._tell(lambda watcher: watcher.waiting(number))
+        self.started, self.progressed, self.waiting = tally.started, tally.progressed, tally.waiting
 
     def finished(self, trial: FrozenTrial) -> None:
         record = trial_record(trial, self.search)
 
         def append() -> None:
-            require(self.run)
+            require_exists(self.run)
             append_records(self.run / "trials.jsonl", [record])
 
-        patiently(append)
+        retry_io(append)
         if trial.state == TrialState.FAIL:
             self._discard(trial.number)
         else:
             self._keep_the_best(trial)
-        self._tell(lambda watcher: watcher.finished(record))
+        self.tally.finished(record)
 
     def _keep_the_best(self, trial: FrozenTrial) -> None:
         """Keep a trial's checkpoints only while it may be confirmed: no other trial of its group is better."""
@@ -104,12 +89,8 @@ class _Recorder:
 
     def _discard(self, number: int) -> None:
         remove_folder(trial_folder(self.run, number))
-        self.forget(trial_folder(self.run, number))
-
-    def _tell(self, event: Callable[[Watcher], None]) -> None:
-        for watcher in self.watchers:
-            with contextlib.suppress(OSError, DiskFull):  # what only shows the search does not end it
-                event(watcher)
+        if copy := active_copy():
+            copy.forget(trial_folder(self.run, number))
 
 
 @dataclass(frozen=True)
@@ -125,13 +106,9 @@ class SearchPlace:
     """Whether trials have what their students cost, which is in `prepared`."""
     callbacks: Sequence[Any] = ()
     """Tune's."""
-    place: Place | None = None
-    """The storage in which workers on other nodes find `run` and `prepared`; None: they are on a shared disk."""
-    forget: Callable[[Path], None] = lambda folder: None
-    """Told of the folder of a trial that nobody goes on with."""
 
 
-def run_trials(study: optuna.Study, search: Search, at: SearchPlace, watchers: Sequence[Watcher] = ()) -> None:
+def run_trials(study: optuna.Study, search: Search, at: SearchPlace, tally: Tally | None = None) -> None:
     """Begin and finish trials until there are all, or the deadline has come.
 
     Each finished trial leaves a line in `trials.jsonl`; one that was interrupted is RUNNING in the study and keeps its
@@ -143,7 +120,8 @@ def run_trials(study: optuna.Study, search: Search, at: SearchPlace, watchers: S
 
     run, resources = at.run, at.resources
     write_missing_records(run, study, search)
-    recorder = _Recorder(run, study, search, watchers, at.forget)
+    tally = tally or Tally(SweepPlan(run, search.space.method, search.wanted))
+    recorder = _Recorder(run, study, search, tally)
     searcher = StudySearcher(study, search, resources.concurrency, recorder, at.deadline, lost_nodes)
     if not searcher.remaining or searcher.over:
         return
@@ -177,7 +155,7 @@ def _tuner(search: Search, at: SearchPlace, searcher: StudySearcher) -> Tuner:
             "hang_s": resources.hang_s,
             "deadline": at.deadline(),
             "costs": at.costs,
-            "place": at.place,
+            "path_map": active_map(),
         },
         tune_config=tune.TuneConfig(
             search_alg=searcher,
@@ -202,6 +180,8 @@ def discard_checkpoints(run: Path, keep: set[int]) -> None:
     for folder in (run / "trials").glob("*"):
         if folder not in kept_folders:
             remove_folder(folder)
+    if copy := active_copy():
+        copy.keep_trainings(run, {folder.name for folder in kept_folders})
 
 
 def write_missing_records(run: Path, study: optuna.Study, search: Search) -> None:

@@ -39,7 +39,7 @@ from distilbench.search.study import (
 from distilbench.search.suggestions import Suggestions
 from distilbench.search.visible_history import judged_rungs
 from distilbench.storage.files import write_json
-from distilbench.storage.patience import StorageGone, patiently
+from distilbench.storage.retry import StorageGone, retry_io
 
 RETRIES, EXCUSED = 3, 60
 """Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with
@@ -261,7 +261,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if self._gone:  # it was waited for once
             return None
         try:
-            return patiently(action, what="the study")
+            return retry_io(action, what="the study")
         except StorageGone as error:
             self._gone, self.halted = True, self.halted or str(error)
             return None

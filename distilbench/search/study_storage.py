@@ -21,7 +21,7 @@ from sqlalchemy.engine import make_url
 from distilbench.errors import InputError
 from distilbench.search.study import open_study, sqlite_url
 from distilbench.storage.files import write_json
-from distilbench.storage.patience import reason_of
+from distilbench.storage.retry import reason_of
 
 FILE, SQLITE = "study.json", "study.db"
 SECRET = re.compile(r"passw|pwd|secret|token", re.IGNORECASE)

@@ -16,7 +16,7 @@ from typing import Any
 from ray.tune import Callback
 
 from distilbench.search.trial import hang_log
-from distilbench.storage.patience import LIMIT_S
+from distilbench.storage.retry import LIMIT_S
 from distilbench.trials.watchdog import MARK
 
 LOOK_S = 1.0

@@ -10,13 +10,12 @@ from typing import Any
 from ray import tune
 from ray.tune import PlacementGroupFactory
 
-from distilbench.cluster.place import Place
+from distilbench.cluster.path_map import PathMap
 from distilbench.cluster.provenance import machine
 from distilbench.methods import get_method
 from distilbench.storage.files import remove_folder
-from distilbench.storage.patience import StorageGone
+from distilbench.storage.retry import StorageGone
 from distilbench.trials.budget import Budget
-from distilbench.trials.on_node import on_this_node
 from distilbench.trials.rung_training import RungTraining
 from distilbench.trials.training_spec import TrainingSpec
 
@@ -38,8 +37,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
     """Trains for a slice of time, or to the next rung, at each step; continues from its own newest checkpoint.
 
     Config: `run` and `prepared` (folders), `method`, `seed`, `budget`, `cpus`, `gpus`, `hang_s`, `costs`, `deadline`
-    (of the search, in seconds since the epoch), `place` (None where every node has these folders), and per trial `number` and
-    `params`.
+    (of the search, in seconds since the epoch), `path_map` (None where every node has these folders), and per trial `number`
+    and `params`.
     """
 
     @classmethod
@@ -70,8 +69,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
 
         self.training: RungTraining | None = None  # the last trial's memory goes before the next one's is taken
         gc.collect()
-        place: Place | None = config.get("place")
-        if place is not None and not place.here and self.node_folder is not None:
+        path_map: PathMap | None = config.get("path_map")
+        if path_map is not None and not path_map.here and self.node_folder is not None:
             remove_folder(self.node_folder)  # what it holds is in the storage
         self.node_folder = None
         self.halt, self.deadline = "", float(config["deadline"])
@@ -88,7 +87,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
             costs=config["costs"],
         )
         try:
-            spec = on_this_node(spec, place)
+            spec = spec.localised(path_map)
             self.node_folder = spec.folder
             self.training = RungTraining(spec, default_device())
         except StorageGone as error:

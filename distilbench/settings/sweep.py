@@ -95,8 +95,7 @@ class SweepSettings(SpaceSettings, RunSettings):
         panel=PLACE,
         env="DISTILBENCH_STUDY",
     )
-    mlflow: str | None = option("Log trials to this MLflow tracking URI.", None, panel=LOGGING)
-    wandb: str | None = option("Log trials to this Weights & Biases project.", None, panel=LOGGING)
+    log_to: tuple[str, ...] = option("Log trials to mlflow:URI or wandb:PROJECT; may be repeated.", (), panel=LOGGING)
 
     @property
     def warm_start_file(self) -> Path | None:

@@ -75,11 +75,7 @@ class ShardedArray:
         return out
 
     def block(self, start: int, stop: int) -> NDArray[np.float32]:
-        """The rows `start` to `stop` - 1 as float32, in memory; only the shards that hold them are read.
-
-        Raises:
-            ValueError: not 0 <= start <= stop <= rows.
-        """
+        """The rows `start` to `stop` - 1 as float32, in memory; only the shards that hold them are read."""
         if not 0 <= start <= stop <= self.rows:
             raise ValueError(f"rows {start} to {stop}, expected a range within 0 to {self.rows}")
         out = np.empty((stop - start, self.width), dtype=np.float32)

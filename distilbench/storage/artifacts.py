@@ -22,15 +22,11 @@ def push_artifact(remote: Remote, path: Path) -> None:
     if key in _pushed:
         return
     if remote_artifact.entry(MANIFEST) is None:
-        shards = json.loads((path / MANIFEST).read_text())["shards"]
-        remote_files = remote_artifact.list()  # workers have copied what they made
-        new = [
-            name
-            for name in shards
-            if name not in remote_files or remote_files[name].size != (path / name).stat().st_size
-        ]
-        remote_artifact.put_all(path, [*new, MANIFEST], last=[MANIFEST])
-        remote_artifact.delete(*(name for name in remote_files if name not in shards and name != MANIFEST))
+        paths = {name: path / name for name in (*json.loads((path / MANIFEST).read_text())["shards"], MANIFEST)}
+        there = remote_artifact.list()  # workers have copied what they made
+        new = {n: p for n, p in paths.items() if n not in there or there[n].size != p.stat().st_size}
+        remote_artifact.put_all(new, last=[MANIFEST])
+        remote_artifact.delete(*(name for name in there if name not in paths))
     _pushed.add(key)
 
 
@@ -43,10 +39,10 @@ def fetch_artifact(remote: Remote, name: str, partial: Path) -> bool:
     manifest = remote_artifact.read(MANIFEST)
     if manifest is None:
         return False
+    _pushed.discard((remote.uri, name))
     try:
         shards = [local_name(shard) for shard in json.loads(manifest)["shards"]]
     except (InputError, ValueError, LookupError, TypeError, AttributeError):
-        _pushed.discard((remote.uri, name))
         rich.print(f"{remote_artifact}/{MANIFEST}: cannot be read, so what is damaged there is made again")
         remote_artifact.delete(MANIFEST)
         return False
@@ -67,7 +63,6 @@ def fetch_artifact(remote: Remote, name: str, partial: Path) -> bool:
         )
         (partial / shard).unlink(missing_ok=True)
     (partial / MANIFEST).unlink()
-    _pushed.discard((remote.uri, name))
     remote_artifact.delete(MANIFEST)
     remote_artifact.delete(*(shard for shard in damaged if shard in present))
     return False
@@ -87,12 +82,12 @@ def fetch_begun(remote: Remote, name: str, partial: Path) -> None:
 
 def push_folder(remote: Remote, folder: Path) -> str:
     """Copy an encoder's folder, under a name that its content gives it; that name."""
-    shards = {p.relative_to(folder.parent).as_posix(): file_sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
+    paths = {p.relative_to(folder.parent).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_file()}
+    shards = {name: file_sha256(path) for name, path in paths.items()}
     name = f"folder-{fingerprint(shards)[:24]}"
-    remote_artifact, key = remote / name, (remote.uri, name)
-    if key not in _pushed:
-        if remote_artifact.entry(MANIFEST) is None:
-            remote_artifact.put_all(folder.parent, shards)
-            remote_artifact.write(MANIFEST, json.dumps({"kind": "folder", "parts": {}, "shards": shards}).encode())
-        _pushed.add(key)
+    if (remote.uri, name) not in _pushed:
+        if (remote / name).entry(MANIFEST) is None:
+            (remote / name).put_all(paths)
+            (remote / name).write(MANIFEST, json.dumps({"kind": "folder", "parts": {}, "shards": shards}).encode())
+        _pushed.add((remote.uri, name))
     return name

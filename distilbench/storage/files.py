@@ -16,12 +16,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distilbench.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a full disk, and of a user's full share of it."""
@@ -40,11 +37,7 @@ def file_sha256(path: Path) -> str:
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; renamed to `path` when the block ends well, deleted otherwise.
-
-    Raises:
-        DiskFull: the disk is full.
-    """
+    """A temporary path beside `path` to write to; renamed to `path` when the block ends well, deleted otherwise."""
     temporary = path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,9 +87,6 @@ def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[
 
     Keys in `may_change` may differ between visits (they do not alter what the numbers mean); the file keeps the latest.
     `hint` is what else the user can do about a difference.
-
-    Raises:
-        InputError: the folder belongs to another configuration; the message lists every difference.
     """
     bound = bound_config(folder)
     if bound is not None:
@@ -115,11 +105,7 @@ def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[
 
 
 def bound_config(folder: Path) -> dict[str, Any] | None:
-    """What `folder` is bound to; None where it is not bound to anything.
-
-    Raises:
-        InputError: its `config.json` is no JSON object.
-    """
+    """What `folder` is bound to; None where it is not bound to anything."""
     path = folder / "config.json"
     if not path.exists():
         return None
@@ -156,15 +142,3 @@ def _shown(values: dict[tuple[str, ...], Any], path: tuple[str, ...]) -> str:
 def remove_folder(folder: Path) -> None:
     """Delete a folder and what is in it; nothing when it does not exist."""
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def replace_folder(folder: Path, target: Path, old: Path) -> None:
-    """Put `folder` where `target` is; what was there is in `old` then, and back in its place if that fails."""
-    if target.exists():
-        target.rename(old)
-    try:
-        folder.rename(target)
-    except OSError:
-        if old.exists():
-            old.rename(target)
-        raise

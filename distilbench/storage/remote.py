@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -16,38 +16,22 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from distilbench.errors import InputError
-from distilbench.signs import goes_on
+from distilbench.heartbeat import beat
 from distilbench.storage.files import atomic_path
-from distilbench.storage.patience import KEPT, StorageGone, patiently
+from distilbench.storage.retry import KEPT, StorageGone, retry_io
 
 LIMIT_S = 600.0
 """How long storage may be away: a server that is replaced, or a network between two providers, is back within minutes."""
-
 AT_ONCE = 8
 """Files on their way at a time."""
-
 CHUNK = 8 << 20
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 SAFE_QUERY = frozenset({"endpoint_override", "region", "scheme", "allow_bucket_creation"})
 """What a URI may say after its "?": nothing that is a secret."""
-
-REFUSED = (
-    "NO_SUCH_BUCKET",
-    "ACCESS_DENIED",
-    "INVALID_ACCESS_KEY_ID",
-    "INVALID_CLIENT_TOKEN_ID",
-    "SIGNATURE_DOES_NOT_MATCH",
-    "UNRECOGNIZED_CLIENT",
-    "EXPIRED_TOKEN",
-    "MISSING_AUTHENTICATION_TOKEN",
-    "PermanentRedirect",
-    "HTTP response code 401",
-    "HTTP response code 403",
-    "PERMISSION_DENIED",
-    "UNAUTHENTICATED",
-    "AuthorizationFailure",
-    "AuthenticationFailed",
-    "ContainerNotFound",
+REFUSED = re.compile(
+    "NO_SUCH_BUCKET|ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH"
+    "|UNRECOGNIZED_CLIENT|EXPIRED_TOKEN|MISSING_AUTHENTICATION_TOKEN|PermanentRedirect|HTTP response code 40[13]"
+    "|PERMISSION_DENIED|UNAUTHENTICATED|AuthorizationFailure|AuthenticationFailed|ContainerNotFound"
 )
 """What pyarrow's errors say where trying again does not help, of S3, Google and Azure."""
 
@@ -75,11 +59,7 @@ def is_uri(text: str) -> bool:
 
 
 def check_uri(uri: str, option: str = "--storage") -> str:
-    """The URI of a prefix, without a slash at its end.
-
-    Raises:
-        InputError: it is none, or has credentials in it; these are not repeated.
-    """
+    """The URI of a prefix, without a slash at its end; an InputError repeats no credentials that are in it."""
     expected, prefix = "expected such as s3://bucket/project", f"{option} ".lstrip()
     if not is_uri(uri):
         raise InputError(f"{prefix}{uri}: not a URI; {expected}")
@@ -110,9 +90,7 @@ def endpoint() -> str:
 class Remote:
     """A prefix. `endpoint` goes with it to machines whose environment does not say it.
 
-    Every method waits where the storage is away, for LIMIT_S, and raises:
-        StorageGone: it did not come back.
-        StorageRefused: there is no such bucket, or access is denied.
+    Every method waits where the storage is away, for LIMIT_S; then it raises StorageGone, or StorageRefused at once.
     """
 
     uri: str
@@ -142,21 +120,22 @@ class Remote:
             reason = " ".join(str(error).split())
             raise InputError(f"{option} {self}: pyarrow cannot use it: {reason:.200}".lstrip()) from None
 
-    def _patiently(self, action: Callable[[Any, str], T]) -> T:
+    def _retried(self, action: Callable[[Any, str], T], name: str = "") -> T:
+        """`action` with the file system and the path of the file `name` in it; Absent where it is not there."""
         files, base = self._open()
 
         def act() -> T:
             try:
-                return action(files, base)
+                return action(files, f"{base}/{name}" if name else base)
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise Absent(str(error)) from None
             except OSError as error:
-                message = str(error)
-                if isinstance(error, PermissionError) or any(sign in message for sign in REFUSED):
-                    raise StorageRefused(f"{self}: {' '.join(message.split()):.300}; {KEPT}") from None
+                message = " ".join(str(error).split())
+                if isinstance(error, PermissionError) or REFUSED.search(message):
+                    raise StorageRefused(f"{self}: {message:.300}; {KEPT}") from None
                 raise
 
-        return patiently(act, LIMIT_S, what=str(self))
+        return retry_io(act, LIMIT_S, what=str(self))
 
     def check(self) -> None:
         """Write and delete a file: whether this can be used at all."""
@@ -167,37 +146,33 @@ class Remote:
     def put(self, path: Path, name: str) -> None:
         """Copy a local file to `name`, where it appears whole."""
 
-        def act(files: Any, base: str) -> None:
+        def act(files: Any, target: str) -> None:
             with path.open("rb") as source:
-                _write(files, f"{base}/{name}", source.read(CHUNK), lambda: source.read(CHUNK))
+                _write(files, target, iter(functools.partial(source.read, CHUNK), b""))
 
-        require_file(path)
-        self._patiently(act)
+        if not path.is_file():  # an error of ours, for which storage is not waited for
+            raise FileNotFoundError(f"{path}: no such file to copy")
+        self._retried(act, name)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small file."""
-        self._patiently(lambda files, base: _write(files, f"{base}/{name}", content, lambda: b""))
+        self._retried(lambda files, target: _write(files, target, iter([content])), name)
 
     def read(self, name: str) -> bytes | None:
         """A small file; None where it is not there."""
 
-        def act(files: Any, base: str) -> bytes:
-            with files.open_input_stream(f"{base}/{name}", compression=None) as source:
+        def act(files: Any, path: str) -> bytes:
+            with files.open_input_stream(path, compression=None) as source:
                 return bytes(source.read())
 
-        try:
-            return self._patiently(act)
-        except Absent:
-            return None
+        with contextlib.suppress(Absent):
+            return self._retried(act, name)
+        return None
 
     def entry(self, name: str) -> Entry | None:
         """Size and time of a file; None where it is not there."""
-
-        def act(files: Any, base: str) -> Entry | None:
-            info = files.get_file_info(f"{base}/{name}")
-            return Entry(info.size, info.mtime_ns) if info.is_file else None
-
-        return self._patiently(act)
+        info = self._retried(lambda files, path: files.get_file_info(path), name)
+        return Entry(info.size, info.mtime_ns) if info.is_file else None
 
     def list(self) -> dict[str, Entry]:
         """Every file below the prefix, by its name from there."""
@@ -209,65 +184,50 @@ class Remote:
             entries = {info.path[len(base) :].lstrip("/"): info for info in infos if info.is_file}
             return {name: Entry(i.size, i.mtime_ns) for name, i in sorted(entries.items()) if ".tmp-" not in name}
 
-        try:
-            return self._patiently(act)
-        except Absent:  # a file of this name
-            return {}
+        with contextlib.suppress(Absent):  # a file of this name
+            return self._retried(act)
+        return {}
 
     def fetch(self, name: str, path: Path) -> None:
-        """Copy the file `name` to a local path, whole or not at all.
+        """Copy the file `name` to a local path, whole or not at all; Absent where it is not there."""
 
-        Raises:
-            Absent: it is not there.
-            DiskFull: the local disk is full.
-        """
-
-        def act(files: Any, base: str) -> None:
-            with files.open_input_stream(f"{base}/{name}", compression=None) as source, atomic_path(path) as temporary:
+        def act(files: Any, source_path: str) -> None:
+            with files.open_input_stream(source_path, compression=None) as source, atomic_path(path) as temporary:
                 with temporary.open("wb") as file:
                     while chunk := source.read(CHUNK):
                         file.write(chunk)
-                        goes_on()
+                        beat()
 
-        self._patiently(act)
+        self._retried(act, name)
 
     def delete(self, *names: str) -> None:
         """Delete files; those that are not there are no error."""
 
         def one(name: str) -> None:
             with contextlib.suppress(Absent):
-                self._patiently(lambda files, base: files.delete_file(f"{base}/{name}"))
+                self._retried(lambda files, path: files.delete_file(path), name)
 
-        _in_parallel(one, names)
+        in_parallel(one, names)
 
     def delete_all(self) -> None:
         """Delete everything below the prefix."""
         with contextlib.suppress(Absent):
-            self._patiently(lambda files, base: files.delete_dir(base))
+            self._retried(lambda files, base: files.delete_dir(base))
 
-    def put_all(self, folder: Path, names: Iterable[str], last: Iterable[str] = ()) -> None:
-        """Copy files of a local folder, those of `last` when the others are there, in their order."""
+    def put_all(self, paths: Mapping[str, Path], last: Iterable[str] = ()) -> None:
+        """Copy local files to these names, those of `last` when the others are there, in their order."""
         last = list(last)
-        _in_parallel(lambda name: self.put(folder / name, name), [n for n in names if n not in last])
+        in_parallel(lambda name: self.put(paths[name], name), [n for n in paths if n not in last])
         for name in last:
-            self.put(folder / name, name)
+            self.put(paths[name], name)
 
     def fetch_all(self, folder: Path, names: Iterable[str] | None = None) -> None:
-        """Copy files (None: all) into a local folder, each whole.
-
-        Raises:
-            Absent: one is not there.
-            DiskFull: the local disk is full.
-        """
-        _in_parallel(lambda name: self.fetch(name, folder / local_name(name)), self.list() if names is None else names)
+        """Copy files (None: all) into a local folder, each whole; Absent where one is not there."""
+        in_parallel(lambda name: self.fetch(name, folder / local_name(name)), self.list() if names is None else names)
 
 
 def local_name(name: str) -> str:
-    """A file's name in the storage as one below a local folder.
-
-    Raises:
-        InputError: it would be outside of the folder.
-    """
+    """A file's name in the storage as one below a local folder; an InputError where it would be outside of the folder."""
     if name.startswith("/") or ".." in name.split("/"):
         raise InputError(f"{name!r}: a name in the storage that leads out of its folder")
     return name
@@ -283,24 +243,10 @@ def files_in(folder: Path) -> dict[str, Path]:
     }
 
 
-def same_listing(one: Mapping[str, Entry], other: Mapping[str, Any]) -> set[str]:
-    """The names that have the same size and time in both; `other` may have been JSON."""
-    return {name for name, entry in one.items() if name in other and list(entry) == list(other[name])}
-
-
-def require_file(path: Path) -> None:
-    """Raise FileNotFoundError unless there is a local file: an error of ours, for which storage is not waited for."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file to copy")
-
-
-def _in_parallel(act: Callable[[str], None], names: Iterable[str]) -> None:
+def in_parallel(act: Callable[[str], None], names: Iterable[str]) -> None:
+    """Call `act` with each name, several at a time; the first error ends it."""
     names = list(names)
-    if len(names) < 2:
-        for name in names:
-            act(name)
-        return
-    with ThreadPoolExecutor(min(AT_ONCE, len(names))) as pool:
+    with ThreadPoolExecutor(max(1, min(AT_ONCE, len(names)))) as pool:
         try:
             for done in [pool.submit(copy_context().run, act, name) for name in names]:
                 done.result()
@@ -318,7 +264,7 @@ def _filesystem(uri: str, endpoint: str) -> tuple[Any, str]:
     return files, str(base).rstrip("/")
 
 
-def _write(files: Any, path: str, first: bytes, more: Callable[[], bytes]) -> None:
+def _write(files: Any, path: str, chunks: Iterator[bytes]) -> None:
     """An object appears when its stream is closed. A file of a folder is renamed, and a stream that fails is deleted."""
     from pyarrow.fs import LocalFileSystem
 
@@ -328,10 +274,8 @@ def _write(files: Any, path: str, first: bytes, more: Callable[[], bytes]) -> No
         files.create_dir(path.rpartition("/")[0], recursive=True)
     try:
         with files.open_output_stream(target, compression=None) as sink:
-            chunk = first
-            while chunk:
+            for chunk in chunks:
                 sink.write(chunk)
-                chunk = more()
     except BaseException:
         with contextlib.suppress(OSError):
             files.delete_file(target)  # closing it may have made an object of the first part

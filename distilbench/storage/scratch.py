@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from distilbench.errors import InputError
 from distilbench.storage.files import atomic_path, write_json
-from distilbench.storage.remote import Remote, check_uri, is_uri, local_name, same_listing
+from distilbench.storage.remote import Remote, check_uri, is_uri, local_name
 from distilbench.storage.store import default_store
 
 LISTING = ".listing.json"
@@ -36,50 +36,33 @@ def identity() -> str:
     return f"{socket.gethostname()}-{file.read_text().strip()}"
 
 
-def kept_folder(remote: Remote) -> Path:
-    """Where what is fetched from `remote` is kept: under its own name, apart for each prefix and server."""
-    digest = hashlib.sha256(f"{remote.uri}\n{remote.endpoint}".encode()).hexdigest()[:16]
-    return scratch() / "fetched" / digest / remote.name
-
-
 def fetched(remote: Remote, leave_out: str = "", *, option: str = "") -> Path:
     """The local copy of a prefix, or of the file of this name: what is new or changed is fetched, what is gone deleted.
 
     Names in which the expression `leave_out` is found are left out.
-
-    Raises:
-        InputError: nothing is there; or as of `Remote`.
     """
-    folder = kept_folder(remote)
+    digest = hashlib.sha256(f"{remote.uri}\n{remote.endpoint}".encode()).hexdigest()[:16]
+    folder = scratch() / "fetched" / digest / remote.name
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
-        entries = remote.list()
-        above, name = remote.at(str(remote).rpartition("/")[0]), remote.name
-        single = None if entries else above.entry(name)
-        if single is not None:
-            source, entries, into = above, {name: single}, folder.parent
-        else:
-            source, into = remote, folder
-        remote_entries = {n: e for n, e in entries.items() if not (leave_out and re.search(leave_out, n))}
-        if not remote_entries:
+        source, entries, into = remote, remote.list(), folder
+        if not entries:
+            source, into = remote.at(str(remote).rpartition("/")[0]), folder.parent
+            single = source.entry(remote.name)
+            entries = {remote.name: single} if single else {}
+        wanted = {n: list(e) for n, e in entries.items() if not (leave_out and re.search(leave_out, n))}
+        if not wanted:
             raise InputError(
-                f"{option} {remote}".strip() + f": nothing is there; expected files below it or a file in {above}"
+                f"{option} {remote}: nothing is there; expected files below it, or a file of this name".strip()
             )
         listing = folder.with_name(f"{folder.name}{LISTING}")
-        local_entries = _known(listing)
-        up_to_date = {n for n in same_listing(remote_entries, local_entries) if (into / local_name(n)).is_file()}
-        source.fetch_all(into, sorted(remote_entries.keys() - up_to_date))
-        for deleted in local_entries.keys() - entries.keys():
+        known = json.loads(listing.read_text()) if listing.exists() else {}
+        new = [n for n, e in wanted.items() if known.get(n) != e or not (into / local_name(n)).is_file()]
+        source.fetch_all(into, new)
+        for deleted in known.keys() - entries.keys():
             (into / local_name(deleted)).unlink(missing_ok=True)
-        write_json(listing, {**{n: e for n, e in local_entries.items() if n in entries}, **remote_entries})
+        write_json(listing, {**{n: e for n, e in known.items() if n in entries}, **wanted})
     return folder
-
-
-def _known(listing: Path) -> dict[str, list[int]]:
-    try:
-        return dict(json.loads(listing.read_text()))
-    except (OSError, ValueError):
-        return {}
 
 
 def local_folder(path_or_uri: str | Path, option: str = "", leave_out: str = "") -> Path:

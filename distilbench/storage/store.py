@@ -70,9 +70,6 @@ class ArtifactStore:
 
         Of an interrupted build only the missing shards are made. Another process that builds the same artifact is
         waited for.
-
-        Raises:
-            RuntimeError: `make` returned without having written every shard.
         """
         if finished := self.find(kind, parts):
             return finished

@@ -12,27 +12,27 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distilbench.cluster.nodes import waiting_told
+from distilbench.cluster.path_map import PathMap
 from distilbench.cluster.provenance import machine
 from distilbench.cluster.resources import TrialResources
+from distilbench.cluster.run_copy import active_map
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import default_device
+from distilbench.heartbeat import beat
 from distilbench.memory import peak_mb
 from distilbench.methods.method import Method
 from distilbench.records import Rung
-from distilbench.signs import goes_on
 from distilbench.stage_times import PEAK
 from distilbench.storage.files import remove_folder
-from distilbench.storage.patience import StorageGone, patiently, require
+from distilbench.storage.remote import files_in
+from distilbench.storage.retry import StorageGone, require_exists, retry_io
 from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import RungTraining, describe_error, known_rungs
 from distilbench.trials.scoring import Candidate, Encoded, encode_method, evaluation_rows, remove_encoded
 from distilbench.trials.training_spec import TrainingSpec
-
-if TYPE_CHECKING:
-    from distilbench.cluster.place import Place
 
 RETRIES = 3
 """Times that a job is continued after its worker died."""
@@ -56,6 +56,12 @@ class Job:
     best: bool = False
     """Whether the student is taken from its best rung by dev, as a search does, or from its last."""
 
+    def spec(self, prepared: Path, hang_s: float = 0.0) -> TrainingSpec:
+        """The training that the student comes from."""
+        candidate, log = self.candidate, self.run / "logs" / f"{self.folder.name}-hang.txt"
+        trained = (candidate.method, candidate.params, candidate.seed, self.budget)
+        return TrainingSpec(*trained, prepared, self.folder, log, hang_s)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -69,25 +75,18 @@ class Outcome:
 
 
 def finish(
-    job: Job, prepared_folder: Path, corpus: Corpus, threads: int, hang_s: float, place: Place | None = None
+    job: Job, prepared_folder: Path, corpus: Corpus, threads: int, hang_s: float, path_map: PathMap | None = None
 ) -> Outcome:
     """Train to the end from the newest checkpoint, export, embed. An exception is returned as the reason of a failure.
 
-    With a `place`, the job's folders are the driver's; what is made goes to the storage.
+    With a `path_map`, the job's folders are the driver's; what is made goes to the storage.
     """
     import torch
 
     torch.set_num_threads(threads)
-    candidate, given, student = job.candidate, job, None
-    log = job.run / "logs" / f"{job.folder.name}-hang.txt"
-    trained = (candidate.method, candidate.params, candidate.seed, job.budget)
-    spec = TrainingSpec(*trained, prepared_folder, job.folder, log, hang_s)
-    if place is not None:
-        from distilbench.trials.on_node import on_this_node
-
-        student = place.remote_of(job.run / job.model)
-        spec = on_this_node(spec, place)
-        job = replace(job, run=place.run_folder(), folder=spec.folder)
+    given, spec = job, job.spec(prepared_folder, hang_s).localised(path_map)
+    if path_map is not None:
+        job = replace(job, run=path_map.in_run(job.run), folder=spec.folder)
     try:
         training = RungTraining(spec, default_device())
         while not training.done and not job.as_it_is:
@@ -98,17 +97,15 @@ def finish(
                 if job.best:
                     training.take_best()
                 _export(job, training.method, corpus, spec.prepared)
-                if spec.copy is not None and student is not None:
-                    from distilbench.storage.remote import files_in
-
-                    student.put_all(job.run / job.model, files_in(job.run / job.model))
+                if spec.copy is not None and path_map is not None:
+                    path_map.remote_of(given.run / job.model).put_all(files_in(job.run / job.model))
                     spec.copy.keep()
     except StorageGone:
         raise
     except Exception as error:
         failed = describe_error(error)
-    rungs = patiently(lambda: _with_memory(known_rungs(job.folder)))
-    if place is not None and not place.here:
+    rungs = retry_io(lambda: _with_memory(known_rungs(job.folder)))
+    if path_map is not None and not path_map.here:
         remove_folder(job.run / job.model)
         remove_folder(job.folder)
     return Outcome(given, failed, rungs, machine())
@@ -127,19 +124,19 @@ def _export(job: Job, method: Method, corpus: Corpus, prepared: Path) -> None:
     folder = job.run / job.model
     partial = folder.with_name(folder.name + ".partial")
     # Before the export, which moves the method to the CPU.
-    encoded = patiently(lambda: encode_method(method, corpus, job.model))
+    encoded = retry_io(lambda: encode_method(method, corpus, job.model))
 
     def write() -> None:
-        require(prepared)
+        require_exists(prepared)
         remove_folder(partial)
         partial.parent.mkdir(parents=True, exist_ok=True)
         method.export(partial)
-        goes_on()
+        beat()
         remove_folder(folder)
         partial.rename(folder)
         encoded.save(job.folder)
 
-    patiently(write, what=folder)
+    retry_io(write, what=folder)
 
 
 def finish_jobs(
@@ -149,12 +146,9 @@ def finish_jobs(
     resources: TrialResources,
     on_outcome: Callable[[Outcome], None],
     deadline: float = math.inf,
-    place: Place | None = None,
 ) -> list[Job]:
     """Finish every job that has no vectors of the evaluation rows yet, as many at a time as there are resources for; those
     that have come first.
-
-    With a `place`, what workers on other nodes have made is fetched from the storage.
 
     Returns the jobs that were not finished by `deadline` (seconds since the epoch): they were stopped, and go on from their
     checkpoints when they are asked for again.
@@ -162,10 +156,10 @@ def finish_jobs(
     open_jobs = []
     rows = len(evaluation_rows(corpus))
     for job in jobs:
-        _collect(job, place)
+        _collect(job)
         encoded = Encoded.load(job.folder)
         if encoded is not None and len(encoded.vectors_ND) != rows:
-            _forget_encoded(job, place)  # before --tasks was heeded here, the rows of all sets were embedded
+            remove_encoded(job.folder)  # before --tasks was heeded here, the rows of all sets were embedded
             encoded = None
         if encoded is None:
             open_jobs.append(job)
@@ -174,7 +168,7 @@ def finish_jobs(
     if not open_jobs:
         return []
     with waiting_told(resources.cpus, resources.gpus, "Trainings"):
-        return _finish_open(open_jobs, prepared, corpus, resources, on_outcome, deadline, place)
+        return _finish_open(open_jobs, prepared, corpus, resources, on_outcome, deadline)
 
 
 def _finish_open(
@@ -184,7 +178,6 @@ def _finish_open(
     resources: TrialResources,
     on_outcome: Callable[[Outcome], None],
     deadline: float,
-    place: Place | None,
 ) -> list[Job]:
     import ray
 
@@ -198,7 +191,7 @@ def _finish_open(
     while queue or waiting:
         while queue and len(waiting) < resources.concurrency and time.time() < deadline:
             job = queue.pop(0)
-            waiting[remote.remote(job, prepared, shared, resources.cpus, resources.hang_s, place)] = job
+            waiting[remote.remote(job, prepared, shared, resources.cpus, resources.hang_s, active_map())] = job
         left = deadline - time.time()
         ready, _ = ray.wait(list(waiting), num_returns=1, timeout=max(0.0, min(left, 3600.0))) if waiting else ([], [])
         for reference in ready:
@@ -217,7 +210,7 @@ def _finish_open(
                     continue
                 reason = f"its worker died {RETRIES + 1} times ({type(error).__name__})"
                 outcome = Outcome(job, reason, tuple(known_rungs(job.folder)))
-            _collect(job, place)
+            _collect(job)
             on_outcome(outcome)
         if time.time() >= deadline:
             _cancel(waiting)
@@ -225,21 +218,12 @@ def _finish_open(
     return []
 
 
-def _collect(job: Job, place: Place | None) -> None:
-    if place is not None and Encoded.load(job.folder) is None:
-        from distilbench.trials.on_node import training_copy
-        from distilbench.trials.training_copy import collect
-
-        own = job.candidate
-        collect(training_copy(place, job.folder, own.method, own.params, own.seed, job.budget), place, job.model)
-
-
-def _forget_encoded(job: Job, place: Place | None) -> None:
-    remove_encoded(job.folder)
-    if place is not None:
-        from distilbench.trials.training_copy import remove_encoded_there
-
-        remove_encoded_there(place.remote_of(job.folder))
+def _collect(job: Job) -> None:
+    """Fetch what a worker on another node has made of it from the storage."""
+    path_map = active_map()
+    if path_map is not None and Encoded.load(job.folder) is None:
+        model = job.run / job.model
+        job.spec(job.folder).copy_by(path_map).collect(model, path_map.remote_of(model))
 
 
 def _cancel(tasks: Iterable[Any]) -> None:

@@ -25,8 +25,8 @@ from distilbench.evaluation.predictions import predictions_path
 from distilbench.evaluation.quantisation import not_possible
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared
-from distilbench.progress.run_log import RunLog
-from distilbench.progress.tables import scores_told
+from distilbench.progress.console import scores_told
+from distilbench.progress.file import RunLog
 from distilbench.records import (
     ON_DEMONSTRATION,
     Quantisation,
@@ -54,10 +54,8 @@ from distilbench.trials.scoring import (
     remove_encoded,
     score_candidate,
 )
-from distilbench.trials.training_copy import remove_encoded_there
 
 if TYPE_CHECKING:
-    from distilbench.cluster.place import Place
     from distilbench.trials.costs import StudentCost
 
 BASELINES = ("pca", "random_projection")
@@ -101,12 +99,11 @@ class RowScorer:
         corpus: Corpus,
         quantisations: Sequence[Quantisation],
         console: Console,
-        place: Place | None = None,
         tasks: Sequence[TaskKind] = SWEPT_TASKS,
         costs: Mapping[str, StudentCost] | None = None,
         beside: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
-        self.place, self.tasks, self.costs, self.beside = place, tasks, costs or {}, beside
+        self.tasks, self.costs, self.beside = tasks, costs or {}, beside
         self.scored_corpus = corpus.of_tasks(tasks)
         """The sentences that encoders embed for their rows; a record's identity is of the whole `corpus`."""
         self.run, self.name, self.prepared, self.corpus, self.console = run, name, prepared, corpus, console
@@ -226,7 +223,6 @@ class RowScorer:
             resources,
             trainings.on_outcome,
             finishing.train_until,
-            self.place,
         )
         finishing.on_scoring()
         records: list[ScoreRecord] = []
@@ -244,8 +240,6 @@ class RowScorer:
                 self.say(f"not scored: {error}")
                 failed.append(Outcome(job, f"not scored: {error}", tuple(known_rungs(job.folder))))
             remove_encoded(job.folder)
-            if self.place is not None:
-                remove_encoded_there(self.place.remote_of(job.folder))
         finishing.on_counted(len(trained), len(trained))
         return Students(records, failed, unfinished)
 

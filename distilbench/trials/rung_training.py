@@ -26,7 +26,7 @@ from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.records import Rung, result_rung
 from distilbench.stage_times import PEAK
 from distilbench.storage.files import remove_folder, write_json
-from distilbench.storage.patience import StorageGone, patiently, require
+from distilbench.storage.retry import StorageGone, require_exists, retry_io
 from distilbench.training.checkpoint import load_parameters, save_parameters
 from distilbench.training.loop import Diverged, Trainer
 from distilbench.trials.dev import dev_report
@@ -57,8 +57,8 @@ class RungTraining:
         self._seconds, self._kept_at, self._halved = 0.0, time.monotonic(), False
         get_method(spec.method)  # its imports may take longer than a training may stand still
         self.watchdog = Watchdog(spec.log, spec.hang_s)
-        if spec.hang_s and patiently(self.watchdog.hangs) >= HANGS:
-            self.rungs = patiently(lambda: known_rungs(spec.folder))
+        if spec.hang_s and retry_io(self.watchdog.hangs) >= HANGS:
+            self.rungs = retry_io(lambda: known_rungs(spec.folder))
             self.failed = f"no progress for {spec.hang_s:g} s, {HANGS} times; where it was stuck is in {spec.log.name}"
             return
         with self.watchdog:
@@ -71,7 +71,7 @@ class RungTraining:
 
     def _load(self) -> str:
         spec = self.spec
-        require(spec.prepared)  # without the run's folder it would begin from zero
+        require_exists(spec.prepared)  # without the run's folder it would begin from zero
         self.prepared = load_prepared(spec.prepared)
         if spec.copy is not None:
             spec.copy.begin()
@@ -92,7 +92,7 @@ class RungTraining:
         trainer.resume(spec.folder)
         if trainer.step == self._reported:
             trainer.take_loss()  # the checkpoint was written before the rung, whose mean this is, was reported
-        require(spec.prepared)
+        require_exists(spec.prepared)
         self.trainer = trainer
         self._kept_at = time.monotonic()
         return str(kept["failed"])
@@ -124,7 +124,7 @@ class RungTraining:
         """`act()`, whose exceptions become the reason of a failure: one would come again. Not so where storage failed."""
         while True:
             try:
-                return patiently(act)
+                return retry_io(act)
             except StorageGone:
                 raise
             except Exception as error:
@@ -189,10 +189,10 @@ class RungTraining:
 
     def _stored(self, write: Callable[[], None]) -> None:
         def present() -> None:
-            require(self.spec.prepared)
+            require_exists(self.spec.prepared)
             write()
 
-        patiently(present)
+        retry_io(present)
         if self.spec.copy is not None:
             self.spec.copy.keep()
 

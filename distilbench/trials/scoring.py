@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.provenance import provenance
+from distilbench.cluster.run_copy import active_copy
 from distilbench.codes import FAISS_PEER, code_of, family_of
 from distilbench.data.calibration import CALIBRATION, CODEBOOK_ROWS, calibration_rows
 from distilbench.data.corpus import Corpus, Rows
@@ -151,9 +152,12 @@ class Encoded:
 
 
 def remove_encoded(folder: Path) -> None:
-    """Delete what `Encoded.save` wrote, once it is scored."""
-    for name in (ENCODED, "vectors.npy", "calibration.npy"):
+    """Delete what `Encoded.save` wrote, once it is scored; in the storage too."""
+    names = (ENCODED, "vectors.npy", "calibration.npy")
+    for name in names:
         (folder / name).unlink(missing_ok=True)
+    if copy := active_copy():
+        copy.remote_of(folder).delete(*names)
 
 
 def encode_method(method: Method, corpus: Corpus, model: str = "") -> Encoded:

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from distilbench.signs import Listening, listen, no_longer
-from distilbench.storage.patience import patiently
+from distilbench.heartbeat import Subscription, subscribe, unsubscribe
+from distilbench.storage.retry import retry_io
 
 ARM_EVERY_S = 1.0
 """Arming starts a thread in C, some 50 microseconds: too much for every step of a small head."""
@@ -75,7 +75,7 @@ _guard = _Guard()
 class Watchdog:
     """Inside `with`, the process ends unless `alive` is called every `limit_s` seconds; 0 is no limit.
 
-    What the work inside says of itself (`signs.goes_on`) is such a call too.
+    What the work inside says of itself (`heartbeat.beat`) is such a call too.
 
     Python's faulthandler does it in a thread of its own, without the interpreter's lock: a call that never returns to
     Python is noticed too. Where no thread runs any more (the process was stopped), another process does it a little later.
@@ -83,16 +83,16 @@ class Watchdog:
 
     def __init__(self, file: Path, limit_s: float) -> None:
         self.path, self.limit_s, self._armed_at = file, limit_s, 0.0
-        self._listening: Listening | None = None
+        self._listening: Subscription | None = None
 
     def __enter__(self) -> Watchdog:
         if self.limit_s:
             # Of the folders above it none is made: where they are missing, the run's storage is gone.
-            patiently(lambda: self.path.parent.mkdir(exist_ok=True))
-            self._file = patiently(lambda: self.path.open("a"))
+            retry_io(lambda: self.path.parent.mkdir(exist_ok=True))
+            self._file = retry_io(lambda: self.path.open("a"))
             self._armed_at = -ARM_EVERY_S
             self.alive()
-        self._listening = listen(self.alive)
+        self._listening = subscribe(self.alive)
         return self
 
     def alive(self) -> None:
@@ -107,7 +107,7 @@ class Watchdog:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._listening is not None:
-            no_longer(self._listening)
+            unsubscribe(self._listening)
             self._listening = None
         if self.limit_s:
             faulthandler.cancel_dump_traceback_later()

@@ -11,7 +11,7 @@ from files import ROOT, UP
 
 from distilbench.cli import app
 from distilbench.prepare.progress import GAUGES as PREPARE
-from distilbench.progress.ray_metrics import GAUGES as SWEEP
+from distilbench.progress.metrics import GAUGES as SWEEP
 
 PAGES = ("clusters/README.md", "clusters/dashboard.md")
 
@@ -29,7 +29,7 @@ def test_every_metric_is_described() -> None:
     described = set(
         re.findall(r"^\| `(distilbench_\w+)` \|", (ROOT / "clusters" / "dashboard.md").read_text(), re.MULTILINE)
     )
-    assert described == {*SWEEP, *PREPARE}
+    assert described == {*(f"distilbench_sweep_{name}" for name in SWEEP), *PREPARE}
 
 
 def test_every_file_is_in_the_readme() -> None:

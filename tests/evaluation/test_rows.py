@@ -23,7 +23,7 @@ from distilbench.errors import InputError
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import load_prepared
-from distilbench.progress.run_log import LOG
+from distilbench.progress.file import LOG
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.comparison import compare_rows
 from distilbench.reporting.table import leaderboard

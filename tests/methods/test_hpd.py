@@ -12,11 +12,11 @@ import torch
 
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
+from distilbench.heartbeat import subscribe, unsubscribe
 from distilbench.methods.hpd import HPD
 from distilbench.methods.parts import encoder_method
 from distilbench.methods.parts.neighbour_loss import neighbour_loss
 from distilbench.prepare.prepared import Prepared
-from distilbench.signs import listen, no_longer
 from distilbench.training.loop import Trainer
 from distilbench.training.phases import Phase
 
@@ -43,11 +43,11 @@ def test_reading_many_sentences_gives_signs_of_life(
     monkeypatch.setattr(encoder_method, "STATIC_ROWS", 10)
     for method, least in ((build("hpd"), 3), (build("hpd", on=static), 4)):
         signs: list[int] = []
-        listening = listen(lambda: signs.append(1))  # noqa: B023
+        listening = subscribe(lambda: signs.append(1))  # noqa: B023
         try:
             method.embed(np.arange(40))
         finally:
-            no_longer(listening)
+            unsubscribe(listening)
         assert len(signs) >= least
 
 

@@ -317,5 +317,5 @@ def test_bad_options_are_one_error(tmp_path, student, vectors, corpus):
             made(tmp_path, options.pop("student", student), options.pop("documents", corpus), **options)
     assert made(tmp_path, two, corpus, code="float32").manifest["code"] == "float32"
     (tmp_path / "out" / "mine").write_text("x")
-    with pytest.raises(InputError, match="an index, to which mine was added since"):
+    with pytest.raises(InputError, match="in it mine was added or changed since"):
         made(tmp_path, student, corpus)

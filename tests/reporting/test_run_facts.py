@@ -13,7 +13,7 @@ from distilbench.reporting.page import write_report
 from distilbench.reporting.run_facts import changed, run_facts, run_file
 from distilbench.reporting.run_page import render_run
 from distilbench.reporting.table import leaderboard
-from distilbench.stage_times import TIMINGS, Took
+from distilbench.stage_times import TIMINGS, StageTiming
 from distilbench.storage.files import write_json
 
 
@@ -72,7 +72,7 @@ def test_the_number_of_training_sentences_is_told(two_runs, tmp_path):
 def test_what_the_stages_took_is_shown_and_kept(two_runs, tmp_path):
     records, folders = two_runs()
     board = leaderboard(records)
-    shared = [Took(stage="Teacher <b>encoding", seconds=30.25, count=900, workers=2, worker_mb=1234.4)]
+    shared = [StageTiming(stage="Teacher <b>encoding", seconds=30.25, count=900, workers=2, worker_mb=1234.4)]
     write_json(tmp_path / TIMINGS, [took.model_dump() for took in shared])  # of the sweep of both
     own = [{"stage": "search", "seconds": 5.0, "driver_mb": 678.0}]
     write_json(folders[0] / TIMINGS, own)

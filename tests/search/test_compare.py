@@ -14,7 +14,7 @@ import yaml
 from driver import kill_driver
 from run_command import Command, slow, wait_for, workers
 
-from distilbench.progress.run_log import LOG
+from distilbench.progress.file import LOG
 from distilbench.records import ScoreRecord
 
 MCR2 = {"output_dim": 8, "lambda": 50, "clusters": 4, "lr": 0.003, "batch_size": 16, "steps": 3000}

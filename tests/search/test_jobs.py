@@ -20,8 +20,8 @@ from distilbench.data.requirements import Requirements
 from distilbench.methods import get_method
 from distilbench.methods.mcr2 import MCR2 as Mcr2
 from distilbench.prepare.prepared import load_prepared
-from distilbench.storage import patience
-from distilbench.storage.patience import StorageGone
+from distilbench.storage import retry
+from distilbench.storage.retry import StorageGone
 from distilbench.training.loop import Trainer
 from distilbench.trials import jobs as module
 from distilbench.trials import rung_training
@@ -219,7 +219,7 @@ def test_storage_that_is_gone_is_no_failure_of_the_job(
     monkeypatch: pytest.MonkeyPatch,
     when: str,
 ) -> None:
-    monkeypatch.setattr(patience, "LIMIT_S", 0.1)
+    monkeypatch.setattr(retry, "LIMIT_S", 0.1)
     job = make_job(tmp_path)
 
     def failing(*_: object) -> None:
@@ -316,7 +316,7 @@ def test_what_befalls_a_worker(
     def struck(*_: object) -> None:
         import os
 
-        from distilbench.storage.patience import StorageGone
+        from distilbench.storage.retry import StorageGone
 
         if kind == "worker":
             os._exit(1)

@@ -9,12 +9,19 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from watched import Told, failed, record, report, tally_of
+from watched import failed, heard, record, report, tally_of
 
-from distilbench.progress.live import CountedLines, FinishedLines, LiveTable, on_console
-from distilbench.progress.ray_metrics import sweep_values
-from distilbench.progress.run_log import LOG, LoggedSearch, RunLog
-from distilbench.progress.tables import duration, finished_line, scores_told
+from distilbench.progress.console import (
+    CountedLines,
+    FinishedLines,
+    LiveTable,
+    duration,
+    finished_line,
+    on_console,
+    scores_told,
+)
+from distilbench.progress.file import LOG, ProgressFile, RunLog
+from distilbench.progress.metrics import sweep_values
 from distilbench.records import Score, TrialRecord
 
 
@@ -48,7 +55,7 @@ def test_no_terminal_gets_a_line_for_each_finished_trial(tmp_path: Path) -> None
     console = Console(file=io.StringIO(), soft_wrap=True)
     show = on_console(tally_of(tmp_path, earlier=(record(9),)), console)
     assert isinstance(show, FinishedLines)
-    watcher = Told(show)
+    watcher = heard(show)
     tell(watcher)
     watcher.finished(record(1, confirms=True))
     watcher.stage("done")
@@ -70,14 +77,16 @@ def test_a_terminal_gets_a_table_that_is_redrawn(tmp_path: Path) -> None:
     console = terminal()
     show = on_console(tally_of(tmp_path / "my-run"), console)
     assert isinstance(show, LiveTable)
-    watcher = Told(show)
+    watcher = heard(show)
     tell(watcher)
     watcher.close()
     frame = last_frame(console, "my-run")
     assert frame.startswith("mcr2, search; 4 trials at once")
     assert "3 of 24 trials finished (1 COMPLETE, 1 PRUNED, 1 FAIL), 1 running" in frame
-    assert re.search(r"^ +0 +32 +1 +50/450 +10\.0 +0\.25 +78\.75 +-1\.25$", frame.replace("  \n", "\n"), re.MULTILINE)
-    assert re.search(r"^32 +1 +450 +81\.50 +\+1\.50", frame, re.MULTILINE)
+    assert re.search(
+        r"^ +0 +128 +32 +1 +50/450 +10\.0 +0\.25 +78\.75 +-1\.25$", frame.replace("  \n", "\n"), re.MULTILINE
+    )
+    assert re.search(r"^ *128 +32 +float32 +1 +450 +81\.50 +\+1\.50", frame, re.MULTILINE)
     assert re.search(r" spent, about [\d:]+ (s|min|h) left, until (\d{4}-\d\d-\d\d )?\d\d:\d\d", frame)
     assert "10.0 steps/s in all" in frame
     # the failure once above the table, where it stays, and once among the last of each later frame
@@ -86,7 +95,7 @@ def test_a_terminal_gets_a_table_that_is_redrawn(tmp_path: Path) -> None:
 
 def test_the_stages_after_the_search_are_counted(tmp_path: Path) -> None:
     console = terminal()
-    watcher = Told(LiveTable(tally_of(tmp_path / "my-run"), console))
+    watcher = heard(LiveTable(tally_of(tmp_path / "my-run"), console))
     tell(watcher)
     watcher.stage("confirm")
     assert last_frame(console, "my-run").startswith("mcr2, confirm;")
@@ -106,7 +115,7 @@ def test_the_stages_after_the_search_are_counted(tmp_path: Path) -> None:
 def test_lines_say_how_far_a_stage_is_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), soft_wrap=True)
     now = 100.0
-    monkeypatch.setattr("distilbench.progress.live.time.monotonic", lambda: now)
+    monkeypatch.setattr("distilbench.progress.console.time.monotonic", lambda: now)
     counts = CountedLines(console)
     counts.begin("trained")
     for done in range(4):  # 20 s each
@@ -129,17 +138,14 @@ def test_scores_are_told_with_their_sets_and_metrics() -> None:
 
 
 def test_the_log_of_a_run_has_a_line_for_each_trial_and_stage(tmp_path: Path) -> None:
-    tally = tally_of(tmp_path)
-    watcher = LoggedSearch(tally)
-    for each in (tally, watcher):
-        tell(each)
+    tell(heard(ProgressFile(tally_of(tmp_path))))
     RunLog(tmp_path).line("scored a row\n")
     lines = (tmp_path / LOG).read_text().splitlines()
     assert [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", "", line)[:24] for line in lines] == [
         "stage search",
-        "[  3/24] trial 1   128 bytes   d=32 ",
-        "[  3/24] trial 2   128 bytes   d=32 ",
-        "[  3/24] trial 3   128 bytes   d=32 ",
+        "[  1/24] trial 1   128 b",
+        "[  2/24] trial 2   128 b",
+        "[  3/24] trial 3   128 b",
         "scored a row",
     ]
     RunLog(tmp_path / "nowhere").line("a run's folder that is gone does not end it")
@@ -147,7 +153,7 @@ def test_the_log_of_a_run_has_a_line_for_each_trial_and_stage(tmp_path: Path) ->
 
 def test_the_picture_fits_the_terminal(tmp_path: Path) -> None:
     console = terminal(height=20)
-    watcher = Told(LiveTable(tally_of(tmp_path / "my-run"), console))
+    watcher = heard(LiveTable(tally_of(tmp_path / "my-run"), console))
     for number in range(60):
         watcher.started(number, {"output_dim": 32})
     for number in range(100, 104):
@@ -155,7 +161,7 @@ def test_the_picture_fits_the_terminal(tmp_path: Path) -> None:
     watcher.close()
     frame = last_frame(console, "my-run").rstrip("\n").splitlines()
     assert len(frame) <= 20
-    shown = sum(bool(re.match(r" +\d+ +32 +0 ", line)) for line in frame)
+    shown = sum(bool(re.match(r" +\d+ +128 +32 +0 ", line)) for line in frame)
     assert shown >= 3 and f"and {60 - shown} more" in "\n".join(frame)
 
 
@@ -183,7 +189,7 @@ def test_trials_for_a_code_say_their_bytes(tmp_path: Path) -> None:
     assert "1 byte " in finished_line(coded(1, 8, 1), 1, 2)
     assert "trial 1   128 bytes   d=32   float32 COMPLETE" in finished_line(record(1), 1, 2)
     console = terminal()
-    watcher = Told(LiveTable(tally_of(tmp_path / "my-run"), console))
+    watcher = heard(LiveTable(tally_of(tmp_path / "my-run"), console))
     watcher.started(7, {"output_dim": 64, "bits": 1})
     for found in (coded(0, 32, 4, objective=1.0), coded(1, 16, 8, objective=2.0), coded(2, 16, 1, objective=0.5)):
         watcher.finished(found)
@@ -201,5 +207,5 @@ def test_the_gauge_of_the_best_says_what_it_is_of(tmp_path: Path) -> None:
     tally = tally_of(tmp_path / "my-run")
     for found in (coded(0, 32, 4), record(1, dim=64)):
         tally.finished(found)
-    best = [v.tags["group"] for v in sweep_values(tally) if v.name == "distilbench_sweep_best_dev"]
+    best = [tags["group"] for name, tags, _ in sweep_values(tally) if name == "best_dev"]
     assert best == ["16 bytes", "256 bytes"]

@@ -6,9 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from watched import Told, record, tally_of
+from watched import heard, record, tally_of
 
-from distilbench.progress.progress_file import ProgressFile
+from distilbench.events import Event
+from distilbench.progress.file import ProgressFile
 from distilbench.records import append_records
 from distilbench.reporting.live_page import EVERY_S, LivePage
 from distilbench.storage.files import write_json
@@ -25,12 +26,12 @@ def run(tmp_path: Path) -> Path:
 
 def test_it_shows_trials_settings_and_stage_before_any_score(run: Path, tmp_path: Path) -> None:
     page = LivePage(tmp_path / "report", "r", [run])
-    Told(ProgressFile(tally_of(run))).stage("search")
-    page.stage("search")
+    heard(ProgressFile(tally_of(run))).stage("search")
+    page(Event("stage", "search"))
     assert not (tmp_path / "report").exists()  # nothing has ended
     append_records(run / "trials.jsonl", [record(0)])
     page.due = 0.0
-    page.finished(record(0))
+    page(Event("finished", record=record(0)))
     index = (tmp_path / "report" / "index.html").read_text()
     assert "is not done: stage “search”, 1 of 24 trials have ended" in index
     [own] = (tmp_path / "report" / "runs").glob("*.html")
@@ -44,7 +45,7 @@ def test_it_is_written_now_and_then_and_when_a_stage_begins(
     monkeypatch.setattr(time, "monotonic", lambda: now)
     append_records(run / "trials.jsonl", [record(0)])
     page = LivePage(tmp_path / "report", "r", [run])
-    page.finished(record(0))
+    page(Event("finished", record=record(0)))
 
     def trials() -> str:
         index = (tmp_path / "report" / "index.html").read_text()
@@ -52,18 +53,18 @@ def test_it_is_written_now_and_then_and_when_a_stage_begins(
 
     assert trials() == "1 trial"
     append_records(run / "trials.jsonl", [record(1)])
-    page.finished(record(1))
+    page(Event("finished", record=record(1)))
     assert trials() == "1 trial"
     now += EVERY_S
-    page.finished(record(1))
+    page(Event("finished", record=record(1)))
     assert trials() == "2 trials"
     append_records(run / "trials.jsonl", [record(2)])
-    page.stage("confirm")
+    page(Event("stage", "confirm"))
     assert trials() == "3 trials"
 
 
 def test_a_folder_that_cannot_be_written_does_not_end_the_sweep(run: Path, tmp_path: Path) -> None:
     append_records(run / "trials.jsonl", [record(0)])
     (tmp_path / "report").write_text("a file where the folder should be")
-    LivePage(tmp_path / "report", "r", [run]).stage("search")
+    LivePage(tmp_path / "report", "r", [run])(Event("stage", "search"))
     assert (tmp_path / "report").read_text() == "a file where the folder should be"

@@ -93,7 +93,7 @@ def test_mlflow_has_every_trial_and_how_it_ended(
     monkeypatch.chdir(tmp_path)
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     for _ in range(2):  # the second time as a continued sweep does: no trial comes twice
-        run(tmp_path, callbacks(uri, None, "my-run"))
+        run(tmp_path, callbacks([f"mlflow:{uri}"], "my-run"))
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("my-run")
     runs = {r.info.run_name: r for r in client.search_runs([experiment.experiment_id])}
@@ -122,7 +122,7 @@ def test_mlflow_has_every_trial_and_how_it_ended(
 def test_wandb_has_every_trial_offline(tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb", reason="W&B is not installed (extra: wandb)")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    run(tmp_path, callbacks(None, "my-project", "my run"))
+    run(tmp_path, callbacks(["wandb:my-project"], "my run"))
     files = sorted((tmp_path / "runs" / "r" / "wandb").rglob("*.wandb"))
     while any(
         "id" not in read_wandb(file) for file in files
@@ -178,39 +178,34 @@ def read_wandb(path: Path) -> dict[str, Any]:
     return kept
 
 
-@pytest.mark.parametrize("given", [{"mlflow": "sqlite:///m.db", "wandb": None}, {"mlflow": None, "wandb": "p"}])
+@pytest.mark.parametrize("target", ["mlflow:sqlite:///m.db", "wandb:p"])
 def test_a_trial_that_could_not_start_does_not_end_the_sweep(
-    given: dict[str, Any], tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
+    target: str, tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (package,) = [name for name, value in given.items() if value]
-    pytest.importorskip(package)
+    pytest.importorskip(target.partition(":")[0])
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.chdir(tmp_path)
-    (made,) = callbacks(**given, run_name="r")
+    (made,) = callbacks([target], "r")
     made.setup()
     made.log_trial_end(object(), failed=True)
-
-
-def test_without_either_there_is_no_callback() -> None:
-    assert callbacks(None, None, "r") == []
 
 
 @pytest.mark.parametrize("package", ["mlflow", "wandb"])
 def test_a_package_that_is_missing_is_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, package, None)
-    given = {"mlflow": None, "wandb": None, package: "x"}
-    wanted = rf"--{package} x: {package} is not installed; expected pip install 'distilbench\[{package}\]'"
-    with pytest.raises(InputError, match=wanted):
-        callbacks(**given, run_name="r")
+    with pytest.raises(InputError, match=rf"--log-to {package}:x: .*'distilbench\[{package}\]'"):
+        callbacks([f"{package}:x"], "r")
 
 
-@pytest.mark.parametrize("uri", ["nonsense://x", "mlruns", "sqlite:///file/mlflow.db"])
-def test_a_store_that_cannot_be_used_is_refused(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "target", ["mlflow:nonsense://x", "mlflow:mlruns", "mlflow:sqlite:///file/m.db", "wandb", "x:y"]
+)
+def test_what_cannot_be_logged_to_is_refused(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow", reason="MLflow is not installed (extra: mlflow)")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=f"--mlflow {uri}: .*; expected such as sqlite:///mlflow.db") as refused:
-        callbacks(uri, None, "r")
+    with pytest.raises(InputError, match=f"--log-to {target}: .*mlflow:sqlite:///mlflow.db.*wandb:PROJECT") as refused:
+        callbacks([target], "r")
     assert "\n" not in str(refused.value)
 
 
@@ -220,8 +215,8 @@ def test_wandb_without_an_account_is_refused(tmp_path: Path, monkeypatch: pytest
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(InputError, match="--wandb p: no W&B account is known; expected WANDB_API_KEY"):
-        callbacks(None, "p", "r")
+    with pytest.raises(InputError, match=r"--log-to wandb:p: .*WANDB_API_KEY"):
+        callbacks(["wandb:p"], "r")
 
 
 def test_what_is_logged_of_a_trial() -> None:

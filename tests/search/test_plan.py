@@ -13,7 +13,7 @@ from distilbench.commands.plan import plan, shown
 from distilbench.errors import InputError
 from distilbench.records import append_records
 from distilbench.settings.commands import PlanSettings
-from distilbench.stage_times import Took, keep
+from distilbench.stage_times import StageTiming, keep
 from distilbench.storage.files import write_json
 
 
@@ -23,13 +23,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("distilbench.stage_times._pools", [])
     write_json(tmp_path / "config.json", {"budget.steps": 10})
     append_records(tmp_path / "trials.jsonl", [record(number) for number in range(4)])
-    keep(tmp_path, Took(stage="start", seconds=5), Took(stage="prepare", seconds=8, count=1000))
+    keep(tmp_path, StageTiming(stage="start", seconds=5), StageTiming(stage="prepare", seconds=8, count=1000))
     keep(
         tmp_path,
-        Took(stage="search", seconds=12, count=3, workers=2),
-        Took(stage="search", seconds=8, count=1, workers=2),
+        StageTiming(stage="search", seconds=12, count=3, workers=2),
+        StageTiming(stage="search", seconds=8, count=1, workers=2),
     )
-    keep(tmp_path, Took(stage="confirm", seconds=4, count=2, workers=2), Took(stage="score", seconds=3))
+    keep(tmp_path, StageTiming(stage="confirm", seconds=4, count=2, workers=2), StageTiming(stage="score", seconds=3))
     return tmp_path
 
 

@@ -8,20 +8,20 @@ import time
 from pathlib import Path
 
 import pytest
-from watched import Told, record, report, tally_of
+from watched import heard, record, report, tally_of
 
-from distilbench.progress import progress_file
-from distilbench.progress.progress_file import ProgressFile
+from distilbench.progress import file as progress_file
+from distilbench.progress.file import ProgressFile
 
 
 def test_it_is_there_from_the_start_and_tells_the_stage_at_once(tmp_path: Path) -> None:
-    watcher = Told(ProgressFile(tally_of(tmp_path / "r", deadline=5e9)))
+    watcher = heard(ProgressFile(tally_of(tmp_path / "r", deadline=5e9)))
     kept = json.loads((tmp_path / "r" / "progress.json").read_text())
     assert (kept["stage"], kept["wanted"], kept["deadline"], kept["running"]) == ("starting", 24, 5e9, [])
     for name in ("search", "confirm", "score", "done"):
         watcher.stage(name)
         assert json.loads((tmp_path / "r" / "progress.json").read_text())["stage"] == name
-    assert [p.name for p in (tmp_path / "r").iterdir()] == ["progress.json"]
+    assert sorted(p.name for p in (tmp_path / "r").iterdir()) == ["log.txt", "progress.json"]
 
 
 def test_it_is_written_once_a_second_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +29,7 @@ def test_it_is_written_once_a_second_at_most(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(progress_file, "write_json", lambda path, value: writes.append(value))
     now = 50.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    watcher = Told(ProgressFile(tally_of(tmp_path)))
+    watcher = heard(ProgressFile(tally_of(tmp_path)))
     watcher.started(0, {"output_dim": 32})
     watcher.progressed(0, report(5, loss=math.inf))
     assert len(writes) == 1
@@ -45,7 +45,7 @@ def test_it_is_written_once_a_second_at_most(tmp_path: Path, monkeypatch: pytest
 
 
 def test_storage_that_is_gone_does_not_end_what_it_shows(tmp_path: Path) -> None:
-    watcher = Told(ProgressFile(tally_of(tmp_path / "r")))
+    watcher = heard(ProgressFile(tally_of(tmp_path / "r")))
     (tmp_path / "r").rename(tmp_path / "aside")
     watcher.stage("search")
     watcher.close()

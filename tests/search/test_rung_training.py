@@ -21,9 +21,9 @@ from samples import comparable_rungs
 from distilbench.methods.hpd import HPD as Hpd
 from distilbench.methods.mcr2 import MCR2 as Mcr2
 from distilbench.records import result_rung
-from distilbench.storage import patience
+from distilbench.storage import retry
 from distilbench.storage.files import DiskFull
-from distilbench.storage.patience import StorageGone
+from distilbench.storage.retry import StorageGone
 from distilbench.training.loop import Trainer
 from distilbench.trials import rung_training as module
 from distilbench.trials.budget import Budget
@@ -379,7 +379,7 @@ def test_storage_gone_for_long_is_said_and_nothing_is_lost(
     whole: Callable[[str], RungTraining],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(patience, "LIMIT_S", 0.3)
+    monkeypatch.setattr(retry, "LIMIT_S", 0.3)
     storage = Storage(tmp_path / "run", prepared_folder)
     training = RungTraining(storage.spec, "cpu")
     training.advance()

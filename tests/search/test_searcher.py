@@ -24,7 +24,7 @@ from distilbench.search.search_plan import Search
 from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySearcher
 from distilbench.search.study import MACHINE, PARAMS, STEPS, best_per_group, trial_rungs
 from distilbench.search.trial import this_node
-from distilbench.storage.patience import StorageGone
+from distilbench.storage.retry import StorageGone
 
 STATES = {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
 
@@ -354,7 +354,7 @@ def test_storage_that_is_gone_is_waited_for_once(tmp_path: Path, monkeypatch: py
         waits.append(1)
         raise StorageGone("the disk is gone")
 
-    monkeypatch.setattr(module, "patiently", gone)
+    monkeypatch.setattr(module, "retry_io", gone)
     for name in "abcd":
         assert not searcher.report(name, result([0.5]))
         searcher.on_trial_complete(name, result([0.5]))

@@ -15,7 +15,7 @@ from ray import tune
 
 from distilbench.search.supervisor import Supervisor, silence_limit
 from distilbench.search.trial import hang_log
-from distilbench.storage.patience import LIMIT_S
+from distilbench.storage.retry import LIMIT_S
 from distilbench.trials.watchdog import MARK
 
 

@@ -1,4 +1,4 @@
-"""What watchers know of a sweep: counts, the best of each dimension, and what is still to come."""
+"""What the tally knows of a sweep: counts, the best of each number of bytes, and what is still to come."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 
 from distilbench.cluster.provenance import provenance
 from distilbench.records import Rung, TrialRecord
-from distilbench.stage_times import PEAK, StageTimes, Took, note_pool, read_timings, timed_stage
+from distilbench.stage_times import PEAK, StageTimes, StageTiming, note_pool, read_timings, timed_stage
 
 DRIVER_MB = 512.0
 
@@ -56,14 +56,14 @@ def test_stages_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     times.stage("done")
     times.close()
     assert read_timings(tmp_path) == [
-        Took(stage="search", seconds=30.0, count=4, workers=3, driver_mb=DRIVER_MB, worker_mb=700.0),
-        Took(stage="confirm", seconds=5.0, count=1, workers=3, driver_mb=DRIVER_MB, worker_mb=900.0),
-        Took(stage="score", seconds=2.5, workers=3, driver_mb=DRIVER_MB),
+        StageTiming(stage="search", seconds=30.0, count=4, workers=3, driver_mb=DRIVER_MB, worker_mb=700.0),
+        StageTiming(stage="confirm", seconds=5.0, count=1, workers=3, driver_mb=DRIVER_MB, worker_mb=900.0),
+        StageTiming(stage="score", seconds=2.5, workers=3, driver_mb=DRIVER_MB),
     ]
 
 
 def test_a_stage_that_fails_is_no_rate(tmp_path: Path) -> None:
-    note_pool(Took(stage="Tokens", seconds=4.0, count=100, first_s=1.0))
+    note_pool(StageTiming(stage="Tokens", seconds=4.0, count=100, first_s=1.0))
     with timed_stage(tmp_path, "prepare", 7):
         pass
     with pytest.raises(RuntimeError), timed_stage(tmp_path, "report"):

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from distilbench.signs import goes_on, listen, no_longer
+from distilbench.heartbeat import beat, subscribe, unsubscribe
 from distilbench.trials.watchdog import MARK, Watchdog
 
 HEAD = """
@@ -79,13 +79,13 @@ def test_progress_keeps_it_alive_and_leaves_no_file(tmp_path: Path) -> None:
 
 def test_what_the_work_says_of_itself_is_progress(tmp_path: Path) -> None:
     heard: list[str] = []
-    dog, outer = Watchdog(tmp_path / "h.txt", 0), listen(lambda: heard.append("outer"))
+    dog, outer = Watchdog(tmp_path / "h.txt", 0), subscribe(lambda: heard.append("outer"))
     dog.alive = lambda: heard.append("dog")  # type: ignore[method-assign]
     with dog:
-        goes_on()
-    goes_on()
-    no_longer(outer)
-    goes_on()
+        beat()
+    beat()
+    unsubscribe(outer)
+    beat()
     assert heard == ["dog", "outer"]
 
 
@@ -112,10 +112,10 @@ def test_without_a_limit_nothing_is_watched(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_folder_is_gone_gets_no_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from distilbench.storage import patience
+    from distilbench.storage import retry
 
-    monkeypatch.setattr(patience, "LIMIT_S", 0.1)
-    with pytest.raises(patience.StorageGone), Watchdog(tmp_path / "gone" / "logs" / "h.txt", 9):
+    monkeypatch.setattr(retry, "LIMIT_S", 0.1)
+    with pytest.raises(retry.StorageGone), Watchdog(tmp_path / "gone" / "logs" / "h.txt", 9):
         pass
     assert not (tmp_path / "gone").exists()
 

@@ -1,13 +1,12 @@
-"""A sweep as its driver tells it to watchers, without the sweep."""
+"""A sweep as its driver tells it to its tally, without the sweep."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from distilbench.progress.tally import Tally
+from distilbench.progress.tally import SweepPlan, Tally
 from distilbench.records import Provenance, Rung, TrialRecord
-from distilbench.watchers import SweepPlan
 
 PROVENANCE = Provenance(created_at="2026-01-01T00:00:00+00:00", commit="", versions={}, device="CPU", cpus=2)
 
@@ -27,18 +26,10 @@ def plan(run: Path, **changes: Any) -> SweepPlan:
     return SweepPlan(**{**values, **changes})
 
 
-class Told:
-    """A watcher that shows a tally; what it is told, the tally is told before, as in a sweep."""
-
-    def __init__(self, show: Any) -> None:
-        self.show = show
-
-    def __getattr__(self, event: str) -> Any:
-        def tell(*given: Any) -> None:
-            for watcher in (self.show.tally, self.show):
-                getattr(watcher, event)(*given)
-
-        return tell
+def heard(show: Any) -> Tally:
+    """The tally of what shows it, which hears of it from now on."""
+    show.tally.listeners.append(show)
+    return show.tally
 
 
 def tally_of(run: Path, **changes: Any) -> Tally:

@@ -11,8 +11,8 @@ from bucket import Bucket
 from distilbench.storage import artifacts as module
 from distilbench.storage.arrays import MANIFEST, save_array
 from distilbench.storage.artifacts import push_folder
-from distilbench.storage.patience import StorageGone
 from distilbench.storage.remote import Remote
+from distilbench.storage.retry import StorageGone
 from distilbench.storage.store import ArtifactStore
 
 SHARDS = ["shard-00000.npy", "shard-00001.npy", "shard-00002.npy"]

@@ -14,9 +14,9 @@ import pytest
 from bucket import Bucket
 from samples import comparable_rungs
 
-from distilbench.cluster import place as place_module
-from distilbench.cluster.place import Place, make_place, of_run, prepared_keys
-from distilbench.cluster.prepared_paths import with_paths
+from distilbench.cluster import path_map as module
+from distilbench.cluster import run_copy
+from distilbench.cluster.path_map import PathMap, map_run, prepared_keys
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
@@ -34,9 +34,9 @@ from distilbench.storage.arrays import MANIFEST
 from distilbench.storage.files import write_json
 from distilbench.storage.remote import Remote, files_in
 from distilbench.storage.store import ArtifactStore
+from distilbench.trials import jobs
 from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, _collect, finish
-from distilbench.trials.on_node import training_copy
 from distilbench.trials.rung_training import RungTraining, known_rungs
 from distilbench.trials.scoring import Candidate, Encoded
 from distilbench.trials.training_spec import TrainingSpec
@@ -56,14 +56,14 @@ class Sites:
                 store.push(path)
         self.run = root / "runs" / "r"
         self.run.mkdir(parents=True)
-        own = make_place(store)
-        assert own is not None
-        self.driver = of_run(own, self.run, storage / "runs" / "r", prepared)
+        self.driver = map_run(store, self.run, storage / "runs" / "r", prepared)
+        patch.setattr(run_copy, "active_map", lambda: self.driver)
+        patch.setattr(jobs, "active_map", lambda: self.driver)
 
-    def node(self, name: str) -> Place:
+    def node(self, name: str) -> PathMap:
         """From here on this process is on that node."""
         self.patch.setenv("DISTILBENCH_SCRATCH", str(self.root / name))
-        place_module._fetched.cache_clear()
+        module._fetched.cache_clear()
         return replace(self.driver, node="the driver's")
 
 
@@ -82,14 +82,11 @@ def full(method: str = "mse", **params: Any) -> dict[str, Any]:
     return get_method(method).params_type.model_validate({**PARAMS, **params}).model_dump(mode="json", by_alias=True)
 
 
-def training(place: Place, folder: Path, prepared: Path, **params: Any) -> RungTraining:
+def training(place: PathMap, folder: Path, prepared: Path, **params: Any) -> RungTraining:
     """On this node the training whose folder on the driver is `folder`."""
-    copy = training_copy(place, folder, "mse", full(**params), 0, BUDGET)
-    log = place.in_run(place.run / "logs" / "hang.txt") if place.run else Path()
-    spec = TrainingSpec(
-        "mse", full(**params), 0, BUDGET, place.prepared(prepared), place.in_run(folder), log, hang_s=60, copy=copy
-    )
-    return RungTraining(spec, "cpu")
+    log = folder.parent.parent / "logs" / "hang.txt"
+    spec = TrainingSpec("mse", full(**params), 0, BUDGET, prepared, folder, log, hang_s=60)
+    return RungTraining(spec.localised(place), "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +122,12 @@ def test_a_training_goes_on_on_another_node(sites: Sites, prepared_folder: Path,
 
 @pytest.mark.parametrize("rule", ["layers:0", "layers:0,2"])
 def test_layers_of_another_encoder_travel(
-    tmp_path: Path, prepared_folder: Path, encoder_folder: Path, s3: Remote, rule: str
+    tmp_path: Path,
+    prepared_folder: Path,
+    encoder_folder: Path,
+    s3: Remote,
+    rule: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The folder in layers:0,2@FOLDER goes to the storage, a node reads its own copy, and the layers are in the key."""
     folder = Path(shutil.copytree(prepared_folder, tmp_path / "run" / "prepared"))
@@ -133,11 +135,13 @@ def test_layers_of_another_encoder_travel(
     kept = json.loads((folder / "prepared.json").read_text())
     (folder / "prepared.json").write_text(json.dumps({**kept, "student": f"{rule}@{other}"}))
     described = json.loads((folder / "prepared.json").read_text())
-    assert with_paths(described, str, lambda name: f"/node{name}")["student"] == f"{rule}@/node{other}"
-    assert with_paths({**described, "student": rule}, str, lambda name: "/node")["student"] == rule
-    own = Place(tmp_path / "store", s3 / "store", "driver")
-    place = of_run(own, tmp_path / "run", s3 / "runs" / "r", folder)
+    store = ArtifactStore(prepared_folder.parent / "store", s3 / "store")
+    place = map_run(store, tmp_path / "run", s3 / "runs" / "r", folder)
     assert str(other) in place.folders and place.keys is not None
+    monkeypatch.setenv("DISTILBENCH_SCRATCH", str(tmp_path / "node"))
+    own = replace(place, node="the driver's").localise({"student": f"{rule}@{other}", "pca": "elsewhere"})
+    assert own["pca"] == "elsewhere" and own["student"].startswith(f"{rule}@{tmp_path}/node/store/folder-")
+    assert place.localise({"student": rule}) == {"student": rule}
     keys = {place.keys.content}
     for changed in (
         {"student": "layers:1@/elsewhere/other"},
@@ -242,7 +246,7 @@ def test_a_job_on_another_node_reaches_the_driver(sites: Sites, prepared_folder:
     outcome = finish(job, prepared_folder, corpus, 1, 0, sites.node("one"))
     assert outcome.job == job and not outcome.failed and len(outcome.rungs) == 3
     assert list(sites.run.rglob("*")) == []
-    _collect(job, sites.driver)
+    _collect(job)
     found = Encoded.load(job.folder)
     assert found is not None and comparable_rungs(known_rungs(job.folder)) == comparable_rungs(outcome.rungs)
 
@@ -271,9 +275,7 @@ def test_a_job_that_another_driver_had_finished_is_not_repeated(
     got: list[Any] = []
     # Without a remote task: there is nothing left to do.
     monkeypatch.setattr("ray.remote", lambda **_: pytest.fail("a job was started"))
-    left = finish_jobs(
-        [job], prepared_folder, corpus, TrialResources(1, 0, 1, ""), got.append, place=replace(sites.driver)
-    )
+    left = finish_jobs([job], prepared_folder, corpus, TrialResources(1, 0, 1, ""), got.append)
     assert left == [] and [o.failed for o in got] == [""] and (sites.run / "students" / "key" / "modules.json").exists()
 
 
@@ -288,9 +290,9 @@ def test_paths_in_a_task_are_the_nodes_own(sites: Sites, encoder_folder: Path, t
         "cpu",
         "float16",
     )
-    assert sites.driver.moved(task) is task
+    assert sites.driver.localise(task) is task
     place = sites.node("one")
-    moved = place.moved(task)
+    moved = place.localise(task)
     own = sites.root / "one" / "store"
     assert moved.folder == own / "embeddings-x.partial" and moved.folder.is_dir()
     assert moved.sentences.paths == (own / sentences.name / "sentences.arrow",)
@@ -307,7 +309,7 @@ def test_paths_in_a_task_are_the_nodes_own(sites: Sites, encoder_folder: Path, t
     )
 
 
-def on_a_node(task: ShardTask, shards: list[Shard], place: Place, driver: Place) -> None:
+def on_a_node(task: ShardTask, shards: list[Shard], place: PathMap, driver: PathMap) -> None:
     """As `run_pool` does with an actor on another node."""
     for name in task.reads:
         there, own = driver.shard(task.folder, name)

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import json
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -19,31 +18,26 @@ import pytest
 from driver import kill_copy
 from rich.console import Console
 
-from distilbench.cli import app
 from distilbench.cluster import owner, run_copy
-from distilbench.cluster.place import Place
+from distilbench.cluster.path_map import PathMap
 from distilbench.cluster.resources import TrialResources
-from distilbench.commands import compare as comparing
 from distilbench.commands import method_sweep
 from distilbench.commands import sweep as sweeps
 from distilbench.commands.run_folder import report_folder
 from distilbench.prepare import stage
-from distilbench.progress import ray_metrics as metrics
+from distilbench.progress import metrics
 from distilbench.records import ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
 from distilbench.search.run_trials import _Recorder, write_missing_records
-from distilbench.settings.commands import CompareSettings
 from distilbench.settings.sweep import SweepSettings
 from distilbench.storage.remote import Remote, files_in
 from distilbench.trials import rows as leaderboard
 from distilbench.trials.jobs import Job, Outcome, _collect, finish
 from distilbench.trials.rung_training import known_rungs
 from distilbench.trials.scoring import Encoded
-from distilbench.watchers import Watcher
 
 pytestmark = pytest.mark.slow
 
-slow = pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes minutes: set DISTILBENCH_SLOW=1")
 SPACE = """
 method: hpd
 budget: {trials: 5, steps: 18, rungs: 3, eta: 3, confirm: {seeds: 2}}
@@ -52,11 +46,16 @@ parameters:
   output_dim: {choices: [4, 8]}
 fixed: {batch_size: 16, epochs: 100}
 """
-ROWS = "rows:\n  - {name: small, method: hpd, params: {output_dim: 4, lr: 1e-3, batch_size: 16, epochs: 100}}\n"
 
 
 class Killed(BaseException):
     """Stands for SIGKILL: nothing in the code catches it."""
+
+
+def elsewhere() -> PathMap | None:
+    """What a worker on another node than the driver's is given."""
+    path_map = run_copy.active_map()
+    return path_map and replace(path_map, node="the driver's")
 
 
 class Node:
@@ -72,19 +71,19 @@ class Node:
             patch.setenv("DISTILBENCH_SCRATCH", str(self.folder))
             yield
 
-    def trials(self, study: Any, search: Any, at: Any, watchers: Sequence[Any] = ()) -> None:
+    def trials(self, study: Any, search: Any, at: Any, tally: Any) -> None:
         """As `run_trials`, one report after the other."""
         from distilbench.search.searcher import RungScheduler, StudySearcher
         from distilbench.search.trial import TrialTrainable
 
-        run, place = at.run, at.place
+        run = at.run
         write_missing_records(run, study, search)
-        recorder = _Recorder(run, study, search, watchers, at.forget)
+        recorder = _Recorder(run, study, search, tally)
         searcher = StudySearcher(study, search, 1, recorder, at.deadline)
         config = {"run": str(run.resolve()), "prepared": str(at.prepared.resolve()), "method": search.space.method}
         config |= {"seed": 0, "cpus": 1, "gpus": 0, "hang_s": 0.0, "costs": False, "deadline": math.inf}
         config |= {"budget": search.space.budget.model_dump()}
-        config |= {"place": place and replace(place, node="the driver's")}
+        config |= {"path_map": elsewhere()}
         worker: Any = None
         for name in map(str, range(99)):
             suggested = searcher.suggest(name)
@@ -114,18 +113,15 @@ class Node:
         resources: Any,
         on_outcome: Callable[[Outcome], None],
         deadline: float = math.inf,
-        place: Place | None = None,
     ) -> list[Job]:
         """As `finish_jobs`."""
         for job in jobs:
-            _collect(job, place)
+            _collect(job)
             outcome = Outcome(job, "", tuple(known_rungs(job.folder)))
             if Encoded.load(job.folder) is None:
                 with self.here():
-                    outcome = finish(job, prepared, corpus, 1, 0, place and replace(place, node="the driver's"))
-                if self.kill_at(-1, 0):
-                    raise Killed
-                _collect(job, place)
+                    outcome = finish(job, prepared, corpus, 1, 0, elsewhere())
+                _collect(job)
             on_outcome(outcome)
         return []
 
@@ -134,16 +130,14 @@ class Node:
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     own = Node(tmp_path / "node", monkeypatch)
     resources = TrialResources(1, 0, 1, "one at a time")
-    for module in (sweeps, comparing):
-        monkeypatch.setattr(module, "ray_cluster", lambda *_: contextlib.nullcontext())
-        monkeypatch.setattr(module, "nodes_line", lambda *_: "one node")
-    for module in (method_sweep, comparing):
-        monkeypatch.setattr(module, "trial_resources", lambda share: resources)
-        monkeypatch.setattr(module, "wait_for_idle", lambda resources: None)
+    monkeypatch.setattr(sweeps, "ray_cluster", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(sweeps, "nodes_line", lambda *_: "one node")
+    monkeypatch.setattr(method_sweep, "trial_resources", lambda share: resources)
+    monkeypatch.setattr(method_sweep, "wait_for_idle", lambda resources: None)
     monkeypatch.setattr(method_sweep, "run_trials", own.trials)
     monkeypatch.setattr(leaderboard, "finish_jobs", own.jobs)
     monkeypatch.setattr(stage, "CorpusEncoding", functools.partial(stage.CorpusEncoding, in_process=True))
-    monkeypatch.setattr(metrics, "RayMetrics", lambda tally: Watcher())
+    monkeypatch.setattr(metrics, "SweepMetrics", lambda tally: lambda event: None)
     monkeypatch.setattr(LivePage, "_write", lambda self: None)  # its plots take most of such a sweep's time
     monkeypatch.setattr(owner, "DEAD_S", 2.0)
     monkeypatch.setattr(owner, "LOOK_S", 0.2)
@@ -163,7 +157,6 @@ class Machine:
         shutil.copytree(data, root / "data")
         shutil.copytree(encoder, root / "encoder")
         (root / "space.yaml").write_text(SPACE)
-        (root / "rows.yaml").write_text(ROWS)
         self.run = root / "runs" / "r"
         self.common: dict[str, Any] = {
             "data": str(root / "data"),
@@ -182,12 +175,6 @@ class Machine:
         self.patch.setenv("DISTILBENCH_SCRATCH", str(self.root / "scratch"))
         given = {"method": ("hpd",), "space": self.root / "space.yaml", **self.common, **more}
         return sweeps.sweep(SweepSettings(**given), self.console)
-
-    def compare(self) -> Path:
-        self.patch.setenv("DISTILBENCH_SCRATCH", str(self.root / "scratch"))
-        return comparing.compare(
-            CompareSettings(file=(self.root / "rows.yaml",), seeds=2, steps=12, **self.common), self.console
-        )
 
     def told(self) -> dict[str, Any]:
         """What does not depend on the clock."""
@@ -215,8 +202,7 @@ def plain_page(settings: Any, corpus: Any, run: Path, records: Any, *more: Any, 
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sweeps, comparing):
-        monkeypatch.setattr(module, "publish", plain_page)
+    monkeypatch.setattr(sweeps, "publish", plain_page)
 
 
 @pytest.fixture(scope="module")
@@ -251,9 +237,7 @@ def lose(machine: Machine, act: Callable[[], object], patch: pytest.MonkeyPatch)
     shutil.rmtree(machine.root)
 
 
-@pytest.mark.parametrize("moment", ["search", pytest.param("confirmation", marks=slow)])
 def test_a_lost_driver_changes_nothing(
-    moment: str,
     node: Node,
     whole: dict[str, Any],
     s3: Remote,
@@ -265,16 +249,13 @@ def test_a_lost_driver_changes_nothing(
     run, waited = s3 / "runs" / "r", []
 
     def kill(trial: int, report: int) -> bool:
-        if (trial, report) == (3, 0) and moment == "search":
+        if (trial, report) == (3, 0):
             for _ in range(200):  # the copy of the study comes a little later
                 if (run.read("trials.jsonl") or b"").count(b"\n") >= 2:
                     break
                 time.sleep(0.05)
             waited.append("search")
             return True
-        if trial == -1 and moment == "confirmation":
-            waited.append("confirmation")
-            return len(waited) == 2
         return False
 
     node.kill_at = kill
@@ -306,69 +287,3 @@ def test_a_lost_driver_changes_nothing(
     monkeypatch.setattr(node, "jobs", None)
     three.sweep()
     assert three.told() == whole and "waiting" not in three.console.export_text()
-
-
-@slow
-def test_commands_on_a_run_in_storage(
-    node: Node,
-    s3: Remote,
-    tmp_path: Path,
-    data_folder: Path,
-    encoder_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from typer.testing import CliRunner
-
-    machine = Machine(tmp_path / "one", data_folder, encoder_folder, s3, monkeypatch)
-    machine.sweep()
-    shutil.rmtree(machine.root)
-    monkeypatch.setenv("DISTILBENCH_SCRATCH", str(tmp_path / "laptop"))
-    run = str(s3 / "runs" / "r")
-    for command in (
-        ["report", run, "--out", f"{s3}/reports/again"],
-        ["status", run],
-        ["best", run],
-        ["export", run, "--to", str(tmp_path / "export"), "--dim", "8"],
-        ["reproduce", run, "0"],
-        ["reproduce", run, "0", "--threads", "1"],
-    ):
-        done = CliRunner().invoke(app, command)
-        assert done.exit_code == 0, (command, done.output, done.exception)
-    assert (s3 / "reports" / "again").entry("index.html") is not None
-    assert (tmp_path / "export" / "modules.json").exists()
-
-    # Extended elsewhere: another metric sets the old trials aside, and a new machine begins with their best settings.
-    two = Machine(tmp_path / "two", data_folder, encoder_folder, s3, monkeypatch)
-    two.sweep(extend=True, objectives=("quality", "bytes"))
-    now, before = (list(read_records(folder / "trials.jsonl")) for folder in (two.run, two.run / "before-1"))
-    assert len(now) == 5 == len(before)
-    there = (s3 / "runs" / "r").list()
-    assert "before-1/study.db" in there and "study.db" in there
-    assert (s3 / "runs" / "r").read("trials.jsonl") == (two.run / "trials.jsonl").read_bytes()
-    # And learnt from by another run, on yet another machine.
-    three = Machine(tmp_path / "three", data_folder, encoder_folder, s3, monkeypatch)
-    three.sweep(name="other", warm_start=str(s3 / "runs" / "r"), trials=1, objectives=("quality", "bytes"))
-    assert "5 trials of" in three.console.export_text()
-
-
-@slow
-def test_a_comparison_through_storage(
-    node: Node,
-    plain: None,
-    s3: Remote,
-    tmp_path: Path,
-    data_folder: Path,
-    encoder_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    whole = Machine(tmp_path / "whole", data_folder, encoder_folder, None, monkeypatch)
-    whole.compare()
-    done: list[int] = []
-    node.kill_at = lambda trial, report: done.append(1) or len(done) == 2  # type: ignore[func-returns-value]
-    one = Machine(tmp_path / "one", data_folder, encoder_folder, s3, monkeypatch)
-    lose(one, one.compare, monkeypatch)
-    assert any(n.endswith("encoded.json") for n in (s3 / "runs" / "r").list())
-    node.kill_at = lambda trial, report: done.append(1) is not None
-    two = Machine(tmp_path / "two", data_folder, encoder_folder, s3, monkeypatch)
-    two.compare()
-    assert two.told() == whole.told() and len(done) == 2  # both trainings were finished before: none is repeated

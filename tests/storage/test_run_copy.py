@@ -22,9 +22,10 @@ from distilbench.cluster import run_copy as module
 from distilbench.cluster.owner import Owner
 from distilbench.cluster.run_copy import RunCopy, copied, run_copy
 from distilbench.errors import InputError
+from distilbench.events import Event
 from distilbench.storage import remote as remote_module
-from distilbench.storage.patience import StorageGone
 from distilbench.storage.remote import Remote, files_in
+from distilbench.storage.retry import StorageGone
 from distilbench.storage.store import ArtifactStore
 
 
@@ -110,7 +111,7 @@ def test_a_lost_machines_run_is_found_by_another(machines: tuple[Machine, Machin
     one.write(config_DOT_json="{}", trials_DOT_jsonl='{"n": 0}\n', students__a__modules_DOT_json="[]", tune__x="no")
     study(one.run, 0)
     first.start()
-    first.stage("search")
+    first(Event("stage", "search"))
     wait(lambda: "study.db" in first.remote.list())
     study(one.run, 1)
     one.write(trials_DOT_jsonl='{"n": 0}\n{"n": 1}\n{"n": 2')  # a line is being written
@@ -191,9 +192,8 @@ def test_a_second_driver_is_refused_while_the_first_is_alive(machines: tuple[Mac
     first.start()
     first.end(whole=True)
     second = two.copy()
-    began = time.monotonic()
     second.take()  # at once: the first one has said that it ended
-    assert "waiting" not in two.console.export_text() and time.monotonic() - began < 5
+    assert "waiting" not in two.console.export_text()
     kill_copy(second)
 
 
@@ -207,10 +207,8 @@ def test_the_same_machine_goes_on_at_once_with_its_newer_files(machines: tuple[M
     kill_copy(first)
     one.write(trials_DOT_jsonl="{}\n{}\n")  # later than the last copy
     second = one.copy()
-    began = time.monotonic()
     second.take()
-    assert time.monotonic() - began < 2.0
-    assert one.files()["trials.jsonl"] == "{}\n{}\n"
+    assert "waiting" not in one.console.export_text() and one.files()["trials.jsonl"] == "{}\n{}\n"
     kill_copy(second)
 
 
@@ -261,7 +259,7 @@ def test_a_driver_that_was_taken_over_stops(machines: tuple[Machine, Machine]) -
     first.owner._thread.start()
     wait(lambda: first.lost)
     with pytest.raises(InputError, match="has taken the run over"):
-        first.stage("confirm")
+        first(Event("stage", "confirm"))
     one.write(config_DOT_json="stale")
     first.start()
     first.end(whole=True)
@@ -281,7 +279,7 @@ def test_the_copying_outlives_a_storage_that_is_away(
     copy.start()
     bucket.stop()
     wait(lambda: copy._failing, 60)
-    copy.stage("confirm")  # no error: the sweep goes on
+    copy(Event("stage", "confirm"))  # no error: the sweep goes on
     bucket.start()
     wait(lambda: copy.remote.read("config.json") == b"{}", 60)
     wait(lambda: not copy._failing)
@@ -301,7 +299,7 @@ def test_reports_are_copied_and_old_pages_deleted(machines: tuple[Machine, Machi
         one.report.mkdir(parents=True)
         (one.report / "index.html").write_text("1")
         (one.report / "old.html").write_text("1")
-        copy.stage("search")
+        copy(Event("stage", "search"))
         wait(lambda: (one.storage / "reports" / "r").list())
         (one.report / "old.html").unlink()
     assert set((one.storage / "reports" / "r").list()) == {"index.html"}

@@ -27,7 +27,7 @@ def own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_data_folder_is_fetched_once(storage: Remote, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = storage / "small"
-    there.put_all(data_folder, files_in(data_folder))
+    there.put_all(files_in(data_folder))
     found = local_folder(there.uri, "--data")
     assert found.name == "small" and found.is_relative_to(scratch())
     assert {n: p.read_bytes() for n, p in files_in(found).items()} == {
@@ -78,7 +78,7 @@ def test_the_storage_of_a_run() -> None:
 
 
 def test_settings_of_uris(storage: Remote, data_folder: Path) -> None:
-    (storage / "small").put_all(data_folder, files_in(data_folder))
+    (storage / "small").put_all(files_in(data_folder))
     storage.write("text.txt", b"a sentence\n")
     earlier = f"{storage}/runs/a/"
     settings = SweepSettings(
@@ -163,7 +163,7 @@ def test_the_status_of_a_run_in_storage(storage: Remote, tmp_path: Path) -> None
     )
     append_records(run / "trials.jsonl", [record])
     there = storage / "runs" / "r"
-    there.put_all(run, files_in(run))
+    there.put_all(files_in(run))
     done = CliRunner().invoke(app, ["status", there.uri, "--json"])
     assert done.exit_code == 0, done.output
     [status] = json.loads(done.stdout)
@@ -173,7 +173,7 @@ def test_the_status_of_a_run_in_storage(storage: Remote, tmp_path: Path) -> None
 
 
 def test_an_earlier_sweep_in_storage_is_learnt_from(storage: Remote, tmp_path: Path) -> None:
-    from distilbench.cluster.run_copy import _hold
+    from distilbench.cluster.run_copy import hold
     from distilbench.commands.method_runs import NO_MODELS
     from distilbench.search.study import open_study, sqlite_url
     from distilbench.search.study_storage import latest_study
@@ -181,7 +181,7 @@ def test_an_earlier_sweep_in_storage_is_learnt_from(storage: Remote, tmp_path: P
     run = tmp_path / "runs" / "old"
     run.mkdir(parents=True)
     open_study(sqlite_url(run / "study.db"), "old").set_user_attr("lag", 3)
-    _hold(run / "study.db", tmp_path / "copy.db")
+    hold(run / "study.db", tmp_path / "copy.db")
     there = storage / "runs" / "old"
     there.put(tmp_path / "copy.db", "study.db")
     there.write("config.json", b"{}")

@@ -24,11 +24,11 @@ from distilbench.encoders.encoder import TOKENS_PER_BATCH, EncoderSpec, padded, 
 from distilbench.encoders.static import StaticStudent, save_static
 from distilbench.encoders.student import is_static, load_student, student_width
 from distilbench.errors import InputError
+from distilbench.heartbeat import beat
 from distilbench.methods.method import Method, Possible
 from distilbench.methods.parts.packed import PACKED_TOKENS, can_pack, filled_parts, packed, packed_means
 from distilbench.methods.parts.straight_through import coded
 from distilbench.prepare.prepared import Prepared
-from distilbench.signs import goes_on
 from distilbench.training.params import check_enough
 
 TRAINING_TOKENS = {"cpu": 512, "cuda": 65536}
@@ -198,7 +198,7 @@ class EncoderMethod(Method):
         read = partial(checkpoint, fresh, use_reentrant=False) if again else run
         outs = []
         for part in parts:
-            goes_on()  # all sentences of the data take a slow encoder longer than a worker may be silent
+            beat()  # all sentences of the data take a slow encoder longer than a worker may be silent
             ids = [self.tokens[int(rows[i])] for i in part]
             outs.append(read(packed(ids) if pack else padded(ids, self.pad, self.device)))
         back = np.empty(len(rows), dtype=np.int64)
@@ -251,7 +251,7 @@ class EncoderMethod(Method):
         parts = []
         with torch.inference_mode():
             for start in range(0, len(rows), STATIC_ROWS):
-                goes_on()
+                beat()
                 mean_Bd = static(*self.tokens.flat(rows[start : start + STATIC_ROWS]))
                 parts.append(self.project(mean_Bd).float().cpu().numpy())
         return np.concatenate(parts) if parts else np.empty((0, self.width), dtype=np.float32)

@@ -6,22 +6,22 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 
 Listener = Callable[[], None]
-Listening = Token[Listener | None]
+Subscription = Token[Listener | None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
-def goes_on() -> None:
+def beat() -> None:
     """The work of this thread has got a little further; costs nothing where nobody watches."""
     listener = _listener.get()
     if listener is not None:
         listener()
 
 
-def listen(listener: Listener) -> Listening:
-    """From now on `listener` is told of this thread's work, until `no_longer` is given what this returns."""
+def subscribe(listener: Listener) -> Subscription:
+    """From now on `listener` is told of this thread's work, until `unsubscribe` is given what this returns."""
     return _listener.set(listener)
 
 
-def no_longer(token: Listening) -> None:
+def unsubscribe(token: Subscription) -> None:
     """Whoever listened before is told again."""
     _listener.reset(token)

@@ -1,17 +1,30 @@
-"""How far a sweep is, drawn for a terminal: the same for the driver's own and for `distilbench status` in another."""
+"""How far a sweep is, on a terminal: the driver's own, redrawn or a line per trial, and that of `distilbench status`."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable
 
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from distilbench.codes import code_of
-from distilbench.progress.tally import STATES, Progress, Running, best_of
+from distilbench.events import Event, Listener
+from distilbench.progress.tally import STATES, Progress, Running, Tally, best_of
 from distilbench.records import Score, TrialRecord
 from distilbench.selection import TITLES
+
+LAST = 3
+"""Finished trials that stay below the table."""
+EVERY_S = 0.25
+"""Between two drawings, where no trial ends in between."""
+COUNT_EVERY_S = 30.0
+"""Between two lines that say how far a stage is, where no table does."""
+LEAST = 3
+"""Running trials shown however small the terminal."""
 
 
 def duration(seconds: float) -> str:
@@ -144,3 +157,94 @@ def finished_line(record: TrialRecord, done: int, total: int) -> str:
             scores.append(f"objective {record.objective:.2f}")
         line += f" after {last.step} steps" + (f": {', '.join(scores)}" if scores else "")
     return f"{line} {record.reason}" if record.state == "FAIL" or not record.rungs else line
+
+
+def on_console(tally: Tally, console: Console) -> Listener:
+    """The live table on a terminal; lines in a log, a pipe, or a terminal that cannot move its cursor."""
+    live = console.is_terminal and not console.is_dumb_terminal
+    return LiveTable(tally, console) if live else FinishedLines(tally, console)
+
+
+def _finished(tally: Tally, record: TrialRecord) -> str:
+    return finished_line(record, len(tally.records), tally.plan.trials)
+
+
+class CountedLines:
+    """Prints how far one of several stages is, with the time left, now and then and when it is over."""
+
+    def __init__(self, console: Console, every_s: float = COUNT_EVERY_S) -> None:
+        self.console, self.every_s = console, every_s
+        self.begin("")
+
+    def begin(self, name: str) -> None:
+        """The stage of this name begins: "trained"."""
+        self.name, self.began, self.told_at = name, time.monotonic(), time.monotonic()
+
+    def counted(self, done: int, total: int) -> None:
+        """So much of it is done."""
+        now = time.monotonic()
+        if done and (done == total or now - self.told_at >= self.every_s):
+            self.told_at = now
+            left = (total - done) * (now - self.began) / done
+            line = f"{self.name} {done} of {total}" + (f", about {duration(left)} left" if done < total else "")
+            self.console.print(line, markup=False)
+
+
+class FinishedLines:
+    """Prints a line for each finished trial, and now and then how far the stage after the search is."""
+
+    def __init__(self, tally: Tally, console: Console) -> None:
+        self.tally, self.console, self.counts = tally, console, CountedLines(console)
+
+    def __call__(self, event: Event) -> None:
+        """Print what the event adds."""
+        if event.record:
+            self.console.print(_finished(self.tally, event.record), markup=False)
+        elif event.kind == "stage":
+            self.counts.begin({"confirm": "trained", "score": "scored"}.get(event.stage, event.stage))
+        elif event.kind == "counted":
+            self.counts.counted(self.tally.done, self.tally.total)
+
+
+class LiveTable:
+    """Running trials, counts, the best of each number of bytes, and the time left, redrawn in place.
+
+    A failed trial also leaves a line above.
+    """
+
+    def __init__(self, tally: Tally, console: Console) -> None:
+        self.tally, self.console = tally, console
+        self.last: deque[str] = deque(maxlen=LAST)
+        # Drawn only when something is told: a thread that draws by itself would draw what is just being changed.
+        self.live = Live(console=console, auto_refresh=False)
+        self.live.start()
+        self.drawn = 0.0
+
+    def __call__(self, event: Event) -> None:
+        """Draw the table anew, unless a mere report comes just after the last drawing."""
+        if event.record:
+            self.last.append(_finished(self.tally, event.record))
+            if event.record.state == "FAIL":
+                self.console.print(self.last[-1], markup=False)
+        if self.live.is_started and (event.kind != "report" or time.monotonic() - self.drawn >= EVERY_S):
+            self.live.update(self._picture(self.tally.progress()), refresh=True)
+            self.drawn = time.monotonic()
+        if event.kind == "close" or event.stage == "done":
+            self.live.stop()
+
+    def _picture(self, progress: Progress) -> RenderableType:
+        best = best_table(self.tally.records.values())
+        head = [
+            f"{progress.run}: {progress.method}, {stage_line(progress)}; {progress.resources}",
+            counts_line(progress.counts, progress.wanted, len(progress.running), progress.waiting),
+            time_line(progress, progress.updated),
+        ]
+        below: list[RenderableType] = [] if best is None else ["", best]
+        below += [_line(line) for line in self.last]
+        lines_around = len(head) + (best.row_count + 2 if best else 0) + len(self.last) + 4
+        running = running_table(progress.running, max(LEAST, self.console.size.height - lines_around))
+        return Group(*(_line(line) for line in head), "", running, *below)
+
+
+def _line(text: str) -> Text:
+    return Text(text, no_wrap=True, overflow="ellipsis")

@@ -14,11 +14,11 @@ from optuna.exceptions import StorageInternalError
 from safetensors import SafetensorError
 
 from distilbench.errors import InputError
+from distilbench.heartbeat import subscribe, unsubscribe
 from distilbench.search.study import open_study, sqlite_url
-from distilbench.signs import listen, no_longer
-from distilbench.storage import patience
+from distilbench.storage import retry
 from distilbench.storage.files import disk_full
-from distilbench.storage.patience import StorageGone, patiently, require
+from distilbench.storage.retry import StorageGone, require_exists, retry_io
 
 
 class Failing:
@@ -52,24 +52,24 @@ LOCKED = sqlite3.OperationalError("database is locked")
 )
 def test_a_moments_failure_is_waited_for(error: Exception) -> None:
     action, waits = Failing(error, error), list[int]()
-    listening = listen(lambda: waits.append(1))
-    assert patiently(action) == 7
-    no_longer(listening)
+    listening = subscribe(lambda: waits.append(1))
+    assert retry_io(action) == 7
+    unsubscribe(listening)
     assert action.calls == 3 and len(waits) == 2, "each wait is a sign of life"
 
 
 def test_what_is_no_storages_failure_is_not_repeated() -> None:
     action = Failing(ValueError("no"))
     with pytest.raises(ValueError, match="no"):
-        patiently(action)
+        retry_io(action)
     assert action.calls == 1
 
 
 def test_a_long_failure_is_said_with_its_first_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "LIMIT_S", 0.2)
+    monkeypatch.setattr(retry, "LIMIT_S", 0.2)
     began = time.monotonic()
     with pytest.raises(StorageGone) as raised:
-        patiently(Failing(*(by(LOCKED) for _ in range(99))), what=Path("r/study.db"))
+        retry_io(Failing(*(by(LOCKED) for _ in range(99))), what=Path("r/study.db"))
     assert 0.2 <= time.monotonic() - began < 3
     assert str(raised.value) == (
         "r/study.db: storage failed for 0 s (OperationalError: database is locked); what is finished is kept: "
@@ -91,14 +91,14 @@ def test_a_long_failure_is_said_with_its_first_cause(monkeypatch: pytest.MonkeyP
 def test_a_full_disk_is_said_at_once(error: Exception) -> None:
     action = Failing(error)
     with pytest.raises(StorageGone, match="make room, then repeat the command"):
-        patiently(action, what="f")
+        retry_io(action, what="f")
     assert action.calls == 1
 
 
 def test_a_folder_that_is_gone(tmp_path: Path) -> None:
-    require(tmp_path)
+    require_exists(tmp_path)
     with pytest.raises(FileNotFoundError, match="storage is gone"):
-        require(tmp_path / "none")
+        require_exists(tmp_path / "none")
 
 
 @pytest.mark.slow
@@ -110,6 +110,6 @@ def test_a_study_that_another_process_has_locked(tmp_path: Path) -> None:
     timer = threading.Timer(7.0, other.rollback)  # SQLite itself waits for 5 s
     timer.start()
     failed = list[int]()
-    patiently(lambda: study.set_user_attr("lag", 8), failing=lambda *_: failed.append(1))
+    retry_io(lambda: study.set_user_attr("lag", 8), failing=lambda *_: failed.append(1))
     timer.join()
     assert failed and study.user_attrs == {"lag": 8}

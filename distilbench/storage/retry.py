@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from distilbench.errors import InputError
-from distilbench.signs import goes_on
+from distilbench.heartbeat import beat
 from distilbench.storage.files import FULL, DiskFull
 
 LIMIT_S = 120.0
@@ -35,7 +35,7 @@ def storage_errors() -> tuple[type[Exception], ...]:
     return OSError, SafetensorError, sqlite3.OperationalError, StorageInternalError, *database
 
 
-def patiently(
+def retry_io(
     action: Callable[[], T],
     limit_s: float | None = None,
     *,
@@ -46,9 +46,6 @@ def patiently(
 
     `what` names what is written, for errors that do not; `failing` is called before each further attempt with the reason and
     the seconds since the first one. To wait is a sign of life.
-
-    Raises:
-        StorageGone: it failed for that long, or a disk is full (which waiting does not change).
     """
     limit_s = LIMIT_S if limit_s is None else limit_s
     began, pause = time.monotonic(), 0.05
@@ -69,13 +66,13 @@ def patiently(
                 raise StorageGone(
                     f"{named}storage failed for {limit_s:.0f} s ({reason}); {KEPT}: repeat the command when it is back"
                 ) from None
-            goes_on()
+            beat()
             failing(reason, seconds)
             time.sleep(pause)
             pause = min(2.0, 2 * pause)
 
 
-def require(path: Path) -> None:
+def require_exists(path: Path) -> None:
     """Raise the error of a file that is gone unless `path` is there.
 
     Before writing below a folder that always has it: a file written into a mount point without its disk, or into a folder
