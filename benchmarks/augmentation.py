@@ -24,7 +24,8 @@ from pathlib import Path
 import torch
 from nlpaug.augmenter.word import RandomWordAug
 
-from distilbench.data.builtin import builtin_corpus
+from distilbench.data.about import DEMONSTRATION
+from distilbench.data.folder import Limits, folder_corpus
 from distilbench.errors import InputError
 from distilbench.prepare.augment import Operation, operations
 from distilbench.prepare.augment.words import synonym_augmenter
@@ -92,7 +93,7 @@ def main() -> None:
     parser.add_argument("--only", help="names of operations or engines, with commas between")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    lines = chosen.text.read_text().splitlines() if chosen.text else builtin_corpus().sentences
+    lines = chosen.text.read_text().splitlines() if chosen.text else folder_corpus(DEMONSTRATION, Limits()).sentences
     sentences = [line for line in dict.fromkeys(lines) if line.strip()][: chosen.sentences]
     told: dict[str, object] = {"sentences": len(sentences), "rounds": chosen.rounds}
     for name, operation in asked(chosen).items():

@@ -29,7 +29,8 @@ import numpy as np
 import torch
 
 from distilbench.choices import Backend
-from distilbench.data.builtin import builtin_corpus
+from distilbench.data.about import DEMONSTRATION
+from distilbench.data.folder import Limits, folder_corpus
 from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
@@ -42,7 +43,7 @@ THEIRS = "SentenceTransformer.encode"
 def read_sentences(path: Path | None, count: int) -> list[str]:
     """`count` sentences drawn from the column `text` of a TSV file (may be gzipped), or of the built-in corpus."""
     if path is None:
-        rows = list(builtin_corpus().sentences)
+        rows = list(folder_corpus(DEMONSTRATION, Limits()).sentences)
     else:
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt", encoding="utf-8", newline="") as file:

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.commands.index import MORE, chosen_code
-from distilbench.data.evaluation import evaluation_data
+from distilbench.data.evaluation_sets import evaluation_data
 from distilbench.data.folder import Limits
 from distilbench.data.retrieval_sets import LargeRetrievalSet
 from distilbench.data.roles import DOCUMENT, QUERY

@@ -166,7 +166,7 @@ def classification(chosen: argparse.Namespace) -> dict[str, Any]:
     """Of each set: test accuracy and seconds, ours and scikit-learn's."""
     from evaluation_peers import sklearn_classification
 
-    from distilbench.data.classification import read_classification
+    from distilbench.data.classification_sets import read_classification
     from distilbench.data.corpus import CorpusBuilder
     from distilbench.encoders.encoder import EncoderSpec, encode
     from distilbench.evaluation.classification import classified, pair_features

@@ -66,11 +66,12 @@ class Bench:
                 torch.cuda.empty_cache()
 
     def sentences(self, count: int) -> list[str]:
-        """`count` different sentences drawn from the data's unlabelled text, or from the built-in corpus."""
+        """`count` different sentences drawn from the data's unlabelled text, or from the demonstration."""
         if self.data is None:
-            from distilbench.data.builtin import builtin_corpus
+            from distilbench.data.about import DEMONSTRATION
+            from distilbench.data.folder import Limits, folder_corpus
 
-            rows = list(builtin_corpus().sentences)
+            rows = list(folder_corpus(DEMONSTRATION, Limits()).sentences)
         else:
             rows = column(self.data / "unlabeled" / "sentences.tsv.gz", "text")
         rows = list(dict.fromkeys(rows))

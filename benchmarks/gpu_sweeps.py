@@ -75,7 +75,7 @@ def headline(bench: Bench) -> None:
         with bench.attempt("watch the card"), card.open("w") as file:
             watcher = subprocess.Popen(watch, stdout=file, stderr=subprocess.DEVNULL)
     more = [] if bench.cpu else ["--max-sentences", "0", "--gpus-per-trial", "0.0625"]
-    small = [] if bench.data else ["--corpus-size", "200"]
+    small = [] if bench.data else ["--max-pairs", "200", "--max-sentences", "400"]
     run = bench.work / "runs" / "headline"
     try:
         took = run_sweep(bench, "headline", bench.trials, more + small)
@@ -99,7 +99,7 @@ def headline(bench: Bench) -> None:
 
 def kill(bench: Bench) -> None:
     """Twelve trials: killed after four records and started again, beside the same without a break."""
-    more = ["--max-sentences", "2000"] if bench.data else ["--corpus-size", "200"]
+    more = ["--max-sentences", "2000"] if bench.data else ["--max-pairs", "200", "--max-sentences", "400"]
     trials = bench.size(12, 3)
     bench.note("until killed", run_sweep(bench, "killed", trials, more, kill_after=bench.size(4, 1)), "s")
     began = time.perf_counter()

@@ -85,8 +85,9 @@ def methods(bench: Bench) -> None:
 
 
 def small_corpus(bench: Bench) -> tuple[Path, Sequence[str]]:
-    """The built-in corpus prepared with the encoder in this process, and its sentences."""
-    from distilbench.data.builtin import builtin_corpus
+    """Some of the demonstration prepared with the encoder in this process, and its sentences."""
+    from distilbench.data.about import DEMONSTRATION
+    from distilbench.data.folder import Limits, folder_corpus
     from distilbench.data.requirements import Requirements
     from distilbench.encoders.encoder import EncoderSpec
     from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
@@ -95,7 +96,8 @@ def small_corpus(bench: Bench) -> tuple[Path, Sequence[str]]:
     from distilbench.prepare.tokens import tokens_artifact
     from distilbench.storage.store import ArtifactStore
 
-    corpus = builtin_corpus(200, needs=Requirements(triplets=True))
+    limits = Limits(pairs=200, sentences=400, triplets=200)
+    corpus = folder_corpus(DEMONSTRATION, limits, Requirements(triplets=True))
     teacher, store = EncoderSpec(str(bench.encoder_folder())), ArtifactStore(bench.work / "store")
     vectors, _ = CorpusEncoding(teacher, store, "methods", in_process=True).vectors(corpus.text)
     pca, tokens = pca_artifact(vectors, corpus.train, store), tokens_artifact(corpus.text, teacher, store)

@@ -27,8 +27,9 @@ from pathlib import Path
 from rich.console import Console
 
 from distilbench.cluster.resources import ray_cluster
-from distilbench.data.builtin import builtin_corpus
+from distilbench.data.about import DEMONSTRATION
 from distilbench.data.corpus import CorpusBuilder
+from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.student import load_student
@@ -137,7 +138,7 @@ def augment(sentences: int, operation: str, rounds: int) -> dict[str, object]:
 
 def many_sentences(count: int) -> tuple[str, ...]:
     """The built-in corpus's sentences, made more by a number at their end."""
-    base = builtin_corpus().sentences
+    base = folder_corpus(DEMONSTRATION, Limits()).sentences
     return tuple(f"{base[i % len(base)]} {i // len(base)}" for i in range(count))
 
 
@@ -148,7 +149,7 @@ def memory(sentences: int) -> dict[str, object]:
         root = Path(folder)
         load_student("layers:0", EncoderSpec("all-MiniLM-L6-v2"), "cpu").save(str(root / "one-layer"))
         rng = random.Random(0)
-        words = sorted({word for s in builtin_corpus().sentences for word in s.split()})
+        words = sorted({word for s in folder_corpus(DEMONSTRATION, Limits()).sentences for word in s.split()})
         with (root / "text.txt").open("w") as file:
             for _ in range(sentences):
                 file.write(" ".join(rng.choices(words, k=rng.randint(3, 12))) + "\n")

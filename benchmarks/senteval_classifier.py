@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 from torch import nn
 
-from distilbench.data.classification import read_classification
+from distilbench.data.classification_sets import read_classification
 from distilbench.data.corpus import CorpusBuilder, Rows
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.evaluation.classification import classified, pair_features

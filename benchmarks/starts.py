@@ -109,7 +109,7 @@ def train(side: str, rows: list[Row], data: Path, given: argparse.Namespace) -> 
         ]
         options += ["--name", run.name, "--runs", given.runs, "--reports", given.runs / "reports", "--quantise", "none"]
         options += ["--max-pairs", given.max_pairs, "--max-sentences", given.max_sentences]
-        options += ["--max-triplets", given.max_triplets, "--no-even-sources"]
+        options += ["--max-triplets", given.max_triplets]
         options += ["--cpus", given.cpus, "--no-dashboard", *(["--store", given.store] if given.store else [])]
         command = [sys.executable, "-m", "distilbench", "compare", file, *options]
         subprocess.run(list(map(str, command)), check=True)

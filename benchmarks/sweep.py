@@ -42,7 +42,8 @@ import torch
 from rich.console import Console
 
 from distilbench.cluster.resources import TrialShare, ray_cluster, trial_resources
-from distilbench.data.builtin import builtin_corpus
+from distilbench.data.about import DEMONSTRATION
+from distilbench.data.folder import folder_corpus
 from distilbench.methods import get_method
 from distilbench.methods.parts.requirements import requirements_of
 from distilbench.prepare.prepared import load_prepared
@@ -326,7 +327,7 @@ def prepared_task(chosen: argparse.Namespace, folder: Path) -> Task:
     settings = SweepSettings(
         method=(chosen.method,),
         teacher=chosen.teacher,
-        corpus_size=chosen.corpus_size,
+        max_sentences=chosen.max_sentences,
         store=chosen.store,
         seed=chosen.seed,
     )
@@ -334,7 +335,7 @@ def prepared_task(chosen: argparse.Namespace, folder: Path) -> Task:
     space = load_space(SPACES / f"{chosen.method}.yaml", chosen.method, method.params_type, native)
     budget = space.budget.model_copy(update={"trials": chosen.trials, "steps": chosen.steps, "rungs": 1})
     space = space.model_copy(update={"budget": budget})
-    corpus = builtin_corpus(chosen.corpus_size, needs=method.needs(space.possible))
+    corpus = folder_corpus(DEMONSTRATION, settings.limits, method.needs(space.possible))
     method.check_corpus(space.possible, corpus, native)
     made = prepare_corpus(settings, corpus, requirements_of([(method, space.possible)]), Console(file=io.StringIO()))
     made.save(folder / "prepared", settings)
@@ -346,7 +347,7 @@ def conditions(chosen: argparse.Namespace) -> dict[str, Any]:
         "method": chosen.method,
         "trials": chosen.trials,
         "seed": chosen.seed,
-        "corpus_size": chosen.corpus_size,
+        "max_sentences": chosen.max_sentences,
         "cpus": len(os.sched_getaffinity(0)),
         "load_at_the_end": os.getloadavg()[0],
     }
@@ -361,7 +362,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="of overhead: the peers with this in their name")
-    parser.add_argument("--corpus-size", type=int, help="of the built-in corpus; default: 1000 and 200")
+    parser.add_argument("--max-sentences", type=int, help="of the demonstration; default: 1000 and 200")
     parser.add_argument("--teacher", default="all-MiniLM-L6-v2")
     parser.add_argument("--store", type=Path, default=Path(tempfile.gettempdir()) / "distilbench-benchmark-store")
     parser.add_argument("--json", type=Path, help="where the numbers are written")
@@ -369,7 +370,7 @@ def main() -> None:
     small = chosen.what == "thousand"
     chosen.method = chosen.method or ("random_projection" if small else "mcr2")
     chosen.trials = chosen.trials or (1000 if small else 24)
-    chosen.corpus_size = chosen.corpus_size or (200 if small else 1000)
+    chosen.max_sentences = chosen.max_sentences or (200 if small else 1000)
     found = (thousand if small else overhead)(chosen)
     if chosen.json:
         chosen.json.write_text(json.dumps(found, indent=1))

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from distilbench.data.builtin import builtin_corpus
+from distilbench.data.about import DEMONSTRATION
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, token_ids
@@ -212,7 +212,7 @@ def main() -> None:
     device = default_device()
     if device == "cpu" and chosen.threads == 1:
         CLOCK = time.process_time
-    corpus = folder_corpus(chosen.data, Limits()) if chosen.data else builtin_corpus()
+    corpus = folder_corpus(chosen.data or DEMONSTRATION, Limits())
     sentences = [corpus.sentences[i] for i in corpus.train[:SENTENCES]]
     params = {
         "output_dim": chosen.dim,

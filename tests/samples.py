@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distilbench.data.corpus import Corpus
+    from distilbench.data.requirements import Requirements
     from distilbench.evaluation.encoders import EncoderRow
     from distilbench.records import Rung
 
@@ -30,6 +31,16 @@ def write_tsv(path: Path, header: list[str], rows: list[list[object]]) -> Path:
     lines = ["\t".join(map(str, row)) for row in [header, *rows]]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def demonstration(size: int = 60, needs: Requirements | None = None) -> Corpus:
+    """The demonstration with at most `size` pairs, sentences, triplets and labelled pairs to train on."""
+    from distilbench.data.about import DEMONSTRATION
+    from distilbench.data.folder import Limits, folder_corpus
+    from distilbench.data.requirements import NO_REQUIREMENTS
+
+    limits = Limits(pairs=size, sentences=size, triplets=size, labelled=size)
+    return folder_corpus(DEMONSTRATION, limits, needs or NO_REQUIREMENTS)
 
 
 def make_encoder(folder: Path, *, width: int = 32, layers: int = 4, seed: int = 0, prompts: bool = False) -> Path:

@@ -374,14 +374,6 @@ def test_a_corpus_smaller_than_a_batch_of_an_encoder(place: Workplace) -> None:
     assert place.files() == []
 
 
-@pytest.mark.parametrize("size", ["0", "100000000"])
-def test_a_size_that_the_built_in_corpus_cannot_have(place: Workplace, size: str) -> None:
-    arguments = ["sweep", "--method", "mcr2", "--teacher", str(place.teacher), "--space", str(place.space)]
-    result = CliRunner().invoke(app, [*arguments, "--runs", str(place.runs), "--corpus-size", size])
-    refused(result, f"size is {size}, expected")
-    assert place.files() == []
-
-
 def test_results_of_another_configuration_are_left_alone(place: Workplace) -> None:
     config = place.runs / "mine" / "config.json"
     config.parent.mkdir(parents=True)

@@ -68,25 +68,34 @@ def test_text_beside_a_data_folder(command: str, common: list[str], data_folder:
 
 
 @pytest.mark.parametrize("command", ["sweep", "compare"])
-def test_several_sources_with_all_options_and_no_data(command: str, common: list[str]) -> None:
-    options = ["--demonstration", "--text", "own.jsonl", "--text", "own.jsonl", "--text-column", "s", "--skip-bad-rows"]
-    lengths = ["--min-chars", "13", "--max-chars", "13"]
+def test_several_sources_with_all_options(command: str, common: list[str], data_folder: Path) -> None:
+    options = [
+        "--data",
+        str(data_folder),
+        "--text",
+        "own.jsonl",
+        "--text",
+        "own.jsonl",
+        "--text-column",
+        "s",
+        "--skip-bad-rows",
+    ]
     (Path.cwd() / "own.jsonl").write_text(
-        "".join(json.dumps({"s": s}) + "\n" for s in ["short", *(f"sentence {i:4}" for i in range(30)), "much " * 9])
-        + "{\n"
+        "".join(json.dumps({"s": s}) + "\n" for s in (f"sentence {i:4}" for i in range(30))) + "{\n"
     )
-    result = invoke(command, *common, *options, *lengths, "--max-sentences", "20")
+    result = invoke(command, *common, *options, "--skip-bad-rows", "--max-sentences", "20")
     assert isinstance(result.exception, Reached), result.output
-    told = "30 sentences (train); 1 of fewer than 13 characters left out; 1 of more than 13 characters left out; 1 bad"
-    assert result.stdout.count(f"found      --text own.jsonl: {told} rows skipped, the first: own.jsonl, row 33") == 2
+    told = "30 sentences (train); 1 bad rows skipped, the first: own.jsonl, row 31"
+    assert result.stdout.count(f"found      --text own.jsonl: {told}") == 2
     assert "training on 20 distinct of 60 sentences" in result.stdout
-    assert json.loads(Path("runs/mine/config.json").read_text())["corpus"] == "built-in demonstration, own text"
+    assert json.loads(Path("runs/mine/config.json").read_text())["corpus"] == "small"
 
 
 def test_other_text_is_another_run(common: list[str]) -> None:
-    assert isinstance(invoke("sweep", *common, "--demonstration", "--text", "own.txt").exception, Reached)
-    assert isinstance(invoke("sweep", *common, "--demonstration", "--text", "own.txt").exception, Reached)
-    result = invoke("sweep", *common, "--demonstration", "--text", "own.txt", "--max-sentences", "30")
+    Path("own.txt").write_text("".join(f"my own sentence {i}\n" for i in range(400)))
+    assert isinstance(invoke("sweep", *common, "--text", "own.txt").exception, Reached)
+    assert isinstance(invoke("sweep", *common, "--text", "own.txt").exception, Reached)
+    result = invoke("sweep", *common, "--text", "own.txt", "--max-sentences", "300")
     assert result.exit_code == 2 and "corpus_fingerprint" in result.stderr
 
 
@@ -100,8 +109,6 @@ def test_other_text_is_another_run(common: list[str]) -> None:
             ["--text", "own.jsonl", "--skip-bad-rows"],
             ["none of its 11 rows", "no column 'text'; the columns are ['s']"],
         ),
-        (["--text", "own.txt", "--min-chars", "9", "--max-chars", "8"], ["--max-chars 8: below --min-chars 9"]),
-        (["--text", "own.txt", "--max-chars", "3"], ["--text own.txt: no sentence to train on"]),
         (["--text", "hf:me/mine"], ["hf:me/mine: the hub cannot be reached"]),
         (["--text", "hf:me/mine?split"], ["hf:me/mine?split: expected hf:NAME"]),
     ],
@@ -113,7 +120,8 @@ def test_bad_text_is_refused_and_nothing_is_written(common: list[str], options: 
 def test_a_method_that_needs_pairs_says_that_text_has_none(common: list[str]) -> None:
     space = {**SPACE, "method": "mcr2", "fixed": {"batch_size": 8, "lr": 0.001, "clusters": 4, "lambda": 1}}
     Path("space.yaml").write_text(yaml.safe_dump(space))
-    result = invoke("sweep", "--method", "mcr2", *common, "--demonstration", "--text", "own.txt")
+    Path("own.txt").write_text("".join(f"my own sentence {i}\n" for i in range(400)))
+    result = invoke("sweep", "--method", "mcr2", *common, "--text", "own.txt")
     refused(result, "the corpus has only 0 similar pairs")
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from distilbench.choices import EVERY_TASK
 from distilbench.cli import app
 from distilbench.commands.evaluate import evaluate
-from distilbench.data.evaluation import evaluation_data
+from distilbench.data.evaluation_sets import evaluation_data
 from distilbench.data.folder import Limits
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError

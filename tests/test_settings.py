@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer
+from samples import demonstration
 from typer.testing import CliRunner
 
 from distilbench.choices import BUDGETS
@@ -188,9 +189,8 @@ def test_methods_lists_what_each_needs_and_its_hyper_parameters() -> None:
 
 def test_tasks_of_a_run_bind_it_where_they_are_not_the_usual_ones() -> None:
     from distilbench.commands.run_folder import run_config
-    from distilbench.data.builtin import builtin_corpus
 
-    corpus = builtin_corpus(20)
+    corpus = demonstration(20)
     assert "tasks" not in run_config(SweepSettings(method="mcr2"), corpus)  # as in runs of before
     assert "tasks" not in run_config(SweepSettings(method="mcr2", tasks="retrieval,sts"), corpus)
     found = run_config(SweepSettings(method="mcr2", tasks="sts,retrieval,classification"), corpus)

@@ -70,8 +70,9 @@ def made(
 def test_the_vectors_are_those_of_the_texts(made: tuple[Corpus, Prepared], encoder_folder: Path) -> None:
     corpus, prepared = made
     assert len(corpus.sentences) == prepared.vectors.rows and prepared.vectors.width == 32
-    direct = encode(EncoderSpec(str(encoder_folder)).load(), list(corpus.sentences))
-    np.testing.assert_allclose(prepared.vectors.take(np.arange(prepared.vectors.rows)), direct, atol=1e-5)
+    rows = np.concatenate([corpus.train, *(side for s in corpus.sts for side in (s.left_P, s.right_P))])
+    direct = encode(EncoderSpec(str(encoder_folder)).load(), [corpus.sentences[int(row)] for row in rows])
+    np.testing.assert_allclose(prepared.vectors.take(rows), direct, atol=1e-5)
     assert prepared.teacher.title == "api-vectors"
 
 

@@ -18,7 +18,7 @@ from distilbench.commands.corpus import print_sets
 from distilbench.commands.own_heads import cluster_retrieval, own_head_scores
 from distilbench.commands.run_folder import one_writer, plain_name
 from distilbench.data.corpus import Rows
-from distilbench.data.evaluation import EvaluationData, evaluation_data
+from distilbench.data.evaluation_sets import EvaluationData, evaluation_data
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, default_device
@@ -292,7 +292,7 @@ def evaluate(settings: EvaluateSettings, console: Console) -> Path:
     if settings.by_role:
         data = data.with_roles()
     print_sets(data.corpus, console)
-    name = settings.name or f"evaluate-{'builtin' if settings.data_folder is None else data.corpus.name}"
+    name = settings.name or f"evaluate-{data.corpus.name}"
     run = settings.runs / plain_name(name)
     with one_writer(run):
         claim_folder(run, _config(settings, data), may_change=GROWS)

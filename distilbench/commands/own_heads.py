@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import RetrievalSet, Rows
-from distilbench.data.evaluation import EvaluationData
+from distilbench.data.evaluation_sets import EvaluationData
 from distilbench.data.retrieval_sets import SPLITS
 from distilbench.data.roles import DOCUMENT, QUERY
 from distilbench.encoders.encoder import EncoderSpec, default_device

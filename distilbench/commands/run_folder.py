@@ -10,7 +10,6 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from distilbench.choices import SWEPT_TASKS
-from distilbench.data.builtin import is_builtin
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import EncoderSpec, transformer_config
 from distilbench.encoders.prompts import Prompts
@@ -97,10 +96,7 @@ def _check_teacher(settings: PreparationSettings) -> None:
 
 def run_name(settings: RunSettings, kind: str, corpus: Corpus) -> str:
     """The run's folder name: the one given, or KIND-CORPUS-TEACHER."""
-    name = settings.name or "-".join(
-        [kind, "builtin" if is_builtin(corpus.name) else corpus.name, settings.teacher_encoder.title]
-    )
-    return plain_name(name)
+    return plain_name(settings.name or "-".join([kind, corpus.name, settings.teacher_encoder.title]))
 
 
 def plain_name(name: str) -> str:
@@ -125,6 +121,7 @@ def run_config(settings: RunSettings, corpus: Corpus) -> dict[str, Any]:
         **({"tasks": sorted(tasks)} if set(tasks) != set(SWEPT_TASKS) else {}),
         **_selection_config(corpus),
         "corpus": corpus.name,
+        **({"demonstration": True} if corpus.demonstration else {}),
         "corpus_fingerprint": corpus.fingerprint,
         "teacher": settings.teacher_encoder.title,
         "teacher_fingerprint": fingerprint(settings.teacher_encoder.identity()),

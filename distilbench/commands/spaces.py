@@ -123,13 +123,13 @@ def space_of(settings: SpaceSettings, method: str) -> SpaceFile:
     Raises:
         InputError: there is none.
     """
-    data, static = settings.data_folder is not None, is_static(settings.student)
+    data, static = settings.data is not None, is_static(settings.student)
     return space_file(method, settings.space, settings.budget, data=data, static=static)
 
 
 def fitted_to_options(settings: PreparationSettings, space: SearchSpace) -> SearchSpace:
     """The space without choices that need augmented sentences or triplets where the command gives none."""
-    method, data = get_method(space.method), settings.data_folder
+    method, data = get_method(space.method), settings.sets_folder
 
     def copies(possible: Possible) -> None:
         if method.needs(possible).augmentation and not settings.augment:
@@ -138,10 +138,10 @@ def fitted_to_options(settings: PreparationSettings, space: SearchSpace) -> Sear
     def triplets(possible: Possible) -> None:
         if not method.needs(possible).triplets:
             return
-        if data is not None and triplets_file(data) is None:
-            raise InputError(f"{data} has no triplets")
-        if data is None and settings.texts.sources and not settings.demonstration:
+        if data is None:
             raise InputError("--text alone has no triplets")
+        if triplets_file(data) is None:
+            raise InputError(f"{data} has no triplets")
 
     return restrict_space(restrict_space(space, copies), triplets)
 

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from distilbench.data.builtin import is_builtin
 from distilbench.errors import InputError
 from distilbench.events import INTERRUPTED
 from distilbench.progress.console import (
@@ -137,7 +136,7 @@ def _status(folder: Path, config: dict[str, Any]) -> RunStatus:
         tuple({r.number: r for r in records if not r.confirms}.values()),
         tuple(r for r in records if r.confirms),
         dict(Counter(score.role for score in scores)),
-        is_builtin(str(config.get("corpus", ""))) or any(score.demonstration for score in scores),
+        bool(config.get("demonstration")) or any(score.demonstration for score in scores),
     )
 
 

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -152,13 +152,13 @@ class Corpus:
     passages: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Rising rows of the passages among which hard negatives of these queries are found."""
     roles_N: NDArray[np.int8] | None = None
-    """What each row is read as (`data.roles`); None where all are read alike."""
+    """The role of each row (`data.roles`); None if all rows are read alike."""
     held_out: tuple[HeldOut, ...] = ()
     selection: Selection = STS
-    """What students are selected by on it; no part of its fingerprint."""
+    """The measure that students are selected by; not part of the fingerprint."""
 
     def of_tasks(self, tasks: Collection[TaskKind]) -> Corpus:
-        """The same sentences and training data, with the evaluation sets of the `tasks` alone."""
+        """Keep the evaluation sets of the `tasks` alone, with all sentences and training data."""
         return replace(
             self,
             sts=self.sts if "sts" in tasks else (),
@@ -197,45 +197,46 @@ class Corpus:
     def fingerprint(self) -> str:
         """SHA-256 of the sentences and of every set: what a score depends on."""
         digest = hashlib.sha256(self.sentences_fingerprint.encode())
-        for rows in (self.train, self.pairs_P2):
-            digest.update(rows.tobytes() + b"|")
-        for sts in self.sts:
-            digest.update(json.dumps([sts.group, sts.subset, sts.split]).encode())
-            for column in (sts.left_P, sts.right_P, sts.score_P):
-                digest.update(column.tobytes())
-        for task in self.retrieval:
-            digest.update(json.dumps([task.name, task.split]).encode())
-            for rows in (task.queries, task.documents, *task.relevant):
-                digest.update(rows.tobytes() + b"|")
-            for grade in task.grades or ():
-                digest.update(b"grades" + grade.tobytes())
-        if len(self.triplets_T3):
-            digest.update(b"triplets" + self.triplets_T3.tobytes())
-        if len(self.judged_P2):
-            digest.update(b"judged" + self.judged_P2.tobytes() + b"|" + self.passages.tobytes())
-        if len(self.copies.rows):
-            digest.update(b"augmented" + self.copies.rows.tobytes())
-        named = [*((b"", task) for task in self.pair_tasks), *((b"probed", task) for task in self.probed)]
-        for role, pair_task in named:
-            digest.update(role + json.dumps([pair_task.name, pair_task.kind, pair_task.classes]).encode())
-            for name, split in sorted(pair_task.splits.items()):
-                for column in (split.left_P, split.right_P, split.target_P):
-                    digest.update(name.encode() + column.tobytes())
-        for held in self.held_out:
-            digest.update(b"held out" + held.split.encode() + held.rows.tobytes())
-        for labelled in self.classification:
-            digest.update(json.dumps([labelled.name, labelled.classes, labelled.split_N.tolist()]).encode())
-            for column in (*labelled.texts, labelled.class_N):
-                digest.update(column.tobytes())
+        for name in _SETS:
+            digest.update(name.encode())
+            _add_to(digest, getattr(self, name))
         return digest.hexdigest()
+
+
+_SETS = (
+    *("train", "pairs_P2", "triplets_T3", "judged_P2", "passages", "copies", "held_out"),
+    *("sts", "retrieval", "classification", "pair_tasks", "probed"),
+)
+
+
+def _add_to(digest: Any, value: Any) -> None:
+    """Add a set's fields, columns and names to a digest."""
+    if isinstance(value, np.ndarray):
+        digest.update(str(value.shape).encode() + value.tobytes())
+    elif is_dataclass(value):
+        for part in fields(value):
+            _add_to(digest, getattr(value, part.name))
+    elif isinstance(value, Mapping):
+        _add_to(digest, sorted(value.items()))
+    elif isinstance(value, tuple | list):
+        digest.update(b"[")
+        for part in value:
+            _add_to(digest, part)
+        digest.update(b"]")
+    else:
+        digest.update(json.dumps(value).encode())
 
 
 @dataclass
 class CorpusBuilder:
-    """Collects sentences (each distinct one once, in order of arrival) and sets, then makes a `Corpus`."""
+    """Collects sentences (each distinct one once, in order of arrival) and sets, then makes a `Corpus`.
+
+    The sentences of `first` have the first rows, and sets are in the order of their rows then.
+    """
 
     name: str
     demonstration: bool = False
+    first: Sequence[str] = ()
     sts: list[StsSet] = field(default_factory=list)
     retrieval: list[RetrievalSet] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
@@ -247,10 +248,22 @@ class CorpusBuilder:
     _pair_tasks: list[PairTask] = field(default_factory=list)
     _classification: list[ClassificationSet] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        """Give rows to the first sentences."""
+        self.rows(self.first)
+
     @property
     def sentences(self) -> tuple[str, ...]:
         """The distinct sentences so far."""
         return tuple(self._row_of)
+
+    @property
+    def scored(self) -> set[str]:
+        """The sentences of the STS and classification sets so far."""
+        columns = [side for s in self.sts for side in (s.left_P, s.right_P)]
+        columns += [side for s in self._classification for side in s.texts]
+        text = self.sentences
+        return {text[row] for column in columns for row in column.tolist()}
 
     def rows(self, sentences: Sequence[str]) -> Rows:
         """Rows of `sentences`, adding those not seen before."""
@@ -322,12 +335,19 @@ class CorpusBuilder:
             sentences=tuple(self._row_of),
             train=np.array(sorted(self._train), dtype=np.int64),
             pairs_P2=np.array(self._pairs, dtype=np.int64).reshape(-1, 2),
-            sts=tuple(self.sts),
-            retrieval=tuple(self.retrieval),
+            sts=tuple(sorted(self.sts, key=lambda s: int(s.left_P[0])) if self.first else self.sts),
+            retrieval=tuple(map(_in_row_order, self.retrieval) if self.first else self.retrieval),
             found=tuple(self.found),
-            missing=tuple(self.missing),
+            missing=() if self.demonstration else tuple(self.missing),
             demonstration=self.demonstration,
             triplets_T3=np.array(self._triplets, dtype=np.int64).reshape(-1, 3),
             pair_tasks=tuple(self._pair_tasks),
             classification=tuple(self._classification),
         )
+
+
+def _in_row_order(task: RetrievalSet) -> RetrievalSet:
+    """The set with its documents in the order of their rows."""
+    order = np.argsort(task.documents, kind="stable")
+    place = np.argsort(order)
+    return replace(task, documents=task.documents[order], relevant=tuple(place[r] for r in task.relevant))

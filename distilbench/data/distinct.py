@@ -49,9 +49,6 @@ def write_distinct(
     The rows keep their order, and lose the column `key`. `excluded_keys` are lists of keys. Of more than `limit` rows a
     sample is taken, which depends on the rows' keys and on nothing else. Keys are compared by 128-bit digests. Memory:
     `MEMORY`, one batch, and 9 bytes for each row.
-
-    Raises:
-        InputError: the disk is full.
     """
     row_schema = pa.schema([field for field in schema if field.name != KEY])
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +86,7 @@ def _digests(keys: Sequence[str]) -> NDArray[np.int64]:
 def _firsts(
     work: Path, keys: Path, read: int, excluded_keys: Iterable[Sequence[str]], limit: int | None
 ) -> tuple[Distinct, NDArray[np.int64]]:
-    """What there is, and the numbers of the rows to keep."""
+    """Count the rows, and return the numbers of those to keep."""
     import duckdb
 
     def taken_digests() -> Iterator[pa.RecordBatch]:

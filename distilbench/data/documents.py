@@ -1,4 +1,4 @@
-"""Documents to index: their ids and texts out of one file of any format, streamed onto disk, each id once."""
+"""Documents and queries: their ids and texts out of one file of any format; to index, streamed onto disk, each id once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from distilbench.data.columns import column_names, format_of, read_columns, usable
-from distilbench.data.sentences import FILE, TEXT, SentenceFile, in_batches, write_arrow
+from distilbench.data.readers import column_names, flag, format_of, raising, read_columns, sentence, usable
+from distilbench.data.sentences import FILE, SentenceFile, write_sentences
 from distilbench.errors import InputError
 from distilbench.storage.files import atomic_path, file_sha256, fingerprint
 from distilbench.storage.store import ArtifactStore
@@ -53,46 +52,58 @@ class DocumentFiles:
     fingerprint: str
 
 
-def documents_artifact(path: Path, id_column: str | None, text_column: str, store: ArtifactStore) -> DocumentFiles:
-    """The documents of a file, written into the store if they are not there. In memory: 8 bytes for each document.
+class Ids:
+    """The ids of a file's documents, of which none may come twice; 16 bytes of memory each."""
 
-    Raises:
-        InputError: the file cannot be read, has no such column, no document, a row without an id or a text, or an id twice.
-            File, row and value are named.
-    """
+    def __init__(self, path: Path, columns: Columns) -> None:
+        self._path, self._columns = path, columns
+        self._digests = array("q")
+
+    def add(self, name: str) -> None:
+        """Count one."""
+        self._digests.append(_digest(name))
+
+    def check_once(self) -> None:
+        """Check that no id was there twice: equal digests first, then the ids themselves."""
+        sorted_N = np.sort(np.frombuffer(self._digests, dtype=np.int64))
+        suspects = set(sorted_N[1:][sorted_N[1:] == sorted_N[:-1]].tolist())
+        first_row: dict[str, int] = {}
+        for row, name, _ in read_documents(self._path, self._columns) if suspects else ():
+            if _digest(name) in suspects and first_row.setdefault(name, row) != row:
+                raise InputError(
+                    f"{self._path}, row {row}: id {name!r} is there already, in row {first_row[name]}; expected each id once"
+                )
+
+
+def documents_artifact(path: Path, id_column: str | None, text_column: str, store: ArtifactStore) -> DocumentFiles:
+    """The documents of a file, written into the store if they are not there."""
     if not path.is_file():
         raise InputError(f"--documents {path}: no such file")
     columns = columns_of_documents(path, id_column, text_column)
     parts: dict[str, Any] = {"file": file_sha256(path), "columns": columns.read, "name": format_of(path)}
     parts["step_version"] = STEP_VERSION
-    schema = pa.schema([(TEXT, pa.string())])
 
     def make(folder: Path, missing: list[str]) -> None:
-        with atomic_path(folder / IDS) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as ids:
-            digests = array("q")
+        with atomic_path(folder / IDS) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+            ids = Ids(path, columns)
 
             def texts() -> Iterator[str]:
                 for _, name, text in read_documents(path, columns):
-                    ids.write(f"{name}\n")
-                    digests.append(_digest(name))
-                    yield text
+                    if text is not None:
+                        file.write(f"{name}\n")
+                        ids.add(name)
+                        yield text
 
-            batches = (pa.record_batch([pa.array(batch, pa.string())], schema=schema) for batch in in_batches(texts()))
-            if not write_arrow(folder / FILE, batches, schema):
+            if not write_sentences(folder / FILE, texts()):
                 raise InputError(f"{path}: no document in it; expected at least one")
-            if columns.id:
-                _check_once(path, columns, digests)
+            ids.check_once()
 
     folder = store.build("indexed-documents", parts, [FILE, IDS], make)
     return DocumentFiles(SentenceFile(folder / FILE), folder / IDS, fingerprint(parts))
 
 
 def columns_of_documents(path: Path, id_column: str | None, text_column: str) -> Columns:
-    """The columns that are read of a file; its first of `ID_COLUMNS` where no `id_column` is named.
-
-    Raises:
-        InputError: the file has no such column, or its format is not known.
-    """
+    """The columns that are read of a file; its first of `ID_COLUMNS` where no `id_column` is named."""
     names = column_names(path)
     if format_of(path) == ".txt":
         if id_column:
@@ -109,37 +120,23 @@ def columns_of_documents(path: Path, id_column: str | None, text_column: str) ->
             raise InputError(f"{path}: no column {name!r}; the columns are {names} ({option} names another)")
     if id_column == text_column:
         raise InputError(f"--id-column {id_column}: that is the column of the texts; expected another")
-    beir = format_of(path) in (".jsonl", ".ndjson") and id_column == "_id" and TITLE in names
+    beir = format_of(path) in (".jsonl", ".ndjson") and id_column == "_id"
     mark = MARK if MARK in names and format_of(path) == ".tsv" else ""
     return Columns(id_column, text_column, TITLE if beir else "", mark)
 
 
-def read_documents(path: Path, columns: Columns) -> Iterator[tuple[int, str, str]]:
-    """Row, id and text of each document.
-
-    Raises:
-        InputError: a row is malformed, or lacks an id or a text; file, row and value are named.
-    """
+def read_documents(path: Path, columns: Columns) -> Iterator[tuple[int, str, str | None]]:
+    """Row, id and text of each document; those that are marked as queries have None."""
     if not columns.id:
-        for row, values in read_columns(path, ()):
-            yield row, str(row), _good(usable(path, row, "the line", _good(values)[0]))
+        for row, values in raising(read_columns(path, ())):
+            yield row, str(row), next(raising([(row, usable(path, row, "the line", values[0]))]))[1]
         return
-    for row, values in read_columns(path, columns.read, numbers=columns.id):
-        found = dict(zip(columns.read, _good(values), strict=True))
-        if columns.mark and found[columns.mark] not in ("0", "1"):
-            raise InputError(f"{path}, row {row}: column {MARK!r} is {found[MARK]!r}; expected 0 or 1")
-        if columns.mark and found[columns.mark] == "1":
-            continue
-        text = _good(usable(path, row, f"column {columns.text!r}", found[columns.text]))
-        if columns.title and found[TITLE]:
-            text = f"{_good(usable(path, row, f'column {TITLE!r}', found[TITLE]))} {text}"
-        yield row, _id(path, row, columns.id, found[columns.id]), text
-
-
-def _good(value: Any) -> Any:
-    if isinstance(value, InputError):
-        raise value
-    return value
+    rows = raising(read_columns(path, columns.read, numbers=columns.id, optional=(TITLE,)))
+    for row, (name, text, *more) in rows:
+        if isinstance(text, str) and columns.title and isinstance(more[0], str):
+            text = f"{more[0].strip()} {text.strip()}"
+        marked = columns.mark and flag(path, row, MARK, more[-1])
+        yield row, _id(path, row, columns.id, name), None if marked else sentence(path, row, columns.text, text)
 
 
 def _id(path: Path, row: int, column: str, value: object) -> str:
@@ -149,25 +146,9 @@ def _id(path: Path, row: int, column: str, value: object) -> str:
         raise InputError(
             f"{path}, row {row}: column {column!r} is {value!r:.80}; expected an id: a number, or a text of one line"
         )
-    _good(usable(path, row, f"column {column!r}", name))
+    sentence(path, row, column, name)
     return name
 
 
 def _digest(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
-
-
-def _check_once(path: Path, columns: Columns, digests: array[int]) -> None:
-    """Check that no id is there twice: equal digests first, then the ids themselves."""
-    sorted_N = np.sort(np.frombuffer(digests, dtype=np.int64))
-    suspects = set(sorted_N[1:][sorted_N[1:] == sorted_N[:-1]].tolist())
-    if not suspects:
-        return
-    first_row: dict[str, int] = {}
-    for row, name, _ in read_documents(path, columns):
-        if _digest(name) in suspects:
-            if name in first_row:
-                raise InputError(
-                    f"{path}, row {row}: id {name!r} is there already, in row {first_row[name]}; expected each id once"
-                )
-            first_row[name] = row

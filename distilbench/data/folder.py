@@ -3,10 +3,10 @@
 sts/NAME[.SUBSET][.SPLIT].tsv            sentence1 sentence2 score          STS12-16, STSB.dev, SICK.test, ...
 NAME/...                                 retrieval sets with judgements: see `retrieval_sets`
 NAME/pairs.tsv, *.dup_pairs.tsv, clicks.tsv   pairs of duplicates, or of a query and a document: see `searches`
-unlabeled/*                              text           TSV, CSV, JSON lines, Parquet, or a sentence a line (`columns`)
+unlabeled/*                              text           TSV, CSV, JSON lines, Parquet, or a sentence a line (`readers`)
 
-SentEval's folder, which has another layout, is known by its `downstream/`: see `senteval`. Triplets and labelled
-pair tasks are read only where a method needs them: see `triplets` and `pair_tasks`.
+Triplets and labelled pair tasks are read only where a method needs them: see `triplets` and `pair_tasks`. `about.json`
+is what the folder says of itself: see `about`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from distilbench.choices import SWEPT_TASKS, TaskKind
-from distilbench.data.columns import format_of
+from distilbench.data.about import about
 from distilbench.data.corpus import Corpus, CorpusBuilder
-from distilbench.data.pair_tasks import FORMATS, SPLITS, add_pair_tasks, read_pair_task
+from distilbench.data.pair_tasks import SPLITS, add_pair_tasks, formats_of, read_pair_task
+from distilbench.data.readers import either, finite_number, format_of, read_tsv, sentence
 from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.data.retrieval_sets import has_training_judgements
+from distilbench.data.sampling import Labelled, draw, fixed_sample
 from distilbench.data.searches import make_searches, read_pairs, read_searches, searched_text
-from distilbench.data.senteval import (
-    TRAINING_EXPECTED,
-    is_senteval,
-    read_senteval_sts,
-    read_senteval_task,
-    senteval_training,
-)
-from distilbench.data.tables import fixed_sample
 from distilbench.data.text import NO_TEXTS, Texts, TextStream, open_text
 from distilbench.data.triplets import add_triplets_of_folder
-from distilbench.data.tsv import finite_number, read_tsv, sentence
-from distilbench.data.unlabelled import draw
 from distilbench.errors import InputError
 from distilbench.selection import STS, Selection
 
@@ -44,7 +36,7 @@ STS_EXPECTED = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB.dev", "STSB.t
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of a large folder to use; None means all. Samples are drawn with a fixed seed.
+    """Limits on how much of a large folder is used; None means all. Samples are drawn with a fixed seed.
 
     `pairs`: similar pairs to train on; `sentences`: unlabelled training sentences; `documents`: documents of a
     retrieval set, of which those that answer a query are always kept; `triplets`: triplets to train on; `labelled`:
@@ -77,10 +69,6 @@ def folder_corpus(
 
     Students are to be selected by `select` (None: by what the folder has). Where that needs a retrieval dev set, and pairs
     are there instead of one, it is made of them.
-
-    Raises:
-        InputError: the folder is not there, holds nothing usable, lacks training text or something in `needs`, or a file
-            in it is malformed (file, row and value are named).
     """
     corpus = read_folder(root, limits, needs, texts, select=select)
     _check_usable(root, corpus, own_text=bool(texts.sources) or has_training_judgements(root))
@@ -95,43 +83,53 @@ def read_folder(
     kinds: Collection[TaskKind] = SWEPT_TASKS,
     select: Selection | None = STS,
 ) -> Corpus:
-    """Read `root` as `folder_corpus` does, whether or not there is enough in it for a run; of its sets the `kinds` alone.
-
-    Raises:
-        InputError: the folder is not there, lacks something in `needs`, or a file in it is malformed.
-    """
+    """Read `root` as `folder_corpus` does, whether or not there is enough in it for a run; of its sets the `kinds` alone."""
     if not root.is_dir():
         raise InputError(f"--data {root}: no such folder")
-    task_names = needs.distinct_tasks(FORMATS)
-    builder = CorpusBuilder(name=root.resolve().name)
-    streams: dict[str, TextStream] = {}
+    own = about(root)
+    wanted = _Wanted(limits, needs, texts, kinds, select)
+    corpus = _read(root, wanted, CorpusBuilder(root.resolve().name, own.demonstration))
+    if first := own.first_rows(root):
+        read = set(corpus.sentences)
+        first = [sentence for sentence in first if sentence in read]
+        corpus = _read(root, wanted, CorpusBuilder(corpus.name, own.demonstration, first))
+    return corpus
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The arguments of `read_folder`."""
+
+    limits: Limits
+    needs: Requirements
+    texts: Texts
+    kinds: Collection[TaskKind]
+    select: Selection | None
+
+
+def _read(root: Path, wanted: _Wanted, builder: CorpusBuilder) -> Corpus:
+    limits, needs, texts, kinds = wanted.limits, wanted.needs, wanted.texts, wanted.kinds
+    task_names = needs.distinct_tasks(formats_of(root))
+    if "sts" in kinds:
+        read_sts(root / "sts", builder)
+    evaluation = builder.scored
+    if "retrieval" in kinds:
+        evaluation |= read_searches(root, limits.documents, builder)
+    files = read_pairs(root, builder)
+    streams = _unlabelled(root / "unlabeled", texts, builder)
     training: Iterable[str] = []
-    pairs: dict[str, list[tuple[str, str]]] = {}
-    if is_senteval(root):
-        if "sts" in kinds:
-            read_senteval_sts(root, builder)
-        evaluation = set(builder.sentences)
-        training = [] if texts.sources else senteval_training(root, builder)
-        tasks = [read_senteval_task(root, name) for name in task_names]
-    else:
-        if "sts" in kinds:
-            read_sts(root / "sts", builder)
-        evaluation = set(builder.sentences)
-        if "retrieval" in kinds:
-            evaluation |= read_searches(root, limits.documents, builder)
-        files = read_pairs(root, builder)
-        streams = _unlabelled(root / "unlabeled", texts, builder)
-        if _wants_searches(select, builder) and files:
-            evaluation |= make_searches(files, limits.documents, builder)
-            training = [] if streams or texts.sources else [text for file in files for text in file.texts]
-        if "retrieval" in kinds and not builder.retrieval:
-            builder.missing.append("a retrieval set (NAME/corpus.tsv with retrieval/, BEIR's or MS MARCO's files)")
-        pairs = {f"{file.path.parent.name}/{file.path.name}": file.train for file in files}
-        if not (any(pairs.values()) or streams or texts.sources):
-            training = searched_text(root, builder)
-        tasks = [read_pair_task(root, name) for name in task_names]
+    if _wants_searches(wanted.select, builder) and files:
+        evaluation |= make_searches(files, limits.documents, builder)
+        training = [] if streams or texts.sources else [text for file in files for text in file.texts]
+    if "retrieval" in kinds and not builder.retrieval:
+        builder.missing.append("a retrieval set (NAME/corpus.tsv with retrieval/, or BEIR's files)")
+    pairs = {f"{file.path.parent.name}/{file.path.name}": file.train for file in files}
+    if not (any(pairs.values()) or streams or texts.sources):
+        training = searched_text(root, builder)
+    tasks = [read_pair_task(root, name) for name in task_names]
     test_texts = evaluation.union(*(task.evaluation for task in tasks))
-    _add_training(builder, pairs, training, streams, evaluation, test_texts, limits)
+    labelled = [((text, "") for text in training), *(stream.labelled(name) for name, stream in streams.items())]
+    _add_training(builder, pairs, labelled, evaluation, test_texts, limits)
     builder.found += [f"{name}: {stream.summary()}" for name, stream in streams.items()]
     add_pair_tasks(tasks, limits.labelled, test_texts, builder)
     if needs.triplets:
@@ -140,7 +138,7 @@ def read_folder(
 
 
 def _wants_searches(select: Selection | None, builder: CorpusBuilder) -> bool:
-    """Whether students may be selected by retrieval, and there is no dev set with judgements."""
+    """True if students may be selected by retrieval, and no judged dev set was found."""
     if any(s.split == "dev" for s in builder.retrieval):
         return False
     return "retrieval" in select.kinds if select else not any(s.split == "dev" for s in builder.sts)
@@ -152,22 +150,18 @@ def _check_usable(root: Path, corpus: Corpus, *, own_text: bool) -> None:
             f"--data {root}: no usable set in it; expected e.g. sts/STSB.dev.tsv (docs/data.md has the layout)"
         )
     if not len(corpus.train) and not own_text:
-        expected_files = "NAME/pairs.tsv, NAME/*.dup_pairs.tsv, NAME/clicks.tsv, unlabeled/*.tsv"
-        expected = TRAINING_EXPECTED if is_senteval(root) else expected_files
+        expected = "NAME/pairs.tsv, NAME/*.dup_pairs.tsv, NAME/clicks.tsv, unlabeled/*.tsv"
         raise InputError(f"--data {root}: nothing to train on; expected {expected}, or --text")
 
 
 def read_sts(folder: Path, builder: CorpusBuilder) -> None:
-    """Add the STS sets of a folder, and what of `STS_EXPECTED` is missing there.
-
-    Raises:
-        InputError: a file is malformed (file, row and value are named), or has fewer than two distinct scores.
-    """
+    """Add the STS sets of a folder, and what of `STS_EXPECTED` is missing there."""
     if not folder.is_dir():
         builder.missing.append(f"{folder.name}/ (STS sets)")
         return
-    for path in sorted(folder.glob("*.tsv")):
-        group, *rest = path.name.removesuffix(".tsv").split(".")
+    names = {path.name.removesuffix(".gz") for path in folder.iterdir()}
+    for path in sorted(path for name in names if name.endswith(".tsv") and (path := either(folder, name))):
+        group, *rest = path.name.removesuffix(".gz").removesuffix(".tsv").split(".")
         split = rest.pop() if rest and rest[-1] in SPLITS else "test"
         subset = ".".join(rest)
         if split == "train":
@@ -198,8 +192,7 @@ def _unlabelled(folder: Path, texts: Texts, builder: CorpusBuilder) -> dict[str,
 def _add_training(
     builder: CorpusBuilder,
     pairs: Mapping[str, Sequence[tuple[str, str]]],
-    sentences: Iterable[str],
-    streams: Mapping[str, TextStream],
+    labelled: Sequence[Iterable[Labelled]],
     evaluation: set[str],
     test_texts: set[str],
     limits: Limits,
@@ -207,9 +200,9 @@ def _add_training(
     every_pair = [pair for of_file in pairs.values() for pair in of_file]
     clean_pairs = [p for p in every_pair if p[0] != p[1] and not evaluation.intersection(p)]
     drawn_pairs = fixed_sample(clean_pairs, limits.pairs)
-    labelled = [((text, "") for text in sentences), *(stream.labelled(name) for name, stream in streams.items())]
     if limits.evenly:
-        labelled += [((text, name) for pair in of_file for text in pair) for name, of_file in pairs.items()]
+        sides = [((text, name) for pair in of_file for text in pair) for name, of_file in pairs.items()]
+        labelled = [*labelled, *sides]
     drawn = draw(labelled, evaluation, limits.sentences, evenly=limits.evenly)
     # Everything drawn gets its row before the pair tasks take from it: the sentences stay those of a corpus without them.
     for texts in ([p[0] for p in drawn_pairs], [p[1] for p in drawn_pairs], drawn.sentences):

@@ -13,8 +13,8 @@ import numpy as np
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.data.folder import Limits
-from distilbench.data.reservoir import draw_distinct
 from distilbench.data.retrieval_sets import TRAIN, Layout, layouts, read_qrels, texts_of
+from distilbench.data.sampling import draw_distinct
 from distilbench.data.training_text import asked_rows
 from distilbench.errors import InputError
 
@@ -24,10 +24,6 @@ def with_judgements(corpus: Corpus, root: Path | None, limits: Limits, *, passag
 
     Of `limits.pairs` pairs at most, none with a text that a dev or test set asks about. With `passages` also as many of the
     other passages as `limits.documents` allows, for negatives to be found among. Its own sentences keep their rows.
-
-    Raises:
-        InputError: a file is malformed, or a judgement names a query or a document that is not there. File, row and value are
-            named.
     """
     found = [layout for layout in layouts(root) if TRAIN in layout.qrels] if root else []
     if not found:
@@ -69,7 +65,7 @@ def _read(
     grades = read_qrels(qrels, layout)
     total = sum(len(graded) for _, graded in grades.values())
     drawn, pairs = dict[str, str](), 0
-    queries = {query: text for _, query, text in texts_of(queries_file, layout, "query_id") if query in grades}
+    queries = {query: text for _, query, text in texts_of(queries_file, layout.asked) if query in grades}
     for query, (row, _) in grades.items():
         if query not in queries:
             raise InputError(f"{qrels}, row {row}: query id {query!r} is not in {queries_file.name}")
@@ -83,7 +79,7 @@ def _read(
     texts = dict[str, str]()
 
     def other_passages() -> Iterator[str]:
-        for row, doc, text in texts_of(layout.corpus, layout, "doc_id"):
+        for row, doc, text in texts_of(layout.corpus, layout.documents):
             if doc in texts:
                 raise InputError(f"{layout.corpus}, row {row}: document id {doc!r} is there already; expected it once")
             if doc in needed:

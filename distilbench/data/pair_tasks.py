@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
+from distilbench.data.about import PairTaskFormat, about
 from distilbench.data.corpus import CorpusBuilder, PairSplit, PairTask
-from distilbench.data.tables import either, fixed_sample
-from distilbench.data.tsv import finite_number, read_tsv, sentence
+from distilbench.data.readers import either, finite_number, one_of, read_tsv, sentence
+from distilbench.data.sampling import fixed_sample
 from distilbench.errors import InputError
 
 SPLITS = ("train", "dev", "test")
@@ -26,73 +27,50 @@ LabelledPair = tuple[str, str, float]
 """Two sentences, and their score or the number of their class."""
 NLI_CLASSES = ("entailment", "neutral", "contradiction")
 NO_GOLD_LABEL = "-"
-"""What SNLI and MNLI write where annotators disagreed."""
+"""The label that SNLI and MNLI write if annotators disagreed."""
 
 
-@dataclass(frozen=True)
-class TaskFormat:
-    """Where a task is found and what its labels say.
-
-    `files` names each split's files, the best first; where `split_column` is set, all splits are in one file that has a
-    column of that name. `labels` are the labels as written, in the order of `classes`; a regression has neither, but a
-    scale from `low` to `high`.
-    """
-
-    kind: Literal["regression", "binary", "three-class"]
-    columns: tuple[str, str, str]
-    files: Mapping[str, tuple[str, ...]]
-    classes: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    low: float = 0.0
-    high: float = 1.0
-    split_column: str = ""
+def _scored(name: str, low: float) -> PairTaskFormat:
+    columns = ("sentence1", "sentence2", "score")
+    return PairTaskFormat(kind="regression", columns=columns, files=f"sts/{name}.{{}}.tsv", low=low, high=5.0)
 
 
-def _splits(pattern: str) -> dict[str, tuple[str, ...]]:
-    return {split: (pattern.format(split),) for split in SPLITS}
-
-
-def _scored(name: str, low: float) -> TaskFormat:
-    return TaskFormat(
-        "regression", ("sentence1", "sentence2", "score"), _splits(f"sts/{name}.{{}}.tsv"), low=low, high=5.0
-    )
-
-
-def _entailing(name: str, one: str, two: str) -> TaskFormat:
+def _binary(files: str, columns: tuple[str, str, str], classes: tuple[str, str], **more: Any) -> PairTaskFormat:
     # Class 1 is the one of belonging together in every binary task, so that a cosine can be compared with it.
-    words = ("not_entailment", "entailment")
-    return TaskFormat("binary", (one, two, "label"), _splits(f"glue/{name}.{{}}.tsv"), words, words)
+    return PairTaskFormat(kind="binary", columns=columns, files=files, classes=classes, **more)
 
 
-def _nli(train: str, dev: str, test: str) -> TaskFormat:
+def _nli(train: str, dev: str, test: str) -> PairTaskFormat:
     # The whole of a training file where it is there, else the part of it.
     files = {"train": (f"nli/{train}.train.tsv", f"nli/{train}.train_part.tsv"), "dev": (dev,), "test": (test,)}
-    return TaskFormat("three-class", ("premise", "hypothesis", "gold_label"), files, NLI_CLASSES, NLI_CLASSES)
+    columns = ("premise", "hypothesis", "gold_label")
+    return PairTaskFormat(kind="three-class", columns=columns, files=files, classes=NLI_CLASSES)
 
 
-FORMATS: Mapping[str, TaskFormat] = {
+_ENTAILED = ("not_entailment", "entailment")
+FORMATS: Mapping[str, PairTaskFormat] = {
     "STSB": _scored("STSB", 0.0),
     "SICK": _scored("SICK", 1.0),
-    "MRPC": TaskFormat(
-        "binary",
-        ("sentence1", "sentence2", "label"),
-        _splits("glue/MRPC.{}.tsv"),
-        ("different", "equivalent"),
-        ("0", "1"),
+    "MRPC": _binary(
+        "glue/MRPC.{}.tsv", ("sentence1", "sentence2", "label"), ("different", "equivalent"), labels=("0", "1")
     ),
-    "QQP": TaskFormat(
-        "binary",
+    "QQP": _binary(
+        "quora/pairs.tsv",
         ("question1", "question2", "is_duplicate"),
-        _splits("quora/pairs.tsv"),
         ("different", "duplicate"),
-        ("0", "1"),
+        labels=("0", "1"),
         split_column="split",
     ),
-    "RTE": _entailing("RTE", "sentence1", "sentence2"),
-    "QNLI": _entailing("QNLI", "question", "sentence"),
+    "RTE": _binary("glue/RTE.{}.tsv", ("sentence1", "sentence2", "label"), _ENTAILED),
+    "QNLI": _binary("glue/QNLI.{}.tsv", ("question", "sentence", "label"), _ENTAILED),
     "MNLI": _nli("mnli", "nli/mnli.dev_matched.tsv", "nli/mnli.dev_mismatched*.tsv"),
     "SNLI": _nli("snli", "nli/snli.dev.tsv", "nli/snli.test.tsv"),
 }
+
+
+def formats_of(root: Path) -> Mapping[str, PairTaskFormat]:
+    """The pair tasks that a data folder can have: those that everybody knows, and those of its `about.json`."""
+    return {**FORMATS, **about(root).pair_tasks}
 
 
 @dataclass
@@ -109,6 +87,7 @@ class LabelledPairs:
     """A task as read from a folder; `training` are the train pairs that are no pairs of its dev or test set."""
 
     name: str
+    form: PairTaskFormat
     splits: Mapping[str, LabelledSplit]
     training: Sequence[LabelledPair]
 
@@ -119,30 +98,16 @@ class LabelledPairs:
 
 
 def read_pair_task(root: Path, name: str) -> LabelledPairs:
-    """The task `name`, one of `FORMATS`.
-
-    Raises:
-        InputError: it has no train or no dev set, fewer than two different labels in one, or a file is malformed (file,
-            row and value are named).
-    """
-    form = FORMATS[name]
+    """The task `name`, one of `formats_of` the folder."""
+    form = formats_of(root)[name]
     splits: dict[str, LabelledSplit] = {}
     for split in SPLITS:
-        path = next((p for file in form.files[split] if (p := either(root, file))), None)
+        path = next((p for file in form.files_of(split) if (p := either(root, file))), None)
         if path is not None and not (form.split_column and splits):
             splits |= _read(root, path, form, split)
     for split in ("train", "dev"):
         if split not in splits:
             raise InputError(f"--data {root}: pair task {name} has no {split} set; expected {_expected(form, split)}")
-    return labelled_pairs(root, name, splits)
-
-
-def labelled_pairs(root: Path, name: str, splits: Mapping[str, LabelledSplit]) -> LabelledPairs:
-    """The task of splits that were read from `root`, of which "train" and "dev" must be there.
-
-    Raises:
-        InputError: a split has fewer than two different labels.
-    """
     held_out = {frozenset(p[:2]) for split, labelled in splits.items() if split != "train" for p in labelled.pairs}
     training = [p for p in splits["train"].pairs if frozenset(p[:2]) not in held_out]
     for split, labelled in splits.items():
@@ -154,22 +119,22 @@ def labelled_pairs(root: Path, name: str, splits: Mapping[str, LabelledSplit]) -
                 f"{root / labelled.file}: {len(pairs)} {split} pairs of {name}{note}, with {distinct} distinct labels; "
                 f"expected at least 2 of each"
             )
-    return LabelledPairs(name, splits, training)
+    return LabelledPairs(name, form, splits, training)
 
 
-def _expected(form: TaskFormat, split: str) -> str:
+def _expected(form: PairTaskFormat, split: str) -> str:
     rows = f" with rows of {form.split_column} {split}" if form.split_column else ""
-    return " or ".join(form.files[split]) + rows
+    return " or ".join(form.files_of(split)) + rows
 
 
-def _read(root: Path, path: Path, form: TaskFormat, split: str) -> dict[str, LabelledSplit]:
+def _read(root: Path, path: Path, form: PairTaskFormat, split: str) -> dict[str, LabelledSplit]:
     """The splits in one file: `split`, or those that its split column names."""
     file, splits = path.relative_to(root).as_posix(), dict[str, LabelledSplit]()
     columns = [*form.columns, form.split_column] if form.split_column else form.columns
     if not form.split_column:
         splits[split] = LabelledSplit(file)
     for row, (one, two, label, *named) in read_tsv(path, columns):
-        name = _one_of(path, row, form.split_column, named[0], SPLITS) if named else split
+        name = one_of(path, row, form.split_column, named[0], SPLITS) if named else split
         chosen = splits.setdefault(name, LabelledSplit(file))
         if form.kind == "three-class" and label == NO_GOLD_LABEL:
             chosen.skipped += 1
@@ -179,16 +144,10 @@ def _read(root: Path, path: Path, form: TaskFormat, split: str) -> dict[str, Lab
     return splits
 
 
-def _one_of(path: Path, row: int, column: str, value: str, allowed: Sequence[str]) -> str:
-    if value not in allowed:
-        raise InputError(f"{path}, row {row}: column {column!r} is {value!r}; expected {' or '.join(allowed)}")
-    return value
-
-
-def _target(path: Path, row: int, form: TaskFormat, label: str) -> float:
+def _target(path: Path, row: int, form: PairTaskFormat, label: str) -> float:
     column = form.columns[2]
-    if form.labels:
-        return float(form.labels.index(_one_of(path, row, column, label, form.labels)))
+    if labels := form.labels or form.classes:
+        return float(labels.index(one_of(path, row, column, label, labels)))
     score = finite_number(path, row, column, label)
     if not form.low <= score <= form.high:
         raise InputError(f"{path}, row {row}: column {column!r} is {label!r}; expected {form.low:g} to {form.high:g}")
@@ -210,7 +169,7 @@ def add_pair_tasks(
         for one, two in zip(sts.left_P.tolist(), sts.right_P.tolist(), strict=True)
     }
     for task in tasks:
-        form, splits = FORMATS[task.name], dict[str, PairSplit]()
+        form, splits = task.form, dict[str, PairSplit]()
         for name, split in task.splits.items():
             pairs = fixed_sample(task.training, limit) if name == "train" else split.pairs
             splits[name] = builder.pair_split([p[0] for p in pairs], [p[1] for p in pairs], [p[2] for p in pairs])

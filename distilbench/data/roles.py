@@ -1,4 +1,4 @@
-"""What a text is read as: a query, a document, or neither. An encoder may have a prompt for each."""
+"""Roles of texts: query, document, or neither. An encoder may have a prompt for each."""
 
 from __future__ import annotations
 
@@ -53,11 +53,6 @@ def with_roles(corpus: Corpus, store: ArtifactStore) -> Corpus:
         retrieval=tuple(moved(task) for task in corpus.retrieval),
         roles_N=roles_N.astype(np.int8),
     )
-
-
-def roles_of(corpus: Corpus, rows: Rows) -> NDArray[np.int8]:
-    """The roles of rows; all are plain in a corpus without roles."""
-    return np.zeros(len(rows), dtype=np.int8) if corpus.roles_N is None else corpus.roles_N[rows]
 
 
 def _used(count: int, columns: Iterable[Rows]) -> NDArray[np.bool_]:

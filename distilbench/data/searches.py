@@ -19,9 +19,9 @@ from itertools import chain
 from pathlib import Path
 
 from distilbench.data.corpus import CorpusBuilder
+from distilbench.data.readers import column_names, flag, read_tsv, sentence
 from distilbench.data.retrieval_sets import Layout, chosen_documents, documents_of, judged_queries, layouts
-from distilbench.data.tables import columns_of, fixed_sample
-from distilbench.data.tsv import flag, read_tsv, sentence
+from distilbench.data.sampling import fixed_sample
 
 Pair = tuple[str, str]
 MADE_OF = "made of"
@@ -52,9 +52,6 @@ def read_searches(root: Path, limit: int | None, builder: CorpusBuilder) -> set[
     """Add the retrieval sets with judgements; what they ask.
 
     Of more than `limit` documents (None: all) those that answer a query and a fixed sample of the others are taken.
-
-    Raises:
-        InputError: as reading them does (file, row and value are named).
     """
     asked: set[str] = set()
     found = layouts(root)
@@ -98,11 +95,7 @@ def searched_text(root: Path, builder: CorpusBuilder) -> Iterator[str]:
 
 
 def read_pairs(root: Path, builder: CorpusBuilder) -> list[PairFile]:
-    """The pairs of a data folder's subfolders, and of itself.
-
-    Raises:
-        InputError: a file is malformed (file, row and value are named).
-    """
+    """The pairs of a data folder's subfolders, and of itself."""
     files: list[PairFile] = []
     # These two came first when there were no others: a sample of all pairs depends on their order.
     first = [root / name for name in ("quora", "cqadupstack")]
@@ -110,18 +103,15 @@ def read_pairs(root: Path, builder: CorpusBuilder) -> list[PairFile]:
     for folder in (folder for folder in (*first, *others, root) if folder.is_dir()):
         name = folder.resolve().name if folder == root else folder.name
         for path in _either(folder, PAIRS):
-            if {"question1", "question2"} <= set(columns_of(path)):
-                files.append(_questions(name, path))
+            if {"question1", "question2"} <= set(column_names(path)):
+                files.append(_read(name, path, ("question1", "question2")))
         for path in _either(folder, DUPLICATES):
-            files.append(_titles(path))
+            files.append(_read(path.name.partition(".dup_pairs")[0], path, ("title1", "title2")))
         for path in _either(folder, CLICKS):
-            files.append(_clicks(name, path))
+            files.append(_read(name, path, ("query", "document"), directed=True))
     for file in files:
-        if file.path.name.startswith(PAIRS):
-            what = f"{len(file.train)} duplicate pairs (train)"
-        else:
-            what = f"{len(file.train)} {'clicks' if file.directed else 'duplicate pairs'} (train)"
-        builder.found.append(f"{file.path.parent.name}/{file.path.name}: {what}")
+        what = "clicks" if file.directed else "duplicate pairs"
+        builder.found.append(f"{file.path.parent.name}/{file.path.name}: {len(file.train)} {what} (train)")
     if not files:
         builder.missing.append(f"pairs (NAME/{PAIRS}, NAME/{DUPLICATES} or NAME/{CLICKS})")
     return files
@@ -134,37 +124,21 @@ def _either(folder: Path, pattern: str) -> list[Path]:
     return plain + sorted(p for p in folder.glob(f"{pattern}.gz") if p.name.removesuffix(".gz") not in names)
 
 
-def _questions(name: str, path: Path) -> PairFile:
-    split = ("split",) if "split" in columns_of(path) else ()
-    file = PairFile(name, path, directed=False)
-    for row, (one, two, duplicate, *of_split) in read_tsv(path, ("question1", "question2", "is_duplicate", *split)):
-        is_duplicate = flag(path, row, "is_duplicate", duplicate)
-        into = of_split[0] if of_split else "train"
-        if into != "train" and into not in file.held_out:
+def _read(name: str, path: Path, sides: tuple[str, str], directed: bool = False) -> PairFile:
+    """The pairs of a file; those of questions may have a column `split`, of which splits but train, dev and test are left."""
+    file = PairFile(name, path, directed)
+    split = ("split",) if sides[0] == "question1" and "split" in column_names(path) else ()
+    labels = () if directed else ("is_duplicate", *split)
+    into = {"train": file.train, **file.held_out}
+    for row, (one, two, *more) in read_tsv(path, (*sides, *labels)):
+        pairs = not more or flag(path, row, "is_duplicate", more[0])
+        of_split = more[1] if split else "train"
+        if of_split not in into:
             continue
-        pair = sentence(path, row, "question1", one), sentence(path, row, "question2", two)
+        pair = sentence(path, row, sides[0], one), sentence(path, row, sides[1], two)
         file.texts.update(dict.fromkeys(pair))
-        if is_duplicate:
-            (file.train if into == "train" else file.held_out[into]).append(pair)
-    return file
-
-
-def _titles(path: Path) -> PairFile:
-    file = PairFile(path.name.partition(".dup_pairs")[0], path, directed=False)
-    for row, (duplicate, one, two) in read_tsv(path, ("is_duplicate", "title1", "title2")):
-        pair = sentence(path, row, "title1", one), sentence(path, row, "title2", two)
-        file.texts.update(dict.fromkeys(pair))
-        if flag(path, row, "is_duplicate", duplicate):
-            file.train.append(pair)
-    return file
-
-
-def _clicks(name: str, path: Path) -> PairFile:
-    file = PairFile(name, path, directed=True)
-    for row, (query, document) in read_tsv(path, ("query", "document")):
-        pair = sentence(path, row, "query", query), sentence(path, row, "document", document)
-        file.texts.update(dict.fromkeys(pair))
-        file.train.append(pair)
+        if pairs:
+            into[of_split].append(pair)
     return file
 
 

@@ -1,4 +1,4 @@
-"""What students are selected by on a corpus: what was asked for, or the best that the data can serve.
+"""The measure that students are selected by on a corpus: the one asked for, or the best that the data can serve.
 
 Labelled dev sets come first: STS, then retrieval. Without any, sentences of the user's own text are held out (`fidelity`):
 as many to select by as to report, and none of them is trained on.
@@ -33,11 +33,7 @@ _BECAUSE: dict[Kind, str] = {
 
 
 def with_selection(corpus: Corpus, asked: Selection | None) -> tuple[Corpus, str]:
-    """The corpus with what students are selected by, with sentences held out where that needs some; and why it is that.
-
-    Raises:
-        InputError: the data cannot serve what was asked for.
-    """
+    """The corpus with what students are selected by, with sentences held out where that needs some; and why it is that."""
     if asked is not None:
         for kind in asked.kinds:
             if not has(corpus, kind):
@@ -61,7 +57,7 @@ def with_selection(corpus: Corpus, asked: Selection | None) -> tuple[Corpus, str
 
 
 def has(corpus: Corpus, kind: Kind) -> bool:
-    """Whether the corpus can serve a selection of that kind."""
+    """True if the corpus can serve a selection of that kind."""
     if kind == "sts":
         return any(s.split == "dev" for s in corpus.sts)
     if kind == "retrieval":

@@ -17,6 +17,7 @@ from distilbench.storage.store import ArtifactStore
 
 TEXT = "text"
 FILE = "sentences.arrow"
+SENTENCES = pa.schema([(TEXT, pa.string())])
 CHUNK = 8192
 """Sentences that are read or written at a time."""
 
@@ -114,14 +115,18 @@ def in_batches(sentences: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
+def write_sentences(path: Path, sentences: Iterable[str]) -> int:
+    """Write sentences as a file that `SentenceFile` reads; how many they are."""
+    batches = (pa.record_batch([pa.array(batch, pa.string())], schema=SENTENCES) for batch in in_batches(sentences))
+    return write_arrow(path, batches, SENTENCES)
+
+
 def sentences_artifact(sentences: Sequence[str], sentences_fingerprint: str, store: ArtifactStore) -> SentenceFile:
     """The sentences as files that workers can map: themselves if they are, else an artifact, written if not there."""
     if isinstance(sentences, SentenceFile):
         return sentences
-    schema = pa.schema([(TEXT, pa.string())])
 
     def make(folder: Path, missing: list[str]) -> None:
-        batches = (pa.record_batch([pa.array(batch, pa.string())], schema=schema) for batch in in_batches(sentences))
-        write_arrow(folder / FILE, batches, schema)
+        write_sentences(folder / FILE, sentences)
 
     return SentenceFile(store.build("sentences", {"sentences": sentences_fingerprint}, [FILE], make) / FILE)

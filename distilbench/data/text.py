@@ -10,44 +10,28 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
-from distilbench.data.columns import FORMATS_TOLD, column_names, format_of, read_column, read_columns, usable
-from distilbench.data.hub import PREFIX, HubDataset, open_hub
+from distilbench.data.hub_datasets import PREFIX, HubDataset, open_hub
+from distilbench.data.readers import FORMATS_TOLD, column_names, format_of, read_column, read_columns, usable
 from distilbench.errors import InputError
 from distilbench.storage.files import file_sha256
 
 
 @dataclass(frozen=True)
 class TextSettings:
-    """How sentences are read, and which of them.
-
-    `column`: where the format has columns. `min_chars`, `max_chars`: sentences with fewer or more characters are left out
-    and counted; None is no limit. `on_error`: "stop" raises at the first bad row, "skip" leaves it out and counts it; a file
-    that cannot be read on ends the reading either way.
-    """
+    """Read sentences from `column`, if the format has columns. With `skip_bad_rows` bad rows are counted instead of raised;
+    a file that cannot be read to its end raises either way."""
 
     column: str = "text"
-    min_chars: int = 1
-    max_chars: int | None = None
-    on_error: Literal["stop", "skip"] = "stop"
-
-    def __post_init__(self) -> None:
-        """Raises InputError where no length is left."""
-        if self.max_chars is not None and self.max_chars < max(1, self.min_chars):
-            raise InputError(
-                f"--max-chars {self.max_chars}: below --min-chars {self.min_chars}; expected at least that"
-            )
+    skip_bad_rows: bool = False
 
 
 @dataclass
 class TextCounts:
-    """What became of a source's rows: `rows` = `kept` + `short` + `long` + `bad`; `first_error` is the first bad one's."""
+    """Counts of a source's rows: `rows` = `kept` + `bad`; `first_error` belongs to the first bad one."""
 
     rows: int = 0
     kept: int = 0
-    short: int = 0
-    long: int = 0
     bad: int = 0
     first_error: str = ""
 
@@ -60,11 +44,7 @@ class Texts:
     settings: TextSettings = TextSettings()
 
     def open(self) -> list[TextStream]:
-        """A stream for each source.
-
-        Raises:
-            InputError: one is not there, or nothing in it can be read.
-        """
+        """A stream for each source."""
         return [open_text(source, self.settings) for source in self.sources]
 
 
@@ -88,17 +68,13 @@ class TextStream:
         self._source_column = source_column
 
     def identity(self) -> list[str]:
-        """What the sentences are known by before they are read: the hub's name and commit, else the files' SHA-256."""
+        """Identify the sentences before they are read: by the hub's name and commit, else by the files' SHA-256."""
         if not isinstance(self._opened, HubDataset):
             return [file_sha256(path) for path in self._opened]
         return [self.source, self._opened.commit] if self._opened.commit else [self.source, *self._opened.checksums()]
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """The number of a row in the whole source (the first is 1; left-out rows count) and its sentence; may be repeated.
-
-        Raises:
-            InputError: a bad row (unless these are skipped), a file that cannot be read on, or not one good row of several.
-        """
+        """The number of a row in the whole source (the first is 1; left-out rows count) and its sentence; may be repeated."""
         return ((row, text) for row, text, _ in self._usable())
 
     def labelled(self, name: str) -> Iterator[tuple[str, str]]:
@@ -107,35 +83,26 @@ class TextStream:
 
     def _usable(self) -> Iterator[tuple[int, str, str]]:
         counts = self.counts = TextCounts()
-        shortest, longest = self.settings.min_chars, self.settings.max_chars
         for value, source in self._values():
             counts.rows += 1
-            if isinstance(value, InputError):
-                if self.settings.on_error == "stop":
-                    raise value
-                counts.bad += 1
-                counts.first_error = counts.first_error or str(value)
-            elif len(value) < shortest:
-                counts.short += 1
-            elif longest is not None and len(value) > longest:
-                counts.long += 1
-            else:
+            if not isinstance(value, InputError):
                 counts.kept += 1
                 yield counts.rows, value, source
+            elif self.settings.skip_bad_rows:
+                counts.bad += 1
+                counts.first_error = counts.first_error or str(value)
+            else:
+                raise value
         if counts.bad and counts.bad == counts.rows:
             raise InputError(
                 f"{self.source}: none of its {counts.rows} rows can be used; the first: {counts.first_error}"
             )
 
     def summary(self) -> str:
-        """What was read, for the reader: "80 sentences (train)", and what was left out for which reason."""
+        """Describe what was read: "80 sentences (train)", and the bad rows."""
         counts, parts = self.counts, [f"{self.counts.kept} sentences (train)"]
         if isinstance(self._opened, HubDataset) and self._opened.commit:
             parts[0] += f" of commit {self._opened.commit}"
-        if counts.short:
-            parts.append(f"{counts.short} of fewer than {self.settings.min_chars} characters left out")
-        if counts.long:
-            parts.append(f"{counts.long} of more than {self.settings.max_chars} characters left out")
         if counts.bad:
             parts.append(f"{counts.bad} bad rows skipped, the first: {counts.first_error}")
         return "; ".join(parts)
@@ -164,9 +131,6 @@ def open_text(source: str, settings: TextSettings, source_column: str | None = N
     """The stream of a source: a file, a folder (its files of known formats, not those of folders in it), a glob (`**` goes
     through folders), or `hf:NAME`. Files come in the order of their paths; those that have `source_column` name the source of
     each sentence.
-
-    Raises:
-        InputError: there is no such file or dataset, or no file in it has a known format.
     """
     if source.startswith(PREFIX):
         return TextStream(source, open_hub(source, settings.column), settings)
@@ -174,11 +138,7 @@ def open_text(source: str, settings: TextSettings, source_column: str | None = N
 
 
 def text_files(source: str) -> list[Path]:
-    """The files of a local source, sorted by path; hidden ones, and those that begin with "_", only where they are named.
-
-    Raises:
-        InputError: there is none, or none of a known format.
-    """
+    """The files of a local source, sorted by path; hidden ones, and those that begin with "_", only where they are named."""
     path = Path(source)
     if path.is_file():
         if format_of(path) is None:
@@ -199,7 +159,7 @@ def text_files(source: str) -> list[Path]:
 
 
 def text_name(source: str) -> str:
-    """What a corpus of this source is called: the file's, folder's or data set's own name, without what says its format."""
+    """Name a corpus after its source: the file's, folder's or data set's name without the format."""
     plain = source.removeprefix("hf:").partition("?")[0].rstrip("/")
     name = PurePosixPath(plain.replace("*", "")).name or "text"
     for ending in (".gz", *(f".{form}" for form in ("tsv", "csv", "jsonl", "ndjson", "txt", "parquet"))):

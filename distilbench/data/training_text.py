@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.distinct import KEY, write_distinct
-from distilbench.data.sentences import TEXT, SentenceFile, in_batches, sentences_artifact, write_arrow
+from distilbench.data.sentences import TEXT, SentenceFile, in_batches, sentences_artifact, write_sentences
 from distilbench.data.text import Texts, TextStream
 from distilbench.errors import InputError
 from distilbench.storage.arrays import save_array
@@ -22,7 +22,6 @@ from distilbench.storage.store import ArtifactStore
 STEP_VERSION = 1
 NEW, KNOWN, TOLD = "text.arrow", "known.npy", "found.json"
 KEYED = pa.schema([(KEY, pa.string()), (TEXT, pa.string())])
-ROW = pa.schema([(TEXT, pa.string())])
 
 
 def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactStore) -> Corpus:
@@ -31,9 +30,6 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
 
     Sentences that `corpus` has already become training rows, the others come after its sentences. Which are drawn does not
     depend on their order. Memory: that of `write_distinct`, and 8 bytes for each training row.
-
-    Raises:
-        InputError: a source is not there or malformed, or has no sentence to train on; or the disk is full.
     """
     if not texts.sources:
         return corpus
@@ -55,7 +51,7 @@ def with_text(corpus: Corpus, texts: Texts, limit: int | None, store: ArtifactSt
         )
         row_of = {sentence: row for row, sentence in enumerate(corpus.sentences)}
         known_rows: list[int] = []
-        write_arrow(folder / NEW, _unknown(SentenceFile(drawn), row_of, known_rows), ROW)
+        write_sentences(folder / NEW, _unknown(SentenceFile(drawn), row_of, known_rows))
         save_array(folder / KNOWN, np.array(known_rows, dtype=np.int64))
         drawn.unlink()
         lines = [f"--text {stream.source}: {stream.summary()}" for stream in streams]
@@ -95,9 +91,10 @@ def _keyed(streams: Sequence[TextStream]) -> Iterator[pa.RecordBatch]:
             yield pa.record_batch([text, text], schema=KEYED)
 
 
-def _unknown(drawn: SentenceFile, row_of: dict[str, int], known_rows: list[int]) -> Iterator[pa.RecordBatch]:
+def _unknown(drawn: SentenceFile, row_of: dict[str, int], known_rows: list[int]) -> Iterator[str]:
     """The drawn sentences that the corpus has not; the rows of the others go to `known_rows`."""
-    for batch in in_batches(drawn):
-        known_rows += [row_of[text] for text in batch if text in row_of]
-        new = [text for text in batch if text not in row_of]
-        yield pa.record_batch([pa.array(new, pa.string())], schema=ROW)
+    for text in drawn:
+        if text in row_of:
+            known_rows.append(row_of[text])
+        else:
+            yield text

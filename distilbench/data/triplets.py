@@ -8,13 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from distilbench.data.corpus import CorpusBuilder
-from distilbench.data.tables import columns_of, either, fixed_sample
-from distilbench.data.tsv import read_tsv, sentence
+from distilbench.data.readers import column_names, either, read_tsv, sentence
+from distilbench.data.sampling import fixed_sample
 from distilbench.errors import InputError
 
 COLUMNS = ("anchor", "positive", "negative")
 TRAIN_SOURCES = ("train", "train_part")
-"""How the `source` of a triplet must end: the others were made of NLI dev and test files."""
+"""Endings of the `source` of triplets to train on: the others were made of NLI dev and test files."""
 
 
 def triplets_file(root: Path) -> Path | None:
@@ -23,17 +23,13 @@ def triplets_file(root: Path) -> Path | None:
 
 
 def add_triplets_of_folder(root: Path, limit: int | None, evaluation: set[str], builder: CorpusBuilder) -> None:
-    """Train on at most `limit` triplets of `root`, none with a sentence of `evaluation`; None: on all.
-
-    Raises:
-        InputError: there is no such file, it is malformed, or none of its triplets can be used.
-    """
+    """Train on at most `limit` triplets of `root`, none with a sentence of `evaluation`; None: on all."""
     path = triplets_file(root)
     if path is None:
         raise InputError(
             f"--data {root}: the method learns from triplets; expected nli/triplets.tsv or nli/triplets.tsv.gz"
         )
-    has_source = "source" in columns_of(path)
+    has_source = "source" in column_names(path)
     total, train = 0, list[tuple[str, str, str]]()
     for row, (anchor, positive, negative, *source) in read_tsv(path, (*COLUMNS, *(["source"] if has_source else []))):
         total += 1

@@ -1,27 +1,26 @@
-"""Vectors of texts in a file, such as those of an API or of an existing index: checked once, and found again by their text.
+"""A teacher's vectors in a Parquet file, such as those of an API: checked once, and found again by their text.
 
-NAME.parquet             columns text (strings) and vector (lists of numbers)
-NAME.npy                 rows x dimensions, beside the texts: NAME.txt, or the column text of NAME.tsv, .csv, .jsonl, .parquet
-
-The file is streamed. In memory: 16 bytes for each row while it is read, and a block of rows.
+The file has a column `text` of strings and a column `vector` of lists of numbers. It is streamed: in memory are 24 bytes for
+each row, and a block of rows.
 """
 
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow.parquet import ParquetFile
 
 from distilbench.choices import Stored
-from distilbench.data.columns import FORMATS_TOLD, format_of, read_column
-from distilbench.data.sentences import FILE, TEXT, SentenceFile, in_batches, write_arrow
+from distilbench.data.corpus import Corpus, PairTask, Rows
+from distilbench.data.readers import usable
+from distilbench.data.sentences import TEXT, CorpusText
 from distilbench.errors import InputError
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
 from distilbench.storage.files import file_sha256
@@ -29,221 +28,213 @@ from distilbench.storage.store import ArtifactStore
 
 SHARD_ROWS = 8192
 VECTOR_COLUMNS = ("vector", "embedding", "embeddings", "vectors")
-"""The first of these that a Parquet file has holds its vectors."""
-EXPECTED = "expected NAME.parquet with the columns text and vector, or NAME.npy beside NAME.txt"
+"""The first of these that a file has holds its vectors."""
+EXPECTED = "expected NAME.parquet with the columns text and vector"
 LEAST_NORM = 1e-12
 DIGESTS, ORDER = "digests.npy", "order.npy"
-STEP_VERSION = 1
+STEP_VERSION = 2
 """Part of every fingerprint: raise it when the code below changes what it writes."""
-
-Block = tuple[int, NDArray[np.float32]]
-"""Number of a block's first row (from 0), and its vectors."""
 
 
 @dataclass(frozen=True)
 class VectorFile:
-    """Where vectors and their texts are: `texts` is the file itself, or the one beside a `.npy`."""
+    """A Parquet file with vectors, and the column of their texts."""
 
     path: Path
-    texts: Path
     column: str = TEXT
 
     def identity(self) -> dict[str, str]:
         """The SHA-256 of what is read."""
-        return {path.name: file_sha256(path) for path in dict.fromkeys((self.path, self.texts))} | {
-            "column": self.column
-        }
+        return {self.path.name: file_sha256(self.path), "column": self.column}
 
     def shape(self) -> tuple[int, int]:
-        """Rows and dimensions, by the file's header and its first row.
-
-        Raises:
-            InputError: the file cannot be read, or has no vectors.
-        """
-        if self.path.suffix == ".npy":
-            return _open_npy(self.path).shape
-        with _open_parquet(self.path) as file:
+        """Rows and dimensions, by the file's header and its first row."""
+        with _open(self.path) as file:
             rows = int(file.metadata.num_rows)
-            first = next(_parquet_blocks(self.path, 1), None)
+        first = next(self.blocks(1), None)
         if first is None:
             raise InputError(f"{self.path}: no row in it; {EXPECTED}")
         return rows, first[1].shape[1]
 
+    def blocks(self, size: int) -> Iterator[tuple[list[Any], NDArray[np.float32]]]:
+        """Texts and vectors of up to `size` rows at a time, all vectors as wide as the first."""
+        columns, start, width = [self.column, _vector_column(self.path)], 0, 0
+        with _open(self.path) as file:
+            if self.column not in file.schema_arrow.names:
+                raise InputError(f"{self.path}: no column {self.column!r}; the columns are {file.schema_arrow.names}")
+            batches = file.iter_batches(size, columns=columns)
+            try:
+                for batch in batches:
+                    vectors_ND = _matrix(self.path, batch.column(columns[1]), start, width)
+                    width = vectors_ND.shape[1]
+                    yield batch.column(columns[0]).to_pylist(), vectors_ND
+                    start += len(vectors_ND)
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+                raise InputError(
+                    f"{self.path}: cannot be read after row {start}: {str(error).splitlines()[0]}"
+                ) from None
+
 
 def vector_file(path: Path, column: str = TEXT) -> VectorFile:
-    """A file of vectors, and the file that has their texts.
-
-    Raises:
-        InputError: there is no such file, none with the texts, or it has another format or no such column.
-    """
+    """The file of vectors at `path`, whose texts are in `column`."""
     if not path.is_file():
         raise InputError(f"--teacher-vectors {path}: no such file; {EXPECTED}")
-    if path.suffix == ".parquet":
-        _vector_column(path)
-        return VectorFile(path, path, column)
-    if path.suffix != ".npy":
+    if path.suffix != ".parquet":
         raise InputError(f"--teacher-vectors {path}: the format is not known by the file's name; {EXPECTED}")
-    beside = sorted(
-        p for p in path.parent.glob(f"{path.stem}.*") if p != path and format_of(p) and _stem(p) == path.stem
-    )
-    if len(beside) != 1:
-        found = f"found {', '.join(p.name for p in beside)}" if beside else "found none"
-        raise InputError(
-            f"--teacher-vectors {path}: {found} with its texts; expected one of {path.stem}.txt, or {FORMATS_TOLD}"
-        )
-    return VectorFile(path, beside[0], column)
+    _vector_column(path)
+    return VectorFile(path, column)
 
 
 @dataclass(frozen=True)
 class GivenVectors:
-    """The vectors of a file, checked and in the store; `order` sorts its rows by the digests of their texts."""
+    """The vectors of a file, checked and in the store; `digests_N` of the texts are sorted, `order_N` are their rows."""
 
     vectors: ShardedArray
-    texts: SentenceFile
-    digests_N: NDArray[np.int64]
+    digests_N: NDArray[np.bytes_]
     order_N: NDArray[np.int64]
 
     def places(self, sentences: Sequence[str]) -> NDArray[np.int64]:
         """The row of each sentence, or -1 where it is not in the file; blanks at the ends do not count."""
-        texts = [sentence.strip() for sentence in sentences]
-        asked = np.array([_digest(text) for text in texts], dtype=np.int64)
-        sorted_N = self.digests_N[self.order_N]
-        first, after = (np.searchsorted(sorted_N, asked, side=side) for side in ("left", "right"))
-        places, left = np.full(len(texts), -1, dtype=np.int64), np.flatnonzero(first < after)
-        further = 0
-        while len(left):  # more than once only where several texts have one digest
-            rows = self.order_N[first[left] + further]
-            same = np.array([texts[i] == text for i, text in zip(left.tolist(), self.texts.take(rows), strict=True)])
-            places[left[same]] = rows[same]
-            further += 1
-            left = left[~same & (first[left] + further < after[left])]
-        return places
+        asked_N = _digests([sentence.strip() for sentence in sentences])
+        places = np.minimum(np.searchsorted(self.digests_N, asked_N), len(self.digests_N) - 1)
+        return np.where(self.digests_N[places] == asked_N, self.order_N[places], -1)
+
+    def of_sentences(self, text: CorpusText, store: ArtifactStore) -> ShardedArray:
+        """A row for each sentence of a corpus, in the store; of those that have no vector, zeros."""
+        parts = {"given": self.vectors.folder.name, "sentences": text.fingerprint, "step_version": STEP_VERSION}
+        ranges = shard_ranges(len(text.sentences), SHARD_ROWS)
+
+        def make(folder: Path, missing: list[str]) -> None:
+            for shard, (start, stop) in enumerate(ranges):
+                if shard_name(shard) in missing:
+                    places_N = self.places(text.sentences[start:stop])
+                    vectors_ND = np.zeros((stop - start, self.vectors.width), dtype=np.float16)
+                    vectors_ND[places_N >= 0] = self.vectors.take(places_N[places_N >= 0])
+                    save_array(folder / shard_name(shard), vectors_ND)
+
+        folder = store.build("embeddings", parts, [shard_name(i) for i, _ in enumerate(ranges)], make)
+        return ShardedArray(folder, len(text.sentences), self.vectors.width, SHARD_ROWS)
 
 
 def given_vectors(file: VectorFile, stored: Stored, store: ArtifactStore) -> GivenVectors:
-    """The vectors and texts of a file, copied into the store once; every row is checked.
-
-    Raises:
-        InputError: a row has no text, a text that is there already, or a vector of another width, that is zero, or that is
-            not finite in the stored precision. File and row are named; those of a `.npy` are counted from 0.
-    """
+    """The vectors of a file, copied into the store once; every row is checked."""
     rows, width = file.shape()
     parts: dict[str, Any] = {"file": file.identity(), "stored": stored, "step_version": STEP_VERSION}
     shards = [shard_name(i) for i, _ in enumerate(shard_ranges(rows, SHARD_ROWS))]
 
     def make(folder: Path, missing: list[str]) -> None:
-        digests = array("q")
-        numbers = array("q")
-
-        def texts() -> Iterator[str]:
-            for row, text in _texts(file, rows):
-                digests.append(_digest(text))
-                numbers.append(row)
-                yield text
-
-        schema = pa.schema([(TEXT, pa.string())])
-        batches = (pa.record_batch([pa.array(batch, pa.string())], schema=schema) for batch in in_batches(texts()))
-        write_arrow(folder / FILE, batches, schema)
-        row_N = np.frombuffer(numbers, dtype=np.int64)
-        digest_N = np.frombuffer(digests, dtype=np.int64)
+        digests, held, shard = list[NDArray[np.bytes_]](), list[NDArray[Any]](), 0
+        start = 0
+        for texts, vectors_ND in file.blocks(min(SHARD_ROWS, 1024)):
+            digests.append(_digests(_checked_texts(file, texts, start)))
+            held.append(_checked_vectors(file, vectors_ND, start, stored))
+            start += len(texts)
+            while sum(map(len, held)) >= SHARD_ROWS or (held and start == rows):
+                joined = np.concatenate(held)
+                save_array(folder / shard_name(shard), joined[:SHARD_ROWS])
+                shard, held = shard + 1, [joined[SHARD_ROWS:]] if len(joined) > SHARD_ROWS else []
+        digest_N = np.concatenate(digests)
         order_N = np.argsort(digest_N, kind="stable")
-        _check_once(file, SentenceFile(folder / FILE), digest_N, order_N, row_N)
-        for shard, (start, vectors_ND) in enumerate(_checked(file, width, row_N, stored)):
-            assert start == shard * SHARD_ROWS
-            save_array(folder / shard_name(shard), vectors_ND)
+        _check_once(file, digest_N[order_N], order_N)
         save_array(folder / ORDER, order_N)
-        save_array(folder / DIGESTS, digest_N)
+        save_array(folder / DIGESTS, digest_N[order_N])
 
-    folder = store.build("teacher-vectors", parts, [FILE, *shards, ORDER, DIGESTS], make)
-    return GivenVectors(
-        ShardedArray(folder, rows, width, SHARD_ROWS),
-        SentenceFile(folder / FILE),
-        *(np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (DIGESTS, ORDER)),
+    folder = store.build("teacher-vectors", parts, [*shards, ORDER, DIGESTS], make)
+    digests_N, order_N = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (DIGESTS, ORDER))
+    return GivenVectors(ShardedArray(folder, rows, width, SHARD_ROWS), digests_N, order_N)
+
+
+def restrict_to_vectors(corpus: Corpus, known_N: NDArray[np.bool_], source: str, named: Rows) -> Corpus:
+    """`corpus` with the sets, pairs and training sentences of which `source` has every vector; `known_N` says it by row.
+
+    Rows keep their numbers. What is left out is told. `named` are training rows that the user asked for (`--text`): each
+    must have a vector.
+    """
+    missing: list[str] = []
+
+    def whole(name: str, *columns: Rows) -> bool:
+        rows = np.unique(np.concatenate(columns))
+        unknown = rows[~known_N[rows]]
+        if len(unknown):
+            told = f"{len(unknown):,} of its {len(rows):,} texts have no vector in {source}"
+            missing.append(f"{name}: {told}, such as {corpus.sentences[int(unknown[0])]!r:.80}")
+        return not len(unknown)
+
+    def whole_task(task: PairTask) -> bool:
+        sides = (side for split in task.splits.values() for side in (split.left_P, split.right_P))
+        return whole(f"pair task {task.name}", *sides)
+
+    unnamed = named[~known_N[named]]
+    if len(unnamed):
+        raise InputError(
+            f"{source}: no vector of {corpus.sentences[int(unnamed[0])]!r:.120} of --text ({len(unnamed):,} of "
+            f"{len(named):,} sentences have none); expected one of each: leave --text out to train on the texts of the file"
+        )
+    train = corpus.train[known_N[corpus.train]]
+    without = len(corpus.train) - len(train)
+    if not len(train):
+        raise InputError(f"{source}: no vector of any of {without:,} training sentences; expected some")
+    pairs, triplets, judged = (
+        rows[known_N[rows].all(axis=1)] for rows in (corpus.pairs_P2, corpus.triplets_T3, corpus.judged_P2)
+    )
+    left_out = f"; {without:,} sentences without a vector left out" if without else ""
+    return replace(
+        corpus,
+        train=train,
+        pairs_P2=pairs,
+        triplets_T3=triplets,
+        judged_P2=judged,
+        passages=corpus.passages[known_N[corpus.passages]],
+        sts=tuple(s for s in corpus.sts if whole(f"{s.name} ({s.split})", s.left_P, s.right_P)),
+        retrieval=tuple(t for t in corpus.retrieval if whole(f"{t.name} retrieval, {t.split}", t.queries, t.documents)),
+        classification=tuple(s for s in corpus.classification if whole(f"classification {s.name}", *s.texts)),
+        pair_tasks=tuple(task for task in corpus.pair_tasks if whole_task(task)),
+        probed=tuple(task for task in corpus.probed if whole_task(task)),
+        found=(*corpus.found, f"{source}: vectors of {int(known_N.sum()):,} of {len(known_N):,} texts{left_out}"),
+        missing=(*corpus.missing, *missing),
     )
 
 
-def _texts(file: VectorFile, rows: int) -> Iterator[tuple[int, str]]:
-    """Row number and text of each vector; as many as there are vectors."""
-    count = 0
-    for row, text in read_column(file.texts, file.column):
+def _checked_texts(file: VectorFile, values: Sequence[object], start: int) -> list[str]:
+    texts = []
+    for row, value in enumerate(values, start=start + 1):
+        text = usable(file.path, row, f"column {file.column!r}", value)
         if isinstance(text, InputError):
             raise text
-        count += 1
-        yield row, text
-    if count != rows:
-        raise InputError(f"{file.path}: {rows:,} vectors, but {count:,} texts in {file.texts.name}; expected as many")
+        texts.append(text)
+    return texts
 
 
-def _check_once(
-    file: VectorFile,
-    texts: SentenceFile,
-    digest_N: NDArray[np.int64],
-    order_N: NDArray[np.int64],
-    row_N: NDArray[np.int64],
-) -> None:
-    """Check that no text is there twice: equal digests first, then the texts themselves."""
-    sorted_N = digest_N[order_N]
-    starts = np.flatnonzero(np.concatenate([[True], sorted_N[1:] != sorted_N[:-1]]))
-    for start, stop in (
-        zip(starts.tolist(), [*starts[1:].tolist(), len(sorted_N)], strict=True) if len(sorted_N) else ()
-    ):
-        if stop - start == 1:
-            continue
-        first: dict[str, int] = {}
-        rows = order_N[start:stop]
-        for row, text in zip(rows.tolist(), texts.take(rows), strict=True):
-            if text in first:
-                raise InputError(
-                    f"{file.texts}, row {row_N[row]}: text {text!r:.80} is there already, in row {row_N[first[text]]}; "
-                    "expected each text once"
-                )
-            first[text] = row
-
-
-def _checked(file: VectorFile, width: int, row_N: NDArray[np.int64], stored: Stored) -> Iterator[Block]:
-    """Blocks of `SHARD_ROWS` rows in the stored precision, every one checked."""
-    blocks = _npy_blocks(file.path) if file.path.suffix == ".npy" else _parquet_blocks(file.path, SHARD_ROWS)
-    for start, vectors_ND in blocks:
-        with np.errstate(over="ignore"):
-            kept_ND = vectors_ND.astype(stored)
-        norm_N = np.linalg.norm(kept_ND.astype(np.float32), axis=1)
-        bad = np.flatnonzero(~((norm_N > LEAST_NORM) & np.isfinite(kept_ND).all(axis=1)))
-        if len(bad):
-            row = int(bad[0])
-            strange = np.flatnonzero(~np.isfinite(kept_ND[row]))
-            found = f"dimension {strange[0]} is {vectors_ND[row][strange[0]]}" if len(strange) else "it is zero"
-            more = f" (stored as {stored})" if len(strange) and np.isfinite(vectors_ND[row][strange[0]]) else ""
-            number = row_N[start + row] if file.path == file.texts else start + row
-            raise InputError(
-                f"{file.path}, row {number}: the vector has no direction: {found}{more}; expected {width} finite numbers, "
-                "not all 0"
-            )
-        yield start, kept_ND
-
-
-def _open_npy(path: Path) -> NDArray[Any]:
-    try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path}: not an array that can be read ({error!s:.200}); {EXPECTED}") from None
-    if not isinstance(found, np.ndarray) or found.ndim != 2 or 0 in found.shape or found.dtype.kind != "f":
-        shape = getattr(found, "shape", None)
+def _checked_vectors(file: VectorFile, vectors_ND: NDArray[np.float32], start: int, stored: Stored) -> NDArray[Any]:
+    """The vectors in the stored precision; each has a direction there."""
+    with np.errstate(over="ignore"):
+        stored_ND = vectors_ND.astype(stored)
+    norm_N = np.linalg.norm(stored_ND.astype(np.float32), axis=1)
+    bad = np.flatnonzero(~((norm_N > LEAST_NORM) & np.isfinite(stored_ND).all(axis=1)))
+    if len(bad):
+        row = int(bad[0])
+        strange = np.flatnonzero(~np.isfinite(stored_ND[row]))
+        what = f"dimension {strange[0]} is {vectors_ND[row][strange[0]]}" if len(strange) else "it is zero"
+        more = f" (stored as {stored})" if len(strange) and np.isfinite(vectors_ND[row][strange[0]]) else ""
         raise InputError(
-            f"{path}: of shape {shape} and type {getattr(found, 'dtype', '?')}; expected rows x dimensions of floats"
+            f"{file.path}, row {start + row + 1}: the vector has no direction: {what}{more}; expected "
+            f"{vectors_ND.shape[1]} finite numbers, not all 0"
         )
-    return found
+    return stored_ND
 
 
-def _npy_blocks(path: Path) -> Iterator[Block]:
-    vectors_ND = _open_npy(path)
-    for start, stop in shard_ranges(len(vectors_ND), SHARD_ROWS):
-        with np.errstate(over="ignore"):
-            yield start, np.asarray(vectors_ND[start:stop]).astype(np.float32)
+def _check_once(file: VectorFile, sorted_N: NDArray[np.bytes_], order_N: NDArray[np.int64]) -> None:
+    again = np.flatnonzero(sorted_N[1:] == sorted_N[:-1])
+    if len(again):
+        first, second = int(order_N[again[0]]), int(order_N[again[0] + 1])
+        texts = (text for block, _ in file.blocks(1024) for text in block)
+        text = next(text for row, text in enumerate(texts) if row == first)
+        raise InputError(
+            f"{file.path}, row {second + 1}: text {text!r:.80} is there already, in row {first + 1}; expected each text once"
+        )
 
 
-def _open_parquet(path: Path) -> Any:
-    from pyarrow.parquet import ParquetFile
-
+def _open(path: Path) -> ParquetFile:
     try:
         return ParquetFile(path, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
@@ -251,12 +242,7 @@ def _open_parquet(path: Path) -> Any:
 
 
 def _vector_column(path: Path) -> str:
-    """The column with the vectors.
-
-    Raises:
-        InputError: there is none, or it holds no lists of numbers.
-    """
-    with _open_parquet(path) as file:
+    with _open(path) as file:
         schema = file.schema_arrow
     name = next((name for name in VECTOR_COLUMNS if name in schema.names), None)
     if name is None:
@@ -268,35 +254,8 @@ def _vector_column(path: Path) -> str:
     return name
 
 
-def _parquet_blocks(path: Path, size: int) -> Iterator[Block]:
-    """Blocks of `size` rows, all of the width of the first."""
-    column, width, start, held = _vector_column(path), 0, 0, list[NDArray[np.float32]]()
-    first_row = 0
-    with _open_parquet(path) as file:
-        batches = file.iter_batches(min(size, 1024), columns=[column])
-        for batch in _readable(path, batches):
-            vectors_ND = _matrix(path, batch.column(0), start, width)
-            width = vectors_ND.shape[1]
-            start += len(vectors_ND)
-            held.append(vectors_ND)
-            while sum(map(len, held)) >= size:
-                joined = np.concatenate(held)
-                yield first_row, joined[:size]
-                first_row, held = first_row + size, [joined[size:]]
-    left = np.concatenate(held) if held else np.empty((0, width), dtype=np.float32)
-    if len(left):
-        yield first_row, left
-
-
-def _readable(path: Path, batches: Iterator[Any]) -> Iterator[Any]:
-    try:
-        yield from batches
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: cannot be read on: {str(error).splitlines()[0]}") from None
-
-
 def _matrix(path: Path, lists: Any, start: int, width: int) -> NDArray[np.float32]:
-    """The lists of a batch as rows; `width` 0 is that of the first of them. Row numbers are those of Parquet, from 1."""
+    """The lists of a batch as rows; `width` 0 is that of the first of them."""
     lengths = [0 if n is None else n for n in pa.compute.list_value_length(lists).to_pylist()]
     expected = width or (lengths[0] if lengths else 0)
     for row, length in enumerate(lengths, start=start + 1):
@@ -313,9 +272,6 @@ def _matrix(path: Path, lists: Any, start: int, width: int) -> NDArray[np.float3
         return np.asarray(values.to_numpy(zero_copy_only=False)).astype(np.float32).reshape(len(lengths), expected)
 
 
-def _digest(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
-
-
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(".gz").rsplit(".", 1)[0]
+def _digests(texts: Sequence[str]) -> NDArray[np.bytes_]:
+    """128 bits of each text: two texts do not have the same."""
+    return np.array([hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts], dtype="S16")

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from distilbench.data.classification import FOLDS
+from distilbench.data.classification_sets import FOLDS
 from distilbench.data.corpus import ClassificationSet, Rows
 from distilbench.evaluation.logistic import Logistic, Problem
 from distilbench.evaluation.statistics import resampled_mean

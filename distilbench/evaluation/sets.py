@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distilbench.data.corpus import ClassificationSet, Corpus, PairTask, Rows, StsSet
-from distilbench.data.evaluation import EvaluationData
+from distilbench.data.evaluation_sets import EvaluationData
 from distilbench.evaluation.retrieval_task import RetrievalTask
 from distilbench.evaluation.selection import SelectionSets
 

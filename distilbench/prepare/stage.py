@@ -19,7 +19,6 @@ from distilbench.prepare.encode import CorpusEncoding
 from distilbench.prepare.nearest import nearest_artifact
 from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.pca import pca_artifact
-from distilbench.prepare.precomputed import corpus_vectors
 from distilbench.prepare.ranked_layers import read_ranking
 from distilbench.prepare.selection import dev_sets, judged_artifact
 from distilbench.prepare.students import prepare_student
@@ -65,7 +64,7 @@ def _vectors(settings: PreparationSettings, corpus: Corpus, store: ArtifactStore
     teacher = settings.teacher_encoder
     if settings.given is not None:
         console.print(f"Teacher {teacher.title}: the vectors of {len(corpus.sentences)} sentences are given")
-        return corpus_vectors(corpus.text, settings.given, store)
+        return settings.given.of_sentences(corpus.text, store)
     encoding = CorpusEncoding(teacher, store, "Teacher encoding", backend=settings.backend, size=settings.pool)
     vectors, encoded = encoding.vectors(corpus.text)
     console.print(f"Teacher {teacher.title}: {encoded} of {len(corpus.sentences)} sentences encoded now")

@@ -137,7 +137,7 @@ class Report:
         frame = pd.DataFrame(cells, columns=titles)
         table = frame.to_latex(index=False, escape=False, column_format=ways, caption="Leaderboard")
         notes = [rf"\par\smallskip {latex_text(note)}" for note in (*self.lead, *self.notes)]
-        return "\n".join([r"% Needs \usepackage{booktabs}.", table.rstrip(), *notes]) + "\n"
+        return "\n".join([r"% Requirements \usepackage{booktabs}.", table.rstrip(), *notes]) + "\n"
 
     def _cells(self, row: Row) -> list[str]:
         return [told(row), *(_written(column, row) for column in self.columns)]

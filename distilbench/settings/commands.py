@@ -12,7 +12,7 @@ from distilbench.errors import InputError
 from distilbench.settings.option import Settings, option
 from distilbench.settings.run import RunSettings, SpaceSettings
 
-RUN = "such as runs/mcr2-builtin-all-MiniLM-L6-v2, or {}: s3://bucket/runs/NAME"
+RUN = "such as runs/mcr2-demonstration-all-MiniLM-L6-v2, or {}: s3://bucket/runs/NAME"
 
 
 class PrepareSettings(SpaceSettings):

@@ -36,14 +36,15 @@ def tasks_option(default: tuple[TaskKind, ...], panel: str = "") -> Any:
 class DataSettings(Settings):
     """The data folder of every command that reads one."""
 
-    data: str | None = option("A data folder, or its URI; without it the built-in demonstration corpus.", None)
+    data: str | None = option("A data folder, or its URI; without it the demonstration that comes along.", None)
 
     @cached_property
-    def data_folder(self) -> Path | None:
-        """The data folder here, fetched where it is a URI; None is the built-in demonstration corpus."""
+    def data_folder(self) -> Path:
+        """The data folder here, fetched where it is a URI; the demonstration's where none is given."""
+        from distilbench.data.about import DEMONSTRATION
         from distilbench.storage.scratch import local_folder
 
-        return local_folder(self.data, "--data") if self.data else None
+        return local_folder(self.data, "--data") if self.data else DEMONSTRATION
 
 
 class EvaluationDataSettings(DataSettings):
@@ -73,26 +74,20 @@ class TrainingDataSettings(EvaluationDataSettings):
         "repeatable.",
         (),
     )
-    demonstration: bool = option(
-        "Beside --text without --data, score on the sets of the demonstration corpus too.", False, panel=PANEL
-    )
     text_column: str = option("The column of --text that holds the sentences.", "text", panel=PANEL)
-    min_chars: int = option("Leave out unlabelled sentences of fewer characters.", 1, panel=PANEL, ge=0)
-    max_chars: int | None = option("Leave out those of more characters; default: none.", None, panel=PANEL, ge=1)
     skip_bad_rows: bool = option(
         "Leave out and count bad rows of unlabelled text, instead of stopping.", False, panel=PANEL
     )
     max_sentences: int = option(
         "Unlabelled sentences of --data, and of --text, to train on at most; 0: all.", MOST, panel=PANEL, ge=0
     )
-    even_sources: bool = option(
-        "Draw the training sentences of --data evenly from their sources: files, or what a column `source` names.",
-        True,
-        panel=PANEL,
-    )
     max_pairs: int = option("Similar pairs to train on at most; 0: all.", MOST, panel=PANEL, ge=0)
     max_triplets: int = option("Triplets to train on at most; 0: all.", MOST, panel=PANEL, ge=0)
-    corpus_size: int = option("Training pairs of the built-in corpus.", 4000, panel=PANEL)
+
+    @property
+    def sets_folder(self) -> Path | None:
+        """The data folder; None where text alone is given, which has no sets to score on."""
+        return self.data_folder if self.data or not self.texts.sources else None
 
     @property
     def limits(self) -> Limits:
@@ -101,18 +96,14 @@ class TrainingDataSettings(EvaluationDataSettings):
 
         named = (self.max_pairs, self.max_sentences, self.max_documents, self.max_triplets, self.max_labelled)
         pairs, sentences, documents, triplets, labelled = (most or None for most in named)
-        return Limits(pairs, sentences, documents, triplets, labelled, self.even_sources)
+        return Limits(pairs, sentences, documents, triplets, labelled, evenly=True)
 
     @cached_property
     def texts(self) -> Texts:
-        """The sources of text, fetched where they are URIs, and how to read them.
-
-        Raises:
-            InputError: --max-chars is below --min-chars.
-        """
+        """The sources of text, fetched where they are URIs, and how to read them."""
         from distilbench.data.text import Texts, TextSettings
         from distilbench.storage.scratch import local_text
 
-        bad = self.skip_bad_rows
-        how = TextSettings(self.text_column, self.min_chars, self.max_chars, "skip" if bad else "stop")
-        return Texts(tuple(local_text(source) for source in self.text), how)
+        return Texts(
+            tuple(local_text(source) for source in self.text), TextSettings(self.text_column, self.skip_bad_rows)
+        )

@@ -65,8 +65,8 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
     """Settings of the preparation of a corpus."""
 
     teacher_vectors: Path | None = option(
-        "Instead of a teacher: vectors of texts, as NAME.parquet (columns text and vector) or NAME.npy beside NAME.txt; "
-        "encoder students start from a --student folder.",
+        "Instead of a teacher: vectors of texts, as NAME.parquet with the columns text and vector; encoder students start "
+        "from a --student folder.",
         None,
         panel=ENCODERS,
     )
@@ -118,7 +118,7 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
         own = super().texts
         if self.teacher_vectors is None or own.sources:
             return own
-        return replace(own, sources=(str(self.teacher_encoder.vector_file.texts),))
+        return replace(own, sources=(str(self.teacher_encoder.vector_file.path),))
 
 
 class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings, CodeSettings):

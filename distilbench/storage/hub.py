@@ -36,13 +36,13 @@ def hub_silence() -> str:
 
     with _lock:
         if _state.reason and time.monotonic() - _state.asked_at > AGAIN_S:
-            _state.reason = ""
-            _go_offline(False)
-        if not _state.reason and not _state.answered and not constants.is_offline_mode():
-            _state.reason = _ask(constants.ENDPOINT)
-            _state.answered, _state.asked_at = not _state.reason, time.monotonic()
+            _state.reason, constants.HF_HUB_OFFLINE = "", False
+            os.environ.pop(OFFLINE, None)
+        if not (_state.reason or _state.answered or constants.is_offline_mode()):
+            _state.reason, _state.asked_at = _ask(constants.ENDPOINT), time.monotonic()
+            _state.answered = not _state.reason
             if _state.reason:
-                _go_offline(True)
+                constants.HF_HUB_OFFLINE, os.environ[OFFLINE] = True, "1"
         return _state.reason
 
 
@@ -51,16 +51,6 @@ def tell_cached(name: str) -> None:
     if _state.reason and not _state.told:
         _state.told = True
         rich.print(f"The hub cannot be reached ({_state.reason}): {name} is the one in its cache")
-
-
-def _go_offline(offline: bool) -> None:
-    from huggingface_hub import constants
-
-    constants.HF_HUB_OFFLINE = offline
-    if offline:
-        os.environ[OFFLINE] = "1"
-    else:
-        os.environ.pop(OFFLINE, None)
 
 
 def _ask(address: str) -> str:

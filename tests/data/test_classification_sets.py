@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from distilbench.data.classification import read_classification
+from distilbench.data.classification_sets import read_classification
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
 

@@ -12,7 +12,8 @@ from samples import make_data, write_tsv
 
 from distilbench.choices import EVERY_TASK
 from distilbench.data import calibration as module
-from distilbench.data.evaluation import EvaluationData, evaluation_data
+from distilbench.data.about import DEMONSTRATION
+from distilbench.data.evaluation_sets import EvaluationData, evaluation_data
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.pair_tasks import FORMATS
 from distilbench.errors import InputError
@@ -57,7 +58,7 @@ def read(root: Path, kinds: Sequence[str] = EVERY_TASK, limits: Limits = ALL) ->
 
 
 def read_built_in(store: Path, kinds: Sequence[str] = EVERY_TASK) -> EvaluationData:
-    return evaluation_data(None, kinds, ALL, ArtifactStore(store))
+    return evaluation_data(DEMONSTRATION, kinds, ALL, ArtifactStore(store))
 
 
 def kinds_of(data: EvaluationData) -> set[str]:
@@ -237,14 +238,14 @@ def test_calibration_is_built_in_where_there_is_no_text(folder: Path, tmp_path: 
     built_in = read_built_in(tmp_path, ["sts"])
     assert set(calibration(data)) == set(calibration(built_in))
     assert 1000 < len(calibration(data)) <= module.CALIBRATION
-    told = f"quantisers are calibrated on {len(calibration(data)):,} sentences of the built-in corpus"
+    told = f"quantisers are calibrated on {len(calibration(data)):,} sentences of the demonstration"
     assert told in data.corpus.found
 
 
 def test_built_in_data(tmp_path: Path) -> None:
     data = read_built_in(tmp_path)
     assert kinds_of(data) == {"sts", "retrieval", "pairs"} and data.corpus.demonstration and data.tokenised == ()
-    assert "sentence classification: the built-in corpus has no set of it" in data.corpus.missing
+    assert data.corpus.missing == ()
     assert not asked(data) & set(calibration(data))
     for search, rows in zip(data.searches, data.queries, strict=True):
         assert [data.corpus.sentences[row] for row in rows] == list(search.queries)
@@ -260,9 +261,7 @@ def test_built_in_data_of_one_kind(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_kind_that_is_not_built_in(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"built-in corpus has no set of classification; expected --data with sc/MR\.tsv"
-    ):
+    with pytest.raises(InputError, match=r"demonstration: no set of classification in it; expected e\.g\. sc/MR\.tsv"):
         read_built_in(tmp_path, ["classification"])
 
 
@@ -279,19 +278,6 @@ def test_nothing_usable_is_one_error(tmp_path: Path, kinds: tuple[str, ...], mes
     write_tsv(tmp_path / "empty" / "unlabeled" / "sentences.tsv", ["text"], [["a sentence"]])
     with pytest.raises(InputError, match=message):
         read(tmp_path / "empty", kinds)
-
-
-def test_an_empty_folder_of_senteval(tmp_path: Path) -> None:
-    (tmp_path / "senteval" / "downstream").mkdir(parents=True)
-    with pytest.raises(
-        InputError, match=r"no set of sts or .* in it; expected what SentEval's get_transfer_data\.bash"
-    ):
-        read(tmp_path / "senteval")
-
-
-def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--data .*nowhere: no such folder"):
-        read(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(

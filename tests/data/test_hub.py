@@ -14,7 +14,7 @@ import pytest
 from datasets import Dataset, DatasetDict, Value
 from hub_server import COMMIT, serve
 
-from distilbench.data.hub import HubName
+from distilbench.data.hub_datasets import HubName
 from distilbench.data.text import TextSettings, open_text
 from distilbench.errors import InputError
 
@@ -110,7 +110,7 @@ def test_rows_without_a_sentence_are_bad_rows(tmp_path: Path) -> None:
     rows.to_parquet(tmp_path / "train.parquet")
     with pytest.raises(InputError, match=r"row 2: column 'text' is None; expected a sentence"):
         read(f"hf:{tmp_path}")
-    assert read(f"hf:{tmp_path}", TextSettings(on_error="skip")) == ["one", "two"]
+    assert read(f"hf:{tmp_path}", TextSettings(skip_bad_rows=True)) == ["one", "two"]
 
 
 def test_a_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:

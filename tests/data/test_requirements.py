@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from samples import demonstration
 
-from distilbench.data.builtin import builtin_corpus
+from distilbench.data.about import DEMONSTRATION
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
@@ -48,14 +50,13 @@ SMALL = Limits(pairs=5, sentences=16, documents=6)
 
 def test_fingerprints_of_before_there_were_needs(folder: Path) -> None:
     # Recorded from the code without `Requirements`: they are the keys of everybody's cached embeddings and runs.
-    builtin = builtin_corpus(200)
-    assert builtin.fingerprint == "ebf3424840d31b00485213cf31d3dba569523db0759ba0f6ad8f9ba6e661087c"
-    assert builtin.sentences_fingerprint == "7cdc8c8692212636c0125bbd8a1ee17d06e8ede704278541f3ad8b498d6d5b40"
-    assert builtin_corpus(200, needs=Requirements()).fingerprint == builtin.fingerprint
+    whole = folder_corpus(DEMONSTRATION, Limits(evenly=True))
+    assert whole.fingerprint == "4e0f2488aebbf3b3829117e40aa1d30a48af2b62fd402600bd771ce6196e9fa5"
+    assert whole.sentences_fingerprint == "0b725c8d565aad55270f4cca4bd8c1b7dffd42cac3db761dc9421d8b75e02329"
     small, whole = folder_corpus(folder, SMALL), folder_corpus(folder, Limits())
-    assert small.fingerprint == "99d8f07b07c6ca64e0c2cb0124486a3df88208041c827d88e9f645bf8cf5703d"
+    assert small.fingerprint == "74e66ce94e70f48db6a49ccbc1f7ae439ca390a41b2eae0f1a32abc7e74d6102"
     assert small.sentences_fingerprint == "e2b7aedf91ffe86e84a4643f87d9aa10198321ec05cd39384a36a590f55d3443"
-    assert whole.fingerprint == "c5a878e492ef92a8b1f0458ce4010a6611b694d066202eda3612f1e34d49f13b"
+    assert whole.fingerprint == "eb0122023b3b227f130d1e614f31c2b5f7fdd27708eff6d14719ee7aff41590c"
     assert folder_corpus(folder, SMALL, Requirements()).fingerprint == small.fingerprint
 
 
@@ -68,14 +69,14 @@ def test_what_is_not_needed_is_not_even_read(folder: Path) -> None:
     assert len(after.triplets_T3) == len(after.pair_tasks) == 0
 
 
-def test_what_is_needed_comes_behind_the_built_in_corpus() -> None:
-    without, with_all = builtin_corpus(50), builtin_corpus(50, needs=EVERYTHING)
+def test_what_is_needed_comes_behind_the_demonstration() -> None:
+    without, with_all = demonstration(50), demonstration(50, EVERYTHING)
     assert with_all.sentences[: len(without.sentences)] == without.sentences
     assert len(with_all.sentences) > len(without.sentences) + 5000
     assert np.array_equal(with_all.pairs_P2, without.pairs_P2)
     assert set(without.train.tolist()) < set(with_all.train.tolist())
     assert with_all.fingerprint != without.fingerprint
-    assert with_all.found[: len(without.found)] == without.found
+    assert without.demonstration and without.missing == () and with_all.found[: len(without.found)] == without.found
 
 
 @pytest.mark.parametrize("limits", [SMALL, Limits()], ids=["sampled", "whole"])  # a sample must not be drawn anew
@@ -107,7 +108,7 @@ def test_a_sentence_that_a_needed_task_asks_about_is_not_trained_on(folder: Path
     [
         (("MRPC2",), "MRPC2"),  # no such task
         (("mrpc",), "mrpc"),  # names are as their papers write them
-        (("DEMO-NLI",), "DEMO-NLI"),  # the built-in corpus's tasks are not a folder's
+        (("DEMO-NLI",), "DEMO-NLI"),  # the demonstration's tasks are not another folder's
         (("STSB", ""), ""),  # the second of two
     ],
 )
@@ -117,11 +118,30 @@ def test_a_task_that_a_folder_cannot_have(folder: Path, names: tuple[str, ...], 
         folder_corpus(folder, SMALL, Requirements(pair_tasks=names))
 
 
-@pytest.mark.parametrize("name", ["MRPC", "demo-nli"])  # a folder's task; the right letters in the wrong case
-def test_a_task_that_the_built_in_corpus_does_not_have(name: str) -> None:
-    message = rf"pair task '{name}' is not known here; expected one of DEMO-SIM, DEMO-DUP, DEMO-NLI$"
-    with pytest.raises(InputError, match=message):
-        builtin_corpus(10, needs=Requirements(pair_tasks=(name,)))
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("{", "about.json: : Invalid JSON"),
+        ('{"demo": true}', "about.json: demo: Extra inputs"),
+        ('{"pair_tasks": {"X": {"kind": "many"}}}', r"about.json: pair_tasks.X.kind: .*'regression'"),
+        ('{"rows": [["sts/NO.tsv", "text"]]}', "about.json: rows: no file 'sts/NO.tsv'"),
+    ],
+)
+def test_what_a_folder_cannot_say_of_itself(folder: Path, content: str, wanted: str) -> None:
+    (folder / "about.json").write_text(content)
+    with pytest.raises(InputError, match=wanted):
+        folder_corpus(folder, SMALL)
+
+
+def test_a_folder_with_a_pair_task_of_its_own(folder: Path) -> None:
+    task = {"kind": "binary", "columns": ["a", "b", "same"], "files": "own/X.{}.tsv", "classes": ["no", "yes"]}
+    (folder / "about.json").write_text(json.dumps({"demonstration": True, "pair_tasks": {"X": task}}))
+    for split in ("train", "dev"):
+        write(folder / f"own/X.{split}.tsv", "a\tb\tsame", f"{split} 1\t{split} 2\tyes", f"{split} 3\t{split} 4\tno")
+    corpus = folder_corpus(folder, SMALL, Requirements(pair_tasks=("X",)))
+    [found] = corpus.pair_tasks
+    assert (found.name, found.classes, found.splits["dev"].target_P.tolist()) == ("X", ("no", "yes"), [1, 0])
+    assert corpus.demonstration and corpus.missing == ()
 
 
 def test_a_similar_pair_with_a_sentence_that_a_needed_task_asks_about_is_not_trained_on(folder: Path) -> None:
@@ -137,5 +157,5 @@ def test_a_task_asked_for_twice_is_there_once(folder: Path) -> None:
     # Two methods of one sweep may need the same.
     (task,) = folder_corpus(folder, SMALL, Requirements(pair_tasks=("QQP", "QQP"))).pair_tasks
     assert task.name == "QQP"
-    tasks = builtin_corpus(10, needs=Requirements(pair_tasks=("DEMO-SIM", "DEMO-DUP", "DEMO-SIM"))).pair_tasks
+    tasks = demonstration(10, Requirements(pair_tasks=("DEMO-SIM", "DEMO-DUP", "DEMO-SIM"))).pair_tasks
     assert [t.name for t in tasks] == ["DEMO-SIM", "DEMO-DUP"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import make_data, write_tsv
+from samples import demonstration, make_data, write_tsv
 
-from distilbench.data.builtin import builtin_corpus
+from distilbench.data.about import DEMONSTRATION
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
@@ -72,11 +72,11 @@ def test_nothing_that_they_ask_about_is_trained_on(folder: Path) -> None:
     assert len(only.probed[0].splits["train"].target_P) == 4
 
 
-def test_built_in_there_are_pair_tasks_alone() -> None:
-    corpus = builtin_corpus(60)
-    found = with_scored_tasks(corpus, None, ("sts", "classification", "pairs"), None)
+def test_the_demonstration_has_pair_tasks_alone() -> None:
+    corpus = demonstration()
+    assert with_scored_tasks(corpus, None, ("sts", "classification", "pairs"), None) is corpus
+    found = with_scored_tasks(corpus, DEMONSTRATION, ("sts", "classification", "pairs"), None)
     assert [t.name for t in found.probed] == ["DEMO-SIM", "DEMO-DUP", "DEMO-NLI"] and found.classification == ()
-    assert "sentence classification: the built-in corpus has no set of it" in found.missing
-    assert np.array_equal(found.train, corpus.train)
-    expected = builtin_corpus(60, needs=Requirements(pair_tasks=("DEMO-DUP",))).pair_tasks[0].splits["test"]
+    assert found.missing == () and np.array_equal(found.train, corpus.train)
+    expected = demonstration(needs=Requirements(pair_tasks=("DEMO-DUP",))).pair_tasks[0].splits["test"]
     assert np.array_equal(found.probed[1].splits["test"].target_P, expected.target_P)

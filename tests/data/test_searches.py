@@ -49,12 +49,13 @@ def beir(folder: Path, splits: tuple[str, ...] = ("train", "dev", "test")) -> Pa
     return folder
 
 
-def marco(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "collection.tsv").write_text("".join(f"{i}\tpassage {i}\n" for i in range(30)))
+def passages(folder: Path) -> Path:
+    """A set whose one judged split to score on is dev, at the top of the data folder."""
+    write_tsv(folder / "corpus.tsv", ["doc_id", "text"], [[i, f"passage {i}"] for i in range(30)])
     for split, start in (("train", 0), ("dev", 10)):
-        (folder / f"queries.{split}.tsv").write_text("".join(f"{i}\tquery {i}\n" for i in range(start, start + 5)))
-        (folder / f"qrels.{split}.tsv").write_text("".join(f"{i}\t0\t{i}\t1\n" for i in range(start, start + 4)))
+        inner, numbers = folder / "retrieval", range(start, start + 5)
+        write_tsv(inner / f"queries.{split}.tsv", ["query_id", "text"], [[i, f"query {i}"] for i in numbers])
+        write_tsv(inner / f"qrels.{split}.tsv", ["query_id", "doc_id", "score"], [[i, i, 1] for i in numbers[:4]])
     return folder
 
 
@@ -73,10 +74,10 @@ def test_beirs_layout_with_nothing_else(tmp_path: Path, inside: bool) -> None:
     assert trained(corpus) == {f"On thing {i}" for i in range(30)} | {f"what is thing {i}" for i in range(3)}
 
 
-def test_ms_marcos_layout_with_nothing_else(tmp_path: Path) -> None:
-    corpus = read(marco(tmp_path / "marco"))
+def test_a_set_of_dev_alone_with_nothing_else(tmp_path: Path) -> None:
+    corpus = read(passages(tmp_path / "mine"))
     [dev] = corpus.retrieval
-    assert (dev.name, dev.split) == ("marco", "dev")
+    assert (dev.name, dev.split) == ("mine", "dev")
     assert texts(corpus, dev) == {f"query {i}": [f"passage {i}"] for i in range(10, 14)}
     assert "query 0" in trained(corpus) and not {f"query {i}" for i in range(10, 14)} & trained(corpus)
     # Selected by half of dev, reported on the other half.
@@ -88,33 +89,39 @@ def test_ms_marcos_layout_with_nothing_else(tmp_path: Path) -> None:
 
 
 def test_of_a_large_collection_what_answers_is_always_there(tmp_path: Path) -> None:
-    [dev] = read(marco(tmp_path / "marco"), documents=6).retrieval
+    [dev] = read(passages(tmp_path / "mine"), documents=6).retrieval
     assert len(dev.documents) == 6
-    assert len(read(marco(tmp_path / "more"), documents=2).retrieval[0].documents) == 4
+    assert len(read(passages(tmp_path / "more"), documents=2).retrieval[0].documents) == 4
 
 
 @pytest.mark.parametrize(
     ("file", "line", "message"),
     [
-        ("collection.tsv", "31\ta\tb\n", r"collection\.tsv, row 31: 3 fields, expected 2: an id and a text"),
-        ("collection.tsv", "3\tagain\n", r"collection\.tsv, row 31: document id '3' is there already"),
-        ("queries.dev.tsv", "10\tagain\n", r"queries\.dev\.tsv, row 6: query id '10' is there already"),
-        (
-            "qrels.dev.tsv",
-            "10\t3\t1\n",
-            r"qrels\.dev\.tsv, row 5: 3 fields, expected 4: query id, 0, document id, grade",
-        ),
-        ("qrels.dev.tsv", "10\t0\t99\t1\n", r"qrels\.dev\.tsv, row 5: document '99' is not in collection\.tsv"),
-        ("qrels.dev.tsv", "99\t0\t1\t1\n", r"qrels\.dev\.tsv, row 5: query id '99' is not in queries\.dev\.tsv"),
-        ("qrels.dev.tsv", "10\t0\t1\thigh\n", r"qrels\.dev\.tsv, row 5: column 'grade' is 'high'"),
+        ("corpus.tsv", "31\ta\tb\n", r"corpus\.tsv, row 32: 3 fields, expected 2 as in the header"),
+        ("corpus.tsv", "3\tagain\n", r"corpus\.tsv, row 32: id '3' is there already"),
+        ("retrieval/queries.dev.tsv", "10\tagain\n", r"queries\.dev\.tsv, row 7: query id '10' is there already"),
+        ("retrieval/qrels.dev.tsv", "10\t99\t1\n", r"qrels\.dev\.tsv, row 6: document '99' is not in corpus\.tsv"),
+        ("retrieval/qrels.dev.tsv", "99\t1\t1\n", r"qrels\.dev\.tsv, row 6: query id '99' is not in queries\.dev"),
+        ("retrieval/qrels.dev.tsv", "10\t1\thigh\n", r"qrels\.dev\.tsv, row 6: column 'score' is 'high'"),
     ],
 )
-def test_a_bad_row_of_ms_marco_is_named(tmp_path: Path, file: str, line: str, message: str) -> None:
-    root = marco(tmp_path / "marco")
+def test_a_bad_row_is_named(tmp_path: Path, file: str, line: str, message: str) -> None:
+    root = passages(tmp_path / "mine")
     with (root / file).open("a") as opened:
         opened.write(line)
     with pytest.raises(InputError, match=message):
         read(root)
+
+
+def test_documents_of_each_split(tmp_path: Path) -> None:
+    folder = passages(tmp_path / "root" / "mine")
+    (folder / "corpus.tsv").unlink()
+    write_tsv(folder / "corpus.dev.tsv", ["doc_id", "text"], [[i, f"passage {i}"] for i in range(10, 16)])
+    write_tsv(folder / "corpus.train.tsv", ["doc_id", "text"], [[i, f"passage {i}"] for i in range(6)])
+    corpus = read(tmp_path / "root")
+    [dev] = corpus.retrieval
+    assert (dev.name, dev.split, len(dev.documents)) == ("mine", "dev", 6)
+    assert texts(corpus, dev) == {f"query {i}": [f"passage {i}"] for i in range(10, 14)}
 
 
 def duplicates(folder: Path, name: str = "pairs.tsv", groups: int = 40, split: str = "") -> Path:

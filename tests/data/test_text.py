@@ -1,4 +1,4 @@
-"""Text sources as streams: order, numbers, length limits, bad rows, counts and identity."""
+"""Text sources as streams: order, numbers, bad rows, counts and identity."""
 
 from __future__ import annotations
 
@@ -63,22 +63,12 @@ def test_a_source_without_a_readable_file(folder: Path, source: str, message: st
         open_text(str(folder / source), PLAIN)
 
 
-def test_lengths_are_counted_in_characters_after_blanks_are_cut(tmp_path: Path) -> None:
-    path = lines(tmp_path / "a.txt", "ééé", "éé  ", "éééé", "ééééé", "é" * 9)
-    stream = open_text(str(path), TextSettings(min_chars=3, max_chars=5))
-    assert list(stream) == [(1, "ééé"), (3, "éééé"), (4, "ééééé")]
-    assert stream.counts == TextCounts(rows=5, kept=3, short=1, long=1)
-    assert stream.summary() == (
-        "3 sentences (train); 1 of fewer than 3 characters left out; 1 of more than 5 characters left out"
-    )
-
-
 def test_a_bad_row_stops_or_is_skipped_and_counted(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", '{"text": "one"}', "{", '{"text": 3}', '{"text": "two"}')
     stop = open_text(str(path), PLAIN)
     with pytest.raises(InputError, match=r"a\.jsonl, row 2: malformed JSON"):
         list(stop)
-    skip = open_text(str(path), TextSettings(on_error="skip"))
+    skip = open_text(str(path), TextSettings(skip_bad_rows=True))
     assert list(skip) == [(1, "one"), (4, "two")]
     assert (skip.counts.rows, skip.counts.kept, skip.counts.bad) == (4, 2, 2)
     assert skip.counts.first_error.startswith(f"{path}, row 2: malformed JSON")
@@ -90,14 +80,14 @@ def test_skipping_does_not_hide_that_nothing_can_be_read(tmp_path: Path) -> None
     with pytest.raises(
         InputError, match=r"none of its 3 rows can be used; the first: .*the columns are \['sentence'\]"
     ):
-        list(open_text(str(path), TextSettings(on_error="skip")))
+        list(open_text(str(path), TextSettings(skip_bad_rows=True)))
 
 
 def test_skipping_rows_does_not_skip_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     lines(tmp_path / "a.txt", "one")
     (tmp_path / "b.txt.gz").write_bytes(b"no gzip")
     with pytest.raises(InputError, match=r"b\.txt\.gz: cannot be read after row 0"):
-        list(open_text(str(tmp_path), TextSettings(on_error="skip")))
+        list(open_text(str(tmp_path), TextSettings(skip_bad_rows=True)))
 
 
 def test_the_identity_is_that_of_the_files_in_order(folder: Path, tmp_path: Path) -> None:
@@ -108,12 +98,6 @@ def test_the_identity_is_that_of_the_files_in_order(folder: Path, tmp_path: Path
     assert identity(same) == identity(folder) and len(set(identity(folder))) == 3
     lines(same / "a.txt", "another")
     assert identity(same) != identity(folder)
-
-
-def test_no_length_may_be_left() -> None:
-    with pytest.raises(InputError, match=r"--max-chars 4: below --min-chars 5"):
-        TextSettings(min_chars=5, max_chars=4)
-    assert TextSettings(min_chars=5, max_chars=5).max_chars == 5
 
 
 MEMORY = """

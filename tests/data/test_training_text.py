@@ -7,18 +7,15 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from distilbench.data import reservoir, training_text, unlabelled
-from distilbench.data.builtin import builtin_corpus
-from distilbench.data.corpus import Corpus, StsSet
+from distilbench.data import sampling, training_text
+from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
-from distilbench.data.requirements import NO_REQUIREMENTS, Requirements
 from distilbench.data.text import Texts, TextSettings
 from distilbench.data.training_text import with_text
 from distilbench.errors import InputError
@@ -48,11 +45,6 @@ def lines(path: Path, *texts: str) -> str:
 def with_folder(folder: Path, limits: Limits, texts: Texts) -> Corpus:
     store = ArtifactStore(folder.with_name("store"))
     return with_text(folder_corpus(folder, limits, texts=texts), texts, limits.sentences, store)
-
-
-def with_builtin(size: int, texts: Texts, limit: int | None = None, needs: Requirements = NO_REQUIREMENTS) -> Corpus:
-    with TemporaryDirectory() as store:
-        return with_text(builtin_corpus(size, needs=needs, own_text=True), texts, limit, ArtifactStore(Path(store)))
 
 
 def trained(corpus: Corpus) -> list[str]:
@@ -95,10 +87,10 @@ def test_the_limit_is_for_all_sources_together(folder: Path, own: str, tmp_path:
 
 
 def test_a_stream_too_long_to_hold_is_sampled_as_it_comes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = reservoir.draw_distinct
-    monkeypatch.setattr(unlabelled, "draw_distinct", lambda sentences, limit: held(sentences, limit, in_memory=70))
+    held = sampling.draw_distinct
+    monkeypatch.setattr(sampling, "draw_distinct", lambda sentences, limit: held(sentences, limit, in_memory=70))
     drawn = trained(folder_corpus(folder, replace(ALL, sentences=60)))[2 * 64 :]
-    assert drawn == reservoir.reservoir(trained(folder_corpus(folder, ALL))[2 * 64 :], 60)
+    assert drawn == held(trained(folder_corpus(folder, ALL))[2 * 64 :], 60, in_memory=0)
 
 
 def test_unlabelled_files_may_be_of_any_format(folder: Path) -> None:
@@ -115,21 +107,17 @@ def test_unlabelled_files_may_be_of_any_format(folder: Path) -> None:
 
 
 def test_settings_hold_for_unlabelled_files_but_for_their_column(folder: Path, tmp_path: Path) -> None:
-    lines(folder / "unlabeled" / "more.txt", "", "abc", "a sentence in the middle", "x" * 200)
+    lines(folder / "unlabeled" / "more.txt", "", "a sentence in the middle")
     source = tmp_path / "own.tsv"
     source.write_text("satz\nein eigener Satz\nkurz\n")
-    settings = TextSettings("satz", min_chars=5, max_chars=150, on_error="skip")
+    settings = TextSettings("satz", skip_bad_rows=True)
     corpus = with_folder(folder, ALL, Texts((str(source),), settings))
     assert {"a sentence in the middle", "ein eigener Satz"} < set(trained(corpus))
-    assert not {"abc", "kurz", "x" * 200} & set(trained(corpus))
     (line,) = [line for line in corpus.found if line.startswith("unlabeled/more.txt")]
-    assert line.startswith(
-        "unlabeled/more.txt: 1 sentences (train); 1 of fewer than 5 characters left out; 1 of more than 150 characters "
-        "left out; 1 bad rows skipped, the first: "
-    )
+    assert line.startswith("unlabeled/more.txt: 1 sentences (train); 1 bad rows skipped, the first: ")
     assert "more.txt, row 1: the line is empty" in line
     with pytest.raises(InputError, match=r"more\.txt, row 1: the line is empty"):
-        with_folder(folder, ALL, Texts((str(source),), replace(settings, on_error="stop")))
+        with_folder(folder, ALL, Texts((str(source),), replace(settings, skip_bad_rows=False)))
 
 
 def test_a_source_that_is_not_there_is_told(folder: Path) -> None:
@@ -147,13 +135,6 @@ def test_sentences_of_the_corpus_become_training_rows_and_no_second_sentences(fo
     assert len(set(corpus.sentences)) == len(corpus.sentences) == len(without.sentences) + 1
 
 
-def test_text_that_is_all_asked_about_leaves_nothing_to_train_on(tmp_path: Path) -> None:
-    plain = builtin_corpus(50, own_text=True)
-    source = lines(tmp_path / "own.txt", plain.sentences[plain.retrieval[0].queries[0]])
-    with pytest.raises(InputError, match=r"own\.txt: no sentence to train on"):
-        with_builtin(50, Texts((source,)))
-
-
 def test_text_is_read_once_and_again_when_it_has_changed(
     folder: Path, own: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,35 +148,3 @@ def test_text_is_read_once_and_again_when_it_has_changed(
     assert first.fingerprint == again.fingerprint and first.found == again.found and len(reads) == 1
     lines(Path(own), *OWN, "one more")
     assert len(with_folder(folder, ALL, Texts((own,))).train) == len(first.train) + 1 and len(reads) == 2
-
-
-def evaluated(corpus: Corpus) -> list[tuple[str, str, list[str], list[str]]]:
-    def texts(sts: StsSet, rows: np.ndarray) -> list[str]:
-        return [corpus.sentences[i] for i in rows]
-
-    return [(s.name, s.split, texts(s, s.left_P), texts(s, s.right_P)) for s in corpus.sts]
-
-
-@pytest.mark.slow
-def test_own_text_takes_the_place_of_the_built_in_training_sentences(own: str, tmp_path: Path) -> None:
-    plain = builtin_corpus(50)
-    asked = [plain.sentences[plain.sts[0].left_P[0]], plain.sentences[plain.retrieval[0].queries[0]]]
-    leaking = lines(tmp_path / "leaking.txt", *asked, "and one more")
-    corpus = with_builtin(50, Texts((own, leaking)))
-    assert trained(corpus) == [*OWN, "and one more"]
-    assert len(corpus.pairs_P2) == 0 and corpus.demonstration and corpus.name != plain.name
-    assert evaluated(corpus) == evaluated(plain)
-    assert any("51 distinct of 53 sentences of --text; 2 left out" in line for line in corpus.found)
-    assert not any("50 similar training pairs" in line for line in corpus.found)
-    assert len(trained(with_builtin(50, Texts((own,)), limit=7))) == 7
-
-
-def test_pair_tasks_of_the_built_in_corpus_stay_with_own_text(own: str) -> None:
-    needs = Requirements(triplets=True, pair_tasks=("DEMO-SIM",))
-    corpus = with_builtin(20, Texts((own,)), needs=needs)
-    assert [t.name for t in corpus.pair_tasks] == ["DEMO-SIM"] and len(corpus.triplets_T3) == 20
-    assert set(OWN) < set(trained(corpus))
-    rows = set(corpus.train.tolist())
-    assert rows.issuperset(corpus.triplets_T3.ravel().tolist())
-    test = corpus.pair_tasks[0].splits["test"]
-    assert not rows & {*test.left_P.tolist(), *test.right_P.tolist()}

@@ -143,14 +143,6 @@ def test_a_bad_file_is_named_with_row_and_value(folder: Path, rows: list[str], m
         folder_corpus(folder, Limits(), TRIPLETS)
 
 
-@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"anchor\tpos")[:15]], ids=["no gzip", "cut short"])
-def test_an_unreadable_file_is_named(folder: Path, content: bytes) -> None:
-    (folder / "nli").mkdir()
-    (folder / "nli" / "triplets.tsv.gz").write_bytes(content)
-    with pytest.raises(InputError, match=r"triplets\.tsv\.gz: cannot be read after row 0"):
-        folder_corpus(folder, Limits(), TRIPLETS)
-
-
 @pytest.mark.skipif(not (DATA / "nli").is_dir(), reason="no real data: set DISTILBENCH_DATA to a folder with nli/")
 def test_real_triplets(tmp_path: Path) -> None:
     for name in ("sts", "nli"):

@@ -12,6 +12,7 @@ import pytest
 from samples import random_sentences
 
 from distilbench.data import vector_file as module
+from distilbench.data.sentences import CorpusText
 from distilbench.data.vector_file import given_vectors, vector_file
 from distilbench.errors import InputError
 from distilbench.storage.store import ArtifactStore
@@ -32,23 +33,14 @@ def parquet(path: Path, texts: list[Any] = TEXTS, vectors: Any = LISTS, name: st
     return path
 
 
-def npy(path: Path, texts: list[str] = TEXTS, vectors: Any = VECTORS, suffix: str = ".txt") -> Path:
-    np.save(path, vectors)
-    header = ["text"] if suffix == ".tsv" else []
-    path.with_suffix(suffix).write_text("\n".join([*header, *texts]) + "\n")
-    return path
-
-
-@pytest.mark.parametrize("form", ["parquet", "fixed", "npy", "npy beside tsv"])
+@pytest.mark.parametrize("form", ["parquet", "fixed"])
 def test_vectors_are_found_by_their_text(tmp_path: Path, form: str) -> None:
     if form == "fixed":
         path = tmp_path / "v.parquet"
         lists = pa.FixedSizeListArray.from_arrays(pa.array(VECTORS.ravel()), 6)
         pq.write_table(pa.table({"text": TEXTS, "embedding": lists}), path)
-    elif form == "parquet":
-        path = parquet(tmp_path / "v.parquet")
     else:
-        path = npy(tmp_path / "v.npy", suffix=".tsv" if "tsv" in form else ".txt")
+        path = parquet(tmp_path / "v.parquet")
     file = vector_file(path)
     assert file.shape() == (50, 6)
     given = given_vectors(file, "float32", ArtifactStore(tmp_path / "store"))
@@ -57,14 +49,11 @@ def test_vectors_are_found_by_their_text(tmp_path: Path, form: str) -> None:
     np.testing.assert_array_equal(given.vectors.take(np.array([7, 40, 49])), VECTORS[[7, 40, 49]])
 
 
-def test_two_texts_of_one_digest_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_digest", lambda text: len(text))
-    path = parquet(tmp_path / "v.parquet", ["aa", "b", "cc", "ccc"], VECTORS[:4].tolist())
-    given = given_vectors(vector_file(path), "float32", ArtifactStore(tmp_path / "store"))
-    assert given.places(["cc", "x", "aa", "dd", "b", "four"]).tolist() == [2, -1, 0, -1, 1, -1]
-    with pytest.raises(InputError, match="row 3: text 'aa' is there already, in row 1"):
-        path = parquet(tmp_path / "w.parquet", ["aa", "bb", "aa"], VECTORS[:3].tolist())
-        given_vectors(vector_file(path), "float32", ArtifactStore(tmp_path / "store"))
+def test_of_a_text_without_a_vector_there_are_zeros(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "store")
+    given = given_vectors(vector_file(parquet(tmp_path / "v.parquet")), "float32", store)
+    found = given.of_sentences(CorpusText([TEXTS[3], "no such text", TEXTS[1]], "f"), store).take(np.arange(3))
+    np.testing.assert_allclose(found, [VECTORS[3], np.zeros(6), VECTORS[1]], atol=1e-3)
 
 
 def changed(index: int, value: Any) -> list[Any]:
@@ -108,19 +97,8 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": TEXTS, "vector": TEXTS}), tmp_path / "words.parquet")
     with pytest.raises(InputError, match="column 'vector' holds string; expected lists of numbers"):
         vector_file(tmp_path / "words.parquet")
-    np.save(tmp_path / "alone.npy", VECTORS)
-    with pytest.raises(InputError, match=r"found none with its texts; expected one of alone\.txt"):
-        vector_file(tmp_path / "alone.npy")
-    store = ArtifactStore(tmp_path / "store")
-    with pytest.raises(InputError, match=r"50 vectors, but 49 texts in short\.txt; expected as many"):
-        given_vectors(vector_file(npy(tmp_path / "short.npy", TEXTS[:49])), "float32", store)
-    with pytest.raises(InputError, match=r"flat\.npy: of shape \(300,\) .* expected rows x dimensions of floats"):
-        vector_file(npy(tmp_path / "flat.npy", vectors=VECTORS.ravel())).shape()
-    strange = VECTORS.copy()
-    strange[33, 4] = np.inf
-    with pytest.raises(InputError, match=r"inf\.npy, row 33: .* dimension 4 is inf"):
-        given_vectors(vector_file(npy(tmp_path / "inf.npy", vectors=strange)), "float32", store)
-    np.save(tmp_path / "pickled.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    (tmp_path / "pickled.txt").write_text("a\n")
-    with pytest.raises(InputError, match=r"pickled\.npy: not an array that can be read"):
-        vector_file(tmp_path / "pickled.npy").shape()
+    with pytest.raises(InputError, match="no column 'words'; the columns are"):
+        vector_file(parquet(tmp_path / "v.parquet"), "words").shape()
+    (tmp_path / "bad.parquet").write_text("text")
+    with pytest.raises(InputError, match=r"bad\.parquet: cannot be read"):
+        vector_file(tmp_path / "bad.parquet")

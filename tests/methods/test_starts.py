@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from samples import demonstration
 
 from distilbench.errors import InputError
 from distilbench.methods.hpd import HPD as Hpd
@@ -171,8 +172,6 @@ def test_widths_are_halves_unless_they_are_named() -> None:
     ],
 )
 def test_widths_that_cannot_be_nested_are_refused(given: dict[str, Any], said: str) -> None:
-    from distilbench.data.builtin import builtin_corpus
-
     params = Hpd.params_type(output_dim=8, lr=0.001, batch_size=4, **given).model_dump()
     with pytest.raises(InputError, match=said):
-        Hpd.check_corpus(lambda name: [params[name]], builtin_corpus(200), 32)
+        Hpd.check_corpus(lambda name: [params[name]], demonstration(200), 32)

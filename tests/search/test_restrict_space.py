@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from samples import demonstration as read_demonstration
 
 from distilbench.choices import BUDGETS
 from distilbench.commands.method_runs import plan_method_runs
 from distilbench.commands.spaces import space_and_corpus
-from distilbench.data.builtin import builtin_corpus
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
@@ -130,7 +130,7 @@ def test_a_width_that_no_dimension_fits_is_taken_itself(tmp_path: Path) -> None:
 
 @cache
 def demonstration() -> Corpus:
-    return builtin_corpus(2000, needs=Requirements(triplets=True, pair_tasks=("DEMO-DUP",)))
+    return read_demonstration(2000, Requirements(triplets=True, pair_tasks=("DEMO-DUP",)))
 
 
 @pytest.mark.parametrize("method", [name for name in method_names() if get_method(name).takes_static])

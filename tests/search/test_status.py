@@ -284,7 +284,7 @@ def test_the_demonstration_corpus_is_named_beside_its_scores(tmp_path: Path) -> 
     searching(tmp_path / "run")
     told = "Scores are on the demonstration corpus, no benchmark."
     assert told not in invoke(tmp_path / "run").output
-    for corpus in ("built-in demonstration", "built-in demonstration, own text"):
-        begin(tmp_path / "run", corpus=corpus)
+    for corpus in ("demonstration", "mine"):
+        begin(tmp_path / "run", corpus=corpus, demonstration=True)
         assert told in invoke(tmp_path / "run").output
     assert json.loads(invoke(tmp_path / "run", "--json").output)[0]["demonstration"] is True

@@ -1,0 +1,79 @@
+"""`about.json`, what a data folder says of itself: the packaged demonstration's, or a user's.
+
+{"demonstration": true, "pair_tasks": {"NAME": {"kind": "binary", "columns": [...], "files": "glue/NAME.{}.tsv", ...}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from distilbench.data.readers import either, read_tsv
+from distilbench.errors import InputError
+
+DEMONSTRATION = Path(__file__).with_name("demonstration")
+"""The data folder that is read where the user brings none."""
+
+
+class PairTaskFormat(BaseModel):
+    """Where a labelled pair task is found and what its labels say.
+
+    `files` has the split (train, dev or test) in place of {}, or names the files of each split, the best first; where
+    `split_column` is set, all splits are in one file that has a column of that name. `labels` are the labels as written, in
+    the order of `classes` (default: the classes); a regression has neither, but a scale from `low` to `high`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["regression", "binary", "three-class"]
+    columns: tuple[str, str, str]
+    files: str | Mapping[str, tuple[str, ...]]
+    classes: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    low: float = 0.0
+    high: float = 1.0
+    split_column: str = ""
+
+    def files_of(self, split: str) -> tuple[str, ...]:
+        """The files that may hold a split, relative to the data folder."""
+        return (self.files.format(split),) if isinstance(self.files, str) else self.files[split]
+
+
+class About(BaseModel):
+    """`demonstration`: its scores are no benchmark; `text`: where its text comes from; `pair_tasks`: its own labelled ones.
+
+    `rows`: files and columns of text, whose sentences have the corpus's first rows, in that order (else the order is that
+    of reading).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    demonstration: bool = False
+    text: str = ""
+    pair_tasks: Mapping[str, PairTaskFormat] = {}
+    rows: tuple[tuple[str, ...], ...] = ()
+
+    def first_rows(self, root: Path) -> list[str]:
+        """The sentences that `rows` puts first."""
+        sentences: list[str] = []
+        for name, *columns in self.rows:
+            path = either(root, name)
+            if path is None:
+                raise InputError(f"{root / 'about.json'}: rows: no file {name!r} in the folder")
+            table = [fields for _, fields in read_tsv(path, columns)]
+            sentences += [fields[column].strip() for column in range(len(columns)) for fields in table]
+        return sentences
+
+
+def about(root: Path) -> About:
+    """Read the folder's `about.json`; the defaults if it has none."""
+    path = root / "about.json"
+    try:
+        return About.model_validate_json(path.read_bytes()) if path.is_file() else About()
+    except (OSError, ValidationError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else None
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+        raise InputError(f"{path}: {reason}") from None

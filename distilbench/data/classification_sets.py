@@ -1,0 +1,124 @@
+"""Sentence classification sets of a data folder, with the splits of SentEval's protocol.
+
+MR, CR, SUBJ, MPQA       sc/NAME.tsv                   text label                       cross-validated
+SST2, SST5               sc/NAME.{train,dev,test}.tsv  text label
+TREC                     sc/TREC.{train,test}.tsv      text label
+MRPC                     sc/MRPC.{train,test}.tsv      sentence1 sentence2 label
+SICK-E                   sts/SICK.{train,dev,test}.tsv sentence1 sentence2 entailment
+
+Every file may be gzipped. A label is any text; a set's classes are the labels of its training rows, sorted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from distilbench.data.corpus import CorpusBuilder
+from distilbench.data.readers import either, read_tsv, sentence
+from distilbench.errors import InputError
+
+FOLDS = 10
+WHOLE = ""
+"""The split of a set that is cross-validated."""
+
+
+@dataclass(frozen=True)
+class _Format:
+    """`file` has the split in place of {}; a pair has two columns of text."""
+
+    file: str
+    splits: tuple[str, ...]
+    texts: tuple[str, ...] = ("text",)
+    label: str = "label"
+
+
+def _single(name: str) -> _Format:
+    return _Format(f"sc/{name}.tsv", (WHOLE,))
+
+
+_PAIR = ("sentence1", "sentence2")
+FORMATS: Mapping[str, _Format] = {
+    **{name: _single(name) for name in ("MR", "CR", "SUBJ", "MPQA")},
+    **{name: _Format(f"sc/{name}.{{}}.tsv", ("train", "dev", "test")) for name in ("SST2", "SST5")},
+    "TREC": _Format("sc/TREC.{}.tsv", ("train", "test")),
+    "MRPC": _Format("sc/MRPC.{}.tsv", ("train", "test"), _PAIR),
+    "SICK-E": _Format("sts/SICK.{}.tsv", ("train", "dev", "test"), _PAIR, "entailment"),
+}
+
+
+class Example(NamedTuple):
+    """A sentence or a pair, the label as it is written, and where that is."""
+
+    path: Path
+    row: int
+    texts: tuple[str, ...]
+    label: str
+
+
+class Labelled(NamedTuple):
+    """The examples of one split, and the files that they are in."""
+
+    paths: tuple[Path, ...]
+    examples: list[Example]
+
+
+def read_classification(root: Path, builder: CorpusBuilder) -> None:
+    """Add every set of `root` that is there as a whole; what is missing of the others is told."""
+    for name, form in FORMATS.items():
+        files = {split: either(root, form.file.format(split)) for split in form.splits}
+        absent = [form.file.format(split) for split, path in files.items() if path is None]
+        if absent:
+            builder.missing += absent
+            continue
+        splits = {split: Labelled((path,), _examples(path, form)) for split, path in files.items() if path}
+        add_labelled(name, form.label, splits, builder)
+
+
+def add_labelled(name: str, column: str, splits: Mapping[str, Labelled], builder: CorpusBuilder) -> None:
+    """Add the set `name`; `splits` are `WHOLE`, or train and test, perhaps dev; errors call the label `column`."""
+    training = next(iter(splits.values()))
+    counts = Counter(example.label for example in training.examples)
+    _check_classes(training, counts, folded="dev" not in splits)
+    for split, labelled in splits.items():
+        if not labelled.examples:
+            raise InputError(f"{labelled.paths[0]}: no rows; expected the {split} set of {name}")
+    classes = tuple(sorted(counts))
+    for path, row, _, label in (example for split in splits.values() for example in split.examples):
+        if label not in counts:
+            raise InputError(
+                f"{path}, row {row}: column {column!r} is {label!r}; expected one of {training.paths[0].name}'s labels, "
+                f"{', '.join(classes)}"
+            )
+    rows = [(split, example) for split, labelled in splits.items() for example in labelled.examples]
+    columns = zip(*(example.texts for _, example in rows), strict=True)
+    members = [classes.index(example.label) for _, example in rows]
+    builder.add_classification(name, classes, list(columns), members, [split or "train" for split, _ in rows])
+    sizes = (
+        f"{len(labelled.examples):,} {split or 'sentences (cross-validated)'}" for split, labelled in splits.items()
+    )
+    builder.found.append(f"{name}: {', '.join(sizes)}, {len(classes)} classes")
+
+
+def _examples(path: Path, form: _Format) -> list[Example]:
+    examples = []
+    for row, fields in read_tsv(path, (*form.texts, form.label)):
+        texts = tuple(sentence(path, row, c, value) for c, value in zip(form.texts, fields, strict=False))
+        label = fields[-1].strip()
+        if not label:
+            raise InputError(f"{path}, row {row}: column {form.label!r} is empty; expected a label")
+        examples.append(Example(path, row, texts, label))
+    return examples
+
+
+def _check_classes(training: Labelled, counts: Counter[str], *, folded: bool) -> None:
+    if len(counts) < 2:
+        files = " and ".join(map(str, training.paths))
+        raise InputError(f"{files}: {counts.total()} rows with {len(counts)} distinct labels; expected at least 2")
+    label, fewest = counts.most_common()[-1]
+    if folded and fewest < FOLDS:
+        path = next(example.path for example in training.examples if example.label == label)
+        raise InputError(f"{path}: label {label!r} is of {fewest} rows; expected at least {FOLDS}, one for each fold")

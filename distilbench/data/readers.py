@@ -1,0 +1,305 @@
+"""Rows of files of any format: TSV, CSV, JSON lines, Parquet, or a line of text each; in bounded memory.
+
+Python's own `csv` and `json` read them, so that an error can name the row. TSV is plain: a header line, LF, no quoting.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyarrow.parquet import ParquetFile
+
+from distilbench.errors import InputError
+
+LONGEST_LINE = 1 << 24
+"""Bytes. A file without line ends is refused at this length instead of being read into memory whole."""
+BATCH_ROWS = 4096
+"""Rows of a Parquet file in memory at once."""
+_PAGE_BUFFER = 1 << 20  # bytes of a Parquet column read ahead; by default it is the column's whole row group
+_FORMATS = (".tsv", ".csv", ".jsonl", ".ndjson", ".txt", ".parquet")
+FORMATS_TOLD = "NAME.tsv, .csv, .jsonl, .ndjson or .txt (each also with .gz), or .parquet"
+
+T = TypeVar("T")
+Rows = Iterator[tuple[int, str | InputError]]
+"""Row numbers as an editor or a spreadsheet shows them, with a sentence or with what is wrong in that row."""
+Fields = Iterator[tuple[int, Sequence[Any] | InputError]]
+"""Row numbers with the values of several columns as the file has them, or with what is wrong in that row."""
+_Records = Iterator[tuple[int, str, list[str] | InputError]]  # a row's number, how an error names it, its fields
+
+
+# Files
+
+
+def either(folder: Path, name: str) -> Path | None:
+    """The file `name` of a folder, plain or else as `name.gz`; None where it has neither.
+
+    `name` may hold a `*`; of several files it is then the alphabetically first.
+    """
+    for pattern in (name, f"{name}.gz"):
+        if files := sorted(path for path in folder.glob(pattern) if path.is_file()):
+            return files[0]
+    return None
+
+
+def format_of(path: Path) -> str | None:
+    """The format of a file by its name, such as ".tsv"; None where it is not known."""
+    plain = path.name.removesuffix(".gz")
+    suffix = Path(plain).suffix
+    known = suffix in _FORMATS and (plain == path.name or suffix != ".parquet")
+    return suffix if known else None
+
+
+# Rows
+
+
+def read_tsv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+    """Row number (the header is row 1) and the values of `columns` of a TSV file; a bad row is raised."""
+    return raising(_chosen(path, _tsv(path), columns))
+
+
+def read_columns(path: Path, columns: Sequence[str], numbers: str = "", optional: Sequence[str] = ()) -> Fields:
+    """The values of `columns`, in that order, unchecked; a bad row as its InputError, so that a reader can go on.
+
+    A row is a record: in CSV one may go over several lines. The header of TSV and CSV is row 1, the first row of the others
+    is row 1. A Parquet column holds strings; the one called `numbers` may hold whole numbers. A record of JSON lines may
+    lack the `optional` columns (None). A plain text file has no columns: its only value is the line.
+    """
+    match _known_format(path):
+        case ".parquet":
+            return _parquet(path, columns, numbers)
+        case ".tsv":
+            return _chosen(path, _tsv(path), columns)
+        case ".csv":
+            return _chosen(path, _csv(path), columns)
+        case ".txt":
+            return ((row, text if isinstance(text, InputError) else (text,)) for row, text in _lines(path))
+    return _json_lines(path, columns, optional)
+
+
+def read_column(path: Path, column: str) -> Rows:
+    """The sentences of `column`, without surrounding blanks, counted as `read_columns` does; a bad row as its InputError."""
+    what = "the line" if format_of(path) == ".txt" else f"column {column!r}"
+    return (
+        (row, values if isinstance(values, InputError) else usable(path, row, what, values[0]))
+        for row, values in read_columns(path, (column,))
+    )
+
+
+def column_names(path: Path) -> list[str]:
+    """The columns of a file, of JSON lines those of the first row; none of a plain text file."""
+    match _known_format(path):
+        case ".txt":
+            return []
+        case ".parquet":
+            with _opened_parquet(path) as file:
+                return list(file.schema_arrow.names)
+        case ".tsv" | ".csv" as suffix:
+            return _good(next(_tsv(path) if suffix == ".tsv" else _csv(path), (1, "", []))[2])
+    return list(_good(next(_json_objects(path), (1, dict[str, Any]()))[1]))
+
+
+def raising(rows: Iterable[tuple[int, T | InputError]]) -> Iterator[tuple[int, T]]:
+    """The rows up to the first bad one, whose InputError is raised."""
+    for row, values in rows:
+        yield row, _good(values)
+
+
+# Values
+
+
+def usable(where: object, row: int, what: str, value: object) -> str | InputError:
+    """`value` as a sentence without surrounding blanks; an InputError, not raised, where it is none.
+
+    `where` is the file or source, `what` the column as a reader is told of it.
+    """
+    if not isinstance(value, str):
+        shown = repr(value)
+        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        return InputError(f"{where}, row {row}: {what} is {shown}; expected a sentence (a string)")
+    text = value.strip()
+    if not text:
+        return InputError(f"{where}, row {row}: {what} is empty; expected a sentence")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # bytes that CSV reading let through, or half a surrogate pair in JSON
+            return InputError(f"{where}, row {row}: {what} is not UTF-8 (at character {error.start})")
+    return text
+
+
+def sentence(path: Path, row: int, column: str, value: object) -> str:
+    """`value` as a sentence without surrounding blanks."""
+    return _good(usable(path, row, f"column {column!r}", value))
+
+
+def finite_number(path: Path, row: int, column: str, value: str) -> float:
+    """`value` as a finite number."""
+    try:
+        parsed = float(value)
+    except ValueError:
+        parsed = math.nan
+    if not math.isfinite(parsed):
+        raise InputError(f"{path}, row {row}: column {column!r} is {value!r}; expected a number")
+    return parsed
+
+
+def one_of(path: Path, row: int, column: str, value: str, allowed: Sequence[str]) -> str:
+    """`value`, which is one of the `allowed`."""
+    if value not in allowed:
+        raise InputError(f"{path}, row {row}: column {column!r} is {value!r}; expected {' or '.join(allowed)}")
+    return value
+
+
+def flag(path: Path, row: int, column: str, value: str) -> bool:
+    """`value` as a truth value: "0" or "1"."""
+    return one_of(path, row, column, value, ("0", "1")) == "1"
+
+
+def _good(value: T | InputError) -> T:
+    if isinstance(value, InputError):
+        raise value
+    return value
+
+
+# Formats
+
+
+def _known_format(path: Path) -> str:
+    suffix = format_of(path)
+    if suffix is None:
+        raise InputError(f"{path}: the format is not known by the file's name; expected {FORMATS_TOLD}")
+    return suffix
+
+
+def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    r"""The lines with their ends; a line ends at "\n" alone, the first loses its byte order mark."""
+    row = 0
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            while line := file.readline(LONGEST_LINE):
+                row += 1
+                if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+                    raise InputError(
+                        f"{path}, row {row}: a line of more than {LONGEST_LINE} bytes; expected one row a line"
+                    )
+                yield row, line.removeprefix(b"\xef\xbb\xbf") if row == 1 else line
+    except (EOFError, OSError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read after row {row}: {error}") from None
+
+
+def _lines(path: Path) -> Rows:
+    for row, line in _raw_lines(path):
+        try:
+            yield row, line.decode().rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            yield row, InputError(f"{path}, row {row}: not UTF-8 ({error.reason} at byte {error.start} of the row)")
+
+
+def _tsv(path: Path) -> _Records:
+    for row, text in _lines(path):
+        yield row, f"{path}, row {row}", text if isinstance(text, InputError) else text.split("\t")
+
+
+def _csv(path: Path) -> _Records:
+    # Bytes that are not UTF-8 are let through here, and refused where they are in a column that is read.
+    csv.field_size_limit(LONGEST_LINE)
+    reader = csv.reader((line.decode(errors="surrogateescape") for _, line in _raw_lines(path)), strict=True)
+    row = 0
+    while True:
+        row += 1
+        try:
+            fields: list[str] | InputError = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            fields = InputError(f"{path}, row {row} (line {reader.line_num}): not CSV ({error})")
+        yield row, f"{path}, row {row} (line {reader.line_num})", fields
+
+
+def _chosen(path: Path, records: _Records, columns: Sequence[str]) -> Fields:
+    """The values of `columns` of the rows behind a header."""
+    header = _good(next(records, (1, "", [""]))[2])
+    if absent := [c for c in columns if c not in header]:
+        raise InputError(f"{path}, row 1: no column {absent[0]!r}; the header is {header}")
+    positions = [header.index(c) for c in columns]
+    for row, where, fields in records:
+        if isinstance(fields, InputError):
+            yield row, fields
+        elif len(fields) != len(header):
+            yield row, InputError(f"{where}: {len(fields)} fields, expected {len(header)} as in the header")
+        else:
+            yield row, [fields[p] for p in positions]
+
+
+def _json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | InputError]]:
+    for row, text in _lines(path):
+        if isinstance(text, InputError):
+            yield row, text
+            continue
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            yield row, InputError(f"{path}, row {row}: malformed JSON ({error}); expected one object a line")
+            continue
+        wrong = InputError(f"{path}, row {row}: a JSON {type(record).__name__}; expected one object a line")
+        yield row, record if isinstance(record, dict) else wrong
+
+
+def _json_lines(path: Path, columns: Sequence[str], optional: Sequence[str]) -> Fields:
+    for row, record in _json_objects(path):
+        if isinstance(record, InputError):
+            yield row, record
+        elif absent := [c for c in columns if c not in record and c not in optional]:
+            yield row, InputError(f"{path}, row {row}: no column {absent[0]!r}; the columns are {list(record)}")
+        else:
+            yield row, [record.get(c) for c in columns]
+
+
+def _opened_parquet(path: Path) -> ParquetFile:
+    try:
+        return ParquetFile(path, buffer_size=_PAGE_BUFFER, pre_buffer=False)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, 0, error) from None
+
+
+def _parquet(path: Path, columns: Sequence[str], numbers: str) -> Fields:
+    row = 0
+    try:
+        with _opened_parquet(path) as file:
+            schema = file.schema_arrow
+            for column in columns:
+                if column not in schema.names:
+                    raise InputError(f"{path}: no column {column!r}; the columns are {schema.names}")
+                kind = schema.field(column).type
+                value_kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+                whole = column == numbers and pa.types.is_integer(value_kind)
+                if not (whole or pa.types.is_string(value_kind) or pa.types.is_large_string(value_kind)):
+                    raise InputError(f"{path}: column {column!r} holds {kind}; expected strings")
+            for batch in file.iter_batches(BATCH_ROWS, columns=list(columns)):
+                for values in zip(*(_values(batch.column(column)) for column in columns), strict=True):
+                    row += 1
+                    yield row, values
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, row, error) from None
+
+
+def _unreadable(path: Path, row: int, error: Exception) -> InputError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(f"{path}: cannot be read after row {row}: {reason}")
+
+
+def _values(array: Any) -> Iterator[object]:
+    """The strings of an Arrow array; Parquet does not check that they are UTF-8, so a bad one comes as its surrogates."""
+    try:
+        yield from array.to_pylist()
+    except UnicodeDecodeError:
+        for value in array.cast(pa.binary()).to_pylist():
+            yield None if value is None else value.decode(errors="surrogateescape")

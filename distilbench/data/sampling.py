@@ -1,0 +1,137 @@
+"""Random samples of rows with a fixed seed: of a list, of a stream in bounded memory, or evenly of several sources."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
+
+HELD = 500_000
+"""Distinct sentences held in memory (some 125 MB) before sampling turns to a reservoir."""
+
+_KEY = b"distilbench sentences 0"  # the seed
+
+T = TypeVar("T")
+Labelled = tuple[str, str]
+"""A sentence, and its source."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The sentences drawn, of `clean` rows that may be trained on; `dropped` rows are text of dev or test sets.
+
+    `sources`: how many were drawn of each source, where they were drawn evenly from several.
+    """
+
+    sentences: list[str]
+    clean: int
+    dropped: int
+    sources: dict[str, int]
+
+
+def fixed_sample(items: Iterable[T], limit: int | None) -> list[T]:
+    """`limit` of the items, drawn with a fixed seed; all of them, in their order, where there are no more or it is None."""
+    everything = list(items)
+    if limit is None or len(everything) <= limit:
+        return everything
+    return random.Random(0).sample(everything, limit)
+
+
+def draw(
+    streams: Iterable[Iterable[Labelled]], evaluation: Collection[str], limit: int | None, *, evenly: bool = False
+) -> Drawn:
+    """At most `limit` distinct sentences of all streams together, none of `evaluation`; None: all.
+
+    `evenly`: as many of each source, as far as it has them (`draw_evenly`).
+    """
+    rows = dropped = 0
+
+    def clean() -> Iterator[Labelled]:
+        nonlocal rows, dropped
+        for text, source in chain.from_iterable(streams):
+            if text in evaluation:
+                dropped += 1
+            else:
+                rows += 1
+                yield text, source
+
+    sources = dict[str, int]()
+    if evenly and limit is not None:
+        sentences, sources = draw_evenly(clean(), limit)
+    else:
+        sentences = draw_distinct((text for text, _ in clean()), limit)
+    return Drawn(sentences, rows, dropped, sources)
+
+
+def draw_distinct(sentences: Iterable[str], limit: int | None, in_memory: int = HELD) -> list[str]:
+    """`limit` distinct sentences, drawn with a fixed seed; all of them, in order, where there are no more or it is None.
+
+    Of `in_memory` distinct sentences or fewer the draw is `fixed_sample`'s. Of a longer stream it is a reservoir's, which
+    holds no more than `limit` sentences.
+    """
+    stream: Iterator[str] = iter(sentences)
+    first: dict[str, None] = {}
+    for sentence in stream:
+        first[sentence] = None
+        if limit is not None and len(first) > max(limit, in_memory):
+            drawn = Reservoir(limit)
+            for arrival, text in enumerate(chain(first, stream)):
+                drawn.add(arrival, text)
+            return [text for _, text in sorted(drawn.first(limit))]
+    return fixed_sample(first, limit)
+
+
+def draw_evenly(labelled: Iterable[Labelled], limit: int) -> tuple[list[str], dict[str, int]]:
+    """At most `limit` distinct sentences of (sentence, source) rows, as many of each source as far as it has them.
+
+    Returns the sentences in the order in which they came, and how many are of each source. A source that has fewer than its
+    share gives all it has, and the others share the rest. A sentence of two sources is drawn once.
+
+    Memory: `limit` sentences of each source.
+    """
+    reservoirs: dict[str, Reservoir] = {}
+    for arrival, (sentence, source) in enumerate(labelled):
+        if not any(sentence in other.drawn for name, other in reservoirs.items() if name != source):
+            reservoirs.setdefault(source, Reservoir(limit)).add(arrival, sentence)
+    sources, left = {}, limit
+    by_size = sorted(reservoirs, key=lambda source: (len(reservoirs[source].drawn), source))
+    for position, source in enumerate(by_size):
+        share = -(-left // (len(by_size) - position))  # rounded up, so that the limit is reached
+        sources[source] = min(share, len(reservoirs[source].drawn))
+        left -= sources[source]
+    drawn = [pair for source, share in sources.items() for pair in reservoirs[source].first(share)]
+    return [sentence for _, sentence in sorted(drawn)], {source: sources[source] for source in sorted(sources)}
+
+
+class Reservoir:
+    """At most `limit` distinct sentences of those added.
+
+    Reservoir sampling by random keys: a sentence's key is a keyed hash of its text, and the `limit` smallest stay. So a
+    sentence is drawn with the same probability however often it occurs, and which are drawn does not depend on the order.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.drawn: set[str] = set()
+        self._limit = limit
+        self._heap: list[tuple[int, int, str]] = []  # a heap whose first has the largest key: (-key, arrival, sentence)
+
+    def add(self, arrival: int, sentence: str) -> None:
+        """Add the sentence that came as number `arrival`."""
+        if sentence in self.drawn or self._limit <= 0:
+            return
+        key = int.from_bytes(hashlib.blake2b(sentence.encode(), digest_size=16, key=_KEY).digest(), "big")
+        if len(self._heap) < self._limit:
+            heapq.heappush(self._heap, (-key, arrival, sentence))
+        elif key < -self._heap[0][0]:
+            self.drawn.remove(heapq.heapreplace(self._heap, (-key, arrival, sentence))[2])
+        else:
+            return
+        self.drawn.add(sentence)
+
+    def first(self, count: int) -> list[tuple[int, str]]:
+        """The arrivals and sentences of the `count` smallest keys."""
+        return [(arrival, sentence) for _, arrival, sentence in heapq.nlargest(count, self._heap)]

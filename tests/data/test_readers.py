@@ -1,0 +1,306 @@
+"""Files of every format: what is read, and that every defect names file, row and value."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from distilbench.data import readers
+from distilbench.data.readers import finite_number, flag, format_of, read_column, read_tsv, sentence
+from distilbench.errors import InputError
+
+TEXTS = ["Grüße", "a, b", 'say "hi"', "split\u2028no\x0cway", "x" * 3000]
+
+
+def write(path: Path, texts: list[str]) -> Path:
+    """`texts` in the format of the file's name, with a column before and one behind where it has columns."""
+    rows = list(enumerate(texts))
+    kind = path.name.removesuffix(".gz").rpartition(".")[2]
+    if kind == "parquet":
+        parquet.write_table(pa.table({"n": list(range(len(texts))), "text": texts}), path)
+        return path
+    if kind == "tsv":
+        content = "n\ttext\tm\n" + "".join(f"{i}\t{t}\tz\n" for i, t in rows)
+    elif kind == "csv":
+        quoted = [t.replace('"', '""') for t in texts]
+        content = "n,text,m\n" + "".join(f'{i},"{t}",z\n' for i, t in enumerate(quoted))
+    elif kind == "txt":
+        content = "".join(t + "\n" for t in texts)
+    else:
+        content = "".join(json.dumps({"n": i, "text": t}) + "\n" for i, t in rows)
+    data = content.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def good(path: Path, column: str = "text") -> list[tuple[int, str]]:
+    rows = list(read_column(path, column))
+    assert not any(isinstance(value, InputError) for _, value in rows), rows
+    return [(row, str(value)) for row, value in rows]
+
+
+ALL = ["a.tsv", "a.csv", "a.jsonl", "a.ndjson", "a.txt", "a.parquet"]
+
+
+@pytest.mark.parametrize("name", [*ALL, *(f"{n}.gz" for n in ALL if n != "a.parquet")])
+def test_every_format_holds_the_same_sentences(tmp_path: Path, name: str) -> None:
+    first = 2 if name.startswith(("a.tsv", "a.csv")) else 1  # where row 1 is a header
+    assert good(write(tmp_path / name, TEXTS)) == list(enumerate(TEXTS, start=first))
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.parquet.gz", "a", "a.gz", "README.md", "a.tsv.bz2"])
+def test_what_is_no_known_format_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("text\n")
+    assert format_of(tmp_path / name) is None
+    with pytest.raises(InputError, match=rf"{name}: the format is not known.*expected NAME\.tsv, \.csv, \.jsonl"):
+        list(read_column(tmp_path / name, "text"))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", ["", "end"])
+def test_byte_order_marks_and_line_ends(tmp_path: Path, end: str, last: str) -> None:
+    for name, head in (("a.txt", ""), ("a.tsv", "text"), ("a.csv", "text")):
+        body = [*([head] if head else []), "one", "two"]
+        path = tmp_path / name
+        path.write_bytes(b"\xef\xbb\xbf" + (end.join(body) + (end if last else "")).encode())
+        assert [text for _, text in good(path)] == ["one", "two"]
+
+
+def test_csv_fields_may_be_quoted_and_go_over_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('text,n\n"one,\n two ""x""",1\nplain,2\n')
+    assert good(path) == [(2, 'one,\n two "x"'), (3, "plain")]
+
+
+def test_a_csv_field_may_be_long(tmp_path: Path) -> None:
+    long = "x" * 200_000  # csv's own limit is 131,072
+    (tmp_path / "a.csv").write_text(f"text,n\n{long},1\ny,2\n")
+    assert good(tmp_path / "a.csv") == [(2, long), (3, "y")]
+
+
+def test_parquet_strings_of_every_kind(tmp_path: Path) -> None:
+    kinds = [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+    for kind in kinds:
+        table = pa.table({"text": pa.array(["one", "two", "one"]).cast(kind)})
+        parquet.write_table(table, tmp_path / "a.parquet")
+        assert good(tmp_path / "a.parquet") == [(1, "one"), (2, "two"), (3, "one")]
+
+
+def test_parquet_rows_go_on_counting_over_batches_and_row_groups(tmp_path: Path) -> None:
+    count = 2 * readers.BATCH_ROWS + 5
+    table = pa.table({"text": [f"sentence {i}" for i in range(1, count + 1)]})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=3000)
+    assert good(tmp_path / "a.parquet") == [(i, f"sentence {i}") for i in range(1, count + 1)]
+
+
+BAD_ROWS: list[tuple[str, bytes, int, str]] = [
+    # One bad row between two good ones: name, content, the row, the message.
+    ("a.tsv", b"text\tn\nx\t1\n \t2\ny\t3\n", 3, r"column 'text' is empty; expected a sentence"),
+    ("a.tsv", b"text\tn\nx\t1\nb\ny\t3\n", 3, r"1 fields, expected 2 as in the header"),
+    ("a.tsv", b"text\tn\nx\t1\nb\t2\t3\ny\t3\n", 3, r"3 fields, expected 2 as in the header"),
+    ("a.tsv", b"text\nx\ncaf\xe9\ny\n", 3, r"not UTF-8 \(.* at byte 3 of the row\)"),
+    ("a.csv", b"text,n\nx,1\n,2\ny,3\n", 3, r"column 'text' is empty"),
+    ("a.csv", b"text,n\nx,1\nb\ny,3\n", 3, r"\(line 3\): 1 fields, expected 2"),
+    ("a.csv", b'text,n\n"x\nx",1\nb\ny,3\n', 3, r"\(line 4\): 1 fields, expected 2"),  # the row before has two lines
+    ("a.csv", b"text,n\nx,1\n\ny,3\n", 3, r"0 fields, expected 2"),
+    ("a.csv", b'text,n\nx,1\n"b"c,2\ny,3\n', 3, r"\(line 3\): not CSV \(.*'\"'\)"),  # text behind a closing quote
+    ("a.csv", b"text,n\nx,1\ncaf\xe9,2\ny,3\n", 3, r"column 'text' is not UTF-8 \(at character 3\)"),
+    ("a.jsonl", b'{"text":"x"}\n{"text":\n{"text":"y"}\n', 2, r"malformed JSON \(.*\); expected one object a line"),
+    ("a.jsonl", b'{"text":"x"}\n\n{"text":"y"}\n', 2, r"malformed JSON"),
+    ("a.jsonl", b'{"text":"x"}\n' + b"[" * 100_000 + b'\n{"text":"y"}\n', 2, r"malformed JSON"),
+    ("a.jsonl", b'{"text":"x"}\n"b"\n{"text":"y"}\n', 2, r"a JSON str; expected one object a line"),
+    ("a.jsonl", b'{"text":"x"}\n{"t":1,"u":2}\n{"text":"y"}\n', 2, r"no column 'text'; the columns are \['t', 'u'\]"),
+    (
+        "a.jsonl",
+        b'{"text":"x"}\n{"text":7}\n{"text":"y"}\n',
+        2,
+        r"column 'text' is 7; expected a sentence \(a string\)",
+    ),
+    ("a.jsonl", b'{"text":"x"}\n{"text":null}\n{"text":"y"}\n', 2, r"column 'text' is None; expected a sentence"),
+    ("a.jsonl", b'{"text":"x"}\n{"text":["a"]}\n{"text":"y"}\n', 2, r"column 'text' is \['a'\]; expected a sentence"),
+    ("a.jsonl", b'{"text":"x"}\n{"text":"a \\ud800"}\n{"text":"y"}\n', 2, r"column 'text' is not UTF-8"),
+    ("a.jsonl", b'{"text":"x"}\n{"text":"\xff"}\n{"text":"y"}\n', 2, r"not UTF-8"),
+    ("a.txt", b"x\n \ny\n", 2, r"the line is empty; expected a sentence"),
+    ("a.txt", b"x\n\xc3\ny\n", 2, r"not UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "row", "message"), BAD_ROWS)
+def test_a_bad_row_is_told_and_reading_goes_on(
+    tmp_path: Path, name: str, content: bytes, row: int, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    one, bad, two = read_column(path, "text")
+    assert [one[1].replace("\n", "")[0], two[1]] == ["x", "y"]  # type: ignore[union-attr]
+    assert bad[0] == row and isinstance(bad[1], InputError)
+    with pytest.raises(InputError, match=rf"{path}, row {row}:? .*{message}|{path}, row {row}: {message}"):
+        raise bad[1]
+
+
+def test_bytes_in_another_column_of_a_csv_do_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"text,n\nx,\xe9\n")
+    assert good(tmp_path / "a.csv") == [(2, "x")]
+
+
+def test_bad_values_in_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    raw = pa.array([b"x", None, b"caf\xe9", b" ", b"y"], pa.binary())
+    text = pa.Array.from_buffers(
+        pa.string(), len(raw), raw.buffers()
+    )  # not checked to be UTF-8, as in a file by others
+    parquet.write_table(pa.table({"text": text}), path)
+    values = [value for _, value in read_column(path, "text")]
+    assert (values[0], values[4]) == ("x", "y")
+    for row, message in ((2, "is None; expected"), (3, "is not UTF-8"), (4, "is empty")):
+        assert isinstance(values[row - 1], InputError)
+        assert str(values[row - 1]).startswith(f"{path}, row {row}: column 'text' {message}")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.tsv", r"row 1: no column 'absent'; the header is \['n', 'text', 'm'\]"),
+        ("a.csv", r"row 1: no column 'absent'; the header is \['n', 'text', 'm'\]"),
+        ("a.parquet", r"no column 'absent'; the columns are \['n', 'text'\]"),
+    ],
+)
+def test_an_absent_column_lists_those_there(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(InputError, match=rf"{name}(, |: ){message}"):
+        list(read_column(write(tmp_path / name, TEXTS), "absent"))
+
+
+def test_a_parquet_column_that_holds_no_strings(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a\.parquet: column 'n' holds int64; expected strings"):
+        list(read_column(write(tmp_path / "a.parquet", TEXTS), "n"))
+
+
+@pytest.mark.parametrize("name", ["a.tsv.gz", "a.csv.gz", "a.jsonl.gz", "a.txt.gz", "a.parquet"])
+@pytest.mark.parametrize("kept", [0.0, 0.5, 0.98])
+def test_a_truncated_file_is_refused_behind_its_last_row(tmp_path: Path, name: str, kept: float) -> None:
+    path = write(tmp_path / name, [f"sentence {i * 7919}" for i in range(3000)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * kept)])
+    with pytest.raises(InputError, match=rf"{path}(: cannot be read after row \d+: |, row 1: no column 'text')"):
+        if not list(read_column(path, "text")):  # an empty .gz is an empty file
+            raise InputError(f"{path}: cannot be read after row 0: nothing")
+
+
+@pytest.mark.parametrize("name", ["a.tsv.gz", "a.parquet"])
+def test_a_file_of_another_format_than_its_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("text\nnot what the name says\n")
+    with pytest.raises(InputError, match=rf"{name}: cannot be read after row 0"):
+        list(read_column(tmp_path / name, "text"))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_file_that_is_not_there(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=rf"{name}: cannot be read after row 0"):
+        list(read_column(tmp_path / name, "text"))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl.gz"])
+def test_a_file_without_line_ends_is_not_read_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(readers, "LONGEST_LINE", 2000)
+    with pytest.raises(InputError, match=rf"{name}, row \d+: a line of more than 2000 bytes; expected one row a line"):
+        list(read_column(write(tmp_path / name, TEXTS), "text"))
+
+
+def test_an_open_quote_does_not_swallow_a_csv_unnoticed(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('text\n"open\n' + "more\n" * 10)
+    rows = list(read_column(path, "text"))
+    assert len(rows) == 1 and isinstance(rows[0][1], InputError)
+    assert "row 2 (line 12): not CSV (unexpected end of data)" in str(rows[0][1])
+
+
+def test_rows_are_numbered_from_the_header_and_columns_come_in_the_order_asked(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("one\ttwo\tthree\n1\t2\t3\n4\t5\t6\n")
+    assert list(read_tsv(path, ("three", "one"))) == [(2, ["3", "1"]), (3, ["6", "4"])]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"row 1: no column 'a'"),
+        (b"a\tc\n1\t2\n", r"row 1: no column 'b'; the header is \['a', 'c'\]"),
+        (b"a\tb\n1\t2\n1\n", r"row 3: 1 fields, expected 2"),
+        (b"a\tb\n1\t2\t3\n", r"row 2: 3 fields, expected 2"),
+        (b"a\tb\n1\t2\n\n3\t4\n", r"row 3: 1 fields"),  # an empty line in the middle
+        (b"a\tb\n1\t2\n1\tcaf\xe9\n", r"row 3: not UTF-8 .* at byte 5"),
+        (b"a\tb\xe9\n", r"row 1: not UTF-8"),
+    ],
+)
+def test_a_malformed_file_names_file_and_row(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "bad.tsv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"bad\.tsv, {message}"):
+        list(read_tsv(path, ("a", "b")))
+
+
+def _not_gzip(whole: bytes) -> bytes:
+    return b"text\nplain text\n"
+
+
+def _truncated(whole: bytes) -> bytes:
+    return whole[: len(whole) // 2]
+
+
+def _flipped(whole: bytes) -> bytes:
+    return whole[:10] + b"\xff" + whole[11:]  # the first byte of the compressed data: a block type that does not exist
+
+
+def _wrong_checksum(whole: bytes) -> bytes:
+    return whole[:-8] + b"\0\0\0\0" + whole[-4:]
+
+
+@pytest.mark.parametrize("damage", [_not_gzip, _truncated, _flipped, _wrong_checksum])
+def test_a_damaged_gzip_file_is_bad_input(tmp_path: Path, damage: object) -> None:
+    path = tmp_path / "bad.tsv.gz"
+    whole = gzip.compress(b"text\n" + b"".join(b"sentence number %d\n" % (i * 7919) for i in range(500)))
+    path.write_bytes(damage(whole))  # type: ignore[operator]
+    with pytest.raises(InputError, match=r"bad\.tsv\.gz"):
+        list(read_tsv(path, ("text",)))
+
+
+PLACE = (Path("x/y.tsv"), 7, "c")
+
+
+def test_sentences_lose_surrounding_blanks() -> None:
+    assert sentence(*PLACE, "  a  b \u00a0") == "a  b"
+
+
+@pytest.mark.parametrize("value", ["", " ", "\u3000\u00a0"])  # the last: blanks that are not ASCII
+def test_an_empty_sentence_names_file_row_and_column(value: str) -> None:
+    with pytest.raises(InputError, match=r"x/y\.tsv, row 7: column 'c' is empty"):
+        sentence(*PLACE, value)
+
+
+@pytest.mark.parametrize(("value", "wanted"), [("3", 3.0), ("-0.25", -0.25), ("1e-3", 0.001), (" 4.5 ", 4.5)])
+def test_numbers(value: str, wanted: float) -> None:
+    assert finite_number(*PLACE, value) == wanted
+
+
+@pytest.mark.parametrize("value", ["", "four", "3,5", "nan", "inf", "-inf", "1e999", "0x10"])
+def test_what_is_no_finite_number_names_file_row_and_value(value: str) -> None:
+    with pytest.raises(InputError, match=rf"x/y\.tsv, row 7: column 'c' is '{value}'; expected a number"):
+        finite_number(*PLACE, value)
+
+
+def test_flags() -> None:
+    assert flag(*PLACE, "1") is True
+    assert flag(*PLACE, "0") is False
+
+
+@pytest.mark.parametrize("value", ["", "2", "true", "1.0", " 1"])
+def test_what_is_no_flag_names_file_row_and_value(value: str) -> None:
+    with pytest.raises(InputError, match=rf"x/y\.tsv, row 7: column 'c' is '{value}'; expected 0 or 1"):
+        flag(*PLACE, value)
