@@ -110,7 +110,7 @@ class Artifacts:
         for stale in (path for path in folder.glob("*.npy") if path.stem not in arrays):  # of an earlier preparation
             stale.unlink()
         write_json(folder / FILE, described)
-        keep_rankings(folder, self.student.ranking, (student.ranking for student in self.students.values()))
+        keep_rankings(folder, (student.ranking for student in (self.student, *self.students.values())))
 
     def described(self) -> dict[str, Any]:
         """What was prepared, JSON-able: sizes of the corpus, and where each artifact is."""

@@ -1,4 +1,4 @@
-"""How far a stage of the preparation is: a bar in the terminal, lines in a log, gauges for Ray's dashboard."""
+"""How far a stage of the preparation is: rich's bar in the terminal, lines in a log, gauges for Ray's dashboard."""
 
 from __future__ import annotations
 
@@ -12,57 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 LINE_EVERY_S = 30
 """Between two lines where there is no terminal to draw a bar in."""
-
-
-@contextmanager
-def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """Shows `label` at work on `total` things called `unit` ("sentences"); call what it gives with how many more are done.
-
-    The rate is that since the first report, which also waited for workers to start. Where Ray runs, the gauges
-    `distilbench_prepare_{done,total,per_second,seconds_left}` have it too, by `stage` and `unit`.
-    """
-    gauges = _Gauges(label, total, unit)
-    began, before, last_line_at, done = time.monotonic(), 0, time.monotonic(), 0
-    columns = (
-        TextColumn(label),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    console = rich.get_console()
-    drawn = not console.is_jupyter or find_spec("ipywidgets") is not None  # what a notebook draws a bar with
-    with Progress(*columns, console=console, disable=not drawn) as bar:
-        task = bar.add_task(label, total=total, rate="")
-
-        def advance(count: int) -> None:
-            nonlocal began, before, done, last_line_at
-            done += count
-            now = time.monotonic()
-            rate = (done - before) / max(now - began, 1e-9)
-            if not before:
-                began, before = now, done
-            bar.update(task, advance=count, rate=f"{_rate(rate)} {unit}/s")
-            gauges.set(done, rate)
-            in_place = drawn and (console.is_terminal or console.is_jupyter)
-            if not in_place and now - last_line_at > LINE_EVERY_S:
-                last_line_at = now
-                left = (total - done) / rate
-                bar.console.print(
-                    f"{label}: {done:,} of {total:,} {unit}, {_rate(rate)}/s, {left:,.0f} s left", markup=False
-                )
-
-        yield advance
-    if not drawn:
-        console.print(f"{label}: {done:,} of {total:,} {unit}", markup=False)
-
-
-def _rate(rate: float) -> str:
-    """A rate as it is shown: of what takes seconds each, two digits."""
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-
-
 GAUGES = {
     "distilbench_prepare_done": "Finished by now",
     "distilbench_prepare_total": "To do in all",
@@ -72,23 +21,51 @@ GAUGES = {
 """What Ray's metrics have of a stage, by `stage` and `unit`."""
 
 
-class _Gauges:
-    """Ray's gauges; nothing where Ray does not run."""
+@contextmanager
+def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """Shows `label` at work on `total` things called `unit` ("sentences"); call what it gives with how many more are done.
 
-    def __init__(self, stage: str, total: int, unit: str) -> None:
-        import ray
-        from ray.util.metrics import Gauge
+    The rate is that since the first report, which also waited for workers to start. Where Ray runs, `GAUGES` have it too.
+    """
+    set_gauges, console, last_line_at = _gauges(label, unit), rich.get_console(), time.monotonic()
+    drawn = not console.is_jupyter or find_spec("ipywidgets") is not None  # what a notebook draws a bar with
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not drawn) as bar:
+        task_id = bar.add_task(label, total=total, rate="")
+        (task,) = bar.tasks
 
-        self.total = total
-        self.gauges: dict[str, Gauge] = {}
-        if ray.is_initialized():
-            tags = {"stage": stage, "unit": unit}
-            for name, meaning in GAUGES.items():
-                gauge = Gauge(name, meaning, tag_keys=tuple(tags))
-                gauge.set_default_tags(tags)
-                self.gauges[name] = gauge
+        def advance(count: int) -> None:
+            nonlocal last_line_at
+            bar.update(task_id, advance=count)
+            speed, left = task.finished_speed or task.speed or 0.0, task.time_remaining or 0.0
+            rate = f"{speed:,.0f}" if speed >= 10 else f"{speed:.2g}"  # of what takes seconds each, two digits
+            bar.update(task_id, rate=f"{rate} {unit}/s")
+            set_gauges(task.completed, total, speed, left)
+            in_place = drawn and (console.is_terminal or console.is_jupyter)
+            if not in_place and time.monotonic() - last_line_at > LINE_EVERY_S:
+                last_line_at = time.monotonic()
+                done = f"{label}: {task.completed:,} of {total:,} {unit}"
+                bar.console.print(f"{done}, {rate}/s, {left:,.0f} s left", markup=False)
 
-    def set(self, done: int, rate: float) -> None:
-        values = dict(zip(GAUGES, (done, self.total, rate, (self.total - done) / rate), strict=True))
-        for name, gauge in self.gauges.items():
-            gauge.set(values[name])
+        yield advance
+    if not drawn:
+        console.print(f"{label}: {task.completed:,} of {total:,} {unit}", markup=False)
+
+
+def _gauges(stage: str, unit: str) -> Callable[..., None]:
+    """A function that sets Ray's gauges, in the order of `GAUGES`; it does nothing where Ray does not run."""
+    import ray
+    from ray.util.metrics import Gauge
+
+    if not ray.is_initialized():
+        return lambda *_: None
+    tags = {"stage": stage, "unit": unit}
+    gauges = [Gauge(name, meaning, tag_keys=tuple(tags)) for name, meaning in GAUGES.items()]
+    for gauge in gauges:
+        gauge.set_default_tags(tags)
+
+    def set_gauges(*values: float) -> None:
+        for gauge, value in zip(gauges, values, strict=True):
+            gauge.set(value)
+
+    return set_gauges

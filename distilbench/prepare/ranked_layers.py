@@ -13,8 +13,8 @@ from rich.table import Table
 from distilbench.storage.files import write_json
 
 FILE = "layer-ranking.json"
-SEARCHED = "layer-rankings.json"
-"""Of a run whose students are searched: the rankings of all of them, as a list."""
+KEPT = "layer-rankings.json"
+"""In the prepared folder of a run: the rankings of all of its students, as a list."""
 SHOWN = 5
 """Choices that are printed."""
 
@@ -115,32 +115,19 @@ def named(layers: Sequence[int]) -> str:
 _LIST: TypeAdapter[tuple[LayerRanking, ...]] = TypeAdapter(tuple[LayerRanking, ...])
 
 
-def keep_rankings(folder: Path, own: Path | None, searched: Iterable[Path | None]) -> None:
-    """Write the ranking of a run's own student, and those of the students that it searches, from where they were made.
-
-    What is there of others goes.
-    """
-    ranking = read_ranking(own) if own else None
-    rankings = [found for path in searched if path is not None and (found := read_ranking(path)) is not None]
-    for name, content in (
-        (FILE, ranking.model_dump(mode="json") if ranking else None),
-        (SEARCHED, _LIST.dump_python(tuple(rankings), mode="json")),
-    ):
-        if content:
-            write_json(folder / name, content)
-        else:
-            (folder / name).unlink(missing_ok=True)
+def keep_rankings(folder: Path, artifacts: Iterable[Path | None]) -> None:
+    """Write the rankings of a run's students, that of its own first, from where they were made; others go."""
+    rankings = [found for path in artifacts if path is not None and (found := read_ranking(path)) is not None]
+    distinct = {(ranking.student, ranking.encoder): ranking for ranking in rankings}
+    write_json(folder / KEPT, [ranking.model_dump(mode="json") for ranking in distinct.values()])
 
 
 def read_rankings(folder: Path) -> tuple[LayerRanking, ...]:
-    """All that `keep_rankings` has written, that of the run's own student first; what cannot be read is left out."""
-    own = read_ranking(folder)
+    """What `keep_rankings` has written; nothing where it cannot be read."""
     try:
-        searched = _LIST.validate_json((folder / SEARCHED).read_bytes())
+        return _LIST.validate_json((folder / KEPT).read_bytes())
     except (OSError, ValidationError):
-        searched = ()
-    rankings = [*([own] if own else []), *searched]
-    return tuple({(ranking.student, ranking.encoder): ranking for ranking in rankings}.values())
+        return ()
 
 
 def read_ranking(folder: Path) -> LayerRanking | None:

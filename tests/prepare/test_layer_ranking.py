@@ -25,7 +25,7 @@ from distilbench.evaluation.sts import cosine, spearman
 from distilbench.prepare import layer_ranking
 from distilbench.prepare.layer_ranking import LayerRanker, ridge
 from distilbench.prepare.prepared import DevSet, load_prepared
-from distilbench.prepare.ranked_layers import FILE, LayerRanking, read_ranking
+from distilbench.prepare.ranked_layers import FILE, LayerRanking, read_ranking, read_rankings
 from distilbench.prepare.stage import prepare_corpus
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.settings.run import RunSettings
@@ -192,14 +192,14 @@ def test_a_run_is_prepared_with_the_layers_written_out(
 ) -> None:
     teacher = EncoderSpec(str(make_architecture(kind, encoder_folder, tmp_path / kind)))
     folder, said = prepare(tmp_path, corpus, teacher=teacher, student="auto:2")
-    ready, ranking = load_prepared(folder), read_ranking(folder)
-    assert ranking is not None and ready.student == f"layers:{','.join(map(str, ranking.chosen))}"
+    ready, (ranking,) = load_prepared(folder), read_rankings(folder)
+    assert ready.student == f"layers:{','.join(map(str, ranking.chosen))}"
     assert ready.pooling == ("lasttoken" if kind == "qwen3" else "mean")
     assert "Student auto:2: 2 of the 4 layers" in said and "(taken)" in said and "dev after regression" in said
     student = load_student(ready.student, ready.teacher, "cpu", ready.pooling)
     assert student[1].pooling_mode == ready.pooling and student[0].model.config.num_hidden_layers == 2
     folder, said = prepare(tmp_path, corpus, teacher=teacher, student="half")  # a ranking of before does not stay
-    assert load_prepared(folder).student == "layers:0,3" and read_ranking(folder) is None and "Student" not in said
+    assert load_prepared(folder).student == "layers:0,3" and read_rankings(folder) == () and "Student" not in said
     folder, _ = prepare(tmp_path, corpus, teacher=teacher, student="half", pooling="cls")
     assert load_prepared(folder).pooling == "cls"
 

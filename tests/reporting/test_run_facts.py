@@ -110,7 +110,7 @@ def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
     other = {"search": "greedy", "by": "residual", "dev": [], "pairs": 0, "choices": by_residual}
     ranked = {"search": "every choice", "by": "dev", "dev": ["STSB"], "pairs": 40, "choices": by_dev}
     for folder, of in zip(folders, (ranked, other), strict=True):
-        write_json(folder / "prepared" / "layer-ranking.json", shared | of)
+        write_json(folder / "prepared" / "layer-rankings.json", [shared | of])
     board = leaderboard(records)
     a, b = run_facts(records, board, folders)
     assert [r.chosen for r in a.described.rankings] == [(0, 3)] and [r.chosen for r in b.described.rankings] == [(0, 2)]
@@ -126,7 +126,7 @@ def test_the_ranking_that_chose_the_layers_is_shown(two_runs):
     assert "Dev after regression" in page and page.count("taken</span>") == 1
     page = page_of(b)
     assert '<td data-v="0.125">0.1250</td>' in page and "the best layer, then the best to add" in page
-    (folders[0] / "prepared" / "layer-ranking.json").write_text("half")
+    (folders[0] / "prepared" / "layer-rankings.json").write_text("half")
     a = run_facts(records, board, folders)[0]
     assert a.described.rankings == () and "Layers of the students" not in page_of(a)
 
@@ -141,7 +141,7 @@ def test_the_rankings_of_all_students_that_are_searched_are_shown(two_runs):
     for folder, of in zip(artifacts, (one, two), strict=True):
         write_json(folder / "layer-ranking.json", shared | of)
     prepared = folders[0] / "prepared"
-    keep_rankings(prepared, artifacts[0], [None, *artifacts])
+    keep_rankings(prepared, [artifacts[0], None, *artifacts])
     board = leaderboard(records)
     a, b = run_facts(records, board, folders)
     assert [r.student for r in a.described.rankings] == ["auto:1", "auto:2"] and b.described.rankings == ()
@@ -150,9 +150,9 @@ def test_the_rankings_of_all_students_that_are_searched_are_shown(two_runs):
     assert 'id="layers"' in page and 'id="layers-2"' in page and "Taken: 0,3." in page
     # A report's own records have them.
     assert run_facts(records, board, described=[a.described])[0].described.rankings == a.described.rankings
-    keep_rankings(prepared, artifacts[0], [])  # those of students that are no longer searched go
+    keep_rankings(prepared, [artifacts[0]])  # those of students that are no longer searched go
     assert [r.student for r in read_rankings(prepared)] == ["auto:1"]
-    keep_rankings(prepared, None, [])
+    keep_rankings(prepared, [])
     assert read_rankings(prepared) == ()
 
 
