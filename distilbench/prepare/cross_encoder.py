@@ -42,6 +42,8 @@ from distilbench.storage.store import ArtifactStore
 if TYPE_CHECKING:
     import sentence_transformers
 
+BATCH = {"cpu": 32, "cuda": 256}
+"""Pairs of one forward pass; sentence-transformers sorts them by length."""
 SHARD_PAIRS = 512
 """Pairs per shard of logits: what a killed run loses per worker."""
 DEV_SCORES = "dev.json"
@@ -80,8 +82,11 @@ class TaskCrossEncoder:
         if not left:
             return np.empty((0, 1 if len(self.columns) < 3 else len(self.columns)), dtype=np.float32)
         pairs = list(zip(left, right, strict=True))
-        with torch.autocast(self.model.device.type, dtype=torch.bfloat16, enabled=autocast):
-            found = self.model.predict(pairs, show_progress_bar=False, activation_fn=torch.nn.Identity())
+        device = self.model.device.type
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=autocast):
+            found = self.model.predict(
+                pairs, batch_size=BATCH[device], show_progress_bar=False, activation_fn=torch.nn.Identity()
+            )
         found_PC: NDArray[np.float32] = np.asarray(found, dtype=np.float32).reshape(len(pairs), -1)[:, self.columns]
         return found_PC[:, 1:] - found_PC[:, :1] if len(self.columns) == 2 else found_PC
 
@@ -302,6 +307,7 @@ def _trainer(tuning: FineTuning, model: sentence_transformers.CrossEncoder, work
         metric_for_best_model=_FIRST,
         dataloader_drop_last=True,
         use_cpu=model.device.type == "cpu",
+        bf16=model.device.type == "cuda",
         logging_strategy="no",
         report_to="none",
         disable_tqdm=True,
