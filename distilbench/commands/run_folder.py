@@ -62,7 +62,7 @@ def check_student_encoder(settings: PreparationSettings, student: str) -> None:
     if named := StudentSpec.parse(student).encoder:
         EncoderSpec(named).check_tokenizer("student")
     if StudentSpec.parse(student).fewer_tokens:
-        from distilbench.prepare.vocabulary import check_vocabulary
+        from distilbench.prepare.pruned_students import check_vocabulary
 
         source = student_source(student, settings.teacher_encoder)
         check_vocabulary(source, f"--student {student}: {'student' if named else 'teacher'}")

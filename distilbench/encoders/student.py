@@ -7,7 +7,7 @@ layers:0,3,5         these
 static               none: a vector and a weight for each of the teacher's tokens (`encoders.static`)
 teacher              all of the teacher's
 FOLDER or owner/name another encoder; layers of it are auto:2@FOLDER, half@FOLDER, layers:0,5@FOLDER
-ANY:corpus           any of these, with only the tokens that the training sentences use (`prepare.vocabulary`)
+ANY:corpus           any of these, with only the tokens that the training sentences use (`prepare.pruned_students`)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The measure that students are selected by, of an encoder's vectors: what it reads as rows of the corpus, and one number.
 
-Every set here is small, since each student is judged at each rung: `prepare.selection` makes them. What is stored is a code
-where the student has one; queries are as they come from the encoder, as in an index.
+Every set here is small, since each student is judged at each rung: `prepare.selection_sets` makes them. What is stored is
+a code where the student has one; queries are as they come from the encoder, as in an index.
 
 Axes in names: P pairs, Q queries, N documents or held-out sentences, K neighbours.
 """

@@ -15,8 +15,8 @@ from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN, absolute_student
 from distilbench.evaluation.selection import PairTaskSets, StsSets
 from distilbench.prepare.ranked_layers import keep_rankings
-from distilbench.prepare.selection import Judged, dev_sets
 from distilbench.prepare.selection_files import Keep, described_kind, described_sets
+from distilbench.prepare.selection_sets import Judged, dev_sets
 from distilbench.records import Score
 from distilbench.storage.arrays import ShardedArray, save_array
 from distilbench.storage.files import write_json

@@ -20,8 +20,8 @@ from distilbench.prepare.nearest import nearest_artifact
 from distilbench.prepare.negatives import negatives_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.ranked_layers import read_ranking
-from distilbench.prepare.selection import dev_sets, judged_artifact
-from distilbench.prepare.students import prepare_student
+from distilbench.prepare.selection_sets import dev_sets, judged_artifact
+from distilbench.prepare.student_artifacts import prepare_student
 from distilbench.settings.run import PreparationSettings
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.store import ArtifactStore

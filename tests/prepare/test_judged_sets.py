@@ -10,8 +10,8 @@ import pytest
 
 from distilbench.data.corpus import ClassificationSet, CorpusBuilder, RetrievalSet
 from distilbench.data.selected import with_selection
-from distilbench.prepare import selection as module
-from distilbench.prepare.selection import judged_artifact, labelled_set, search_set
+from distilbench.prepare import selection_sets as module
+from distilbench.prepare.selection_sets import judged_artifact, labelled_set, search_set
 from distilbench.selection import Selection
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.storage.store import ArtifactStore

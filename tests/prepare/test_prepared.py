@@ -17,7 +17,7 @@ from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
 from distilbench.prepare.nearest import nearest_artifact
 from distilbench.prepare.pca import pca_artifact
 from distilbench.prepare.prepared import LOGITS, load_prepared
-from distilbench.prepare.selection import dev_sets
+from distilbench.prepare.selection_sets import dev_sets
 from distilbench.prepare.tokens import tokens_artifact
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name
 from distilbench.storage.files import write_json

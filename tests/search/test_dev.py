@@ -13,7 +13,7 @@ from distilbench.data.corpus import HeldOut, RetrievalSet
 from distilbench.evaluation.selection import SearchSets, SelectionSets
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.prepare.selection import held_out_sets, search_set
+from distilbench.prepare.selection_sets import held_out_sets, search_set
 from distilbench.records import Rung, Score
 from distilbench.selection import Selection
 from distilbench.trials import dev as module

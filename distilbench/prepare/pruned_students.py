@@ -1,8 +1,8 @@
 """Students that have only the tokens which the training sentences use, such as static:corpus: embeddings are most of the
 bytes of a small encoder, and all of a static one.
 
-The tokenizer loses the others (`encoders.vocabulary`), and the table of embeddings loses their rows. Everything after it
-works from what was made here as from any other encoder, or any other start of a static student.
+The tokenizer loses the others (`encoders.pruned_tokenizer`), and the table of embeddings loses their rows. Everything
+after it works from what was made here as from any other encoder, or any other start of a static student.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec, readable_tokenizer, transformer_folder
-from distilbench.encoders.vocabulary import Pruned, check_prunable, pruned
+from distilbench.encoders.pruned_tokenizer import Pruned, check_prunable, pruned
 from distilbench.errors import InputError
 from distilbench.prepare.static_start import TOKENIZER, VECTORS, load_static_start
 from distilbench.prepare.tokens import Tokens, load_tokens

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from distilbench.encoders.vocabulary import check_prunable, pruned
+from distilbench.encoders.pruned_tokenizer import check_prunable, pruned
 from distilbench.errors import InputError
 
 TEXT = [

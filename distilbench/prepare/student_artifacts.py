@@ -17,10 +17,10 @@ from distilbench.encoders.student import (
 from distilbench.evaluation.selection import DevSet
 from distilbench.prepare.artifacts import StudentArtifacts
 from distilbench.prepare.layer_ranking import LayerRanker
+from distilbench.prepare.pruned_students import pruned_encoder, pruned_static
 from distilbench.prepare.ranked_layers import read_ranking
 from distilbench.prepare.static_start import static_start_artifact
 from distilbench.prepare.tokens import tokens_artifact
-from distilbench.prepare.vocabulary import pruned_encoder, pruned_static
 from distilbench.settings.run import PreparationSettings
 from distilbench.storage.arrays import ShardedArray
 from distilbench.storage.store import ArtifactStore
