@@ -252,9 +252,13 @@ _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.
 
 def transformer_folder(path: Path) -> Path:
     """Where an encoder folder keeps its transformer's `config.json`: the folder itself, or its first module's."""
+    return path / str(_first_module(path).get("path", ""))
+
+
+def _first_module(path: Path) -> dict[str, Any]:
     modules = path / "modules.json"
     try:
-        return path / (json.loads(modules.read_text())[0]["path"] if modules.exists() else "")
+        return {"path": "", **json.loads(modules.read_text())[0]} if modules.exists() else {}
     except (json.JSONDecodeError, LookupError, TypeError):
         raise InputError(f"encoder {str(path)!r}: modules.json is not a list of modules") from None
 
@@ -270,9 +274,7 @@ def transformer_config(path: Path) -> dict[str, Any]:
 
 def other_modules(path: Path) -> bool:
     """Whether an encoder folder's first module is one of sentence-transformers' own that is no transformer."""
-    modules = path / "modules.json"
-    transformer_folder(path)  # says what is wrong with the file
-    first = str(json.loads(modules.read_text())[0].get("type", "")) if modules.exists() else ""
+    first = str(_first_module(path).get("type", ""))
     return first.startswith("sentence_transformers.") and "transformer" not in first.rsplit(".", 1)[-1].lower()
 
 
