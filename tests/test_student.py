@@ -15,12 +15,12 @@ from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.encoders.student import (
     StudentSpec,
     absolute_student,
+    aliases,
     check_student,
     describe_student,
     load_student,
-    names_of,
     resolved_student,
-    said_of,
+    setting_for,
     spread_layers,
     student_layers,
     student_pooling,
@@ -227,7 +227,7 @@ def test_fewer_tokens_change_nothing_else_of_a_name(start: str, teacher: Encoder
     start = start.replace("F", str(encoder_folder))
     student = f"{start}:corpus"
     check_student(student, teacher)
-    assert names_of(student) == (student, start) and names_of(start) == (start,)
+    assert aliases(student) == (student, start) and aliases(start) == (start,)
     spec = StudentSpec.parse(student)
     assert str(spec) == student and spec.fewer_tokens and spec.with_all_tokens == StudentSpec.parse(start)
     for of in (student_source, student_width, student_pooling):
@@ -244,5 +244,5 @@ def test_fewer_tokens_change_nothing_else_of_a_name(start: str, teacher: Encoder
 def test_what_is_said_of_a_student_holds_with_fewer_tokens_unless_something_else_is_said() -> None:
     said = {"static": 1, "auto:1": 2, "auto:1:corpus": 3}
     asked = ("static", "static:corpus", "auto:1", "auto:1:corpus", "auto:2:corpus", "")
-    assert [said_of(student, said) for student in asked] == [1, 1, 2, 3, None, None]
-    assert said_of("static", None) is None
+    assert [setting_for(student, said) for student in asked] == [1, 1, 2, 3, None, None]
+    assert setting_for("static", None) is None

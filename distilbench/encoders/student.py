@@ -50,7 +50,7 @@ _POOLING_FLAGS = {
 }
 """How sentence-transformers wrote the pooling before version 6."""
 
-Said = TypeVar("Said")
+Setting = TypeVar("Setting")
 _NAME = re.compile(
     rf"(?P<whole>{STATIC}|{TEACHER})|(?P<rule>{HALF}|{AUTO}(?::[^@]*)?|layers:[^@]*)(?:@(?P<encoder>.*))?", re.DOTALL
 )
@@ -115,14 +115,14 @@ def is_static(student: str) -> bool:
     return StudentSpec.parse(student).is_static
 
 
-def names_of(student: str) -> tuple[str, ...]:
+def aliases(student: str) -> tuple[str, ...]:
     """The names by which a search space speaks of a student: its own, and that of the same start with all tokens."""
     return tuple(dict.fromkeys((student, str(StudentSpec.parse(student).with_all_tokens))))
 
 
-def said_of(student: str, settings: Mapping[str, Said] | None) -> Said | None:
+def setting_for(student: str, settings: Mapping[str, Setting] | None) -> Setting | None:
     """What `settings` have for a student, or for the same start with all tokens; None if they have nothing for either."""
-    return next((settings[name] for name in names_of(student) if name in settings), None) if settings else None
+    return next((settings[name] for name in aliases(student) if name in settings), None) if settings else None
 
 
 def with_encoder(student: str, renamed: Callable[[str], str]) -> str:

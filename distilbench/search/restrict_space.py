@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from distilbench.encoders.student import names_of
+from distilbench.encoders.student import aliases
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.search.space import GIVEN, Range, SearchSpace, Value
@@ -85,7 +85,7 @@ def space_for_student(space: SearchSpace, student: str, *, named: bool = True) -
 
 def _setting_for_student(setting: Mapping[str, Any], student: str, parameters: Mapping[str, Range]) -> dict[str, Any]:
     """A setting to try first, for this student; {} where it is for another one, or cannot be had here."""
-    if setting.get("student", student) not in names_of(student):
+    if setting.get("student", student) not in aliases(student):
         return {}
     rest = {name: value for name, value in setting.items() if name != "student"}
     return rest if all(name in parameters and parameters[name].holds(v) for name, v in rest.items()) else {}

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from distilbench.choices import Searcher
 from distilbench.codes import CompetitionKey, competition_key, stored_bytes
-from distilbench.encoders.student import names_of, said_of
+from distilbench.encoders.student import aliases, setting_for
 from distilbench.trials.budget import Budget
 
 Value = bool | int | float | str
@@ -49,12 +49,12 @@ class Range(BaseModel):
         """Whether what `when` says of one other parameter holds where that has this value; without a word of it, yes."""
         condition = (self.when or {}).get(name)
         allowed = condition if isinstance(condition, tuple) else (condition,)
-        values = names_of(str(value)) if name == "student" else (value,)
+        values = aliases(str(value)) if name == "student" else (value,)
         return condition is None or any(one in allowed for one in values)
 
     def of_student(self, student: Any) -> Range | None:
         """The range for this student; None where it has none of its own."""
-        own = said_of(str(student), self.students)
+        own = setting_for(str(student), self.students)
         return None if own is None else own.model_copy(update={"when": self.when})
 
     def holds(self, value: Any) -> bool:

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from distilbench.choices import BUDGETS, Searcher, SpaceBudget
-from distilbench.encoders.student import names_of
+from distilbench.encoders.student import aliases
 from distilbench.errors import InputError
 from distilbench.search.space import Range, SearchSpace
 from distilbench.training.params import Params, sweep_default
@@ -221,7 +221,7 @@ def _check_conditions(path: Path, file: _File, fields: Mapping[str, FieldInfo]) 
             for value in values if isinstance(values, tuple) else (values,):
                 check_value(path, name, f"when {other}", value, fields[other])
                 choices = file.parameters[other].choices if other in file.parameters else None
-                known = choices if other != "student" else [name for c in choices or () for name in names_of(str(c))]
+                known = choices if other != "student" else [name for c in choices or () for name in aliases(str(c))]
                 if choices is not None and value not in (known or ()):
                     raise InputError(
                         f"{path}: {name}: when {other} is {value!r}; expected one of its choices {list(choices)}"
@@ -275,7 +275,7 @@ def _check_students(path: Path, file: _File) -> None:
 
 
 def _check_named(path: Path, where: str, student: str, known: Sequence[str]) -> None:
-    if not any(student in names_of(one) for one in known):
+    if not any(student in aliases(one) for one in known):
         raise InputError(f"{path}: {where}: {student!r}; expected one of the students {list(known)}")
 
 

@@ -14,7 +14,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.codes import CompetitionKey, competition_key
-from distilbench.encoders.student import names_of
+from distilbench.encoders.student import aliases
 from distilbench.records import Rung, result_rung
 from distilbench.search.grid import grid
 from distilbench.search.space import SearchSpace
@@ -74,7 +74,7 @@ def settings_of(space: SearchSpace, setting: Mapping[str, Any]) -> list[dict[str
     tokens; as it is where no student is searched."""
     if "student" not in space.parameters:
         return [dict(setting)]
-    asked = [student for student in space.students if setting.get("student", student) in names_of(student)]
+    asked = [student for student in space.students if setting.get("student", student) in aliases(student)]
     named = [{**setting, "student": student} for student in asked]
     return [
         one

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from distilbench.choices import Stopping
-from distilbench.encoders.student import said_of
+from distilbench.encoders.student import setting_for
 from distilbench.training.params import sweep_field
 
 
@@ -50,7 +50,7 @@ class Budget(BaseModel):
 
     def steps_of(self, params: Mapping[str, Any]) -> int:
         """Optimiser steps at most of a trial with these hyper-parameters."""
-        return said_of(params.get("student") or "", self.student_steps) or self.steps
+        return setting_for(params.get("student") or "", self.student_steps) or self.steps
 
     def rung_steps(self, total: int) -> list[int]:
         """Steps at which a trial of `total` steps reports: total / eta^(rungs-1), ..., total / eta, total."""
