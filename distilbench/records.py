@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from distilbench.codes import CODE_PATTERN, CompetitionKey, competition_key
 from distilbench.errors import InputError
+from distilbench.selection import TITLES
 from distilbench.storage.files import FULL, disk_full, fingerprint
 
 SCHEMA_VERSION = 1
@@ -132,23 +133,14 @@ class TrialRecord(_Record):
         return self.state == "COMPLETE" or stopped
 
 
-Metric = Literal[
-    "spearman",
-    "pearson",
-    "accuracy",
-    "f1",
-    "mrr@10",
-    "ndcg@10",
-    "map@100",
-    "recall@1",
-    "recall@10",
-    "recall@100",
-    "overlap@10",
-    "fidelity",
-    "mix",
-]
-"""`overlap@10`: the share of the teacher's first ten neighbours that are kept; `fidelity`: the mean of that and Spearman's
-correlation with its cosines; `mix`: of several measures, with weights."""
+def _known_metric(name: str) -> str:
+    if name not in TITLES:
+        raise ValueError(f"expected one of {', '.join(TITLES)}")
+    return name
+
+
+Metric = Annotated[str, AfterValidator(_known_metric)]
+"""The name of a metric, one of `selection.TITLES`."""
 
 
 Task = Literal[

@@ -111,7 +111,7 @@ class Report:
         self.lead, self.notes = chosen.sentences(), list(_notes(board, compared, costs))
         self.heads = [line.row for line in lines if line.kind != "other"]
         self.rest = list(_rest(lines))
-        self.columns = filled((c for c in board_columns(board, compared, costs) if c.report), board.rows)
+        self.columns = filled((c for c in board_columns(board, compared, costs) if "report" in c.on), board.rows)
 
     def markdown(self) -> str:
         """A GitHub table; the other forms and baselines stand below a line of their own."""

@@ -1,7 +1,7 @@
 """The columns of a leaderboard, defined once: its page, its files, the terminal and Python all show these.
 
-A metric of a set is a column by itself (`columns.TASKS` names the metrics of each task). `HEADLINES` are those that have a
-column over all sets, on every view.
+A metric of a set is a column by itself (`columns.TASKS` names the metrics of each task); `columns.HEADLINES` are those that
+have a column over all sets, on every view.
 """
 
 from __future__ import annotations
@@ -9,24 +9,22 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from distilbench.records import ScoreRecord
 from distilbench.reporting import formats
 from distilbench.reporting.code_overlap import below_overlap, code_overlap
-from distilbench.reporting.columns import DEV, TEST, Column
-from distilbench.reporting.comparison import NOT_COMPARED, Comparison, Tie
-from distilbench.reporting.serving import Serving, ServingCosts, serving_costs
+from distilbench.reporting.columns import DEV, HEADLINES, TEST, Column
+from distilbench.reporting.comparison import NOT_COMPARED, Comparison
+from distilbench.reporting.serving import ServingCosts, serving_costs
 from distilbench.reporting.table import MISSING, Cell, Leaderboard, Row, percent, teacher_row
 from distilbench.selection import TITLES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-HEADLINES = ("mrr@10", "recall@100")
-"""Retrieval metrics with a column of their mean over the sets; the first has one in the terminal too."""
 SHOWN_SETS = 7
 """STS sets that have a column of their own in a report; of more, none has."""
 LEADING_GROUPS = ("Quality", "Search", "Size and speed")
@@ -34,6 +32,8 @@ LEADING_GROUPS = ("Quality", "Search", "Size and speed")
 NONE = "—"
 DTYPES = {"text": "str", "integer": "Int64", "number": "float64", "flag": "boolean", "list": "object"}
 Kind = Literal["text", "integer", "number", "flag", "list"]
+REPORT, LEADS, EVERYWHERE = ("report",), ("page", "report"), ("page", "report", "terminal")
+"""Views that show a column beside files and Python: leaderboard.md and .tex, the page unfolded or not, a run's last table."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,7 @@ class BoardColumn:
     """A column: `read` gives a row's value of the `kind`, or a `Cell` with its interval; "list" has a value for each seed.
 
     `name` is what files and Python call it, `title` what people read, and `written` how a number is shown there. On the page
-    it stands in `group` ("": not there), and is folded away with it unless it leads. `report` and `terminal`: whether it is
-    in leaderboard.md and .tex, and in the table that a run ends with.
+    it stands in `group` ("": not there), and is folded away with it unless "page" is among the views that it is `on`.
     """
 
     name: str
@@ -52,12 +51,15 @@ class BoardColumn:
     written: Callable[[float], str] = formats.fixed
     help: str = ""
     group: str = ""
-    leads: bool = False
-    report: bool = False
-    terminal: bool = False
+    on: tuple[str, ...] = ()
     dev: bool = False
     shares: bool = False
     """Whether the page has the percentage of the teacher's below the number."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether the page shows it while its group is folded away."""
+        return "page" in self.on
 
     def cell(self, row: Row) -> Cell:
         """The number with its interval; of a plain value the value alone."""
@@ -89,7 +91,7 @@ def board_columns(
 ) -> tuple[BoardColumn, ...]:
     """Return all columns of `board`, in the order of the page; `costs` are `serving_costs(board)`."""
     costs = costs or serving_costs(board)
-    columns = [*_about(board), *_quality(board), *_cost(board, costs), *_standing(board, compared)]
+    columns = [*_about(board), *_quality(board), *_cost(costs), *_standing(compared)]
     columns += [_score(board, place) for place in range(1, len(board.columns))]
     columns += _origin()
     names: dict[str, int] = {}
@@ -134,200 +136,114 @@ def filled(columns: Iterable[BoardColumn], rows: Sequence[Row]) -> list[BoardCol
     return [column for column in columns if any(column.value(row) not in (None, "") for row in rows)]
 
 
-def _about(board: Leaderboard) -> list[BoardColumn]:
-    def record(name: str, title: str, kind: Kind, **more: Any) -> BoardColumn:
-        attribute = {"code": "quantisation", "bytes": "bytes_per_vector"}.get(name, name)
-        return BoardColumn(name, title, lambda row: getattr(row.record, attribute), kind, _count, **more)
+def _of(name: str) -> Callable[[Row], Any]:
+    return lambda row: getattr(row.record, name)
 
+
+def _about(board: Leaderboard) -> list[BoardColumn]:
+    coded, size = "About" if board.quantised else "", "Size and speed"
     return [
         BoardColumn("id", "Id", lambda row: row.anchor, "text"),
         BoardColumn("name", "Encoder", lambda row: row.name, "text"),
-        record("role", "Role", "text", report=True),
-        record("method", "Method", "text", group="About", report=True),
-        record("dim", "Dim", "integer", group="About", help="Dimension of the vectors", report=True),
-        record(
-            "code",
-            "Code",
-            "text",
-            group="About" if board.quantised else "",
-            help="What the vectors are stored as",
-            report=True,
+        BoardColumn("role", "Role", _of("role"), "text", on=REPORT),
+        BoardColumn("method", "Method", _of("method"), "text", group="About", on=REPORT),
+        BoardColumn("dim", "Dim", _of("dim"), "integer", _count, "Dimension of the vectors", "About", REPORT),
+        BoardColumn("code", "Code", _of("quantisation"), "text", str, "What the vectors are stored as", coded, REPORT),
+        BoardColumn("bytes", "Bytes", _of("bytes_per_vector"), "integer", _count, "Bytes per vector", size, EVERYWHERE),
+        BoardColumn(
+            "parameters", "Params", _of("parameters"), "integer", _count, "Parameters of the encoder", size, LEADS
         ),
-        record(
-            "bytes",
-            "Bytes",
-            "integer",
-            group="Size and speed",
-            help="Bytes per vector",
-            leads=True,
-            report=True,
-            terminal=True,
-        ),
-        record(
-            "parameters",
-            "Params",
-            "integer",
-            group="Size and speed",
-            help="Parameters of the encoder",
-            leads=True,
-            report=True,
-        ),
-        BoardColumn("seeds", "Seeds", lambda row: len(row.seeds), "integer", _count, report=True),
+        BoardColumn("seeds", "Seeds", lambda row: len(row.seeds), "integer", _count, on=REPORT),
     ]
 
 
-def _quality(board: Leaderboard) -> list[BoardColumn]:
-    test = replace(_score(board, 0), name="test", group="Quality", leads=True, report=True, terminal=True, shares=False)
-    test = replace(test, help=f"{test.help}, with its 95 % interval")
-    columns = [test]
-    if any(row.test.retention is not None for row in board.rows):
-        kept = BoardColumn("kept_percent", "Kept,\u00a0%", lambda row: _kept(board, row), written=_one)
-        help_text = "Of the teacher's own test score"
-        columns.append(replace(kept, help=help_text, group="Quality", leads=True, report=True, terminal=True))
-    else:
-        columns.append(BoardColumn("kept_percent", "Kept,\u00a0%", lambda row: None))
+def _quality(board: Leaderboard) -> Iterator[BoardColumn]:
+    test = _score(board, 0)
+    told = f"{test.help}, with its 95 % interval"
+    yield replace(test, name="test", help=told, group="Quality", on=EVERYWHERE, shares=False)
+    shares = "Quality" if any(row.test.retention is not None for row in board.rows) else ""
+    kept = BoardColumn("kept_percent", "Kept,\u00a0%", lambda row: _kept(board, row), "number", _one)
+    yield replace(kept, help="Of the teacher's own test score", group=shares, on=EVERYWHERE)
     for place, metric in enumerate(HEADLINES):
         sets = [c for c in board.columns if c.key.startswith(f"{metric.replace('@', '')}:")]
         names = ", ".join(c.group.split(",")[1].strip() for c in sets)
-        column = BoardColumn(
-            metric.replace("@", ""),
-            TITLES[metric],
-            _mean_over(board, sets),
-            help=f"What the row's own index finds in {names}, x 100",
-            report=True,
-            terminal=place == 0,
-            shares=True,
-        )
-        columns.append(replace(column, group="Quality", leads=True) if place == 0 and sets else column)
-    return columns
+        told = f"What the row's own index finds in {names}, x 100"
+        column = BoardColumn(metric.replace("@", ""), TITLES[metric], _mean_over(board, sets), help=told, shares=True)
+        yield replace(column, group="" if place or not sets else "Quality", on=REPORT if place else EVERYWHERE)
 
 
-def _cost(board: Leaderboard, costs: ServingCosts) -> list[BoardColumn]:
-    def of(row: Row) -> Serving:
-        return costs.rows[row.anchor]
+def _cost(costs: ServingCosts) -> list[BoardColumn]:
+    def of(name: str) -> Callable[[Row], Any]:
+        return lambda row: getattr(costs.rows[row.anchor], name).value
 
-    search, speed = "Search" if costs.searched else "", "Size and speed" if costs.speed else ""
+    search, size = "Search" if costs.searched else "", "Size and speed" if costs.speed else ""
+    queries, index = f"Milliseconds for 1,000 queries, {costs.searched}", f"Bytes of the index of {costs.searched}"
+    ms, per_second, short = of("ms_per_1000_queries"), of("sentences_per_s"), formats.short
     return [
-        BoardColumn(
-            "ms_per_1000_queries",
-            "ms / 1,000",
-            lambda row: of(row).ms_per_1000_queries.value,
-            written=formats.short,
-            help=f"Milliseconds for 1,000 queries, {costs.searched}",
-            group=search,
-            leads=True,
-            report=True,
-            terminal=True,
-        ),
-        BoardColumn(
-            "index_bytes",
-            "Index",
-            lambda row: of(row).index_bytes.value,
-            written=formats.binary,
-            help=f"Bytes of the index of {costs.searched}",
-            group=search,
-            leads=True,
-            report=True,
-        ),
-        BoardColumn(
-            "sentences_per_second",
-            "Sentences/s",
-            lambda row: of(row).sentences_per_s.value,
-            written=formats.short,
-            help=costs.speed,
-            group=speed,
-            leads=True,
-            report=True,
-        ),
+        BoardColumn("ms_per_1000_queries", "ms / 1,000", ms, "number", short, queries, search, EVERYWHERE),
+        BoardColumn("index_bytes", "Index", of("index_bytes"), "number", formats.binary, index, search, LEADS),
+        BoardColumn("sentences_per_second", "Sentences/s", per_second, "number", short, costs.speed, size, LEADS),
     ]
 
 
-def _standing(board: Leaderboard, compared: Comparison) -> list[BoardColumn]:
+def _standing(compared: Comparison) -> list[BoardColumn]:
     def tie(name: str) -> Callable[[Row], Any]:
-        def read(row: Row) -> Any:
-            place: Tie | None = compared.ties.get(row.anchor)
-            return None if place is None else getattr(place.difference, name)
+        return lambda row: (place := compared.ties.get(row.anchor)) and getattr(place.difference, name)
 
-        return read
-
-    group = BoardColumn(
-        "tie_group",
-        "Tie group",
-        lambda row: compared.ties[row.anchor].group if row.anchor in compared.ties else None,
-        kind="text",
-        help=(
-            "Rows of as many bytes per vector with the same letter cannot be told from the group's first row (a: the highest "
-            "test average): the 95 % interval of their difference holds 0. Below the letter: that difference and its interval"
-        ),
-        group="About" if compared.ties else "",
-        report=True,
+    ties = (
+        "Rows of as many bytes per vector with the same letter cannot be told from the group's first row (a: the highest "
+        "test average): the 95 % interval of their difference holds 0. Below the letter: that difference and its interval"
     )
+    marks, about = "Pareto front, best of its size, chosen and confirmed", "About" if compared.ties else ""
     return [
-        BoardColumn(
-            "standing",
-            "Standing",
-            _marks,
-            "text",
-            help="Pareto front, best of its size, chosen and confirmed",
-            group="About",
-        ),
+        BoardColumn("standing", "Standing", _marks, "text", str, marks, "About"),
         BoardColumn("front", "Front", lambda row: row.pareto, "flag"),
         BoardColumn("best_in_bytes", "Best in its bytes", lambda row: row.best_in_bytes, "flag"),
         BoardColumn("chosen_on_dev", "Chosen on dev", lambda row: row.chosen, "flag"),
-        group,
-        BoardColumn("tie_difference", "Difference", tie("value")),
-        BoardColumn("tie_low", "Low", tie("low")),
-        BoardColumn("tie_high", "High", tie("high")),
         BoardColumn(
-            "kept_neighbours_percent",
-            "Neighbours kept, %",
-            lambda row: (overlap := code_overlap(row)) and overlap.overlap,
+            "tie_group",
+            "Tie group",
+            lambda row: (place := compared.ties.get(row.anchor)) and place.group,
+            *("text", str, ties, about, REPORT),
         ),
+        *(BoardColumn(f"tie_{end}", end.capitalize(), tie(end)) for end in ("low", "high")),
+        BoardColumn("tie_difference", "Difference", tie("value")),
+        BoardColumn("kept_neighbours_percent", "Neighbours kept, %", lambda r: (o := code_overlap(r)) and o.overlap),
         BoardColumn("neighbours_lost", "Neighbours lost", below_overlap, "text"),
     ]
 
 
-def _origin() -> list[BoardColumn]:
-    def record(name: str, kind: Kind = "text") -> BoardColumn:
-        return BoardColumn(name, name.capitalize(), lambda row: getattr(row.record, name), kind)
+def _origin() -> Iterator[BoardColumn]:
+    kinds: dict[str, Kind] = dict.fromkeys(("label", "configuration", "teacher", "start", "corpus"), "text")
+    kinds |= {"corpus_fingerprint": "text", "demonstration": "flag", "run": "text", "trial": "integer"}
+    for name, kind in kinds.items():
+        yield BoardColumn(name, name.capitalize(), _of(name), kind)
+    seeds: dict[str, Callable[[ScoreRecord], Any]] = {
+        "seed": lambda r: r.seed,
+        "record_id": lambda r: r.record_id,
+        "model": lambda r: r.model,
+        "commit": lambda r: r.provenance.commit,
+        "created_at": lambda r: r.provenance.created_at,
+    }
+    for name, value in seeds.items():
+        yield BoardColumn(name, name.capitalize(), _of_seeds(value), "list")
+    yield BoardColumn("hyperparameters", "Hyper-parameters", _hyperparameters, "text")
 
-    def each(name: str, value: Callable[[ScoreRecord], Any]) -> BoardColumn:
-        return BoardColumn(name, name.capitalize(), lambda row: [value(seed.record) for seed in row.seeds], "list")
 
-    return [
-        *(record("label"), record("configuration"), record("teacher"), record("start"), record("corpus")),
-        *(record("corpus_fingerprint"), record("demonstration", "flag"), record("run"), record("trial", "integer")),
-        each("seed", lambda r: r.seed),
-        each("record_id", lambda r: r.record_id),
-        each("model", lambda r: r.model),
-        each("commit", lambda r: r.provenance.commit),
-        each("created_at", lambda r: r.provenance.created_at),
-        BoardColumn("hyperparameters", "Hyper-parameters", _hyperparameters, "text"),
-    ]
+def _of_seeds(value: Callable[[ScoreRecord], Any]) -> Callable[[Row], Any]:
+    return lambda row: [value(seed.record) for seed in row.seeds]
 
 
 def _score(board: Leaderboard, place: int) -> BoardColumn:
     """A score column of the board."""
-    column = board.columns[place]
-    return BoardColumn(
-        {TEST: "test", DEV: "dev"}.get(column.key, re.sub(r"\W+", "_", column.key.replace("@", ""))),
-        column.title,
-        lambda row: row.values[place],
-        help=column.help,
-        group=column.group,
-        report=_is_reported(board, column),
-        terminal=column.key == DEV,
-        dev=column.dev,
-        shares=True,
-    )
-
-
-def _is_reported(board: Leaderboard, column: Column) -> bool:
-    """Classification (its mean, or its only set), the STS sets where they are few, and dev."""
-    keys = [c.key for c in board.columns]
-    classified = [key for key in keys if key.startswith("classification")]
+    column, keys = board.columns[place], [c.key for c in board.columns]
+    name = re.sub(r"\W+", "_", column.key.replace("@", ""))
+    classified = [key for key in keys if key.startswith("classification")][:1]
     few = sum(key.startswith("sts:") for key in keys) <= SHOWN_SETS
-    return column.key in (DEV, *classified[:1]) or (few and column.key.startswith("sts:"))
+    reported = column.key in (DEV, *classified) or (few and column.key.startswith("sts:"))
+    on = ("report", "terminal") if column.key == DEV else REPORT if reported else ()
+    score = BoardColumn(name, column.title, lambda row: row.values[place], help=column.help, group=column.group, on=on)
+    return replace(score, dev=column.dev, shares=True)
 
 
 def _mean_over(board: Leaderboard, sets: Sequence[Column]) -> Callable[[Row], Cell]:

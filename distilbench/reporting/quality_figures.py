@@ -183,8 +183,10 @@ def draw_quality(data: Quality, palette: Palette = LIGHT) -> go.Figure:
     if data.front:
         _add_line(figure, data.front, palette.ink, "solid", 2.6)
         labels.append(EndLabel(*data.front[-1], "our front" if data.of_students else "front", palette.ink))
+    if not data.teachers and not data.taken and len(data.marks) <= MOST_NAMED:
+        labels += [EndLabel(mark.bytes, mark.y, plain(mark.row.name, 24), palette.muted) for mark in data.marks]
     how = ", % of the teacher's" if data.share else ""
-    short_name = data.score.removesuffix(" on the test sets")
+    short_name = data.score.split(" x 100")[0]
     title = f"Test {short_name}{how}" if len(short_name) <= LONGEST else f"Test score{how}"
     frame(figure, palette, "Bytes per vector (log scale)", title)
     doubling_ticks(figure, sizes)
@@ -193,9 +195,6 @@ def draw_quality(data: Quality, palette: Palette = LIGHT) -> go.Figure:
         add_labels(figure, labels, (min(sizes), max(sizes)), (data.low, data.high), palette)
     if data.taken:
         _add_rings(figure, data.taken, sizes, palette)
-    elif not data.teachers and 0 < len(data.marks) <= MOST_NAMED:
-        for mark in data.marks:
-            _add_name(figure, mark.bytes, mark.y, mark.row.name, palette)
     return figure
 
 
@@ -277,8 +276,8 @@ def _mark(board: Leaderboard, row: Row, shows: str, *, share: bool) -> Mark | No
 
 
 def _score(board: Leaderboard) -> str:
-    """What the test score is."""
-    return f"{board.selection.title} x 100 on the test sets"
+    """What the test score is, with its sets."""
+    return board.columns[0].help
 
 
 def _is_free(method: str, role: str) -> bool:
@@ -373,19 +372,6 @@ def _hover(mark: Mark, x: float) -> str:
     return (
         f"<b>{plain(mark.row.name)}</b><br>{plain(r.method)}, {r.role}<br>{cell.value:.2f}{spread}{kept}<br>"
         f"{r.bytes_per_vector:,} bytes: {r.dim:,} dimensions as {plain(r.quantisation)}{speed}"
-    )
-
-
-def _add_name(figure: go.Figure, x: float, y: float, name: str, palette: Palette) -> None:
-    """The name of an encoder beside its mark."""
-    figure.add_annotation(
-        x=math.log10(x),
-        y=y,
-        text=f"<b>{plain(name, 24)}</b>",
-        font={"color": palette.ink, "size": 12},
-        showarrow=False,
-        yanchor="bottom",
-        yshift=8,
     )
 
 

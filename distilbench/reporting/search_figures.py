@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -133,7 +132,7 @@ def _curves(trials: Sequence[TrialRecord]) -> SearchFigure:
 
 
 def _front(complete: Sequence[TrialRecord]) -> list[SearchFigure]:
-    """Front and hypervolume of a search with several objectives; none where all trials are equal in all but one."""
+    """The front of a search with several objectives; none where all trials are equal in all but one."""
     valued = [t for t in complete if len(t.values) > 1]
     names = [name for name in OBJECTIVES if all(finite(t.values.get(name)) is not None for t in valued)]
     names = [name for name in names if len({t.values[name] for t in valued}) > 1]
@@ -142,10 +141,8 @@ def _front(complete: Sequence[TrialRecord]) -> list[SearchFigure]:
     cost = next(name for name in names if name != QUALITY)
     directions = [OBJECTIVES[name].direction for name in names]
     study = _study(valued, {}, [[t.values[name] for name in names] for t in valued], directions)
-    ends = [(min(v), max(v)) for v in zip(*(t.values for t in study.trials), strict=True)]
-    worst = [low if way == "maximize" else high for (low, high), way in zip(ends, directions, strict=True)]
 
-    def draw_front(palette: Palette) -> go.Figure:
+    def draw(palette: Palette) -> go.Figure:
         places = names.index(cost), names.index(QUALITY)
         titles = [f"{cost.capitalize()}, {OBJECTIVES[cost].unit}", "Dev quality (selection)"]
         figure = optuna.visualization.plot_pareto_front(
@@ -159,31 +156,12 @@ def _front(complete: Sequence[TrialRecord]) -> list[SearchFigure]:
             doubling_ticks(figure, [int(trial.values[places[0]]) for trial in study.trials])
         return _thinned(figure)
 
-    def draw_volume(palette: Palette) -> go.Figure:
-        with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
-            figure = optuna.visualization.plot_hypervolume_history(study, worst)
-        [line] = figure.data
-        box = 1.0
-        for low, high in ends:
-            box *= high - low
-        line.y = [100 * volume / box for volume in line.y]
-        line.update(mode="lines", line={"color": kind_colour(0, palette), "width": 2.2, "shape": "hv"})
-        frame(figure, palette, "Completed trials, in order", "Hypervolume, % of the box")
-        return _thinned(figure)
-
     over = " and ".join(names)
     front = (
         f"Completed trials: dev quality (selection) against {OBJECTIVES[cost].help.lower()}. Large marks are the front over "
         f"{over}: no other trial is at least as good in all of them, and better in one."
     )
-    reference = ", ".join(f"{name} {value:,.4g}" for name, value in zip(names, worst, strict=True))
-    volume = (
-        f"Share of the box between the worst ({reference}) and the best of each objective that the trials dominate."
-    )
-    return [
-        SearchFigure("front", "The front of the search", front, draw_front),
-        SearchFigure("hypervolume", "Hypervolume of the search", volume, draw_volume),
-    ]
+    return [SearchFigure("front", "The front of the search", front, draw)]
 
 
 def _importance(study: optuna.Study, *, several: bool) -> SearchFigure:

@@ -46,7 +46,7 @@ def student_table(board: Leaderboard, *, front: bool = False) -> list[str]:
     rows = [*teachers, *(on_front(board, students) if front else students)]
     if not rows:
         return ["No student was scored."]
-    columns = [column for column in board_columns(board) if column.terminal]
+    columns = [column for column in board_columns(board) if "terminal" in column.on]
     lines = [["", *(column.title.replace("\u00a0", " ") for column in columns)]]
     for row in rows:
         halves = [column.cell(row).interval for column in columns]

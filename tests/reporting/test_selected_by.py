@@ -180,8 +180,8 @@ def test_fidelity_on_a_page(make_score: Any, tmp_path: Path) -> None:
 
 def test_figures_say_what_their_quality_is(make_score: Any) -> None:
     for board, title, told in (
-        (board_of(make_score), "Test nDCG@10", "nDCG@10 x 100 on the test sets"),
-        (leaderboard([make_score("s")]), "Test score", "Mean Spearman x 100 on the test sets STS12, STS13"),
+        (board_of(make_score), "Test nDCG@10", "nDCG@10 x 100 on the test sets: "),
+        (leaderboard([make_score("s")]), "Test STS average", "STS average x 100 on the test sets: STS12, STS13"),
     ):
         data = compute_quality(board, encoder_lines(board))
         assert quality_caption(data).startswith(told)
