@@ -246,7 +246,7 @@ def draw_speed(data: Speed, palette: Palette = LIGHT) -> go.Figure:
         diameters = [_diameter(mark.bytes, min(sizes), max(sizes)) for mark in marks]
         _add_marks(figure, look, marks, [speed for speed, _ in timed], {}, diameters)
         figure.data[-1].showlegend = look.colour != palette.faint
-    frame(figure, palette, "Sentences per second (log scale)", f"Test {data.score.removesuffix(' on the test sets')}")
+    frame(figure, palette, "Sentences per second (log scale)", f"Test {data.score.split(' x 100')[0]}")
     figure.update_layout(legend_itemsizing="constant")
     log_axis(figure)
     if data.marks:

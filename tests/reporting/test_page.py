@@ -255,9 +255,9 @@ def test_demonstration_banner(make_score):
 
 
 def test_reader_is_told_about_seed_sets_and_threads(make_study):
-    text = plain(render(make_study()))
-    assert "One seed: no interval" in text
-    assert "over 4 sets: STS12, STS13, STS14, STSB." in text
+    page = render(make_study())
+    text = plain(page)
+    assert "One seed: no interval" in text and "on the test sets: STS12, STS13, STS14, STSB" in page
     assert "on 1 thread" in text
     assert "Dev selected the students and is no result." in text and "How to read this" in text
 
@@ -270,7 +270,6 @@ def test_record_shows_where_a_number_comes_from_and_how_to_load_the_model(make_s
         assert expected in text
     assert 'SentenceTransformer("runs/synthetic/students/odd\\"name")' in text
     assert "distilbench reproduce runs/synthetic 3" in text
-    assert "over 300 optimiser steps" in text  # of trial 3
 
 
 @pytest.mark.slow
