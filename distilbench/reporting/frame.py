@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from distilbench.records import ScoreRecord
 from distilbench.reporting import formats
 from distilbench.reporting.code_overlap import below_overlap, code_overlap
-from distilbench.reporting.columns import DEV, HEADLINES, TEST, Column
+from distilbench.reporting.columns import DEV, HEADLINES, TASKS, TEST, Column
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison
 from distilbench.reporting.serving import ServingCosts, serving_costs
 from distilbench.reporting.table import MISSING, Cell, Leaderboard, Row, percent, teacher_row
@@ -164,12 +164,13 @@ def _quality(board: Leaderboard) -> Iterator[BoardColumn]:
     shares = "Quality" if any(row.test.retention is not None for row in board.rows) else ""
     kept = BoardColumn("kept_percent", "Kept,\u00a0%", lambda row: _kept(board, row), "number", _one)
     yield replace(kept, help="Of the teacher's own test score", group=shares, on=EVERYWHERE)
-    for place, metric in enumerate(HEADLINES):
+    for metric in TASKS["retrieval"][1]:
         sets = [c for c in board.columns if c.key.startswith(f"{metric.replace('@', '')}:")]
         names = ", ".join(c.group.split(",")[1].strip() for c in sets)
         told = f"What the row's own index finds in {names}, x 100"
         column = BoardColumn(metric.replace("@", ""), TITLES[metric], _mean_over(board, sets), help=told, shares=True)
-        yield replace(column, group="" if place or not sets else "Quality", on=REPORT if place else EVERYWHERE)
+        leads = bool(sets) and metric in HEADLINES
+        yield replace(column, group="Quality" if leads else "", on=EVERYWHERE if leads else REPORT)
 
 
 def _cost(costs: ServingCosts) -> list[BoardColumn]:
