@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.commands.index import MORE, chosen_code
+from distilbench.commands.index import chosen_code
 from distilbench.data.evaluation_sets import evaluation_data
 from distilbench.data.folder import Limits
 from distilbench.data.retrieval_sets import LargeRetrievalSet
@@ -36,11 +36,9 @@ from distilbench.data.roles import DOCUMENT, QUERY
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, prompt_of
 from distilbench.errors import InputError
-from distilbench.evaluation.code_index import code_index, rescored, stored_codes
-from distilbench.evaluation.cost import BATCH, on_threads, read_texts
-from distilbench.evaluation.indexes import IndexSpec
-from distilbench.evaluation.latency import load_on_cpu
-from distilbench.evaluation.quantisation import Quantiser
+from distilbench.evaluation.faiss_codes import Code
+from distilbench.evaluation.indexes import MORE, IndexSpec, document_index, stored_codes
+from distilbench.evaluation.latency import BATCH, on_threads, read_texts
 from distilbench.evaluation.ranking import ranking_metrics
 from distilbench.evaluation.retrieval import faiss_threads, unit
 from distilbench.evaluation.retrieval_task import BLOCK, Documents
@@ -126,21 +124,21 @@ def searcher(name: str, largest: LargeRetrievalSet, store: ArtifactStore) -> Sea
     code = chosen_code(spec, name, None)
     encoding = CorpusEncoding(spec.reading(DOCUMENT), store, spec.title, "float32", in_process=True)
     vectors, _ = encoding.vectors(CorpusText(largest.documents, largest.fingerprint))
-    model = load_on_cpu(spec)
+    model = spec.load("cpu").eval()
     prompt = prompt_of(model, spec.prompt_before(QUERY))
     return over(f"{spec.title}, {code.kind}", model, prompt, code.load(), vectors)
 
 
-def over(title: str, model: Any, prompt: str, code: Quantiser | None, vectors: Documents) -> Searcher:
+def over(title: str, model: Any, prompt: str, code: Code | None, vectors: Documents) -> Searcher:
     """A searcher of documents' vectors, N x D, in a code; None is float32."""
-    index = code_index(code, vectors.width, IndexSpec("flat"), np.empty((0, 0), dtype=np.uint8))
+    index = document_index(IndexSpec("flat"), vectors.width, vectors.rows, np.empty((0, 0), dtype=np.uint8), code)
     size = 0
     for start in range(0, vectors.rows, BLOCK):
         block_ND = vectors.block(start, min(start + BLOCK, vectors.rows))
         codes_NB = stored_codes(code, np.asarray(block_ND, dtype=np.float32))
-        index.add(codes_NB)
+        index.add_codes(codes_NB)
         size += codes_NB.size
-    return Searcher(title, model, prompt, index.held, rescored(code), size / 1e6)
+    return Searcher(title, model, prompt, index.held, index.rescored, size / 1e6)
 
 
 def found(one: Searcher, largest: LargeRetrievalSet) -> NDArray[np.int64]:

@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
+
+from distilbench.errors import InputError
 
 Bits = Literal[32, 8, 4, 1]
 CODE_OF_BITS = {32: "float32", 8: "int8", 4: "int4", 1: "binary"}
 """The name of the code of so many bits a dimension."""
+
+
+class Family(NamedTuple):
+    """Codes of any number of bytes, which with its bytes is the name of a code, such as opq16."""
+
+    text: str
+    factory: Callable[[int, int], str]
+    """FAISS's description, for `faiss.index_factory`, of the code of so many bytes of vectors of so many dimensions. np:
+    without polysemous training, which takes 20 times as long as all the rest."""
+
+
+def _opq(size: int, width: int) -> str:
+    reduced = size * max((part for part in (8, 4, 2, 1) if part * size <= width), default=1)
+    return f"OPQ{size}_{reduced},PQ{size}np"
+
+
+FIXED = {"int8": "SQ8", "int4": "SQ4", "binary": "LSHt"}
+"""Codes of so many bits a dimension, and FAISS's description."""
 FAMILIES = {
-    "pq": "product code: a byte for each part of the vector (Jégou et al. 2011)",
-    "opq": "product code after a learned rotation to at most 8 dimensions a byte (Ge et al. 2013)",
-    "itq": "signs after PCA and a learned rotation (Gong & Lazebnik 2011)",
-    "lsh": "signs after a random rotation, each with its own threshold",
-    "pcar": "4 bits a dimension after PCA and a random rotation",
+    "pq": Family(
+        "product code: a byte for each part of the vector (Jégou et al. 2011)", lambda size, width: f"PQ{size}np"
+    ),
+    "opq": Family("product code after a learned rotation to at most 8 dimensions a byte (Ge et al. 2013)", _opq),
+    "itq": Family(
+        "signs after PCA and a learned rotation (Gong & Lazebnik 2011)", lambda size, width: f"ITQ{8 * size},LSHt"
+    ),
+    "lsh": Family(
+        "signs after a random rotation, each with its own threshold", lambda size, width: f"RR{8 * size},LSHt"
+    ),
+    "pcar": Family("4 bits a dimension after PCA and a random rotation", lambda size, width: f"PCAR{2 * size},SQ4"),
 }
-"""What FAISS makes; with its bytes it is the name of a code, such as opq16."""
-CODE_PATTERN = rf"(int8|int4|binary|({'|'.join(FAMILIES)})[1-9]\d{{0,3}})"
+CODE_PATTERN = rf"({'|'.join(FIXED)}|({'|'.join(FAMILIES)})[1-9]\d{{0,3}})"
 """The names of all codes."""
 FAISS_PEER = "faiss"
 """The method of the teacher's vectors in FAISS's own codes: what a team has without any training of a student."""
@@ -28,6 +53,16 @@ def family_of(kind: str) -> tuple[str, int] | None:
     """The family and the bytes of a code of FAISS; None where `kind` names none."""
     named = _OF_FAISS.fullmatch(kind)
     return (named[1], int(named[2])) if named else None
+
+
+def factory_of(kind: str, width: int) -> str:
+    """FAISS's description of the code of vectors of `width` dimensions."""
+    if kind in FIXED:
+        return FIXED[kind]
+    named = family_of(kind)
+    if named is None:
+        raise InputError(f"code {kind!r}: expected {told_codes()}")
+    return FAMILIES[named[0]].factory(named[1], width)
 
 
 def told_codes() -> str:

@@ -199,31 +199,6 @@ class IndexCost(_Record):
     """Mean share (x 100) of the exact index's first 10 documents that this index also returns."""
 
 
-class ClusterCost(_Record):
-    """Retrieval within the query's own cluster (MCR2, table 1), one way of clustering the documents."""
-
-    set: str
-    split: Literal["dev", "test"]
-    kind: Literal["implicit", "k-means"]
-    """By the method's own cluster head, or by k-means on the same vectors."""
-    clusters: int
-    used: int
-    """Clusters that hold at least one document."""
-    documents: int
-    queries: int
-    accuracy: float
-    """Share (x 100) of queries with a relevant document in their own cluster."""
-    searched: float
-    """Mean share (x 100) of the documents that are in the query's cluster: what a search reads."""
-    fit_s: float
-    """Seconds to fit k-means; 0 for the method's own clusters, which are learned in training."""
-    assign_s: float
-    """Seconds to assign all documents and queries, from their teacher embeddings or vectors on."""
-    search_s: float
-    """Seconds to search all queries within their clusters."""
-    threads: int
-
-
 class Space(_Record):
     """The geometry of an encoder's embeddings (`evaluation.shape`), of `rows` distinct sentences of STS sets."""
 
@@ -243,7 +218,7 @@ class Space(_Record):
 
 
 class EncoderCost(_Record):
-    """What it takes to keep an encoder and to embed with it (`evaluation.cost`), on `threads` threads of `device`."""
+    """What it takes to keep an encoder and to embed with it (`evaluation.cost`), on one thread of the CPU."""
 
     parameters_without_embeddings: int
     bytes_on_disk: int
@@ -259,6 +234,11 @@ class EncoderCost(_Record):
     """Sentences that were timed, one at a time and in batches of 32."""
     timed_32: int
 
+    @property
+    def latency_ms(self) -> float:
+        """ms to embed one sentence, in batches of 32."""
+        return 1000 / self.sentences_per_second_32
+
 
 ON_DEMONSTRATION = "on the demonstration corpus, no benchmark"
 """Stands wherever a score of the generated corpus is printed."""
@@ -269,7 +249,7 @@ FROZEN = "teacher (frozen)"
 ON_VECTORS = "given vectors"
 """The start of a student that is layers on a teacher's vectors, of which the encoder is not here."""
 Quantisation = Annotated[str, Field(pattern=rf"^(float32|{CODE_PATTERN})$")]
-"""float32, a code of so many bits a dimension, or a code of FAISS with its bytes (`evaluation.codes`)."""
+"""float32, a code of so many bits a dimension, or a code of FAISS with its bytes (`evaluation.faiss_codes`)."""
 Role = Literal["teacher", "student", "baseline", "encoder"]
 """An "encoder" is one that was evaluated as it came (`distilbench evaluate`)."""
 
@@ -303,7 +283,6 @@ class ScoreRecord(_Record):
     """The name of the row in a comparison file ("HPD-MiniLM-128"); of a sweep's trial that was not finished, how far it came,
     of the others "".
     """
-    clusters: list[ClusterCost] = []
     sets: dict[str, str] = {}
     """By "STS12/test" the SHA-256 of the pairs and gold scores of an STS set: rows are compared on equal sets."""
     space: Space | None = None

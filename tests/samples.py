@@ -137,8 +137,8 @@ def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80, triplets: i
     return folder
 
 
-def scored_rows(vectors: Any, corpus: Corpus, quantisers: Sequence[Any] = ()) -> list[EncoderRow]:
-    """The rows of vectors of all sentences of a corpus: as they are, then by each quantiser."""
+def scored_rows(vectors: Any, corpus: Corpus, codes: Sequence[Any] = ()) -> list[EncoderRow]:
+    """The rows of vectors of all sentences of a corpus: as they are, then by each code."""
     from distilbench.evaluation.encoders import Extra, Vectors, encoder_rows
     from distilbench.evaluation.retrieval_task import InMemory
     from distilbench.evaluation.sets import sets_of_corpus
@@ -149,4 +149,4 @@ def scored_rows(vectors: Any, corpus: Corpus, quantisers: Sequence[Any] = ()) ->
         "test", width, lambda rows: vectors[rows], [InMemory(vectors[t.documents]) for t in corpus.retrieval]
     )
     sets = sets_of_corpus(corpus)
-    return list(encoder_rows(found, sets, [width], lambda _: quantisers, SEARCHING, lambda _: Extra([], [], [])))
+    return list(encoder_rows(found, sets, [width], lambda _: codes, SEARCHING, lambda: Extra([])))

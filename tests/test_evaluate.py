@@ -310,32 +310,24 @@ def test_a_static_embedding_is_an_encoder_too(tmp_path: Path, models: list[Path]
     assert record.cost.parameters_without_embeddings == 0
 
 
-def test_heads_that_a_student_brings(tmp_path: Path, models: list[Path], data: Path) -> None:
+def test_the_pair_head_that_a_student_brings(tmp_path: Path, models: list[Path], data: Path) -> None:
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     from distilbench.encoders.pair_head import PairHead, load_pair_scorer, save_pair_head
-    from distilbench.methods.parts.cluster_head import assign_sentences, save_cluster_head
 
     torch.manual_seed(0)
     folder = tmp_path / "student"
     trunk = list(SentenceTransformer(str(models[0]), device="cpu"))[:2]
     modules = [*trunk, Dense(32, 16, activation_function=torch.nn.Identity()), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
-    save_cluster_head(folder, torch.nn.Linear(32, 5))
     everything = evaluation_data(data, EVERY_TASK, Limits(), ArtifactStore(tmp_path / "store"))
     [task] = [t for t in everything.corpus.pair_tasks if t.name == "MRPC"]
     save_pair_head(folder, PairHead("concat", 16, 8, 1), task)
-    evaluate(settings(tmp_path, [folder], data, clusters=5), Console(quiet=True))
+    evaluate(settings(tmp_path, [folder], data), Console(quiet=True))
     [record] = records_of(tmp_path)
-
-    [quora] = everything.searches
-    assert [(c.kind, c.clusters, c.documents) for c in record.clusters] == [("implicit", 5, 60), ("k-means", 5, 60)]
-    own = assign_sentences(folder, [*quora.documents, *quora.queries])
-    inside = [own[60 + i] in own[relevant] for i, relevant in enumerate(quora.relevant)]
-    assert record.clusters[0].accuracy == pytest.approx(100 * np.mean(inside))
 
     text, pairs = everything.corpus.sentences, task.splits["test"]
     sides = [[text[int(row)] for row in side] for side in (pairs.left_P, pairs.right_P)]

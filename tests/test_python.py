@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from old_run import FIXTURE
 from samples import make_encoder
 from test_docs import blocks, text_of
 
@@ -133,14 +132,30 @@ def test_an_interrupted_call_gives_the_run_back(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def old_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recorded run with a kept student."""
-    return Path(shutil.copytree(FIXTURE, tmp_path_factory.mktemp("recorded") / "all")) / "runs" / "swept"
+def swept(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder_folder: Path, cluster: None) -> Path:
+    """A finished sweep of two methods."""
+    folder = tmp_path_factory.mktemp("swept")
+    for method, fixed in {"mcr2": "clusters: 4, lambda: 1, pairs: noise", "hpd": "epochs: 1"}.items():
+        space = SPACE.replace("mcr2", method).replace("clusters: 4, lambda: 1", fixed)
+        (folder / "spaces").mkdir(exist_ok=True)
+        (folder / "spaces" / f"{method}.yaml").write_text(space.replace("trials: 4", "trials: 2"))
+    distilbench.sweep(
+        "hpd,mcr2",
+        space=folder / "spaces",
+        data=str(data_folder),
+        teacher=str(encoder_folder),
+        quantise="int8",
+        name="swept",
+        cpus=2,
+        dashboard=False,
+        **{kind: folder / kind for kind in ("runs", "reports", "store")},
+    )
+    return folder / "runs" / "swept"
 
 
-def test_the_frames_have_what_the_records_have(old_run: Path) -> None:
-    run = distilbench.Run(old_run)
-    records = read_runs([old_run])
+def test_the_frames_have_what_the_records_have(swept: Path) -> None:
+    run = distilbench.Run(swept)
+    records = read_runs([swept])
     board = leaderboard(records)
     scores, trials = run.scores(), run.trials()
     assert list(scores["id"]) == [row.anchor for row in board.rows]
@@ -161,18 +176,18 @@ def test_the_frames_have_what_the_records_have(old_run: Path) -> None:
     assert list(front["test"]) == sorted(front["test"])
 
 
-def test_the_best_is_that_of_the_command(old_run: Path) -> None:
-    best = distilbench.Run(old_run).best(bytes=16)
-    assert best.to_json() == best_of_runs([old_run], ServingBudget(16)).to_json()
+def test_the_best_is_that_of_the_command(swept: Path) -> None:
+    best = distilbench.Run(swept).best(bytes=16)
+    assert best.to_json() == best_of_runs([swept], ServingBudget(16)).to_json()
     assert repr(best) == best.text()
 
 
-def test_a_student_embeds_and_codes_as_it_was_scored(old_run: Path) -> None:
-    run = distilbench.Run(str(old_run))
+def test_a_student_embeds_and_codes_as_it_was_scored(swept: Path) -> None:
+    run = distilbench.Run(str(swept))
     scores = run.scores()
     kept = scores[(scores.role == "student") & (scores.method == "hpd")]
-    whole = run.student(kept[kept.code == "float32"].iloc[0]["id"], seed=1)  # whose students the fixture has
-    coded = run.student(kept[(kept.code == "int8") & (kept.dim == whole.record.dim)].iloc[0]["id"], seed=1)
+    whole = run.student(kept[kept.code == "float32"].iloc[0]["id"])
+    coded = run.student(kept[(kept.code == "int8") & (kept.dim == whole.record.dim)].iloc[0]["id"])
     texts = ["the red dog runs", "a cat sees the house"]
     assert whole.code is None and whole.encode(texts).shape == (2, whole.record.dim)
     codes = coded.encode(texts)
@@ -183,13 +198,13 @@ def test_a_student_embeds_and_codes_as_it_was_scored(old_run: Path) -> None:
         run.student("a name", bytes=8)
 
 
-def test_figures_are_plotly_and_an_unknown_one_is_refused(old_run: Path) -> None:
+def test_figures_are_plotly_and_an_unknown_one_is_refused(swept: Path) -> None:
     import plotly.graph_objects as go
 
-    run = distilbench.Run(old_run)
+    run = distilbench.Run(swept)
     figure = run.figure("quality-bytes")
     assert isinstance(figure, go.Figure) and len(figure.data) > 1 and figure.layout.title.text
-    assert isinstance(distilbench.Run(old_run / "hpd").figure("history"), go.Figure)
+    assert isinstance(distilbench.Run(swept / "hpd").figure("history"), go.Figure)
     with pytest.raises(distilbench.InputError) as caught:
         run.figure("history")
     assert str(caught.value).startswith("figure 'history': the run has no such figure; expected one of ")

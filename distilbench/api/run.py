@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
 
-    from distilbench.evaluation.quantisation import Quantiser
+    from distilbench.evaluation.faiss_codes import Code
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Student:
     """A row of the leaderboard, ready to embed: a SentenceTransformer, and the code that its vectors are stored in."""
 
     model: SentenceTransformer
-    code: Quantiser | None
+    code: Code | None
     """None: the vectors are stored as they are, in float32."""
     record: ScoreRecord
 
@@ -116,7 +116,7 @@ class Run:
         from sentence_transformers import SentenceTransformer
 
         from distilbench.commands.export import export
-        from distilbench.evaluation.quantisation import load_quantiser
+        from distilbench.evaluation.faiss_codes import Code
 
         budget = ServingBudget(bytes, latency, dim)
         if name is not None and budget != ServingBudget():
@@ -126,7 +126,7 @@ class Run:
             record = export([self._folder(NO_TRAININGS)], folder, budget, student=name, seed=seed).record
             model = SentenceTransformer(str(folder), device="cpu")
             kind = record.quantisation
-            code = None if kind == "float32" else load_quantiser(kind, folder, record.dim)
+            code = None if kind == "float32" else Code.load(kind, folder, record.dim)
         return Student(model.eval(), code, record)
 
     def figure(self, name: str = "quality-bytes") -> go.Figure:

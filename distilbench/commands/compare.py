@@ -165,7 +165,7 @@ def _jobs(settings: CompareSettings, rows: Sequence[Configuration], run: Path) -
 
 def comparison_budget(steps: int | None) -> Budget:
     """That of each training of a comparison; `steps` at most, None is no limit."""
-    return Budget(trials=1, steps=steps or NO_LIMIT, rungs=3, eta=3)
+    return Budget(trials=1, steps=steps or NO_LIMIT, rungs=3, eta=3, stopping="none", start=False)
 
 
 def published_lines(row: Configuration) -> list[str]:

@@ -15,28 +15,27 @@ from rich.console import Console
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import print_sets
-from distilbench.commands.own_heads import cluster_retrieval, own_head_scores
+from distilbench.commands.own_heads import own_head_scores
 from distilbench.commands.run_folder import one_writer, plain_name
 from distilbench.data.corpus import Rows
 from distilbench.data.evaluation_sets import EvaluationData, evaluation_data
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
 from distilbench.data.sentences import CorpusText
-from distilbench.encoders.encoder import EncoderSpec, default_device
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.errors import InputError
-from distilbench.evaluation.cost import encoder_cost
+from distilbench.evaluation.cost import CostBench
 from distilbench.evaluation.encoders import (
+    Codes,
     EncoderRow,
-    Extra,
     Pieces,
-    Quantisers,
     RetrievalOptions,
     Vectors,
     check_vectors,
     encoder_rows,
 )
+from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code
 from distilbench.evaluation.predictions import predictions_path
-from distilbench.evaluation.quantisation import Quantiser, calibrated, load_quantiser, not_possible, saved_quantiser
 from distilbench.evaluation.sets import sets_of_data
 from distilbench.prepare.dedup import distinct_readings
 from distilbench.prepare.encode import CorpusEncoding
@@ -60,7 +59,6 @@ from distilbench.storage.store import ArtifactStore
 from distilbench.trials.scoring import encoder_parameters
 
 SCORES = "scores.jsonl"
-COST_SECONDS = 10.0
 GROWS = frozenset({"models", "dims", "quantisations", "documents"})
 """Settings of an evaluation that may differ when it is run again under its name: its rows are added to."""
 
@@ -112,21 +110,13 @@ class Evaluation:
         vectors = self._vectors(spec, role)
         if vectors.width != whole:
             raise InputError(f"encoder {spec.name!r}: vectors of {vectors.width} dimensions, but its files say {whole}")
-        cost, parameters = self._cost(spec) if whole in widths else (None, encoder_parameters(spec))
+        cost = self._cost(spec) if whole in widths and self.settings.cost else None
+        parameters = encoder_parameters(spec)
 
-        def more(queries: Sequence[NDArray[np.float32]]) -> Extra:
-            scores, notes = own_head_scores(spec, self.data)
-            if vectors.documents_by:
-                return Extra(scores, [], notes)
-            settings = self.settings
-            clusters, told = cluster_retrieval(
-                spec, self.data, vectors.documents, queries, settings.clusters, settings.threads
-            )
-            return Extra(scores, clusters, [*notes, *told])
-
-        quantisers = self._quantisers(spec, vectors)
+        codes = self._codes(spec, vectors)
         prompts = Prompts.of(spec).described() if spec.by_role else {}
-        for row in encoder_rows(vectors, sets_of_data(self.data), widths, quantisers, self.searching, more):
+        sets, own_head = sets_of_data(self.data), functools.partial(own_head_scores, spec, self.data)
+        for row in encoder_rows(vectors, sets, widths, codes, self.searching, own_head):
             identity = identities[row.width, row.quantisation]
             if identity["record_id"] in self.known:
                 continue
@@ -137,8 +127,8 @@ class Evaluation:
             self.known[record.record_id] = record
             self.console.print(_line(record), markup=False)
 
-    def _quantisers(self, spec: EncoderSpec, vectors: Vectors) -> Quantisers:
-        """The quantisers that were saved with a student; for any other encoder, and width, calibrated on training text."""
+    def _codes(self, spec: EncoderSpec, vectors: Vectors) -> Codes:
+        """The codes that were saved with a student; for any other encoder, and width, calibrated on training text."""
         kinds = [kind for kind in self.quantisations if kind != "float32"]
 
         @functools.cache
@@ -148,12 +138,12 @@ class Evaluation:
             check_vectors(found_ND, spec.name, self.data.corpus.sentences, rows)
             return found_ND
 
-        def quantiser(kind: Quantisation, width: int) -> Quantiser:
-            if place := saved_quantiser(spec.folder(), kind, width):
-                return load_quantiser(kind, place, width)
-            return calibrated(kind, calibration()[:, :width])
+        def code(kind: Quantisation, width: int) -> Code:
+            if place := saved_code(spec.folder(), kind, width):
+                return Code.load(kind, place, width)
+            return Code.calibrate(kind, calibration()[:, :width])
 
-        return lambda width: [quantiser(kind, width) for kind in kinds if not not_possible(kind, width)]
+        return lambda width: [code(kind, width) for kind in kinds if not not_possible(kind, width)]
 
     def _record(
         self,
@@ -169,10 +159,10 @@ class Evaluation:
             parameters=parameters,
             scores=row.scores,
             indexes=row.indexes,
-            clusters=row.clusters,
             sets=self.data.corpus.sts_digests,
             space=row.space,
             cost=cost,
+            latency_ms=cost and cost.latency_ms,
             notes=row.notes,
             model="",
             prompts=prompts,
@@ -214,7 +204,6 @@ class Evaluation:
             settings.threads,
             settings.batch,
             settings.cost,
-            settings.clusters,
         ]
         by = fingerprint(documents.identity()) if "documents" in how and documents is not None else ""
         return {**identity, "record_id": fingerprint([identity, asked, by])}
@@ -254,22 +243,10 @@ class Evaluation:
         )
         return encoding.vectors(CorpusText(sentences, key))[0]
 
-    def _cost(self, spec: EncoderSpec) -> tuple[EncoderCost | None, int]:
-        if not self.settings.cost:
-            return None, encoder_parameters(spec)
-        device, corpus = default_device(), self.data.corpus
+    def _cost(self, spec: EncoderSpec) -> EncoderCost:
+        corpus = self.data.corpus
         rows = corpus.sts[0].left_P if corpus.sts else corpus.train
-        sentences = [corpus.sentences[int(row)] for row in rows]
-        found = encoder_cost(
-            spec,
-            spec.load(device),
-            sentences,
-            threads=self.settings.threads,
-            device=device,
-            seconds=COST_SECONDS,
-        )
-        every = found._asdict()
-        return EncoderCost.model_validate({name: every[name] for name in EncoderCost.model_fields}), found.parameters
+        return CostBench([corpus.sentences[int(row)] for row in rows], self.store).cost(spec)
 
 
 def on_ray(settings: EvaluateSettings) -> bool:
@@ -337,7 +314,6 @@ def _config(settings: EvaluateSettings, data: EvaluationData) -> dict[str, Any]:
         "indexes": [str(index) for index in settings.index_specs],
         "threads": settings.threads,
         "batch": settings.batch,
-        "clusters": settings.clusters,
         "backend": settings.backend,
     }
 

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distilbench.codes import family_of
 from distilbench.commands.export_build import build_model
 from distilbench.commands.export_onnx import check_onnx, run_code, write_onnx
 from distilbench.commands.output_folder import OutputFolder
@@ -230,7 +229,7 @@ def _is_quantisers(path: Path) -> bool:
 def _copy_quantiser(model: Path, name: str, record: ScoreRecord, folder: Path) -> None:
     width_folder = model / f"d{record.dim}"  # a student of several widths has a quantiser for each
     place = width_folder if width_folder.is_dir() else model
-    for suffix in ("json", "faiss" if family_of(record.quantisation) else "safetensors"):
+    for suffix in ("json", "faiss"):
         file = place / f"quantisation-{record.quantisation}.{suffix}"
         if not file.is_file():
             raise InputError(

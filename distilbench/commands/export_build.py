@@ -25,7 +25,7 @@ def build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> None
     """
     from distilbench.codes import FAISS_PEER
     from distilbench.data.calibration import calibration_rows
-    from distilbench.evaluation.quantisation import calibrated
+    from distilbench.evaluation.faiss_codes import Code
     from distilbench.methods.parts.heads import export_with_head
     from distilbench.trials.rung_training import build_method
     from distilbench.trials.scoring import TEACHER, calibrated_on
@@ -41,7 +41,7 @@ def build_model(record: ScoreRecord, name: str, run: Path, folder: Path) -> None
             method.export(folder)
         if record.quantisation != "float32":
             rows = calibration_rows(prepared.train, calibrated_on(record.hyperparameters, record.method))
-            calibrated(record.quantisation, embed(rows)[:, : record.dim]).save(folder)
+            Code.calibrate(record.quantisation, embed(rows)[:, : record.dim]).save(folder)
     except FileNotFoundError as error:
         raise _gone(name, run, f"{error.filename} is not there any more") from None
 

@@ -16,14 +16,13 @@ from rich.console import Console
 
 from distilbench.cluster.provenance import commit, provenance
 from distilbench.cluster.resources import ray_cluster
+from distilbench.codes import factory_of
 from distilbench.commands.output_folder import OutputFolder
 from distilbench.data.documents import IDS, documents_artifact
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
-from distilbench.evaluation.code_index import code_index, rescored
-from distilbench.evaluation.codes.files import read_card
-from distilbench.evaluation.indexes import IndexSpec
-from distilbench.evaluation.quantisation import check_kind, saved_quantiser
+from distilbench.evaluation.faiss_codes import read_card, saved_code
+from distilbench.evaluation.indexes import MORE, IndexSpec, document_index
 from distilbench.prepare.document_codes import ChosenCode, code_documents, find_codes
 from distilbench.reporting.loading import literal
 from distilbench.settings.index import IndexSettings
@@ -33,9 +32,6 @@ MANIFEST = "distilbench-index.json"
 """What makes a folder an index of ours: what it is made of, and the SHA-256 of every other file in it."""
 INDEX = "index.faiss"
 README = "README.md"
-MORE = 4
-"""Candidates for each result wanted, where decoded vectors have different norms. With 16,865 MiniLM vectors of STS sentences
-and PCAR32's 4 bits, 1 found 53.6 % of the exact first 10, 2 58.7, 4 59.7, and the cosine with every decoded vector 60.0."""
 
 
 class Indexed(NamedTuple):
@@ -71,7 +67,7 @@ def index(settings: IndexSettings, console: Console) -> Indexed:
     output = OutputFolder("--out", settings.out, "index", MANIFEST, student.folder())
     output.check()
     code = chosen_code(student, settings.student, settings.code)
-    loaded = code.load()
+    faiss_code = code.load()
     if settings.remote:
         settings.remote.check()
     store = settings.artifacts
@@ -83,16 +79,16 @@ def index(settings: IndexSettings, console: Console) -> Indexed:
             stored = code_documents(documents, student, code, store, size=settings.pool)
     console.print(f"Index: {settings.index} of {len(documents.texts):,} documents in {code.kind}", markup=False)
     sample = stored.sample(spec.training_rows(stored.rows))
-    built = code_index(loaded, code.width, spec, sample)
+    built = document_index(spec, code.width, stored.rows, sample, faiss_code)
     for block in stored.blocks():
-        built.add(block)
-    search = search_code(str(student.folder() or student.name), again=rescored(loaded))
+        built.add_codes(block)
+    search = search_code(str(student.folder() or student.name), again=built.rescored)
     try:
         with output.written() as folder:
             faiss.write_index(built.held, str(folder / INDEX))
             (folder / IDS).write_bytes(documents.ids.read_bytes())
             facts = _facts(folder, settings, student, code, built.spec, stored.rows)
-            facts["code_bytes"] = 4 * code.width if loaded is None else loaded.bytes_per_vector
+            facts["code_bytes"] = built.code.bytes_per_vector if built.code else 4 * code.width
             (folder / README).write_text(_readme(facts, search), encoding="utf-8")
             manifest = output.write_manifest(folder, **facts)
     except RuntimeError as error:  # FAISS's own, which says what it could not write
@@ -117,7 +113,8 @@ def chosen_code(student: EncoderSpec, named: str, kind: str | None) -> ChosenCod
     kind = kind or (saved[0] if saved else "float32")
     if kind == "float32":
         return ChosenCode(kind, None, width)
-    place = saved_quantiser(folder, check_kind(kind), width)
+    factory_of(kind, width)  # refuses a name that no code has
+    place = saved_code(folder, kind, width)
     if place is None:
         raise InputError(f"--code {kind}: not saved with --student {named}; {told}")
     return ChosenCode(kind, place.absolute(), width)

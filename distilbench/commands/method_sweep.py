@@ -21,7 +21,7 @@ from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.progress import progress
 from distilbench.progress.clock import Clock
 from distilbench.progress.tally import SweepPlan, Tally
-from distilbench.records import ScoreRecord, TrialRecord, read_records
+from distilbench.records import EncoderCost, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.live_page import LivePage
 from distilbench.search import warm_start
 from distilbench.search.confirm import chosen_trials, confirmation_jobs, worth_confirming, write_confirmed
@@ -39,7 +39,6 @@ from distilbench.stage_times import StageTimes, timed_stage
 from distilbench.trials.scoring import remove_encoded
 
 if TYPE_CHECKING:
-    from distilbench.trials.costs import StudentCost
     from distilbench.trials.rows import Finishing, RowScorer
 
 ROW_S = "row seconds"
@@ -136,9 +135,10 @@ class MethodSweep:
             member.scores += board.peers(sizes, settings.seed, advance)
         return board
 
-    def _costs(self, ready: Prepared) -> dict[str, StudentCost]:
+    def _costs(self, ready: Prepared) -> dict[str, EncoderCost]:
         """Measure the cost of every kind of student, if that is wanted, before trials make the machine busy."""
         from distilbench.trials.cost_bench import kind_of, measure_costs
+        from distilbench.trials.costs import write_costs
         from distilbench.trials.rows import BASELINES
 
         settings, space = self.settings, self.space
@@ -151,7 +151,9 @@ class MethodSweep:
         kinds += [kind_of(space.method, params) for params in space.examples(method.costly)]
         texts, store = self.inputs.corpus.sentences, settings.artifacts
         with timed_stage(self.run, "costs", len(kinds)):
-            return measure_costs(kinds, ready, texts, self.prepared, store, self.console)
+            costs = measure_costs(kinds, ready, texts, store, self.console)
+        write_costs(self.prepared, costs)
+        return costs
 
     def _how(self, search: Search) -> str:
         stopping = {

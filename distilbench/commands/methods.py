@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from pydantic.fields import FieldInfo
@@ -10,7 +11,6 @@ from rich.table import Table
 
 from distilbench.methods import get_method, method_names
 from distilbench.methods.method import Method
-from distilbench.training.params import sweep_default
 
 
 def print_methods(console: Console, name: str | None = None) -> None:
@@ -20,26 +20,28 @@ def print_methods(console: Console, name: str | None = None) -> None:
         InputError: there is no method of that name.
     """
     if name is None:
-        table = _table("--method", "trains", "reads", "paper")
+        table = _table("--method", "")
         for method_name in method_names():
-            method = get_method(method_name)
-            table.add_row(method_name, method.learns, method.reads, method.paper)
+            table.add_row(method_name, " ".join(description(get_method(method_name)).split()))
         console.print(table)
         console.print("distilbench methods METHOD lists its hyper-parameters, such as distilbench methods hpd.")
         return
     method = get_method(name)
-    for label, value in (("trains", method.learns), ("reads", method.reads), ("paper", method.paper)):
-        console.print(f"{label:<7} {value}", markup=False)
+    console.print(description(method), markup=False, highlight=False)
     console.print(_parameters(method))
 
 
+def description(method: type[Method]) -> str:
+    """Say what a method trains and reads, and its source: the second paragraph of its docstring."""
+    return (inspect.getdoc(method) or "").partition("\n\n")[2]
+
+
 def _parameters(method: type[Method]) -> Table:
-    table = _table("hyper-parameter", "values", "published", "in a sweep", "")
+    table = _table("hyper-parameter", "values", "default", "")
     for name, field in method.params_type.model_fields.items():
-        required = field.is_required()
-        published, swept = ("", "") if required else (str(field.default), str(sweep_default(field)))
+        default = "" if field.is_required() else str(field.default)
         description = (field.description or "").split("\n\n")[0].replace("\n", " ")
-        table.add_row(field.alias or name, _values(field), published, swept, description)
+        table.add_row(field.alias or name, _values(field), default, description)
     return table
 
 

@@ -58,13 +58,13 @@ def classified(embed: Embed, task: ClassificationSet, sentences: Sequence[str]) 
     features_ND, class_N, split_N = features_ND[order], task.class_N[order], task.split_N[order]
     train_N, dev_N = split_N == "train", split_N == "dev"
     if dev_N.any():
-        found = validated(features_ND, class_N, train_N, dev_N)
+        result = validated(features_ND, class_N, train_N, dev_N)
     elif train_N.all():
-        found = cross_validated(features_ND, class_N)
+        result = cross_validated(features_ND, class_N)
     else:
-        found = trained_and_tested(features_ND, class_N, train_N)
+        result = trained_and_tested(features_ND, class_N, train_N)
     tested = order[~(train_N | dev_N)] if not train_N.all() else order
-    return found._replace(correct_N=found.correct_N[np.argsort(tested)])
+    return result._replace(correct_N=result.correct_N[np.argsort(tested)])
 
 
 def _lengths(rows: Rows, sentences: Sequence[str]) -> NDArray[np.int64]:
@@ -78,15 +78,17 @@ def classification_scores(
     """The test accuracy of every set, and dev's, which chose the penalty; and by set which test examples were right."""
     scores, right = [], {}
     for task in sets:
-        found = classified(embed, task, sentences)
-        own = {"task": "classification", "set": task.name, "metric": "accuracy", "variant": "all"}
+        result = classified(embed, task, sentences)
+        described = {"task": "classification", "set": task.name, "metric": "accuracy", "variant": "all"}
         dev = int((task.split_N == "dev").sum()) or int((task.split_N == "train").sum())
-        interval = resampled_mean(found.correct_N).interval._asdict()
-        scores.append(Score.model_validate({**own, "split": "dev", "value": found.dev, "n": dev}))
+        interval = resampled_mean(result.correct_N).interval._asdict()
+        scores.append(Score.model_validate({**described, "split": "dev", "value": result.dev, "n": dev}))
         scores.append(
-            Score.model_validate({**own, "split": "test", "value": found.test, "n": len(found.correct_N), **interval})
+            Score.model_validate(
+                {**described, "split": "test", "value": result.test, "n": len(result.correct_N), **interval}
+            )
         )
-        right[task.name] = found.correct_N
+        right[task.name] = result.correct_N
     return scores, right
 
 
@@ -96,11 +98,7 @@ def pair_features(left_PD: Features, right_PD: Features) -> Features:
 
 
 def cross_validated(features_ND: Features, classes_N: Classes) -> Classified:
-    """Nested 10-fold cross-validation of N x D features.
-
-    Raises:
-        ValueError: a class has fewer examples than there are folds.
-    """
+    """Nested 10-fold cross-validation of N x D features."""
     solver = Logistic(features_ND, classes_N)
     outer = list(_folds(np.arange(len(classes_N)), classes_N))
     inner = [list(_folds(np.flatnonzero(train_N), classes_N)) for train_N, _ in outer]

@@ -1,40 +1,29 @@
-"""What an encoder costs: its size in memory and on disk, the size of a vector, and how fast it reads sentences.
+"""What an encoder costs to keep and to embed with: its size on disk, its parameters, its latency (`evaluation.latency`).
 
-Speed is on the wall clock and from text to vector, tokenising included: what a service pays. (`latency` times
-the students of a search, beside a reference and in the thread's own time.) So nothing else should run meanwhile.
+Each shape is measured once on a machine: encoders whose files have the same shapes have the same cost, whatever trained them.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
-import os
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import struct
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
 
-from distilbench.encoders.encoder import EncoderSpec, encode, encode_ids, prompt_of, reads_tokens, token_ids
+from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
-from distilbench.threads import torch_threads
+from distilbench.evaluation import latency
+from distilbench.records import EncoderCost
+from distilbench.storage.files import file_sha256, fingerprint, write_json
+from distilbench.storage.store import ArtifactStore
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-SENTENCES, SEED = 512, 0
-"""Sentences that are read at most, drawn with this seed, in the order drawn."""
-BATCH = 32
-LEAST_SINGLE, LEAST_BATCHES = 20, 3
-"""Runs that are timed even where they take longer than allowed: a 95th percentile needs 20."""
-WARM_UP = 3
-"""Runs of each batch size that are not timed."""
-
+FILE = "cost.json"
+STEP_VERSION = 3
 WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -47,96 +36,63 @@ NO_CONFIGURATION = "data_config.json"
 
 
 class Size(NamedTuple):
-    """As in `Cost`."""
+    """Parameters without look-up tables, and the bytes of the files that loading needs."""
 
-    parameters: int
     parameters_without_embeddings: int
     bytes_on_disk: int
 
 
-class Cost(NamedTuple):
-    """`..._1` is one sentence at a time, `..._32` is 32 at a time, each batch padded to its longest sentence."""
+class CostBench:
+    """Measures encoders on the same sentences, on one thread of the CPU; what the store has is not measured again."""
 
-    parameters: int
-    """The parameters of the model as it is loaded, a pooler that it does not use included; shared ones are counted once."""
-    parameters_without_embeddings: int
-    """Without look-up tables (`nn.Embedding`, `nn.EmbeddingBag`): tokens, positions, segments."""
-    bytes_on_disk: int
-    """The bytes of the files that loading needs (`needed_files`)."""
-    bytes_per_vector: int
-    """In float32."""
-    sentences_per_second_1: float
-    sentences_per_second_32: float
-    p50_ms: float
-    """Median time of one sentence on its own."""
-    p95_ms: float
-    device: str
-    """"cpu", or "cuda", on which the model runs in bfloat16 autocast."""
-    threads: int
-    """The threads of torch; the tokenizer works on one."""
-    timed_1: int
-    """Sentences that were timed one at a time."""
-    timed_32: int
-    """Sentences that were timed in batches."""
+    def __init__(self, sentences: Sequence[str], store: ArtifactStore) -> None:
+        """Take a sample of `sentences`, evenly spread over them."""
+        chosen = np.linspace(0, len(sentences) - 1, min(latency.SENTENCES, len(sentences))).astype(int)
+        self.texts, self.store = [sentences[i] for i in chosen], store
+        self.machine = latency.this_processor()
+        parts = {"machine": self.machine, "step_version": STEP_VERSION}
 
+        def make(folder: Path, missing: list[str]) -> None:
+            write_json(folder / FILE, {"seconds": latency.calm_reference_s()})
 
-def encoder_cost(
-    spec: EncoderSpec,
-    model: SentenceTransformer,
-    sentences: Sequence[str],
-    *,
-    threads: int,
-    device: str,
-    seconds: float = 10.0,
-) -> Cost:
-    """The cost of `spec`, which is loaded as `model` on `device`, reading a fixed sample of the sentences.
+        calm = store.build("reference", parts, [FILE], make)
+        self.reference_s = float(json.loads((calm / FILE).read_text())["seconds"])
 
-    One sentence at a time and batches of 32 are timed for about `seconds` each, or until the sample is read: at least
-    `LEAST_SINGLE` sentences and `LEAST_BATCHES` batches, for which few sentences are read again.
+    def cost(self, spec: EncoderSpec, shape: Any = None) -> EncoderCost:
+        """Measure an encoder. `shape` decides its cost; None: its files do."""
+        parts = {
+            "machine": self.machine,
+            "texts": fingerprint(self.texts),
+            "prompt": spec.prompt_before() or "",
+            "encoder": spec.identity() if shape is None else shape,
+            "step_version": STEP_VERSION,
+        }
 
-    Raises:
-        ValueError: no sentences, `threads` below 1, `seconds` below 0 or not a number, or the model is on another device.
-        InputError: the encoder's folder is unusable, or a hub encoder is not in the cache.
-    """
-    if not len(sentences):
-        raise ValueError("no sentences, expected at least one to time")
-    if threads < 1:
-        raise ValueError(f"threads is {threads}, expected at least 1")
-    if not seconds >= 0:
-        raise ValueError(f"seconds is {seconds}, expected at least 0")
-    if model.device.type != torch.device(device).type:
-        raise ValueError(f"the model is on {model.device.type}, expected {device}")
-    size = encoder_size(spec, model)
-    chosen = np.random.default_rng(SEED).choice(len(sentences), min(SENTENCES, len(sentences)), replace=False)
-    read, prompt = [sentences[int(i)] for i in chosen], prompt_of(model, spec.prompt_before())
-    with on_threads(threads):
-        width = read_texts(model, read[:1], prompt).shape[1]
-        single = _timed(model, read, prompt, 1, LEAST_SINGLE, seconds)
-        batches = _timed(model, read, prompt, BATCH, LEAST_BATCHES, seconds)
-    p50, p95 = 1000 * np.percentile(single, [50, 95])
-    return Cost(
-        **size._asdict(),
-        bytes_per_vector=4 * width,
-        sentences_per_second_1=len(single) / sum(single),
-        sentences_per_second_32=BATCH * len(batches) / sum(batches),
-        p50_ms=float(p50),
-        p95_ms=float(p95),
-        device=torch.device(device).type,
-        threads=threads,
-        timed_1=len(single),
-        timed_32=BATCH * len(batches),
-    )
+        def make(folder: Path, missing: list[str]) -> None:
+            model = spec.load("cpu").eval()
+            timing = latency.time_encoder(model, spec.prompt_before(), self.texts, self.reference_s)
+            cost = EncoderCost(
+                **encoder_size(spec, model)._asdict(),
+                sentences_per_second_1=1000 / timing.p50_ms,
+                sentences_per_second_32=1000 / timing.batched_ms,
+                p50_ms=timing.p50_ms,
+                p95_ms=timing.p95_ms,
+                threads=1,
+                device="cpu",
+                timed_1=timing.timed_single,
+                timed_32=timing.timed_batched,
+            )
+            write_json(folder / FILE, cost.model_dump(mode="json"))
+
+        built = self.store.build("cost", parts, [FILE], make)
+        return EncoderCost.model_validate_json((built / FILE).read_bytes())
 
 
 def encoder_size(spec: EncoderSpec, model: SentenceTransformer) -> Size:
-    """How large the encoder is that is loaded as `model`.
-
-    Raises:
-        InputError: its folder is unusable, or a hub encoder is not in the cache.
-    """
+    """How large the encoder is that is loaded as `model`."""
     count = sum(p.numel() for p in model.parameters())
     files = needed_files(spec.folder() or _cached(spec), model.tokenizer)
-    return Size(count, count - embedding_parameters(model), sum(path.stat().st_size for path in files))
+    return Size(count - embedding_parameters(model), sum(path.stat().st_size for path in files))
 
 
 def embedding_parameters(model: torch.nn.Module) -> int:
@@ -152,9 +108,6 @@ def needed_files(folder: Path, tokenizer: Any) -> list[Path]:
     (safetensors where there are), and the tokenizer: `tokenizer.json`, or where there is none the vocabulary files that
     `tokenizer` knows of. Not counted is the rest: README, .git, exports (onnx/, openvino/), weights in other formats, a
     student's quantisers and pair head.
-
-    Raises:
-        InputError: there are no weights, or an index names a file that is not there.
     """
     listed = folder / "modules.json"
     modules = json.loads(listed.read_text()) if listed.exists() else []
@@ -199,52 +152,22 @@ def _cached(spec: EncoderSpec) -> Path:
         raise InputError(f"encoder {spec.name!r}: not in the hub's cache; expected it there once loaded") from None
 
 
-def read_texts(model: SentenceTransformer, batch: Sequence[str], prompt: str) -> NDArray[np.float32]:
-    """Vectors of the sentences, all in one padded batch."""
-    if not reads_tokens(model):
-        return encode(model, batch, prompt=prompt)
-    ids = token_ids(model, batch, prompt)
-    return encode_ids(model, ids, len(ids) * max(len(row) for row in ids))
+def shape_of(folder: Path) -> dict[str, Any]:
+    """What decides the cost of a saved encoder: its files, of weights the shapes and types alone."""
+    shape: dict[str, Any] = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        name = str(path.relative_to(folder))
+        if path.suffix == ".safetensors":
+            shape[name] = _tensors(path)
+        elif path.name == "tokenizer.json":
+            shape[name] = file_sha256(path)
+        elif path.suffix == ".json":
+            shape[name] = path.stat().st_size
+    return shape
 
 
-def _timed(
-    model: SentenceTransformer, sentences: Sequence[str], prompt: str, size: int, least: int, seconds: float
-) -> list[float]:
-    """Seconds of each run over the next `size` sentences, the first again after the last.
-
-    It ends when all are read or `seconds` are over, but not before `least` runs.
-    """
-    most, took = max(least, math.ceil(len(sentences) / size)), list[float]()
-    following = itertools.cycle(sentences)
-    for _ in range(WARM_UP):
-        read_texts(model, [sentences[i % len(sentences)] for i in range(size)], prompt)
-    while len(took) < least or (len(took) < most and sum(took) < seconds):
-        batch = list(itertools.islice(following, size))
-        _finish(model)
-        began = time.perf_counter()
-        read_texts(model, batch, prompt)
-        _finish(model)
-        took.append(time.perf_counter() - began)
-    return took
-
-
-def _finish(model: SentenceTransformer) -> None:
-    """Wait for what the GPU still has to do."""
-    if model.device.type == "cuda":
-        torch.cuda.synchronize(model.device)
-
-
-@contextmanager
-def on_threads(threads: int) -> Iterator[None]:
-    """torch on `threads` threads meanwhile, and the tokenizer on one: its own pool is as large as the machine."""
-    name = "TOKENIZERS_PARALLELISM"
-    parallel = os.environ.get(name)
-    os.environ[name] = "false"
-    try:
-        with torch_threads(threads):
-            yield
-    finally:
-        if parallel is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = parallel
+def _tensors(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+    return {name: [value["dtype"], value["shape"]] for name, value in header.items() if name != "__metadata__"}

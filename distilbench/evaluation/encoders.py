@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.data.corpus import Rows, StsSet
+from distilbench.data.corpus import PairTask, Rows, StsSet
 from distilbench.errors import InputError
 from distilbench.evaluation.classification import classification_scores
+from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.pair_probe import probe
 from distilbench.evaluation.predictions import Predictions, sts_predictions, with_selection
-from distilbench.evaluation.quantisation import Quantiser
-from distilbench.evaluation.retrieval_task import Documents, RetrievalResult, evaluate_retrieval, retrieval_task_scores
-from distilbench.evaluation.selection import Measured, fidelity_scores, selection_scores
+from distilbench.evaluation.retrieval_task import (
+    Documents,
+    PerQuery,
+    RetrievalResult,
+    evaluate_retrieval,
+    retrieval_task_scores,
+)
+from distilbench.evaluation.selection import fidelity_scores, selection_scores
 from distilbench.evaluation.sets import EvaluationSets
 from distilbench.evaluation.shape import POSITIVE, shape
 from distilbench.evaluation.statistics import resampled_correlation, resampled_f1, resampled_mean
 from distilbench.evaluation.sts import cosine, from_rows, scores_of_similarities
-from distilbench.records import ClusterCost, IndexCost, Quantisation, Score, Space, Task
+from distilbench.records import IndexCost, Quantisation, Score, Space, Task
 from distilbench.storage.arrays import ShardedArray
 
 SPACE_GROUPS = ("STSB", "DEMO-STS")
@@ -57,22 +63,18 @@ class Pieces:
     places: Sequence[Rows]
     vectors: Sequence[ShardedArray]
 
-    def take(self, asked: Rows) -> NDArray[np.float32]:
-        """The vectors of corpus rows, in any order.
-
-        Raises:
-            KeyError: a row is in none of the artifacts.
-        """
-        found_ND = np.empty((len(asked), self.vectors[0].width), dtype=np.float32)
-        left = np.ones(len(asked), dtype=bool)
+    def take(self, wanted: Rows) -> NDArray[np.float32]:
+        """The vectors of corpus rows, in any order."""
+        vectors_ND = np.empty((len(wanted), self.vectors[0].width), dtype=np.float32)
+        left = np.ones(len(wanted), dtype=bool)
         for rows, places, vectors in zip(self.rows, self.places, self.vectors, strict=True):
-            found = np.minimum(np.searchsorted(rows, asked), len(rows) - 1)
-            here = left & (rows[found] == asked)
-            found_ND[here] = vectors.take(places[found[here]])
+            place = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
+            here = left & (rows[place] == wanted)
+            vectors_ND[here] = vectors.take(places[place[here]])
             left &= ~here
         if left.any():
-            raise KeyError(f"row {asked[left][0]} has no vector")
-        return found_ND
+            raise KeyError(f"row {wanted[left][0]} has no vector")
+        return vectors_ND
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,11 @@ class Extra:
     """What is measured of the whole float32 vectors beside the sets."""
 
     scores: list[Score]
-    clusters: list[ClusterCost]
-    notes: list[str]
+    notes: list[str] = field(default_factory=list)
 
 
-More = Callable[[Sequence[NDArray[np.float32]]], Extra]
-"""Called with the vectors of each retrieval set's queries."""
-Quantisers = Callable[[int], Sequence[Quantiser]]
-"""Called with a width: the quantisers of vectors of that width, each of another kind."""
+Codes = Callable[[int], Sequence[Code]]
+"""Called with a width: the codes of vectors of that width, each of another kind."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,6 @@ class EncoderRow:
     scores: list[Score]
     indexes: list[IndexCost]
     predictions: Predictions
-    clusters: list[ClusterCost]
     space: Space | None
     notes: list[str]
 
@@ -118,39 +116,53 @@ def encoder_rows(
     vectors: Vectors,
     sets: EvaluationSets,
     widths: Sequence[int],
-    quantisers: Quantisers,
+    codes_of: Codes,
     searching: RetrievalOptions,
-    more: More,
+    more: Callable[[], Extra],
 ) -> Iterator[EncoderRow]:
-    """Score each width (the first dimensions) in float32, then by each of its quantisers: a row each, one after the other.
+    """Score each width (the first dimensions) in float32, then in each of its codes: a row each, one after the other.
 
-    Sentence classification and pair tasks are those of the whole float32 vectors alone, and so is what `more` gives.
-
-    Raises:
-        InputError: a vector is zero, or not finite; the message quotes its sentence, or names the document.
+    Sentence classification and pair tasks are scored of the whole float32 vectors alone, and so is what `more` gives. A zero
+    vector, or one that is not finite, is an InputError that quotes its sentence, or names the document.
     """
     sts = (*sets.sts, *sets.tokenised)
     judged = [s.rows for s in (sets.judged, sets.tested) if s is not None]
     rows = np.unique(
         np.concatenate([*(side for s in sts for side in (s.left_P, s.right_P)), *sets.queries, *judged, []])
-    )
-    rows = rows.astype(np.int64)
+    ).astype(np.int64)
     read_ND = vectors.take(rows)
     for width in widths:
-        own_ND = np.ascontiguousarray(read_ND[:, :width])
-        check_vectors(own_ND, vectors.encoder, sets.sentences, rows)
-        codes = tuple(quantisers(width))
-        searches = _searches(vectors, sets, rows, own_ND, width, codes, searching)
-        for quantiser in (None, *codes):
-            yield _row(vectors, sets, rows, own_ND, quantiser, searches, more)
+        vectors_ND = np.ascontiguousarray(read_ND[:, :width])
+        check_vectors(vectors_ND, vectors.encoder, sets.sentences, rows)
+        codes = codes_of(width)
+        searches = _searches(vectors, sets, rows, vectors_ND, codes, searching)
+        for code in (None, *codes):
+            yield _row(_Scored(vectors, sets, rows, vectors_ND, code), searches, more)
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """What one row is scored on: the float32 vectors of `rows`, and the code that they are stored in (None: none)."""
+
+    vectors: Vectors
+    sets: EvaluationSets
+    rows: Rows
+    vectors_ND: NDArray[np.float32]
+    code: Code | None
+
+
+@dataclass
+class _Part:
+    """Scores of a kind, what they are of item by item, and what a reader has to know."""
+
+    scores: list[Score] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    items: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """By "TASK/SET/METRIC" the value of each test item."""
 
 
 def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, sentences: Sequence[str], rows: Rows) -> None:
-    """Check that the vectors of the `rows` of `sentences` have a direction.
-
-    Raises:
-        InputError: one is zero, or not finite; the message quotes its sentence.
-    """
+    """Check that the vectors of the `rows` of `sentences` have a direction."""
     bad = np.flatnonzero(~(np.linalg.norm(vectors_ND, axis=1) > LEAST_NORM))
     if len(bad):
         sentence = sentences[int(rows[bad[0]])]
@@ -159,120 +171,126 @@ def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, sentences: Sequ
         )
 
 
-def _row(
-    vectors: Vectors,
-    sets: EvaluationSets,
-    rows: Rows,
-    own_ND: NDArray[np.float32],
-    quantiser: Quantiser | None,
-    searches: Sequence[RetrievalResult],
-    more: More,
-) -> EncoderRow:
-    width = own_ND.shape[1]
-    compared_ND, asked_ND = (own_ND, own_ND) if quantiser is None else quantiser.compared(own_ND)
-    raw, tokenised = (_similarities(compared_ND, rows, some) for some in (sets.sts, sets.tokenised))
-    scores = scores_of_similarities(sets.sts, raw)
-    scores += scores_of_similarities(sets.tokenised, tokenised, "sts-tokenised")
+def _row(scored: _Scored, searches: Sequence[RetrievalResult], more: Callable[[], Extra]) -> EncoderRow:
+    sets, code, width = scored.sets, scored.code, scored.vectors_ND.shape[1]
+    stored_ND, query_ND = (scored.vectors_ND,) * 2 if code is None else code.compared(scored.vectors_ND)
+    raw = _similarities(stored_ND, scored.rows, sets.sts)
+    parts = [_sts_part(sets, raw, _similarities(stored_ND, scored.rows, sets.tokenised))]
+    parts.append(_retrieval_part(scored, searches))
+    stored, queries = from_rows(scored.rows, stored_ND), from_rows(scored.rows, query_ND)
+    dev = sets.judged.measure(stored, queries) if sets.judged else []
+    tested = sets.tested.measure(stored, queries) if sets.tested else []
+    if sets.judged:
+        parts.append(_Part(selection_scores(sets.judged, dev)))
+    if sets.tested:
+        parts.append(_Part(fidelity_scores(tested, "test")))
+    if code is None and width == scored.vectors.width:
+        extra = more()
+        parts += [_classification_part(scored), *(_pair_part(scored, task) for task in sets.pair_tasks)]
+        parts.append(_Part(extra.scores, extra.notes))
+    space, why = _space(scored.vectors_ND, scored.rows, sets) if code is None else (None, [])
+    items = {name: values for part in parts for name, values in part.items.items()}
+    predictions = sts_predictions(sets.sts, raw, _reciprocal_ranks(scored, searches), items)
+    return EncoderRow(
+        width=width,
+        quantisation="float32" if code is None else code.kind,
+        bytes_per_vector=4 * width if code is None else code.bytes_per_vector,
+        scores=[score for part in parts for score in part.scores],
+        indexes=[cost for result in searches for cost in _costs_of(result, code)],
+        predictions=with_selection(predictions, dev, tested),
+        space=space,
+        notes=[*(note for part in parts for note in part.notes), *why],
+    )
+
+
+def _sts_part(sets: EvaluationSets, raw: list[NDArray[np.float64]], tokenised: list[NDArray[np.float64]]) -> _Part:
     notes = [
         f"{s.name} ({s.split}): every pair has the same cosine; its correlations, which are undefined, stand as 0"
         for s, similarity_P in zip((*sets.sts, *sets.tokenised), (*raw, *tokenised), strict=True)
         if np.ptp(similarity_P) < LEAST_SPREAD
     ]
-    item: dict[str, NDArray[Any]] = {}
-    reciprocal: dict[str, NDArray[Any]] = {}
-    indexes: list[IndexCost] = []
-    task: Task = "asymmetric" if vectors.documents_by else "retrieval"
-    codes_searched = {kind for result in searches for kind in result.quantised}
-    for own, result in zip(sets.searches, searches, strict=True):
-        indexes += [
-            c for c in result.costs if (c.kind == quantiser.kind if quantiser else c.kind not in codes_searched)
-        ]
-        notes += result.notes
-        per_query = result.quantised[quantiser.kind] if quantiser else result.per_query
-        scores += retrieval_task_scores(own, per_query, task)
-        if own.split == "test":
-            item |= {f"{task}/{own.name}/{metric}": value_Q for metric, value_Q in per_query.items()}
-            if not vectors.documents_by:
-                reciprocal[own.name] = per_query["mrr@10"]
-    asked, stored = from_rows(rows, asked_ND), from_rows(rows, compared_ND)
-    dev: list[Measured] = []
-    tested: list[Measured] = []
-    if sets.judged is not None:
-        dev = sets.judged.measure(stored, asked)
-        scores += selection_scores(sets.judged, dev)
-    if sets.tested is not None:
-        tested = sets.tested.measure(stored, asked)
-        scores += fidelity_scores(tested, "test")
-    clusters: list[ClusterCost] = []
-    if quantiser is None and width == vectors.width:
-        found, right = classification_scores(
-            lambda asked: _checked(vectors, sets, asked), sets.classification, sets.sentences
-        )
-        scores += found
-        item |= {f"classification/{name}/accuracy": correct_N for name, correct_N in right.items()}
-        for pair_task in sets.pair_tasks:
-            probed, values, note = _probed(vectors, sets, pair_task)
-            scores += probed
-            item |= values
-            notes += note
-        extra = more([own_ND[np.searchsorted(rows, queries)] for queries in sets.queries])
-        scores += extra.scores
-        clusters += extra.clusters
-        notes += extra.notes
-    predictions = sts_predictions(sets.sts, raw, reciprocal, item)
-    predictions = with_selection(predictions, dev, tested)
-    space, told = _space(own_ND, rows, sets) if quantiser is None else (None, [])
-    notes += told
-    size = 4 * width if quantiser is None else quantiser.bytes_per_vector
-    kind: Quantisation = "float32" if quantiser is None else quantiser.kind
-    return EncoderRow(width, kind, size, scores, indexes, predictions, clusters, space, notes)
+    scores = scores_of_similarities(sets.sts, raw)
+    return _Part([*scores, *scores_of_similarities(sets.tokenised, tokenised, "sts-tokenised")], notes)
 
 
-def _probed(
-    vectors: Vectors, sets: EvaluationSets, task: Any
-) -> tuple[list[Score], dict[str, NDArray[Any]], list[str]]:
-    """The scores of a pair task with intervals, the values of its test items, and why there are none."""
-    found = probe(lambda rows: _checked(vectors, sets, rows), task)
-    if found.note:
-        return [], {}, [found.note]
-    items: dict[str, NDArray[Any]] = {}
-    scores = []
-    for score in found.scores:
+def _costs_of(result: RetrievalResult, code: Code | None) -> list[IndexCost]:
+    """The costs of the row's own index, or of the indexes of float32 vectors."""
+    return [c for c in result.costs if (c.kind == code.kind if code else c.kind not in result.by_code)]
+
+
+def _per_query(result: RetrievalResult, code: Code | None) -> PerQuery:
+    return result.by_code[code.kind] if code else result.per_query
+
+
+def _retrieval_part(scored: _Scored, searches: Sequence[RetrievalResult]) -> _Part:
+    part = _Part()
+    kind: Task = "asymmetric" if scored.vectors.documents_by else "retrieval"
+    for task, result in zip(scored.sets.searches, searches, strict=True):
+        per_query = _per_query(result, scored.code)
+        part.notes += result.notes
+        part.scores += retrieval_task_scores(task, per_query, kind)
+        if task.split == "test":
+            part.items |= {f"{kind}/{task.name}/{metric}": value_Q for metric, value_Q in per_query.items()}
+    return part
+
+
+def _reciprocal_ranks(scored: _Scored, searches: Sequence[RetrievalResult]) -> dict[str, NDArray[Any]]:
+    """1 / rank of each query of every test set; {} where another encoder's documents are searched."""
+    return {
+        task.name: _per_query(result, scored.code)["mrr@10"]
+        for task, result in zip(scored.sets.searches, searches, strict=True)
+        if task.split == "test" and not scored.vectors.documents_by
+    }
+
+
+def _classification_part(scored: _Scored) -> _Part:
+    scores, correct = classification_scores(
+        lambda rows: _checked(scored.vectors, scored.sets, rows), scored.sets.classification, scored.sets.sentences
+    )
+    return _Part(scores, items={f"classification/{name}/accuracy": correct_N for name, correct_N in correct.items()})
+
+
+def _pair_part(scored: _Scored, task: PairTask) -> _Part:
+    """The scores of a pair task with intervals, or why there are none."""
+    probed = probe(lambda rows: _checked(scored.vectors, scored.sets, rows), task)
+    if probed.note:
+        return _Part(notes=[probed.note])
+    part = _Part()
+    for score in probed.scores:
         if score.metric in ("pearson", "spearman"):
             ranks = score.metric == "spearman"
-            interval = resampled_correlation(found.predicted_P, found.target_P, ranks=ranks).interval
+            interval = resampled_correlation(probed.predicted_P, probed.target_P, ranks=ranks).interval
         elif score.metric == "f1":
-            interval = resampled_f1(found.predicted_P == 1, found.target_P == 1).interval
+            interval = resampled_f1(probed.predicted_P == 1, probed.target_P == 1).interval
         else:
-            correct_P = found.predicted_P == found.target_P
+            correct_P = probed.predicted_P == probed.target_P
             interval = resampled_mean(correct_P).interval
-            if found.split == "test":
-                items[f"pair-probe/{task.name}/accuracy"] = correct_P
-        scores.append(score.model_copy(update=interval._asdict()))
-    return scores, items, []
+            if probed.split == "test":
+                part.items[f"pair-probe/{task.name}/accuracy"] = correct_P
+        part.scores.append(score.model_copy(update=interval._asdict()))
+    return part
 
 
 def _searches(
     vectors: Vectors,
     sets: EvaluationSets,
     rows: Rows,
-    own_ND: NDArray[np.float32],
-    width: int,
-    quantisers: tuple[Quantiser, ...],
+    vectors_ND: NDArray[np.float32],
+    codes: Sequence[Code],
     searching: RetrievalOptions,
 ) -> list[RetrievalResult]:
-    """The results of every retrieval set by each index and quantiser; its documents are read once for all of them."""
+    """The results of every retrieval set by each index and code; its documents are read once for all of them."""
     return [
         evaluate_retrieval(
-            _Truncated(documents, width),
-            own_ND[np.searchsorted(rows, queries)],
-            own,
+            _Truncated(documents, vectors_ND.shape[1]),
+            vectors_ND[np.searchsorted(rows, queries)],
+            task,
             kinds=searching.indexes,
-            quantisers=quantisers,
+            codes=codes,
             threads=searching.threads,
             batch=searching.batch,
         )
-        for own, queries, documents in zip(sets.searches, sets.queries, vectors.documents, strict=True)
+        for task, queries, documents in zip(sets.searches, sets.queries, vectors.documents, strict=True)
     ]
 
 
@@ -291,18 +309,18 @@ class _Truncated:
         return self.documents.block(start, stop)[:, : self.width]
 
 
-def _similarities(own_ND: NDArray[np.float32], rows: Rows, every: Sequence[StsSet]) -> list[NDArray[np.float64]]:
-    return [cosine(*(own_ND[np.searchsorted(rows, side)] for side in (s.left_P, s.right_P))) for s in every]
+def _similarities(vectors_ND: NDArray[np.float32], rows: Rows, every: Sequence[StsSet]) -> list[NDArray[np.float64]]:
+    return [cosine(*(vectors_ND[np.searchsorted(rows, side)] for side in (s.left_P, s.right_P))) for s in every]
 
 
 def _checked(vectors: Vectors, sets: EvaluationSets, rows: Rows) -> NDArray[np.float32]:
     """The vectors of `rows`, none of them zero."""
-    found_ND = vectors.take(rows)
-    check_vectors(found_ND, vectors.encoder, sets.sentences, rows)
-    return found_ND
+    vectors_ND = vectors.take(rows)
+    check_vectors(vectors_ND, vectors.encoder, sets.sentences, rows)
+    return vectors_ND
 
 
-def _space(own_ND: NDArray[np.float32], rows: Rows, sets: EvaluationSets) -> tuple[Space | None, list[str]]:
+def _space(vectors_ND: NDArray[np.float32], rows: Rows, sets: EvaluationSets) -> tuple[Space | None, list[str]]:
     """The geometry, or why there is none."""
     chosen = next((s for s in sets.sts if s.group in SPACE_GROUPS and s.split == "test"), None)
     if chosen is None:
@@ -310,5 +328,5 @@ def _space(own_ND: NDArray[np.float32], rows: Rows, sets: EvaluationSets) -> tup
     if not (chosen.score_P > POSITIVE).any():
         return None, [f"{chosen.name} (test): no geometry, since no pair has a score above {POSITIVE:g}"]
     left, right = (np.searchsorted(rows, side) for side in (chosen.left_P, chosen.right_P))
-    found = shape(own_ND, left, right, chosen.score_P)._asdict()
-    return Space.model_validate({name: found[name] for name in Space.model_fields}), []
+    geometry = shape(vectors_ND, left, right, chosen.score_P)._asdict()
+    return Space.model_validate({name: geometry[name] for name in Space.model_fields}), []

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from distilbench.evaluation.retrieval import unit
 
 LEAST_RANK = 1.5
-LEAST_VARIANCE = 1e-6
-"""The absolute rule of records that do not say `collapse: relative`: it passes students whose cosines are all above 0.99."""
 LEAST_SHARE = 0.005
 """The least share of the teacher's variance: below it, cosines are above 0.995. MCR2 heads without a centre have, as MRR@10
 in float32 and int8, 92.7 and 92.6 at a share of 0.008, 48 and 2.5 at 0.002, 76 and 76 at 0.001; at 1e-7 float32 itself rounds
@@ -25,15 +23,7 @@ class Geometry(NamedTuple):
     effective_rank: float
     variance: float
 
-    def collapsed(self, d: int) -> str:
-        """Why these embeddings of width `d` are of no use; "" when they are not collapsed."""
-        if self.variance < LEAST_VARIANCE:
-            return f"collapsed: the variance of the unit vectors is {self.variance:.2g}, below {LEAST_VARIANCE:g}"
-        if d > 2 and self.effective_rank < LEAST_RANK:
-            return f"collapsed: effective rank {self.effective_rank:.2f} of {d} dimensions, below {LEAST_RANK}"
-        return ""
-
-    def crowded(self, d: int, teacher_variance: float) -> str:
+    def collapsed(self, d: int, teacher_variance: float) -> str:
         """Why these embeddings of width `d` are of no use beside a teacher of that variance; "" when they are of use.
 
         A student is judged as it is exported: one whose mean is taken away cannot be crowded, but still lie on one line.

@@ -1,29 +1,29 @@
-"""Indexes that grow block by block: FAISS's own kinds, and codes of a calibrated quantiser with rescoring.
+"""Indexes of documents: of float32 vectors or of a code, flat, in lists (IVF) or as a graph (HNSW), searched by FAISS alone.
 
-All take unit vectors and search by inner product, but for scalar codes, whose decoded vectors are not quite of norm 1:
-"sq8" searches by squared distance, codes by the decoded vectors' cosine (`codes.code.search_decoded`).
+Whatever a code needs is inside the index: linear maps, ranges, codebooks. It takes vectors block by block, or their stored
+bytes, and a float query is compared with decoded vectors. Where these have different norms, candidates are ranked again by
+cosine.
 
-Axes in names: N rows of a block or sample, D dimensions, Q queries, R ranks.
+Axes in names: N rows of a block or sample, D dimensions, B bytes of a code, Q queries, R ranks.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import faiss
+import faiss as typed_faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.choices import FAISS_KINDS, FaissKind
 from distilbench.errors import InputError
-from distilbench.evaluation.quantisation import RESCORE, Binary, Quantiser
-from distilbench.evaluation.retrieval import POINTS_PER_LIST, ivf_setting
+from distilbench.evaluation.faiss_codes import Code, chain_of, copied, inner_of
+from distilbench.evaluation.retrieval import POINTS_PER_LIST, ivf_setting, unit
 from distilbench.records import IndexKind
 
+faiss: Any = typed_faiss  # its type stubs lack, or have otherwise, much of what is used here
 GPU_KINDS = ("flat", "ivf", "ivf-pq")
 """What FAISS has on GPUs; it has scalar quantisers there only below inverted lists, and graphs only as cuVS's own."""
 SQ_POINTS = 16_384
@@ -32,6 +32,13 @@ DIMENSIONS_PER_CODE = 8
 """At most. With 90,000 MiniLM vectors, 4 found 74 % of the exact first 10, 8 found 67 % in 0.62 times the bytes, and lists
 without codes 80 %."""
 BITS = 8
+ITERATIONS = 10
+"""Of k-means for the lists: FAISS's own number in `IndexIVF`."""
+MORE = 4
+"""Candidates for each result wanted, where decoded vectors have different norms. With 16,865 MiniLM vectors of STS sentences
+and PCAR32's 4 bits, 1 found 53.6 % of the exact first 10, 2 58.7, 4 59.7, and the cosine with every decoded vector 60.0."""
+QUERIES = 64
+"""Queries whose candidates are ranked again at a time."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +60,7 @@ class IndexSpec:
     ef_search: int | None = None
 
     def resolved(self, documents: int, width: int) -> IndexSpec:
-        """With the defaults for that many documents of `width` dimensions filled in.
-
-        Raises:
-            ValueError: an unknown kind, a setting of another kind, or one that this corpus does not allow.
-        """
+        """With the defaults for that many documents of `width` dimensions filled in."""
         if self.kind not in FAISS_KINDS:
             raise ValueError(f"index kind {self.kind!r}, expected one of {', '.join(FAISS_KINDS)}")
         defaults = _defaults(self.kind, documents, width)
@@ -84,11 +87,7 @@ class IndexSpec:
 
 
 def parse_index(text: str, option: str = "--indexes") -> IndexSpec:
-    """An index as an option writes it: its kind, or ivf or ivf-pq with nlist and nprobe, such as ivf:1024:5.
-
-    Raises:
-        InputError: it is written otherwise.
-    """
+    """An index as an option writes it: its kind, or ivf or ivf-pq with nlist and nprobe, such as ivf:1024:5."""
     kind, *numbers = text.split(":")
     if kind not in FAISS_KINDS:
         raise InputError(f"{option} {kind}: expected one of {', '.join(FAISS_KINDS)}")
@@ -131,47 +130,195 @@ def _check(kind: FaissKind, chosen: dict[str, Any], documents: int, width: int) 
         raise ValueError(f"{kind}: {low[0]} is {chosen[low[0]]}, expected at least 2")
 
 
-@dataclass(frozen=True, eq=False)
-class GrowingIndex:
-    """An index that takes blocks of unit vectors and is searched for positions.
+@dataclass(eq=False)
+class DocumentIndex:
+    """An index that grows block by block. `held` is FAISS's own, whole and ready to be written."""
 
-    `add(vectors_ND)` appends; `search(queries_QD, depth)` gives Q x depth positions, best first, -1 where there are no
-    more; `held` is the FAISS index.
-    """
-
-    kind: IndexKind
+    spec: IndexSpec
+    code: Code | None
+    """What is stored; None is float32."""
     held: Any
-    add: Callable[[NDArray[np.float32]], None]
-    search: Callable[[NDArray[np.float32], int], NDArray[np.int64]]
-    lists: tuple[int, int] | None = None
+    flat: Any = None
+    """An index without documents that decodes stored bytes; None where the index takes vectors alone."""
     setting: str = ""
     device: Literal["cpu", "cuda"] = "cpu"
+    kept: list[Any] = field(default_factory=list)
+    """What FAISS holds pointers to."""
+
+    @property
+    def kind(self) -> IndexKind:
+        """What records call it: the code, or of float32 vectors the kind of index."""
+        return self.code.kind if self.code else self.spec.kind
+
+    @property
+    def rescored(self) -> bool:
+        """Whether decoded vectors have different norms: then what FAISS finds is ranked again by cosine."""
+        return self.flat is not None and norms_differ(self.code)
+
+    def add(self, vectors_ND: NDArray[np.float32]) -> None:
+        """Append documents by their unit vectors."""
+        if self.code is None:
+            self.held.add(vectors_ND)
+        else:
+            self.add_codes(stored_codes(self.code, vectors_ND))
+
+    def add_codes(self, codes_NB: NDArray[np.uint8]) -> None:
+        """Append documents by their stored bytes."""
+        inner = inner_of(self.held)
+        first, codes_NB = inner.ntotal, np.ascontiguousarray(codes_NB)
+        if isinstance(inner, faiss.IndexIVF):
+            list_N = inner.quantizer.assign(self.flat.sa_decode(codes_NB), 1).ravel()
+            number = inner.sa_code_size() - codes_NB.shape[1]  # of bytes of the list's number, the lowest first
+            list_NB = list_N.astype("<i8").view(np.uint8).reshape(-1, 8)[:, :number]
+            ids_N = np.arange(first, first + len(codes_NB), dtype=np.int64)
+            inner.add_sa_codes(np.ascontiguousarray(np.hstack([list_NB, codes_NB])), ids_N)
+        elif isinstance(inner, faiss.IndexHNSW):
+            inner.add(self.flat.sa_decode(codes_NB))
+            storage = faiss.downcast_index(inner.storage)
+            # FAISS has coded the decoded vectors again, which of two equal centroids may give the other.
+            held_NB = faiss.rev_swig_ptr(storage.codes.data(), storage.codes.size()).reshape(-1, codes_NB.shape[1])
+            held_NB[first:] = codes_NB
+        else:
+            inner.add_sa_codes(codes_NB)
+        self.held.ntotal = inner.ntotal
+
+    def search(self, queries_QD: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
+        """Find the positions of the `depth` best documents of each unit query, best first; -1 where there are no more."""
+        if not self.rescored:
+            positions_QR: NDArray[np.int64] = self.held.search(queries_QD, depth)[1]
+            return positions_QR
+        best_QR = np.full((len(queries_QD), depth), -1, dtype=np.int64)
+        candidates = min(MORE * depth, self.held.ntotal)
+        for start in range(0, len(queries_QD), QUERIES):
+            block_QD = queries_QD[start : start + QUERIES]
+            _, position_QC, vector_QCD = self.held.search_and_reconstruct(block_QD, candidates)
+            vector_QCD = vector_QCD.astype(np.float64)
+            cosine_QC = np.einsum("qcd,qd->qc", vector_QCD, block_QD)
+            cosine_QC /= np.linalg.norm(vector_QCD, axis=2).clip(1e-12)
+            cosine_QC[position_QC < 0] = -np.inf
+            order_QC = np.argsort(-cosine_QC, axis=1, kind="stable")[:, :depth]
+            best_QR[start : start + QUERIES, : order_QC.shape[1]] = np.take_along_axis(position_QC, order_QC, axis=1)
+        return best_QR
 
 
-def faiss_index(spec: IndexSpec, sample_ND: NDArray[np.float32], documents: int) -> GrowingIndex:
-    """An empty index as the resolved `spec` has it, trained on `sample_ND`, `spec.training_rows(documents)` unit rows.
+def stored_codes(code: Code | None, vectors_ND: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Code vectors as an index holds them, N x B; None is float32, of unit vectors."""
+    if code is None:
+        return np.ascontiguousarray(unit(vectors_ND), dtype=np.float32).view(np.uint8)
+    return code.encode(vectors_ND)
 
-    It lives on the GPUs where FAISS sees any and has the kind there.
+
+def norms_differ(code: Code | None) -> bool:
+    """Say whether decoded vectors have different norms: not float32's, which have norm 1, nor those of signs."""
+    if code is None:
+        return False
+    inner = inner_of(code.trained)
+    if not isinstance(inner, faiss.IndexPQ):
+        return True
+    norms = np.square(faiss.vector_to_array(inner.pq.centroids).reshape(inner.pq.M, inner.pq.ksub, -1)).sum(axis=2)
+    return bool((np.ptp(norms, axis=1) > 1e-6 * norms.max(axis=1)).any())
+
+
+def document_index(
+    spec: IndexSpec, width: int, documents: int, sample_ND: NDArray[Any], code: Code | None = None
+) -> DocumentIndex:
+    """Make the empty index that the resolved `spec` describes, of float32 vectors (`code` None) or of a code.
+
+    `sample_ND` are `spec.training_rows(documents)` unit vectors, or stored bytes where there is a code. Of float32 vectors it
+    lives on the GPUs where FAISS sees any and has the kind there.
     """
-    index = _trained(spec, sample_ND)
-    index, device = on_gpus(spec, index)
-    return GrowingIndex(
-        spec.kind, index, index.add, partial(_positions, index), spec.lists, _setting(spec, documents), device
-    )
+    setting = _setting(spec, documents)
+    if spec.kind in ("sq8", "ivf-pq"):
+        return _of_vectors(spec, sample_ND, setting)
+    flat = faiss.IndexFlatIP(width) if code is None else copied(inner_of(code.trained))
+    kept: list[Any] = [code, flat]
+    if spec.kind == "flat":
+        inner = copied(flat)
+    elif spec.kind == "ivf":
+        sample_ND = sample_ND if code is None else flat.sa_decode(np.ascontiguousarray(sample_ND))
+        inner = _lists(flat, spec, sample_ND, kept)
+    else:
+        inner = _graph(flat, spec)
+    if code is None:
+        held, device = on_gpus(spec, inner)
+        return DocumentIndex(spec, code, held, flat, setting, device, kept)
+    held = inner
+    if chain := chain_of(code.trained):
+        held = faiss.IndexPreTransform(inner)
+        for transform in reversed(chain):
+            held.prepend_transform(transform)
+        held.is_trained = True
+    rescoring = f"rescore={MORE}" if norms_differ(code) else ""
+    setting = ", ".join(filter(None, [setting, rescoring]))
+    return DocumentIndex(spec, code, held, flat, setting, "cpu", [*kept, inner, *chain])
 
 
-def quantised_index(quantiser: Quantiser) -> GrowingIndex:
-    """An empty index of the quantiser's codes; binary ones are searched for twice the depth and rescored."""
-    index: Any = quantiser.index(np.empty((0, quantiser.width), dtype=np.float32))
+def _of_vectors(spec: IndexSpec, sample_ND: NDArray[np.float32], setting: str) -> DocumentIndex:
+    """An index that FAISS trains on the documents and that takes vectors: 8 bits a dimension, or lists of product codes."""
+    width = sample_ND.shape[1]
+    if spec.kind == "sq8":
+        index = faiss.index_factory(width, "SQ8", faiss.METRIC_L2)
+    else:
+        assert spec.lists is not None
+        nlist, nprobe = spec.lists
+        factory = f"IVF{nlist},PQ{spec.codes}x{spec.bits}np"
+        index = faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
+        # FAISS would copy up to 256 a centroid for this, 65,536 vectors: more than the lists may need in all.
+        index.pq.cp.max_points_per_centroid = POINTS_PER_LIST
+        index.pq.cp.min_points_per_centroid = 1
+        index.cp.min_points_per_centroid = 1  # FAISS warns below 39, which only settings that were asked for are
+        index.nprobe = nprobe
+    index.train(sample_ND)
+    held, device = on_gpus(spec, index)
+    return DocumentIndex(spec, None, held, None, setting, device)
 
-    setting = f"rescore={RESCORE}" if isinstance(quantiser, Binary) else ""
-    return GrowingIndex(
-        quantiser.kind, index, partial(quantiser.add, index), partial(quantiser.search, index), setting=setting
-    )
+
+def _lists(flat: Any, spec: IndexSpec, sample_Nd: NDArray[np.float32], kept: list[Any]) -> Any:
+    nlist, nprobe = spec.lists or (1, 1)
+    d, metric = flat.d, flat.metric_type
+    # Spherical: a query of norm 1 goes to the lists of the largest cosine, whatever the norms of decoded vectors are.
+    clusters = faiss.Kmeans(d, nlist, niter=ITERATIONS, spherical=True, min_points_per_centroid=1, seed=1234)
+    clusters.train(sample_Nd)
+    coarse = faiss.IndexFlat(d, metric)
+    coarse.add(clusters.centroids)
+    kept.append(coarse)
+    if isinstance(flat, faiss.IndexPQ):
+        index = faiss.IndexIVFPQ(coarse, d, nlist, flat.pq.M, 8, metric)
+        index.by_residual = False
+        faiss.copy_array_to_vector(faiss.vector_to_array(flat.pq.centroids), index.pq.centroids)
+    elif isinstance(flat, faiss.IndexScalarQuantizer):
+        index = faiss.IndexIVFScalarQuantizer(coarse, d, nlist, flat.sq.qtype, metric, False)
+        faiss.copy_array_to_vector(faiss.vector_to_array(flat.sq.trained), index.sq.trained)
+    elif isinstance(flat, faiss.IndexFlat):
+        index = faiss.IndexIVFFlat(coarse, d, nlist, metric)
+    else:
+        raise InputError(f"ivf: FAISS has no lists of {type(flat).__name__}; expected flat")
+    index.nprobe, index.is_trained = nprobe, True
+    return index
 
 
-def serialised_bytes(index: GrowingIndex) -> int:
-    """Bytes that FAISS writes for the index: counted while it writes, a megabyte at a time, and not kept."""
+def _graph(flat: Any, spec: IndexSpec) -> Any:
+    links = spec.links or 32
+    if isinstance(flat, faiss.IndexPQ):
+        index = faiss.IndexHNSWPQ(flat.d, flat.pq.M, links, 8, flat.metric_type)
+        codes = faiss.downcast_index(index.storage).pq
+        faiss.copy_array_to_vector(faiss.vector_to_array(flat.pq.centroids), codes.centroids)
+        codes.compute_sdc_table()  # distances between centroids: the graph is built by them
+    elif isinstance(flat, faiss.IndexScalarQuantizer):
+        index = faiss.IndexHNSWSQ(flat.d, flat.sq.qtype, links, flat.metric_type)
+        ranges = faiss.downcast_index(index.storage).sq.trained
+        faiss.copy_array_to_vector(faiss.vector_to_array(flat.sq.trained), ranges)
+    elif isinstance(flat, faiss.IndexFlat):
+        index = faiss.IndexHNSWFlat(flat.d, links, flat.metric_type)
+    else:
+        raise InputError(f"hnsw: FAISS has no graph of {type(flat).__name__}; expected flat")
+    index.storage.is_trained = index.is_trained = True
+    index.hnsw.efConstruction, index.hnsw.efSearch = spec.ef_construction or 80, spec.ef_search or 128
+    return index
+
+
+def serialised_bytes(index: DocumentIndex) -> int:
+    """Count the bytes that FAISS writes for the index, while it writes; they are not kept."""
     count = 0
 
     def written(part: bytes) -> None:
@@ -179,9 +326,7 @@ def serialised_bytes(index: GrowingIndex) -> int:
         count += len(part)
 
     held = faiss.index_gpu_to_cpu(index.held) if index.device == "cuda" else index.held
-    write: Any = faiss.write_index_binary if isinstance(held, faiss.IndexBinary) else faiss.write_index
-    writer: Any = getattr(faiss, "PyCallbackIOWriter")  # noqa: B009 - the stubs lack it
-    write(held, writer(written))
+    faiss.write_index(held, faiss.PyCallbackIOWriter(written))
     return count
 
 
@@ -201,38 +346,6 @@ def on_gpus(spec: IndexSpec, index: Any) -> tuple[Any, Literal["cpu", "cuda"]]:
         if spec.kind != "ivf-pq":
             raise
         return index, "cpu"
-
-
-def _positions(index: Any, queries_QD: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
-    return index.search(queries_QD, depth)[1]
-
-
-def _trained(spec: IndexSpec, sample_ND: NDArray[np.float32]) -> Any:
-    width, metric = sample_ND.shape[1], faiss.METRIC_INNER_PRODUCT
-    chosen: Any = spec  # a resolved one: what its kind needs is not None
-    index: Any  # the stubs lack some attributes
-    if spec.kind == "flat":
-        return faiss.IndexFlatIP(width)
-    if spec.kind == "hnsw":
-        index = faiss.IndexHNSWFlat(width, chosen.links, metric)
-        index.hnsw.efConstruction, index.hnsw.efSearch = chosen.ef_construction, chosen.ef_search
-        return index
-    if spec.kind == "sq8":
-        index = faiss.IndexScalarQuantizer(width, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_L2)
-    else:
-        nlist, nprobe = chosen.lists
-        coarse = faiss.IndexFlatIP(width)
-        if spec.kind == "ivf":
-            index = faiss.IndexIVFFlat(coarse, width, nlist, metric)
-        else:
-            index = faiss.IndexIVFPQ(coarse, width, nlist, chosen.codes, chosen.bits, metric)
-            # FAISS would copy up to 256 a centroid for this, 65,536 vectors: more than the lists may need in all.
-            index.pq.cp.max_points_per_centroid = POINTS_PER_LIST
-            index.pq.cp.min_points_per_centroid = 1
-        index.nprobe = nprobe
-        index.cp.min_points_per_centroid = 1  # FAISS warns below 39, which only settings that were asked for are
-    index.train(sample_ND)
-    return index
 
 
 def _setting(spec: IndexSpec, documents: int) -> str:

@@ -11,23 +11,27 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import statistics
 import sysconfig
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from distilbench.encoders.encoder import EncoderSpec, prompt_of
-from distilbench.evaluation.cost import BATCH, on_threads, read_texts
+from distilbench.encoders.encoder import encode, encode_ids, prompt_of, reads_tokens, token_ids
+from distilbench.threads import torch_threads
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+BATCH = 32
 SENTENCES, SINGLES = 256, 64
 """Sentences that are read in batches, and one at a time."""
 ROUNDS, LEAST_ROUNDS = 5, 3
@@ -86,19 +90,15 @@ def calm_reference_s() -> float:
 
 
 def time_encoder(model: SentenceTransformer, prompt: str | None, texts: Sequence[str], reference_s: float) -> Timing:
-    """The latency of an encoder on the CPU, reading `texts` (at most `SENTENCES` of them, evenly spread).
+    """Time an encoder on the CPU, reading `texts`.
 
     `reference_s` is what `calm_reference_s` said on this machine.
-
-    Raises:
-        ValueError: no texts.
     """
     if not texts:
         raise ValueError("no sentences, expected at least one to time")
-    chosen = [texts[int(i)] for i in np.linspace(0, len(texts) - 1, min(SENTENCES, len(texts)))]
     before, reference = prompt_of(model, prompt), reference_run()
-    batches = [chosen[start : start + BATCH] for start in range(0, len(chosen), BATCH)]
-    singles = list(itertools.islice(itertools.cycle(chosen), min(SINGLES, len(chosen))))
+    batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+    singles = list(itertools.islice(itertools.cycle(texts), min(SINGLES, len(texts))))
 
     def read(batch: Sequence[str]) -> float:
         return _seconds(lambda: read_texts(model, batch, before))
@@ -110,7 +110,7 @@ def time_encoder(model: SentenceTransformer, prompt: str | None, texts: Sequence
         read(singles[:1])
         for _ in _rounds():
             spent = [(read(batch), _seconds(reference)) for batch in batches]
-            batched.append(sum(own for own, _ in spent) / sum(other for _, other in spent))
+            batched.append(sum(encoder for encoder, _ in spent) / sum(other for _, other in spent))
         for _ in _rounds():
             times, others = [], []
             for place, text in enumerate(singles):
@@ -120,19 +120,38 @@ def time_encoder(model: SentenceTransformer, prompt: str | None, texts: Sequence
             beside = statistics.fmean(others)
             alone.append([seconds / beside for seconds in times])
     p50, p95 = (statistics.median(float(np.percentile(ratios, q)) for ratios in alone) for q in (50, 95))
-    each = len(batches) / len(chosen)
+    each = len(batches) / len(texts)
     return Timing(
         1000 * statistics.median(batched) * reference_s * each,
         1000 * p50 * reference_s,
         1000 * p95 * reference_s,
-        len(chosen) * len(batched),
+        len(texts) * len(batched),
         len(singles) * len(alone),
     )
 
 
-def load_on_cpu(spec: EncoderSpec) -> SentenceTransformer:
-    """The encoder where its latency is measured."""
-    return spec.load("cpu").eval()
+def read_texts(model: SentenceTransformer, batch: Sequence[str], prompt: str) -> NDArray[np.float32]:
+    """Embed the sentences, all in one padded batch."""
+    if not reads_tokens(model):
+        return encode(model, batch, prompt=prompt)
+    ids = token_ids(model, batch, prompt)
+    return encode_ids(model, ids, len(ids) * max(len(row) for row in ids))
+
+
+@contextmanager
+def on_threads(threads: int) -> Iterator[None]:
+    """Run torch on `threads` threads, and the tokenizer on one: its own pool is as large as the machine."""
+    name = "TOKENIZERS_PARALLELISM"
+    parallel = os.environ.get(name)
+    os.environ[name] = "false"
+    try:
+        with torch_threads(threads):
+            yield
+    finally:
+        if parallel is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = parallel
 
 
 def _rounds() -> Iterator[int]:

@@ -61,8 +61,8 @@ class Logistic:
         train_NP = torch.as_tensor(np.stack([p.train_N for p in problems], axis=1), device=device).float()
         c_P = torch.tensor([p.c for p in problems], device=device)
         logits_NPK = self._solve(train_NP, c_P, columns)
-        found = (logits_NPK[..., 0] > 0).long() if self.binary else logits_NPK.argmax(dim=2)
-        return found.T.cpu().numpy()
+        classes_NP = (logits_NPK[..., 0] > 0).long() if self.binary else logits_NPK.argmax(dim=2)
+        return classes_NP.T.cpu().numpy()
 
     def _solve(self, train_NP: Tensor, c_P: Tensor, columns: int) -> Tensor:
         """The logits of all rows at each problem's minimum, N x P x K."""
@@ -77,8 +77,8 @@ class Logistic:
         ahead, bias_ahead, momentum_P = weights, bias, torch.ones(problems, device=train_NP.device)
         for _ in range(MOST_STEPS):
             logits = self._logits(ahead, bias_ahead)
-            found = torch.sigmoid(logits) if self.binary else logits.softmax(dim=2)
-            residual = (found - self.targets_NK[:, None, :]) * (train_NP * c_P)[:, :, None]
+            predicted = torch.sigmoid(logits) if self.binary else logits.softmax(dim=2)
+            residual = (predicted - self.targets_NK[:, None, :]) * (train_NP * c_P)[:, :, None]
             gradient = (self.features_ND.T @ residual.reshape(rows, -1)).reshape(width, problems, columns) + ahead
             bias_gradient = residual.sum(dim=0)
             new = ahead - step_DP[:, :, None] * gradient

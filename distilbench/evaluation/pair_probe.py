@@ -59,10 +59,6 @@ def probe(embed: Embed, task: PairTask, *, limit: int = LIMIT, seed: int = SEED)
     """The task by a regression on embeddings; at most `limit` training pairs, drawn with `seed`, as the folds are.
 
     `embed` is asked once, for the distinct rows that are used.
-
-    Raises:
-        ValueError: a split has only one class or score, a class is not in train (or in fewer pairs than there are folds), or
-            a vector is not finite.
     """
     split: Literal["dev", "test"] = "test" if "test" in task.splits else "dev"
     parts = {name: task.splits[name] for name in dict.fromkeys(("train", "dev", split))}
@@ -106,21 +102,21 @@ def _check(task: PairTask, parts: Mapping[str, PairSplit], folded: bool) -> None
     known = parts["train"].target_P
     least = FOLDS if folded else 1
     for name, part in parts.items():
-        found, counts = np.unique(part.target_P, return_counts=True)
-        if not np.isfinite(part.target_P).all() or len(found) < 2:
+        labels, counts = np.unique(part.target_P, return_counts=True)
+        if not np.isfinite(part.target_P).all() or len(labels) < 2:
             raise ValueError(
-                f"{task.name}: the {len(part.target_P)} {name} pairs have the labels {found}, expected at least 2 numbers"
+                f"{task.name}: the {len(part.target_P)} {name} pairs have the labels {labels}, expected at least 2 numbers"
             )
         if task.kind == "regression":
             continue
-        if strange := sorted(set(found) - set(range(len(task.classes)))):
+        if strange := sorted(set(labels) - set(range(len(task.classes)))):
             raise ValueError(
                 f"{task.name}: a {name} pair is of class {strange[0]:g}, expected 0 to {len(task.classes) - 1}"
             )
-        if untrained := sorted(set(found) - set(known)):
+        if untrained := sorted(set(labels) - set(known)):
             raise ValueError(f"{task.name}: a {name} pair is of class {untrained[0]:g}, which no training pair is of")
         if name == "train" and counts.min() < least:
-            rare = f"class {found[counts.argmin()]:g} has {counts.min()} training pairs"
+            rare = f"class {labels[counts.argmin()]:g} has {counts.min()} training pairs"
             raise ValueError(f"{task.name}: {rare}, expected at least {least}, one for each fold")
     if len(known) < least:
         raise ValueError(f"{task.name}: {len(known)} training pairs, expected at least {least}, one for each fold")
@@ -173,13 +169,13 @@ def _predict(
         solver = Logistic(features_NF, target_N.astype(np.int64))
         problems = [Problem(train_N, c) for train_N in trains for c in penalties]
         return list(solver.predict(problems).astype(np.float64).reshape(len(trains), len(penalties), -1))
-    float64_NF, found = features_NF.astype(np.float64), []
+    float64_NF, predictions = features_NF.astype(np.float64), []
     for train_N in trains:
         # A column of targets for each penalty: X'X, which takes the time, is computed once for all.
         columns = np.repeat(target_N[train_N, None], len(penalties), axis=1)
         ridge = Ridge(alpha=np.array(penalties), solver="cholesky").fit(float64_NF[train_N], columns)
-        found.append(ridge.predict(float64_NF).T)
-    return found
+        predictions.append(ridge.predict(float64_NF).T)
+    return predictions
 
 
 def _metrics(task: PairTask, predicted_P: NDArray[np.float64], target_P: NDArray[np.float64]) -> Mapping[Metric, float]:

@@ -56,35 +56,27 @@ class Predictions:
     """As `item`, of what students are selected by, where that is not STS; its cosines stand among `dev_similarity`."""
 
     def save(self, path: Path) -> None:
-        """Write the file whole, or not at all.
-
-        Raises:
-            InputError: the disk is full.
-        """
+        """Write the file whole, or not at all."""
         arrays = {f"{kind}/{name}": array for kind in KINDS for name, array in getattr(self, kind).items()}
         with atomic_path(path) as temporary, temporary.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
 
     @staticmethod
     def load(path: Path) -> Predictions:
-        """What `save` wrote.
-
-        Raises:
-            InputError: the file is missing or damaged, or holds something else.
-        """
-        found: dict[str, dict[str, NDArray[Any]]] = {kind: {} for kind in KINDS}
+        """What `save` wrote."""
+        arrays_by_kind: dict[str, dict[str, NDArray[Any]]] = {kind: {} for kind in KINDS}
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 for key in arrays.files:
                     kind, _, name = key.partition("/")
-                    found[kind][name] = _numbers(arrays[key])
+                    arrays_by_kind[kind][name] = _numbers(arrays[key])
         except UNREADABLE as error:
             raise InputError(f"{path}: not a file of predictions ({type(error).__name__}: {error})") from None
         for kinds in (KINDS[:3], KINDS[5:7]):
-            lengths = [{name: len(array) for name, array in found[kind].items()} for kind in kinds]
-            if any(own != lengths[0] for own in lengths):
+            lengths = [{name: len(array) for name, array in arrays_by_kind[kind].items()} for kind in kinds]
+            if any(of_kind != lengths[0] for of_kind in lengths):
                 raise InputError(f"{path}: expected {', '.join(kinds)} of the same pairs, got {lengths}")
-        return Predictions(**found)
+        return Predictions(**arrays_by_kind)
 
 
 def _numbers(array: NDArray[Any]) -> NDArray[Any]:
@@ -142,11 +134,7 @@ def _pairs(measured: Sequence[Measured], side: str) -> dict[str, NDArray[np.floa
 
 
 def predictions_path(run: Path, record_id: str) -> Path:
-    """Where the predictions of a record of `run` are kept.
-
-    Raises:
-        InputError: the id, which is another's where records were copied, is no file name.
-    """
+    """Where the predictions of a record of `run` are kept."""
     name = f"{record_id[:24]}.npz"
     if any(c in name for c in "/\\\0"):
         raise InputError(f"record {record_id!r}: expected an id that can be a file name")

@@ -64,11 +64,11 @@ def quick_clustering() -> Iterator[None]:
 def timed(search: Callable[..., NDArray[np.int64]], *arguments: Any) -> tuple[NDArray[np.int64], float]:
     """What `search(*arguments)` finds, and the seconds of its fastest run."""
     seconds = []
-    found = np.empty((0, 0), dtype=np.int64)
+    positions = np.empty((0, 0), dtype=np.int64)
     for _ in range(REPEATS):
         began = time.perf_counter()
-        found = search(*arguments)
+        positions = search(*arguments)
         seconds.append(time.perf_counter() - began)
         if sum(seconds) > ENOUGH_S:
             break
-    return found, min(seconds)
+    return positions, min(seconds)

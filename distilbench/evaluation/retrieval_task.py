@@ -20,15 +20,9 @@ from numpy.typing import NDArray
 
 from distilbench.choices import FAISS_KINDS, FaissKind
 from distilbench.errors import InputError
-from distilbench.evaluation.indexes import (
-    GrowingIndex,
-    IndexSpec,
-    faiss_index,
-    quantised_index,
-    serialised_bytes,
-)
-from distilbench.evaluation.quantisation import Quantiser
-from distilbench.evaluation.ranking import Grades, Relevant, gains, judged, ranking_metrics
+from distilbench.evaluation.faiss_codes import Code
+from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_index, serialised_bytes
+from distilbench.evaluation.ranking import Grades, Relevant, gains, qrels_of, ranking_metrics
 from distilbench.evaluation.retrieval import DEPTH, faiss_threads, timed, unit
 from distilbench.evaluation.statistics import resampled_mean
 from distilbench.records import IndexCost, Metric, Score, Task
@@ -99,15 +93,15 @@ class RetrievalTask:
 
 @dataclass(frozen=True, eq=False)
 class RetrievalResult:
-    """`per_query` (0 to 1, a value for each query) is of the exact search by float32 inner products, `quantised` of each
-    quantiser's index.
+    """`per_query` (0 to 1, a value for each query) is of the exact search by float32 inner products, `by_code` of the index
+    of each code.
 
-    `costs` are in the order of the kinds asked for, the quantisers after them; `notes` say what is left out and why.
+    `costs` are in the order of the kinds asked for, the codes after them; `notes` say what is left out and why.
     """
 
     costs: list[IndexCost]
     per_query: PerQuery
-    quantised: dict[str, PerQuery]
+    by_code: dict[str, PerQuery]
     notes: list[str]
 
 
@@ -117,8 +111,8 @@ def retrieval_task_scores(task: RetrievalTask, per_query: PerQuery, kind: Task =
     scores = []
     for metric, value_Q in per_query.items():
         resampled = resampled_mean(value_Q)
-        own = {"metric": metric, "value": resampled.value, "n": len(value_Q), **resampled.interval._asdict()}
-        scores.append(Score.model_validate({**common, **own}))
+        described = {"metric": metric, "value": resampled.value, "n": len(value_Q), **resampled.interval._asdict()}
+        scores.append(Score.model_validate({**common, **described}))
     return scores
 
 
@@ -128,22 +122,16 @@ def evaluate_retrieval(
     task: RetrievalTask,
     *,
     kinds: Sequence[FaissKind | IndexSpec] = FAISS_KINDS,
-    quantisers: Sequence[Quantiser] = (),
+    codes: Sequence[Code] = (),
     threads: int = 1,
     batch: int | None = None,
     block: int = BLOCK,
 ) -> RetrievalResult:
-    """Search the documents exactly and by each of `kinds` and `quantisers`, on `threads` threads.
+    """Search the documents exactly and by each of `kinds` and `codes`, on `threads` threads.
 
     A recall whose k is not below the number of documents is left out, and noted: any encoder would have 100. An index is
     searched for the first min(100, documents), `batch` queries at a time (None: all at once), up to three times; the fastest
     counts. Its build time is training and adding, without reading and normalising.
-
-    Raises:
-        InputError: a vector that is zero or not finite, documents and queries of different widths, a block of another
-            shape than asked for, a query without relevant documents, or relevant positions that are not in the corpus or
-            named twice; it names the row.
-        ValueError: `threads`, `batch` or `block` below 1, or an index that the corpus does not allow.
     """
     for name, value in {"threads": threads, "batch": batch, "block": block}.items():
         if value is not None and value < 1:
@@ -153,15 +141,14 @@ def evaluate_retrieval(
     specs = [
         (IndexSpec(kind) if isinstance(kind, str) else kind).resolved(documents.rows, documents.width) for kind in kinds
     ]
-    for quantiser in quantisers:
-        if quantiser.width != documents.width:
-            raise ValueError(
-                f"{quantiser.kind}: {quantiser.width} dimensions, expected {documents.width}, the documents'"
-            )
+    for code in codes:
+        if code.width != documents.width:
+            raise ValueError(f"{code.kind}: {code.width} dimensions, expected {documents.width}, the documents'")
     reader = _Reader(documents, where)
     queries_QD = _checked_unit(queries_QD, len(queries_QD), documents.width, 0, f"{where}: query")
     with faiss_threads(threads):
-        started = [_started(spec, reader) for spec in specs] + [(quantised_index(q), 0.0) for q in quantisers]
+        started = [_started(spec, reader) for spec in specs]
+        started += [(_coded(code, documents.rows), 0.0) for code in codes]
         indexes = [index for index, _ in started]
         exact_QR, adding = _filled(reader, indexes, queries_QD, block)
         build = [training + added for (_, training), added in zip(started, adding, strict=True)]
@@ -170,11 +157,11 @@ def evaluate_retrieval(
             for index, seconds in zip(indexes, build, strict=True)
         ]
     per_query, notes = _told(ranking_metrics(exact_QR, task.relevant, task.grades), where, documents.rows)
-    quantised: dict[str, PerQuery] = {
-        quantiser.kind: {metric: value_Q for metric, value_Q in values.items() if metric in per_query}
-        for quantiser, (_, values) in zip(quantisers, measured[len(specs) :], strict=True)
+    by_code: dict[str, PerQuery] = {
+        code.kind: {metric: value_Q for metric, value_Q in values.items() if metric in per_query}
+        for code, (_, values) in zip(codes, measured[len(specs) :], strict=True)
     }
-    return RetrievalResult([cost for cost, _ in measured], per_query, quantised, notes)
+    return RetrievalResult([cost for cost, _ in measured], per_query, by_code, notes)
 
 
 def _check_task(task: RetrievalTask, where: str, documents: int, queries: int) -> None:
@@ -185,14 +172,14 @@ def _check_task(task: RetrievalTask, where: str, documents: int, queries: int) -
             f"{where}: {queries} queries, expected {len(task.relevant)}, as many as have relevant documents"
         )
     try:
-        pairs = judged(task.relevant, task.grades)
+        qrels = qrels_of(task.relevant, task.grades)
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
-    outside_P = np.flatnonzero(pairs.document_P >= documents)
+    outside_P = np.flatnonzero(qrels.document_P >= documents)
     if len(outside_P):
         p = outside_P[0]
         raise InputError(
-            f"{where}: query {pairs.query_P[p]}: relevant document {pairs.document_P[p]}, expected a position below "
+            f"{where}: query {qrels.query_P[p]}: relevant document {qrels.document_P[p]}, expected a position below "
             f"{documents}, the number of documents"
         )
 
@@ -229,8 +216,8 @@ def _checked_unit(rows_ND: NDArray[Any], count: int, width: int, first: int, wha
     """`count` rows of norm 1, which are numbers `first` and on of all `what`."""
     shape, dtype = np.shape(rows_ND), np.asarray(rows_ND).dtype
     if shape != (count, width) or not np.issubdtype(dtype, np.floating):
-        found = f"{what} {first} to {first + count - 1}: vectors of shape {shape} and type {dtype}"
-        raise InputError(f"{found}, expected floats of shape {(count, width)}: the documents have {width} dimensions")
+        vectors = f"{what} {first} to {first + count - 1}: vectors of shape {shape} and type {dtype}"
+        raise InputError(f"{vectors}, expected floats of shape {(count, width)}: the documents have {width} dimensions")
     with np.errstate(over="ignore"):
         float_ND = np.asarray(rows_ND, dtype=np.float32)
         norm_N = np.linalg.norm(float_ND, axis=1)
@@ -238,21 +225,26 @@ def _checked_unit(rows_ND: NDArray[Any], count: int, width: int, first: int, wha
     if len(bad_N):
         i = bad_N[0]
         strange_D = np.flatnonzero(~np.isfinite(float_ND[i]))
-        found = f"dimension {strange_D[0]} is {rows_ND[i][strange_D[0]]}" if len(strange_D) else f"norm {norm_N[i]:g}"
-        raise InputError(f"{what} {first + i}: {found}, expected finite float32 numbers, not all 0")
+        problem = f"dimension {strange_D[0]} is {rows_ND[i][strange_D[0]]}" if len(strange_D) else f"norm {norm_N[i]:g}"
+        raise InputError(f"{what} {first + i}: {problem}, expected finite float32 numbers, not all 0")
     return unit(float_ND)
 
 
-def _started(spec: IndexSpec, reader: _Reader) -> tuple[GrowingIndex, float]:
+def _started(spec: IndexSpec, reader: _Reader) -> tuple[DocumentIndex, float]:
     """The trained, empty index, and the seconds of training."""
     sample_ND = reader.sample(spec.training_rows(reader.documents.rows))
     began = time.perf_counter()
-    index = faiss_index(spec, sample_ND, reader.documents.rows)
+    index = document_index(spec, reader.documents.width, reader.documents.rows, sample_ND)
     return index, time.perf_counter() - began
 
 
+def _coded(code: Code, documents: int) -> DocumentIndex:
+    """An exhaustive index of a code."""
+    return document_index(IndexSpec("flat"), code.width, documents, np.empty((0, 0), dtype=np.uint8), code)
+
+
 def _filled(
-    reader: _Reader, indexes: Sequence[GrowingIndex], queries_QD: NDArray[np.float32], block: int
+    reader: _Reader, indexes: Sequence[DocumentIndex], queries_QD: NDArray[np.float32], block: int
 ) -> tuple[NDArray[np.int64], list[float]]:
     """Adds all documents to the indexes: the exact best of each query, Q x R, and the seconds of adding to each.
 
@@ -279,14 +271,14 @@ def _filled(
     return best.I, seconds
 
 
-def _found(index: GrowingIndex, queries_QD: NDArray[np.float32], depth: int, batch: int) -> NDArray[np.int64]:
+def _found(index: DocumentIndex, queries_QD: NDArray[np.float32], depth: int, batch: int) -> NDArray[np.int64]:
     parts = [index.search(queries_QD[q : q + batch], depth) for q in range(0, len(queries_QD), batch)]
     return np.concatenate(parts)
 
 
 def _cost(
     task: RetrievalTask,
-    index: GrowingIndex,
+    index: DocumentIndex,
     exact_QR: NDArray[np.int64],
     queries_QD: NDArray[np.float32],
     documents: int,
@@ -299,8 +291,8 @@ def _cost(
     queries, depth = exact_QR.shape
     found_QR, search_s = timed(_found, index, queries_QD, depth, batch or queries)
     values = ranking_metrics(found_QR, task.relevant, task.grades)
-    overlap_QR = gains(found_QR[:, :10], judged(tuple(exact_QR[:, :10])))
-    nlist, nprobe = index.lists or (None, None)
+    overlap_QR = gains(found_QR[:, :10], qrels_of(tuple(exact_QR[:, :10])))
+    nlist, nprobe = index.spec.lists or (None, None)
     cost = IndexCost(
         set=task.name,
         split=task.split,

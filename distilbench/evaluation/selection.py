@@ -74,7 +74,7 @@ class StsSets:
         """How many figures it has."""
         return len(self.sets)
 
-    def measure(self, stored: Embed, asked: Embed, metric: str) -> list[Measured]:
+    def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
         """Each set's correlation."""
         similarities = sts_similarities(stored, [(s.left_P, s.right_P) for s in self.sets])
         return [
@@ -112,15 +112,15 @@ class SearchSets:
         """How many figures it has."""
         return len(self.sets)
 
-    def measure(self, stored: Embed, asked: Embed, metric: str) -> list[Measured]:
+    def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
         """Each set's metric."""
-        found = []
+        figures = []
         for s in self.sets:
-            order_QR = nearest(asked(s.queries), stored(s.documents), DEPTH)
+            order_QR = nearest(as_query(s.queries), stored(s.documents), DEPTH)
             value_Q = dict(ranking_metrics(order_QR, s.relevant, s.grades))[metric]  # type: ignore[index]
             mean = 100 * float(value_Q.mean())
-            found.append(Measured(f"retrieval/{s.name}/{metric}", mean, 1 / len(self.sets), item=value_Q))
-        return found
+            figures.append(Measured(f"retrieval/{s.name}/{metric}", mean, 1 / len(self.sets), item=value_Q))
+        return figures
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,11 @@ class HeldOutSets:
         """How many figures it has."""
         return 2
 
-    def measure(self, stored: Embed, asked: Embed, metric: str) -> list[Measured]:
+    def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
         """The mean share of the teacher's neighbours that are the student's too, and Spearman's correlation of the cosines
         of the pairs with the teacher's; a half each."""
         vectors_ND = stored(self.rows_N)
-        near_NK = neighbours(asked(self.rows_N), vectors_ND, self.near_NK.shape[1])
+        near_NK = neighbours(as_query(self.rows_N), vectors_ND, self.near_NK.shape[1])
         kept_N = (near_NK[:, :, None] == self.near_NK[:, None, :]).any(axis=2).mean(axis=1)
         similarity_P = cosine(vectors_ND[self.left_P], vectors_ND[self.right_P])
         correlation = spearman(similarity_P, self.cosine_P)
@@ -176,9 +176,9 @@ class LabelledSets:
         """How many figures it has."""
         return len(self.sets)
 
-    def measure(self, stored: Embed, asked: Embed, metric: str) -> list[Measured]:
+    def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
         """Each set's accuracy on its dev examples, by the penalty that is best there, as in the records."""
-        found = []
+        figures = []
         for s in self.sets:
             sides = [stored(rows) for rows in s.texts]
             features_ND = sides[0] if len(sides) == 1 else pair_features(sides[0], sides[1])
@@ -187,8 +187,8 @@ class LabelledSets:
             right_PN = (Logistic(features_ND, s.class_N).predict(problems) == s.class_N)[:, ~train_N]
             correct_N = right_PN[int(np.argmax(right_PN.mean(axis=1)))].astype(np.float64)
             value = 100 * float(correct_N.mean())
-            found.append(Measured(f"classification/{s.name}/accuracy", value, 1 / len(self.sets), item=correct_N))
-        return found
+            figures.append(Measured(f"classification/{s.name}/accuracy", value, 1 / len(self.sets), item=correct_N))
+        return figures
 
 
 @dataclass(frozen=True)
@@ -209,22 +209,22 @@ class PairTaskSets:
         """How many figures it has."""
         return len(self.tasks)
 
-    def measure(self, stored: Embed, asked: Embed, metric: str) -> list[Measured]:
+    def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
         """Each task's figure."""
-        found, weight = [], 1 / len(self.tasks)
+        figures, weight = [], 1 / len(self.tasks)
         for task in self.tasks:
             probed = probe(stored, task)
             if task.kind == "regression":
                 value = spearman(probed.predicted_P, probed.target_P)
                 name = f"pair-probe/{task.name}/spearman"
-                found.append(
+                figures.append(
                     Measured(name, value, weight, similarity=probed.predicted_P, gold=probed.target_P),
                 )
             else:
                 right_P = (probed.predicted_P == probed.target_P).astype(np.float64)
                 name = f"pair-probe/{task.name}/accuracy"
-                found.append(Measured(name, 100 * float(right_P.mean()), weight, item=right_P))
-        return found
+                figures.append(Measured(name, 100 * float(right_P.mean()), weight, item=right_P))
+        return figures
 
 
 SetsOfKind = StsSets | SearchSets | HeldOutSets | LabelledSets | PairTaskSets
@@ -251,11 +251,11 @@ def neighbours(asked_ND: NDArray[np.float32], stored_ND: NDArray[np.float32], co
 
 def _highest(similarity_QN: NDArray[np.float32], count: int) -> NDArray[np.int64]:
     if count < similarity_QN.shape[1]:
-        found_QR = np.sort(np.argpartition(-similarity_QN, count - 1, axis=1)[:, :count], axis=1)
+        chosen_QR = np.sort(np.argpartition(-similarity_QN, count - 1, axis=1)[:, :count], axis=1)
     else:
-        found_QR = np.broadcast_to(np.arange(count), (len(similarity_QN), count))
-    order_QR = np.argsort(-np.take_along_axis(similarity_QN, found_QR, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(found_QR, order_QR, axis=1)
+        chosen_QR = np.broadcast_to(np.arange(count), (len(similarity_QN), count))
+    order_QR = np.argsort(-np.take_along_axis(similarity_QN, chosen_QR, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(chosen_QR, order_QR, axis=1)
 
 
 @dataclass(frozen=True)
@@ -270,14 +270,14 @@ class SelectionSets:
         """The distinct rows of all sets, rising."""
         return np.unique(np.concatenate([of_kind.rows for of_kind in self.sets]))
 
-    def measure(self, stored: Embed, asked: Embed | None = None) -> list[Measured]:
-        """Every figure of the encoder whose vectors are stored as `stored` gives them; `asked` are those of queries before
+    def measure(self, stored: Embed, as_query: Embed | None = None) -> list[Measured]:
+        """Every figure of the encoder whose vectors are stored as `stored` gives them; `as_query` are those of queries before
         they are stored (None: the same)."""
         sets = {of_kind.kind: of_kind for of_kind in self.sets}
         return [
             m._replace(weight=m.weight * part.weight)
             for part in self.selection.parts
-            for m in sets[part.kind].measure(stored, asked or stored, part.metric)
+            for m in sets[part.kind].measure(stored, as_query or stored, part.metric)
         ]
 
     def by_part(self, measured: Sequence[Measured]) -> dict[str, float]:
@@ -285,15 +285,15 @@ class SelectionSets:
         values, left = {}, list(measured)
         sets = {of_kind.kind: of_kind for of_kind in self.sets}
         for part in self.selection.parts:
-            own, left = left[: sets[part.kind].figures], left[sets[part.kind].figures :]
-            values[part.name] = total(own)
+            of_part, left = left[: sets[part.kind].figures], left[sets[part.kind].figures :]
+            values[part.name] = total(of_part)
             if part.kind == "fidelity":
-                values |= {f"fidelity_{m.name.rpartition('/')[2]}": m.value for m in own}
+                values |= {f"fidelity_{m.name.rpartition('/')[2]}": m.value for m in of_part}
         return values
 
-    def score(self, stored: Embed, asked: Embed | None = None) -> float:
+    def score(self, stored: Embed, as_query: Embed | None = None) -> float:
         """The number that students are selected by, x 100: higher is better."""
-        return total(self.measure(stored, asked))
+        return total(self.measure(stored, as_query))
 
 
 def of_sts(sets: Sequence[DevSet]) -> SelectionSets:
@@ -307,10 +307,10 @@ def selection_scores(sets: SelectionSets, measured: Sequence[Measured]) -> list[
     figures = {of_kind.kind: of_kind.figures for of_kind in sets.sets}
     scores: list[Score] = []
     for part in selection.parts:
-        own, left = left[: figures[part.kind]], left[figures[part.kind] :]
-        scores.append(_score("selection", part.name, "dev", part.metric, own))
+        of_part, left = left[: figures[part.kind]], left[figures[part.kind] :]
+        scores.append(_score("selection", part.name, "dev", part.metric, of_part))
         if part.kind == "fidelity":
-            scores += fidelity_scores(own, "dev")
+            scores += fidelity_scores(of_part, "dev")
     if len(selection.parts) > 1:
         scores.append(_score("selection", str(selection), "dev", "mix", measured))
     return scores
@@ -325,8 +325,8 @@ def fidelity_scores(measured: Sequence[Measured], split: str) -> list[Score]:
 def _score(task: str, name: str, split: str, metric: str, measured: Sequence[Measured]) -> Score:
     items = sum(len(values) for m in measured for values in (m.item, m.gold) if values is not None)
     interval = mean_of([resampled(m) for m in measured], [m.weight for m in measured]).interval
-    own = {"task": task, "set": name, "split": split, "metric": metric, "variant": "all"}
-    return Score.model_validate({**own, "value": total(measured), "n": items, **interval._asdict()})
+    described = {"task": task, "set": name, "split": split, "metric": metric, "variant": "all"}
+    return Score.model_validate({**described, "value": total(measured), "n": items, **interval._asdict()})
 
 
 def resampled(measured: Measured) -> Resampled:

@@ -54,12 +54,7 @@ class Shape(NamedTuple):
 
 
 def shape(vectors_ND: NDArray[Any], left_P: Rows, right_P: Rows, score_P: NDArray[np.float64]) -> Shape:
-    """The shape of the vectors that pairs with a gold score of 0 to 5 use (STS-B); the pairs are rows of `vectors_ND`.
-
-    Raises:
-        ValueError: the pairs are not of one length or name a row that is not there, fewer than 2 distinct rows, no positive
-            pair, or a vector that they use is not finite, or is zero.
-    """
+    """The shape of the vectors that pairs with a gold score of 0 to 5 use (STS-B); the pairs are rows of `vectors_ND`."""
     if vectors_ND.ndim != 2 or not vectors_ND.shape[1]:
         raise ValueError(f"vectors of shape {vectors_ND.shape}, expected rows and columns")
     if not len(left_P) == len(right_P) == len(score_P):

@@ -65,12 +65,12 @@ def scores_of_similarities(
     scores = []
     for (group, split), members in groups.items():
         gold = [every[i].score_P for i in members]
-        found = [similarities[i] for i in members]
+        of_group = [similarities[i] for i in members]
         sizes = [len(g) for g in gold]
         for metric in ("spearman", "pearson"):
-            parts = {"all": (_correlation(metric, np.concatenate(found), np.concatenate(gold)), sum(sizes))}
+            parts = {"all": (_correlation(metric, np.concatenate(of_group), np.concatenate(gold)), sum(sizes))}
             if len(members) > 1:
-                single = [_correlation(metric, f, g) for f, g in zip(found, gold, strict=True)]
+                single = [_correlation(metric, f, g) for f, g in zip(of_group, gold, strict=True)]
                 parts |= {"mean": (mean_of(single), sum(sizes)), "wmean": (mean_of(single, sizes), sum(sizes))}
                 parts |= {every[i].subset: (r, n) for i, r, n in zip(members, single, sizes, strict=True)}
             for variant, (resampled, n) in parts.items():

@@ -19,11 +19,7 @@ def method_names() -> list[str]:
 
 
 def get_method(name: str) -> type[Method]:
-    """The method called `name`.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The method called `name`."""
     if name not in method_names():
         raise InputError(f"--method {name}: unknown method; expected one of {', '.join(method_names())}")
     module = importlib.import_module(f"{__name__}.{name}")

@@ -26,9 +26,8 @@ from distilbench.methods.parts.supervised import (
 )
 from distilbench.methods.parts.whitened import Whitened, WhitenedParams
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.length import Examples, PhaseSteps, epoch_steps
 from distilbench.training.params import TrainedParams
-from distilbench.training.phases import Phase
+from distilbench.training.phases import Phase, epoch_steps
 
 
 class ContrastiveParams(TrainedParams, EncoderParams, LabelledParams, WhitenedParams, UntargetedParams):
@@ -40,14 +39,15 @@ class ContrastiveParams(TrainedParams, EncoderParams, LabelledParams, WhitenedPa
 
 
 class Contrastive(Whitened):
-    """Student encoder, mean pooling, a linear layer where d is not the student's width."""
+    """Student encoder, mean pooling, a linear layer where d is not the student's width.
+
+    Trains a student encoder, with or without a projection. Reads triplets, similar pairs, or judged queries and passages.
+    Source: SimCSE, Gao et al., EMNLP 2021; a baseline of HPD and IBKD.
+    """
 
     params_type = ContrastiveParams
     title: ClassVar[str] = "Contrastive"
     takes_static: ClassVar[bool] = True
-    learns: ClassVar[str] = "a student encoder, with or without a projection"
-    reads: ClassVar[str] = "triplets, similar pairs, or judged queries and passages"
-    paper: ClassVar[str] = "SimCSE, Gao et al., EMNLP 2021; a baseline of HPD and IBKD"
     params: ContrastiveParams
 
     def __init__(self, params: ContrastiveParams, prepared: Prepared, device: str) -> None:
@@ -80,11 +80,6 @@ class Contrastive(Whitened):
         p, examples = self.params, len(self.labelled)
         steps = epoch_steps(p.epochs, examples, p.batch_size)
         return [Phase("contrast", examples, steps, p.batch_size, p.lr, self.loss)]
-
-    @classmethod
-    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
-        """As `phases`."""
-        return [PhaseSteps.over("contrast", params["epochs"], examples.labelled(params), int(params["batch_size"]))]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Supervised InfoNCE with hard negatives (SimCSE)."""

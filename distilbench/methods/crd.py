@@ -23,22 +23,13 @@ from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.losses import full_precision
 from distilbench.methods.parts.starts import Linear, regression, spread
 from distilbench.methods.parts.supervised import HardNegativeParams, check_judged, judged_needs, judged_negatives
-from distilbench.methods.parts.unlabelled import (
-    UnlabelledParams,
-    check_unlabelled,
-    unlabelled_needs,
-    unlabelled_planned,
-    unlabelled_rows,
-    unlabelled_steps,
-)
+from distilbench.methods.parts.unlabelled import Unlabelled, UnlabelledParams
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.length import Examples, PhaseSteps, epoch_steps
-from distilbench.training.params import check_enough, sweep_field
-from distilbench.training.phases import Phase
+from distilbench.training.params import check_enough
+from distilbench.training.phases import Phase, epoch_steps
 
 START_SENTENCES = 2000
 """Training sentences that the maps' start and the normaliser are taken from."""
@@ -56,12 +47,12 @@ class CRDParams(UnlabelledParams, HardNegativeParams):
     """Teacher embeddings of other sentences, drawn for each batch."""
     critic_dim: int = Field(default=128, ge=1)
     """Width of the space in which the critic compares."""
-    normaliser: bool = sweep_field(False, sweep=True)
+    normaliser: bool = True
     """Whether e^g is divided by Z = M * (its mean over pairs of different sentences before training), as in the released
     code. Without it, every pair is judged to be of one sentence at the start, and the negatives' gradient drowns the rest."""
-    directions: Literal["teacher", "both"] = sweep_field("teacher", sweep="both")
+    directions: Literal["teacher", "both"] = "both"
     """Whether students are told from the teacher's negatives only, or the teacher's embeddings also from other students."""
-    map_start: Literal["random", "pca", "shared"] = sweep_field("random", sweep="pca")
+    map_start: Literal["random", "pca", "shared"] = "pca"
     """The critic's maps at random (the released code); the teacher's PCA, and the regression of the student's states to it;
     or that PCA for both, where student and teacher are of one width."""
 
@@ -90,19 +81,19 @@ def crd_loss(
     return -(functional.logsigmoid(positive_B) + pushed_B).mean()
 
 
-class CRD(EncoderMethod):
-    """Student encoder and mean pooling; the critic's two linear maps are learned and left out."""
+class CRD(Unlabelled):
+    """Student encoder and mean pooling; the critic's two linear maps are learned and left out.
+
+    Trains a student encoder. Reads unlabelled sentences; judged queries and passages. Source: Tian et al., ICLR 2020; a
+    baseline of IBKD.
+    """
 
     params_type = CRDParams
     title: ClassVar[str] = "CRD"
-    learns: ClassVar[str] = "a student encoder"
-    reads: ClassVar[str] = "unlabelled sentences; judged queries and passages"
-    paper: ClassVar[str] = "Tian et al., ICLR 2020; a baseline of IBKD"
     params: CRDParams
 
     def __init__(self, params: CRDParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
-        self.rows = unlabelled_rows(params, prepared)
         self.negative_TK = judged_negatives(params, prepared) if params.judged else None
         self.student_map = nn.Linear(self.width, params.critic_dim)
         self.teacher_map = nn.Linear(prepared.vectors.width, params.critic_dim)
@@ -126,7 +117,7 @@ class CRD(EncoderMethod):
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
         """Augmented sentences; passages to find hard negatives among."""
-        return unlabelled_needs(possible) | (judged_needs(possible) if True in possible("judged") else Requirements())
+        return super().needs(possible) | (judged_needs(possible) if True in possible("judged") else Requirements())
 
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
@@ -136,7 +127,7 @@ class CRD(EncoderMethod):
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         """Only the student's own width; enough sentences for one batch."""
-        check_unlabelled(possible, corpus)
+        super().check_corpus(possible, corpus, native)
         if True in possible("judged"):
             judged = len(corpus.judged_P2)
             check_enough("batch_size", max(possible("batch_size")), judged, "judged queries with a relevant passage")
@@ -149,12 +140,11 @@ class CRD(EncoderMethod):
 
     def phases(self) -> list[Phase]:
         """One, over the training sentences, or over the judged pairs."""
-        p, steps = self.params, unlabelled_steps(self.params, self.rows)
-        if p.judged:
-            judged = len(self.prepared.judged_P2)
-            steps = epoch_steps(p.epochs, judged, p.batch_size)
-            return [Phase("distil", judged, steps, p.batch_size, p.lr, self.judged_loss, start=self._start)]
-        return [Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss, start=self._start)]
+        p, judged = self.params, len(self.prepared.judged_P2)
+        if not p.judged:
+            return [self.distil(self._start)]
+        steps = epoch_steps(p.epochs, judged, p.batch_size)
+        return [Phase("distil", judged, steps, p.batch_size, p.lr, self.judged_loss, start=self._start)]
 
     def _start(self) -> None:
         """Set the maps and the normaliser from the student as it is before training."""
@@ -186,13 +176,6 @@ class CRD(EncoderMethod):
     def _teacher(self, rows: NDArray[np.int64]) -> Tensor:
         vectors = self.teacher_vectors(rows)
         return functional.normalize(self.teacher_map(vectors), dim=-1).float()
-
-    @classmethod
-    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
-        """As `phases`."""
-        if params.get("judged"):
-            return [PhaseSteps.over("distil", params["epochs"], examples.judged, int(params["batch_size"]))]
-        return [unlabelled_planned(params, examples)]
 
     def judged_loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """The critic's loss of B queries and their passages: each with its own embedding by the teacher, and each query with

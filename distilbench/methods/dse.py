@@ -40,9 +40,8 @@ from distilbench.methods.parts.losses import squared_distance
 from distilbench.methods.parts.projected import UntargetedParams, linear_of, start_projection
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import Score
-from distilbench.training.length import Examples, PhaseSteps, epoch_steps
-from distilbench.training.params import TrainedParams, check_enough, sweep_field
-from distilbench.training.phases import Phase
+from distilbench.training.params import TrainedParams, check_enough
+from distilbench.training.phases import Phase, epoch_steps
 
 PAPER_LAYERS = 4
 
@@ -57,7 +56,7 @@ class DSEParams(TrainedParams, EncoderParams, UntargetedParams):
     head: HeadKind = "concat"
     hidden: int = Field(default=512, ge=1)
     """Hidden units of the head `concat`."""
-    pooled_layers: int = sweep_field(PAPER_LAYERS, sweep=0, ge=0)
+    pooled_layers: int = Field(default=0, ge=0)
     """How many of the last layers are pooled; the student must have as many. 0: 4, or all where it has fewer."""
     frozen: bool = False
     """Train only the head and the projection, on features that are computed once, without dropout."""
@@ -66,13 +65,14 @@ class DSEParams(TrainedParams, EncoderParams, UntargetedParams):
 
 
 class DSE(EncoderMethod):
-    """Siamese student, means of its last layers, a linear layer to d where d is not their width, a head for pairs."""
+    """Siamese student, means of its last layers, a linear layer to d where d is not their width, a head for pairs.
+
+    Trains a Siamese student encoder and a head for pairs. Reads a labelled pair task, and a cross-encoder (given, or fine-
+    tuned here). Source: Barkan et al., AAAI 2020.
+    """
 
     params_type = DSEParams
     title: ClassVar[str] = "DSE"
-    learns: ClassVar[str] = "a Siamese student encoder and a head for pairs"
-    reads: ClassVar[str] = "a labelled pair task, and a cross-encoder (given, or fine-tuned here)"
-    paper: ClassVar[str] = "Barkan et al., AAAI 2020"
     params: DSEParams
 
     def __init__(self, params: DSEParams, prepared: Prepared, device: str) -> None:
@@ -145,11 +145,6 @@ class DSE(EncoderMethod):
         p, examples = self.params, len(self.target_P)
         steps = epoch_steps(p.epochs, examples, p.batch_size)
         return [Phase("distil", examples, steps, p.batch_size, p.lr, self.loss)]
-
-    @classmethod
-    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
-        """As `phases`."""
-        return [PhaseSteps.over("distil", params["epochs"], examples.task, int(params["batch_size"]))]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """alpha ||S - T||^2 + (1 - alpha) label loss, means over the batch (DSE, equation 2 and section 3.5)."""

@@ -26,17 +26,9 @@ from distilbench.methods.parts.nested import Nested, NestedParams, check_widths,
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
 from distilbench.methods.parts.similarity_loss import SimilarityTermParams, with_similarities
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
-from distilbench.methods.parts.unlabelled import (
-    UnlabelledParams,
-    check_unlabelled,
-    unlabelled_needs,
-    unlabelled_planned,
-    unlabelled_rows,
-    unlabelled_steps,
-)
+from distilbench.methods.parts.unlabelled import Unlabelled, UnlabelledParams
 from distilbench.methods.parts.whitened import Whitened, WhitenedParams
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.length import Examples, PhaseSteps
 from distilbench.training.phases import Phase
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
@@ -62,20 +54,20 @@ class HPDParams(
     """Above 0, the student is fine-tuned afterwards on labelled examples (HPD_ft of the IBKD paper)."""
 
 
-class HPD(Nested, Whitened):
-    """Student encoder, mean pooling, linear layer to d; targets W_t^T (e_t - mean)."""
+class HPD(Nested, Whitened, Unlabelled):
+    """Student encoder, mean pooling, linear layer to d; targets W_t^T (e_t - mean).
+
+    Trains a student encoder with a projection, to the PCA of the teacher. Reads unlabelled sentences; triplets where it is
+    fine-tuned. Source: Zhao et al., ACL Findings 2022.
+    """
 
     params_type = HPDParams
     title: ClassVar[str] = "HPD"
     takes_static: ClassVar[bool] = True
-    learns: ClassVar[str] = "a student encoder with a projection, to the PCA of the teacher"
-    reads: ClassVar[str] = "unlabelled sentences; triplets where it is fine-tuned"
-    paper: ClassVar[str] = "Zhao et al., ACL Findings 2022"
     params: HPDParams
 
     def __init__(self, params: HPDParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
-        self.rows = unlabelled_rows(params, prepared)
         self.targets_Nd = self._targets(self.rows)
         if self.static is None:
             self.projection = self.linear(self.trained_dim, ACTIVATIONS[params.activation]())
@@ -97,20 +89,16 @@ class HPD(Nested, Whitened):
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
         """Augmented sentences; labelled examples for the fine-tuning."""
-        return unlabelled_needs(possible) | (
-            FineTuning.needs(possible) if max(possible("ft_epochs")) else Requirements()
-        )
+        return super().needs(possible) | FineTuning.needs(possible)
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         """Enough sentences for one batch; a width to whiten from that the teacher has."""
         super().check_corpus(possible, corpus, native)
-        check_unlabelled(possible, corpus)
         check_widths(possible)
         if True in possible("nested") and max(possible("whiten_from")):
             raise InputError("nested: true with whiten_from: whitening would mix the first numbers with the others")
-        if max(possible("ft_epochs")):
-            FineTuning.check_corpus(possible, corpus)
+        FineTuning.check_corpus(possible, corpus)
 
     @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
@@ -129,15 +117,7 @@ class HPD(Nested, Whitened):
 
     def phases(self) -> list[Phase]:
         """Distillation, then the steps of the projection alone and the fine-tuning, where they were asked for."""
-        p, steps = self.params, unlabelled_steps(self.params, self.rows)
-        distil = Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss)
-        return [distil, *(part.phase() for part in (self.head_tuning, self.fine_tuning) if part is not None)]
-
-    @classmethod
-    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
-        """As `phases`."""
-        distil = unlabelled_planned(params, examples)
-        return [distil, *HeadTuning.planned(params, examples), *FineTuning.planned(params, examples)]
+        return [self.distil(), *(part.phase() for part in (self.head_tuning, self.fine_tuning) if part is not None)]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Mean over the batch of ||h_s - h_t||^2 (HPD, equation 2), or of 1 - cos(h_s, h_t).

@@ -24,21 +24,12 @@ from distilbench.data.requirements import Requirements
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.encoder_method import TRAINING_TOKENS, EncoderMethod
+from distilbench.methods.parts.encoder_method import TRAINING_TOKENS
 from distilbench.methods.parts.losses import full_precision, info_nce
 from distilbench.methods.parts.starts import Linear, principal_axes, regression, spread
 from distilbench.methods.parts.supervised import FineTuning, FineTuningParams
-from distilbench.methods.parts.unlabelled import (
-    UnlabelledParams,
-    check_unlabelled,
-    unlabelled_needs,
-    unlabelled_planned,
-    unlabelled_rows,
-    unlabelled_steps,
-)
+from distilbench.methods.parts.unlabelled import Unlabelled, UnlabelledParams
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.length import Examples, PhaseSteps
-from distilbench.training.params import sweep_field
 from distilbench.training.phases import Phase
 
 Kernel = Literal["rbf", "imq", "imq_released", "linear"]
@@ -67,12 +58,12 @@ class IBKDParams(UnlabelledParams, FineTuningParams):
     input_layer: int = 0
     """Whose mean-pooled output X is: 0 the embedding layer (the released code in stage 1), i the student's i-th layer, -2
     the layer before the last (the released code in stage 2)."""
-    map_start: Literal["random", "regression", "identity", "auto"] = sweep_field("random", sweep="auto")
+    map_start: Literal["random", "regression", "identity", "auto"] = "auto"
     """W at random (the paper), as the ridge regression of the untrained student's states to the teacher's embeddings, or as
     the identity, where the two are of one width; auto is the identity there and the regression elsewhere."""
     export_map: bool = False
     """Whether W, with a bias, stays in the student, whose own width then is the teacher's (the released code)."""
-    projection_start: Literal["random", "pca"] = sweep_field("random", sweep="pca")
+    projection_start: Literal["random", "pca"] = "pca"
     """The projection of stage 2 at random, or as the first principal axes of what the student gives after stage 1."""
     stage2_rows: Literal["anchors", "all"] = "anchors"
     """Whose HSIC counts in stage 2: that of the anchors, or also that of positives and negatives (the released code)."""
@@ -104,20 +95,20 @@ def hsic(x_BD: Tensor, s_BD: Tensor, kernel: Kernel, gamma: float) -> Tensor:
     return (centred * ks).sum() / len(x_BD) ** 2
 
 
-class IBKD(EncoderMethod):
-    """Student encoder, mean pooling; a projection to d where d is not the student's width, trained in stage 2."""
+class IBKD(Unlabelled):
+    """Student encoder, mean pooling; a projection to d where d is not the student's width, trained in stage 2.
+
+    Trains a student encoder, with a projection where d is smaller. Reads unlabelled sentences; triplets, pairs, or judged
+    queries and passages for its second stage. Source: Zhang et al., EMNLP Findings 2023.
+    """
 
     params_type = IBKDParams
     title: ClassVar[str] = "IBKD"
     takes_static: ClassVar[bool] = True
-    learns: ClassVar[str] = "a student encoder, with a projection where d is smaller"
-    reads: ClassVar[str] = "unlabelled sentences; triplets, pairs, or judged queries and passages for its second stage"
-    paper: ClassVar[str] = "Zhang et al., EMNLP Findings 2023"
     params: IBKDParams
 
     def __init__(self, params: IBKDParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
-        self.rows = unlabelled_rows(params, prepared)
         self._check_layer()
         teacher = prepared.vectors.width
         self.map = nn.Linear(self.width, teacher, bias=False) if not params.export_map else self.linear(teacher)
@@ -184,19 +175,16 @@ class IBKD(EncoderMethod):
     @classmethod
     def needs(cls, possible: Possible) -> Requirements:
         """Augmented sentences for stage 1, labelled examples for stage 2."""
-        return unlabelled_needs(possible) | (
-            FineTuning.needs(possible) if max(possible("ft_epochs")) else Requirements()
-        )
+        return super().needs(possible) | FineTuning.needs(possible)
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
         """Enough sentences and labelled examples for one batch."""
-        mapped = all(possible("export_map"))  # then the widest is the teacher's width: `_check_widths`
-        if not mapped:
+        if all(possible("export_map")):  # then the widest is the teacher's width: `_check_widths`
+            cls.check_batches(possible, corpus)
+        else:
             super().check_corpus(possible, corpus, native)
-        check_unlabelled(possible, corpus)
-        if max(possible("ft_epochs")):
-            FineTuning.check_corpus(possible, corpus)
+        FineTuning.check_corpus(possible, corpus)
 
     @classmethod
     def _check_projection(cls, possible: Possible, native: int) -> None:
@@ -216,11 +204,7 @@ class IBKD(EncoderMethod):
 
     def phases(self) -> list[Phase]:
         """Stage 1 over the training sentences, stage 2 over the labelled examples."""
-        p, steps = self.params, unlabelled_steps(self.params, self.rows)
-        trained = [self.student, self.map]
-        stage1 = Phase(
-            "distil", len(self.rows), steps, p.batch_size, p.lr, self.loss, start=self._start_map, trained=trained
-        )
+        stage1 = self.distil(self._start_map, [self.student, self.map])
         if self.fine_tuning is None:
             return [stage1]
         stage2 = self.fine_tuning.phase(self.stage2_loss, begin=self._add_projection, start=self._start_projection)
@@ -248,11 +232,6 @@ class IBKD(EncoderMethod):
         vectors_SD = self.encode(self._start_rows)
         self._add_projection()
         principal_axes(vectors_SD, self.params.output_dim).copy_to(self.down.linear)
-
-    @classmethod
-    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
-        """As `phases`."""
-        return [unlabelled_planned(params, examples), *FineTuning.planned(params, examples)]
 
     def _add_projection(self) -> None:
         if self.down is not None:

@@ -24,13 +24,14 @@ class MatryoshkaParams(contrastive.ContrastiveParams):
 
 
 class Matryoshka(contrastive.Contrastive):
-    """The contrastive student, its loss the mean over the widths."""
+    """The contrastive student, its loss the mean over the widths.
+
+    Trains a student encoder, at several widths at once. Reads triplets, similar pairs, or judged queries and passages.
+    Source: Kusupati et al., NeurIPS 2022.
+    """
 
     params_type = MatryoshkaParams
     title: ClassVar[str] = "Matryoshka"
-    learns: ClassVar[str] = "a student encoder, at several widths at once"
-    reads: ClassVar[str] = "triplets, similar pairs, or judged queries and passages"
-    paper: ClassVar[str] = "Kusupati et al., NeurIPS 2022"
     params: MatryoshkaParams
 
     @classmethod

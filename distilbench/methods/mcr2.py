@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from distilbench.data.corpus import Corpus
-from distilbench.methods.method import Assign, Possible
+from distilbench.methods.method import Possible
 from distilbench.methods.parts import head_method
 from distilbench.methods.parts.cluster_head import save_cluster_head
 from distilbench.methods.parts.coding_rate import mcr2_loss
@@ -27,8 +27,7 @@ from distilbench.methods.parts.nested import widths_of
 from distilbench.methods.parts.starts import spread
 from distilbench.methods.parts.straight_through import coded
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.length import Examples, PhaseSteps
-from distilbench.training.params import CodedParams, TrainedParams, check_enough, sweep_field
+from distilbench.training.params import CodedParams, TrainedParams, check_enough
 from distilbench.training.phases import Phase
 
 CENTRED_ON = 4096
@@ -51,10 +50,10 @@ class MCR2Params(CodedParams, TrainedParams):
     """Similar pairs: the corpus's duplicates (the paper), or two noisy copies of one embedding (the released code)."""
     noise: float = Field(default=0.005, ge=0)
     """Size of the noise of a copy, relative to the embedding: 0.1 is a tenth of its norm."""
-    noise_kind: Literal["factor", "isotropic"] = sweep_field("factor", sweep="isotropic")
+    noise_kind: Literal["factor", "isotropic"] = "isotropic"
     """What makes a copy noisy: one normal factor for the whole embedding, 1 + noise * N(0, 1) (the released code), or a
     normal vector of that relative norm added to it. A factor hardly turns an embedding, so that lambda does nothing."""
-    centre: bool = sweep_field(False, sweep=True)
+    centre: bool = True
     """Whether the mean of the unit vectors over the training sentences is taken away from each, which then is brought to
     unit norm again. Without it MCR2 crowds all vectors around that mean: their cosines near 1, and int8 codes alike."""
     head: Literal["elu", "residual"] = "elu"
@@ -101,11 +100,6 @@ class CompressionHead(nn.Module):
         """One, over the similar pairs (or the sentences, when pairs are noisy copies)."""
         p = self.params
         return Phase("compress", len(self.sides[0]), p.steps, p.batch_size, p.lr, self.loss, trained=[self])
-
-    @staticmethod
-    def planned(params: dict[str, Any]) -> PhaseSteps:
-        """As `phase`."""
-        return PhaseSteps("compress", int(params["steps"]), int(params["batch_size"]))
 
     def _views(self, index_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         chosen = torch.from_numpy(index_B).to(self.device)
@@ -176,13 +170,14 @@ class CompressionHead(nn.Module):
 
 
 class MCR2(HeadMethod):
-    """The compression head on the frozen teacher."""
+    """The compression head on the frozen teacher.
+
+    Trains a head on the frozen teacher. Reads unlabelled sentences; similar pairs where they are used. Source: MCR2, CIT
+    2024, mode compress.
+    """
 
     params_type = MCR2Params
     title: ClassVar[str] = "MCR2"
-    learns: ClassVar[str] = "a head on the frozen teacher"
-    reads: ClassVar[str] = "unlabelled sentences; similar pairs where they are used"
-    paper: ClassVar[str] = "MCR2, CIT 2024, mode compress"
     unit_norm: ClassVar[bool] = True
     params: MCR2Params
 
@@ -210,24 +205,9 @@ class MCR2(HeadMethod):
         """One."""
         return [self.compression.phase()]
 
-    @classmethod
-    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
-        """As `phases`."""
-        return [CompressionHead.planned(params)]
-
     def embed(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Vectors of corpus rows from the teacher's cached embeddings."""
         return self.compression.embed(rows)
-
-    def assign(self) -> Assign:
-        """Each sentence's most likely cluster, by the logits head."""
-
-        def clusters(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-            with torch.inference_mode():
-                parts = [self.compression(x_BD)[1].argmax(dim=-1).cpu().numpy() for x_BD in self.in_chunks(rows)]
-            return np.concatenate([np.empty(0, dtype=np.int64), *parts])
-
-        return clusters
 
     def export(self, folder: Path) -> None:
         """Teacher, head, unit norm, what centres it; beside them the cluster head."""

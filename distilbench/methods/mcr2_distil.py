@@ -27,8 +27,7 @@ from distilbench.methods.parts.nested import Nested, NestedParams, check_widths
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
 from distilbench.methods.parts.similarity_loss import SimilarityTermParams, with_similarities
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.length import Examples, PhaseSteps, epoch_steps
-from distilbench.training.phases import Phase
+from distilbench.training.phases import Phase, epoch_steps
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"identity": nn.Identity, "tanh": nn.Tanh}
 
@@ -49,14 +48,15 @@ class MCR2DistilParams(
 
 
 class MCR2Distil(Nested, EncoderMethod):
-    """Student encoder, mean pooling, linear layer to d, tanh; targets are the trained head's features."""
+    """Student encoder, mean pooling, linear layer to d, tanh; targets are the trained head's features.
+
+    Trains a head on the frozen teacher, then a student encoder to its output. Reads unlabelled sentences; similar pairs
+    where they are used. Source: MCR2, CIT 2024, mode distil.
+    """
 
     params_type = MCR2DistilParams
     title: ClassVar[str] = "MCR2 distilled"
     takes_static: ClassVar[bool] = True
-    learns: ClassVar[str] = "a head on the frozen teacher, then a student encoder to its output"
-    reads: ClassVar[str] = "unlabelled sentences; similar pairs where they are used"
-    paper: ClassVar[str] = "MCR2, CIT 2024, mode distil"
     params: MCR2DistilParams
 
     def __init__(self, params: MCR2DistilParams, prepared: Prepared, device: str) -> None:
@@ -110,13 +110,6 @@ class MCR2Distil(Nested, EncoderMethod):
             trained=[self.student] if self.down is None else [self.student, self.down],
         )
         return [self.compression.phase(), distil]
-
-    @classmethod
-    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
-        """As `phases`."""
-        batch = int(params["distil_batch_size"])
-        distil = PhaseSteps.over("distil", params["distil_epochs"], examples.sentences, batch)
-        return [mcr2.CompressionHead.planned(params), distil]
 
     def _begin(self) -> None:
         """The head is finished: its features of all training sentences are the targets."""

@@ -18,31 +18,22 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import Score
-from distilbench.training.length import Examples, PhaseSteps
 from distilbench.training.params import Params
 from distilbench.training.phases import Learner
 
 if TYPE_CHECKING:
-    from distilbench.evaluation.quantisation import Quantiser
+    from distilbench.evaluation.faiss_codes import Code
 
 Possible = Callable[[str], list[Any]]
 """The values that a search space can give a parameter (the ends of a range)."""
 
 
-Assign = Callable[[NDArray[np.int64]], NDArray[np.int64]]
-"""Cluster numbers of corpus rows."""
-
-
 class Method(Learner):
-    """One trial's model on prepared data."""
+    """One trial's model on prepared data. The docstring of a method says what it trains and reads, and its source."""
 
     params_type: ClassVar[type[Params]]
     title: ClassVar[str]
     """The name in tables."""
-    learns: ClassVar[str] = ""
-    """What is trained, for `distilbench methods`, as are `reads` (the data that it needs) and `paper`."""
-    reads: ClassVar[str] = ""
-    paper: ClassVar[str] = ""
     trains_encoder: ClassVar[bool]
     """Whether the student is an encoder of its own, which needs token arrays; otherwise a head on the frozen teacher."""
     takes_static: ClassVar[bool] = False
@@ -70,9 +61,6 @@ class Method(Learner):
         """Check that the corpus is enough for every possible setting, and every output dimension can be had.
 
         `native` is what `native_dim` said.
-
-        Raises:
-            InputError: it is not; the message names the parameter, the value and what there is.
         """
         widest = max(possible("output_dim"))
         if widest > native:
@@ -83,18 +71,7 @@ class Method(Learner):
         """Check that the method can train this kind of student with every possible setting; a head on the teacher has none.
 
         `native` is what `native_dim` said.
-
-        Raises:
-            InputError: it cannot; the message names the parameter.
         """
-
-    @classmethod
-    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps] | None:
-        """What `phases` will say, for `distilbench plan`: `params` with their defaults, without a model or embeddings.
-
-        None: it cannot be told, and the whole budget of steps is planned for.
-        """
-        return None
 
     def teacher_vectors(self, rows: NDArray[np.int64]) -> Tensor:
         """The teacher's cached embeddings of corpus rows, B x D, on the method's device."""
@@ -122,7 +99,7 @@ class Method(Learner):
         """Scores on the method's own task, the first of dev being the objective; none: STS Spearman beside PCA is."""
         return []
 
-    def trained_code(self) -> Quantiser | None:
+    def trained_code(self) -> Code | None:
         """The code that was trained with the student; None where a code is calibrated on its vectors, as others are."""
         return None
 
@@ -130,10 +107,6 @@ class Method(Learner):
     def in_teacher_space(self) -> bool:
         """Whether a student's vectors are to be the teacher's own, so that they can search documents that it embedded."""
         return False
-
-    def assign(self) -> Assign | None:
-        """The method's own clusters: corpus rows -> cluster numbers; None when it has no clusters."""
-        return None
 
     @classmethod
     def variant(cls, params: dict[str, Any]) -> str:

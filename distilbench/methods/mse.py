@@ -5,7 +5,7 @@ Axes: B batch, D student width, Dt teacher width.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -13,27 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from distilbench.data.corpus import Corpus
-from distilbench.data.requirements import Requirements
 from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
-from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.losses import squared_distance
 from distilbench.methods.parts.neighbour_loss import NeighbourTermParams, with_neighbours
 from distilbench.methods.parts.similarity_loss import SimilarityTermParams, with_similarities
 from distilbench.methods.parts.starts import regression, spread
-from distilbench.methods.parts.unlabelled import (
-    UnlabelledParams,
-    check_unlabelled,
-    unlabelled_needs,
-    unlabelled_planned,
-    unlabelled_rows,
-    unlabelled_steps,
-)
+from distilbench.methods.parts.unlabelled import Unlabelled, UnlabelledParams
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.length import Examples, PhaseSteps
-from distilbench.training.params import sweep_field
 from distilbench.training.phases import Phase
 
 START_SENTENCES = 4000
@@ -43,27 +31,26 @@ START_SENTENCES = 4000
 class MSEParams(UnlabelledParams, NeighbourTermParams, SimilarityTermParams):
     """Hyper-parameters of distillation from unlabelled sentences."""
 
-    norm: Literal["raw", "unit", "scale"] = sweep_field("raw", sweep="unit")
+    norm: Literal["raw", "unit", "scale"] = "unit"
     """The student's vector as it is; both vectors brought to unit norm; or the student's times the one number that brings
     it nearest to the teacher's before training. A raw student's norm is 4 to 6.5 where most teachers' is 1."""
-    map_start: Literal["random", "regression"] = sweep_field("random", sweep="regression")
+    map_start: Literal["random", "regression"] = "regression"
     """What the map to the teacher's width starts from, where the widths differ."""
 
 
-class MSE(EncoderMethod):
-    """Student encoder and mean pooling. Where the widths differ, a linear map to the teacher's is learned and left out."""
+class MSE(Unlabelled):
+    """Student encoder and mean pooling. Where the widths differ, a linear map to the teacher's is learned and left out.
+
+    Trains a student encoder, to the teacher's own vectors. Reads unlabelled sentences. Source: a baseline of IBKD.
+    """
 
     params_type = MSEParams
     title: ClassVar[str] = "MSE"
     takes_static: ClassVar[bool] = True
-    learns: ClassVar[str] = "a student encoder, to the teacher's own vectors"
-    reads: ClassVar[str] = "unlabelled sentences"
-    paper: ClassVar[str] = "a baseline of IBKD"
     params: MSEParams
 
     def __init__(self, params: MSEParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
-        self.rows = unlabelled_rows(params, prepared)
         teacher = prepared.vectors.width
         self.map = nn.Identity() if teacher == self.width else nn.Linear(self.width, teacher, bias=False)
         sample = self.rows[spread(len(self.rows), START_SENTENCES)]
@@ -85,11 +72,6 @@ class MSE(EncoderMethod):
         return isinstance(self.map, nn.Identity)
 
     @classmethod
-    def needs(cls, possible: Possible) -> Requirements:
-        """Augmented sentences."""
-        return unlabelled_needs(possible)
-
-    @classmethod
     def check_student(cls, possible: Possible, student: str, native: int) -> None:
         """Only the student's own width; a static student is as wide as it is asked for."""
         if not is_static(student):
@@ -99,20 +81,9 @@ class MSE(EncoderMethod):
                 f"output_dim: {max(possible('output_dim'))} is above the {native} dimensions of the teacher"
             )
 
-    @classmethod
-    def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Enough sentences for one batch."""
-        check_unlabelled(possible, corpus)
-
     def phases(self) -> list[Phase]:
         """One, over the training sentences."""
-        p, steps = self.params, unlabelled_steps(self.params, self.rows)
-        return [Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss)]
-
-    @classmethod
-    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
-        """As `phases`."""
-        return [unlabelled_planned(params, examples)]
+        return [self.distil()]
 
     def loss(self, index_B: NDArray[np.int64]) -> Tensor:
         """Mean over the batch of ||map(s) - t||^2, both brought to unit norm, or s scaled, where `norm` says so."""

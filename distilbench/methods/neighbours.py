@@ -19,8 +19,7 @@ from distilbench.codes import code_of
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.errors import InputError
-from distilbench.evaluation.codes.faiss_code import CENTROIDS, FaissCode
-from distilbench.evaluation.quantisation import Quantiser
+from distilbench.evaluation.faiss_codes import CENTROIDS, Code
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.head_method import HeadMethod
 from distilbench.methods.parts.heads import Layer, elu_layer, pca_head
@@ -30,8 +29,7 @@ from distilbench.methods.parts.starts import spread
 from distilbench.methods.parts.straight_through import Codebooks, coded
 from distilbench.prepare.nearest import nearest_others
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.length import Examples, PhaseSteps
-from distilbench.training.params import CodedParams, TrainedParams, check_enough, sweep_field
+from distilbench.training.params import CodedParams, TrainedParams, check_enough
 from distilbench.training.phases import Phase
 
 START_SENTENCES = 20_000
@@ -45,7 +43,7 @@ class NeighboursParams(CodedParams, TrainedParams):
     """Of the student's softmax over cosines."""
     teacher_temperature: float = Field(default=0.05, gt=0)
     """Of the teacher's."""
-    group: int = sweep_field(1, sweep=32, ge=1, le=256)
+    group: int = Field(default=32, ge=1, le=256)
     """A batch is made of groups of this many sentences: one drawn at random with its nearest by the teacher. 1: all are drawn
     at random, and hardly any two of them are near."""
     queue: int = Field(default=0, ge=0)
@@ -68,13 +66,14 @@ class NeighboursParams(CodedParams, TrainedParams):
 
 
 class Neighbours(HeadMethod):
-    """A linear or residual head on the frozen teacher, and trained codebooks where they are asked for."""
+    """A linear or residual head on the frozen teacher, and trained codebooks where they are asked for.
+
+    Trains a head on the frozen teacher, and the code of its vectors. Reads unlabelled sentences. Source: after SEED, Fang
+    et al., ICLR 2021; codebooks after JPQ, Zhan et al., CIKM 2021.
+    """
 
     params_type = NeighboursParams
     title: ClassVar[str] = "Neighbours"
-    learns: ClassVar[str] = "a head on the frozen teacher, and the code of its vectors"
-    reads: ClassVar[str] = "unlabelled sentences"
-    paper: ClassVar[str] = "after SEED, Fang et al., ICLR 2021; codebooks after JPQ, Zhan et al., CIKM 2021"
     unit_norm: ClassVar[bool] = True
     params: NeighboursParams
 
@@ -99,11 +98,7 @@ class Neighbours(HeadMethod):
 
     @classmethod
     def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
-        """Enough training sentences for a batch and its queue, and codebooks that divide the dimensions.
-
-        Raises:
-            InputError: there are not, or they do not.
-        """
+        """Enough training sentences for a batch and its queue, and codebooks that divide the dimensions."""
         super().check_corpus(possible, corpus, native)
         for parameter in ("batch_size", "queue"):
             check_enough(parameter, max(possible(parameter)), len(corpus.train), "training sentences")
@@ -138,14 +133,6 @@ class Neighbours(HeadMethod):
             "codebooks", examples, p.codebook_steps, p.batch_size, p.codebook_lr, self.loss, self._code, self._fit
         )
         return [head, both]
-
-    @classmethod
-    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
-        """As `phases`."""
-        steps = {"neighbours": int(params["steps"])}
-        if params.get("codebooks") and params.get("codebook_steps"):
-            steps["codebooks"] = int(params["codebook_steps"])
-        return [PhaseSteps(name, count, int(params["batch_size"])) for name, count in steps.items()]
 
     def _group(self) -> None:
         """Know who is near whom, where batches are made of groups."""
@@ -195,18 +182,18 @@ class Neighbours(HeadMethod):
             candidates_Cd, teacher_CD = torch.cat([student_Bd, more_Qd]), torch.cat([teacher_CD, more_QD])
         return neighbour_loss(student_Bd, candidates_Cd, teacher_CD, p.temperature, p.teacher_temperature)
 
-    def trained_code(self) -> Quantiser | None:
+    def trained_code(self) -> Code | None:
         """The product code of the trained codebooks; None before they are."""
         if self.codebooks is None or not self.coding:
             return None
-        return FaissCode.of_codebooks(self.codebooks.centroids.detach().float().cpu().numpy())
+        return Code.of_codebooks(self.codebooks.centroids.detach().float().cpu().numpy())
 
     def export(self, folder: Path) -> None:
         """Teacher, head, unit norm; beside them the product code, trained or fitted now."""
         code = self.trained_code()
         if code is None and self.params.codebooks:
             rows = self.prepared.train[spread(len(self.prepared.train), START_SENTENCES)]
-            code = FaissCode.calibrate(code_of(self.params.model_dump()), self.embed(rows))
+            code = Code.calibrate(code_of(self.params.model_dump()), self.embed(rows))
         super().export(folder)
         if code is not None:
             code.save(folder)

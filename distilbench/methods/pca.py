@@ -20,13 +20,13 @@ class PCAParams(params.CodedParams, params.Params):
 
 
 class PCA(HeadMethod):
-    """W_t^T (e - mean), or W_t^T e, fitted on the training sentences."""
+    """W_t^T (e - mean), or W_t^T e, fitted on the training sentences.
+
+    Trains nothing: a head made of the teacher's principal axes. Reads unlabelled sentences. Source: a baseline.
+    """
 
     params_type = PCAParams
     title: ClassVar[str] = "PCA"
-    learns: ClassVar[str] = "nothing: a head made of the teacher's principal axes"
-    reads: ClassVar[str] = "unlabelled sentences"
-    paper: ClassVar[str] = "a baseline"
 
     def __init__(self, params: PCAParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)

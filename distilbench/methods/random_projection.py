@@ -21,13 +21,13 @@ class RandomProjectionParams(params.CodedParams, params.Params):
 
 
 class RandomProjection(HeadMethod):
-    """d random orthonormal directions (QR of a Gaussian matrix), drawn from the trial's seed."""
+    """d random orthonormal directions (QR of a Gaussian matrix), drawn from the trial's seed.
+
+    Trains nothing: a head of random orthonormal axes. Reads nothing. Source: a baseline.
+    """
 
     params_type = RandomProjectionParams
     title: ClassVar[str] = "Random projection"
-    learns: ClassVar[str] = "nothing: a head of random orthonormal axes"
-    reads: ClassVar[str] = "nothing"
-    paper: ClassVar[str] = "a baseline"
 
     def __init__(self, params: RandomProjectionParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)

@@ -12,13 +12,14 @@ from distilbench.training.params import Params
 
 
 class Whitening(HeadMethod):
-    """(e - mean) times the first d columns of U L^{-1/2}, fitted on a sample of the training sentences."""
+    """(e - mean) times the first d columns of U L^{-1/2}, fitted on a sample of the training sentences.
+
+    Trains nothing: a head that makes the teacher's numbers uncorrelated. Reads unlabelled sentences. Source: Su et al.
+    2021; a baseline of HPD.
+    """
 
     params_type = Params
     title: ClassVar[str] = "Whitening"
-    learns: ClassVar[str] = "nothing: a head that makes the teacher's numbers uncorrelated"
-    reads: ClassVar[str] = "unlabelled sentences"
-    paper: ClassVar[str] = "Su et al. 2021; a baseline of HPD"
 
     def __init__(self, params: Params, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)

@@ -16,10 +16,9 @@ from distilbench.data.documents import DocumentFiles
 from distilbench.data.sentences import SentenceFile
 from distilbench.encoders.encoder import EncoderSpec, default_device
 from distilbench.errors import InputError
-from distilbench.evaluation.code_index import stored_codes
-from distilbench.evaluation.codes.files import card_path, read_card
 from distilbench.evaluation.encoders import LEAST_NORM
-from distilbench.evaluation.quantisation import Quantiser, load_quantiser
+from distilbench.evaluation.faiss_codes import Code, card_path, read_card
+from distilbench.evaluation.indexes import stored_codes
 from distilbench.prepare.encode import SHARD_ROWS
 from distilbench.prepare.pool import ShardTask, run_pool
 from distilbench.settings.pool import AS_FIT, PoolSize
@@ -28,7 +27,7 @@ from distilbench.storage.store import ArtifactStore
 
 BATCH = {"cpu": 32, "cuda": 256}
 """Documents of one forward pass. sentence-transformers sorts them by length within a shard."""
-STEP_VERSION = 1
+STEP_VERSION = 2
 """Part of every fingerprint: raise it when the code below changes what it computes."""
 
 
@@ -40,9 +39,9 @@ class ChosenCode:
     folder: Path | None
     width: int
 
-    def load(self) -> Quantiser | None:
+    def load(self) -> Code | None:
         """The code; None is float32."""
-        return None if self.folder is None else load_quantiser(self.kind, self.folder, self.width)
+        return None if self.folder is None else Code.load(self.kind, self.folder, self.width)
 
     def identity(self) -> dict[str, Any]:
         """What the stored bytes depend on beside the vectors."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from distilbench.codes import code_of
 from distilbench.progress.tally import finite
-from distilbench.records import ClusterCost, IndexCost
+from distilbench.records import IndexCost
 from distilbench.reporting import table
 from distilbench.reporting.columns import TASKS
 from distilbench.selection import TITLES
@@ -69,7 +69,7 @@ def day(timestamp: str) -> str:
     return timestamp[:16].replace("T", " ")
 
 
-def set_name(cost: IndexCost | ClusterCost) -> str:
+def set_name(cost: IndexCost) -> str:
     """The set, and its split where that is not test."""
     return cost.set if cost.split == "test" else f"{cost.set}, {cost.split}"
 

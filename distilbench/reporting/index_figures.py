@@ -14,7 +14,6 @@ import plotly.graph_objects as go
 
 from distilbench.codes import FAMILIES, family_of
 from distilbench.progress.tally import finite
-from distilbench.records import IndexCost
 from distilbench.reporting.colours import LIGHT, SYMBOLS, Palette, kind_colour
 from distilbench.reporting.drawing import frame, log_axis, plain
 from distilbench.reporting.formats import index_setting, set_name
@@ -51,13 +50,13 @@ class IndexTimes(NamedTuple):
     `others` were measured in other settings, `omitted` more would be points in this one.
     """
 
-    points: tuple[tuple[float, float, CostRow[IndexCost]], ...]
+    points: tuple[tuple[float, float, CostRow], ...]
     setting: Setting | None
     others: int
     omitted: int
 
 
-def compute_index_times(rows: Sequence[CostRow[IndexCost]], limit: int = MOST_POINTS) -> IndexTimes:
+def compute_index_times(rows: Sequence[CostRow], limit: int = MOST_POINTS) -> IndexTimes:
     """Take the rows of `table.index_rows(board)` that were measured in the most common setting, test splits first.
 
     Beyond `limit` points the encoders further down the board are left out, each with all of its indexes.
@@ -122,13 +121,13 @@ class IndexLine(NamedTuple):
     """An encoder: the exact index of the form that stands for it, and the best approximate one of any form."""
 
     row: Row
-    exact: CostRow[IndexCost] | None
-    best: CostRow[IndexCost] | None
+    exact: CostRow | None
+    best: CostRow | None
 
 
-def index_lines(lines: Lines, indexes: Sequence[CostRow[IndexCost]], setting: Setting | None) -> tuple[IndexLine, ...]:
+def index_lines(lines: Lines, indexes: Sequence[CostRow], setting: Setting | None) -> tuple[IndexLine, ...]:
     """One line for each encoder that has an index measured in `setting`, in the leaderboard's order."""
-    by_row: dict[str, list[CostRow[IndexCost]]] = {}
+    by_row: dict[str, list[CostRow]] = {}
     for index in indexes:
         if setting_of(index.cost) == setting:
             by_row.setdefault(index.row.anchor, []).append(index)
@@ -143,10 +142,10 @@ def index_lines(lines: Lines, indexes: Sequence[CostRow[IndexCost]], setting: Se
     return tuple(of_encoders)
 
 
-def every_index(indexes: Sequence[CostRow[IndexCost]]) -> list[list[Any]]:
+def every_index(indexes: Sequence[CostRow]) -> list[list[Any]]:
     """All indexes as the script of the page lists them: a row's anchor, then a value for each of `HEADINGS`."""
 
-    def number(index: CostRow[IndexCost], field: str) -> float | None:
+    def number(index: CostRow, field: str) -> float | None:
         value = finite(index.measured[field].value)
         return None if value is None else float(f"{value:.5g}")
 
@@ -166,7 +165,7 @@ def every_index(indexes: Sequence[CostRow[IndexCost]]) -> list[list[Any]]:
     ]
 
 
-def _is_near(index: CostRow[IndexCost]) -> bool:
+def _is_near(index: CostRow) -> bool:
     """Whether it is an approximate index that finds nearly what the exact one does."""
     exact = index.cost.kind in ("flat", exact_kind(index.row.record))
     overlap = index.measured["overlap10_with_flat"].value
@@ -174,7 +173,7 @@ def _is_near(index: CostRow[IndexCost]) -> bool:
     return not exact and timed and overlap is not None and overlap >= LEAST_OVERLAP
 
 
-def _point(row: CostRow[IndexCost]) -> tuple[float, float] | None:
+def _point(row: CostRow) -> tuple[float, float] | None:
     """Time and recall; None where one is missing, or the time is no time."""
     ms, recall = row.measured["ms_per_1000_queries"].value, row.measured["overlap10_with_flat"].value
     return None if ms is None or ms <= 0 or recall is None else (ms, recall)
@@ -185,7 +184,7 @@ def _family(kind: str) -> str:
     return named[0] if named else kind
 
 
-def _hover(ms: float, recall: float, index: CostRow[IndexCost]) -> str:
+def _hover(ms: float, recall: float, index: CostRow) -> str:
     record, cost = index.row.record, index.cost
     setting = f", {plain(index_setting(cost))}" if index_setting(cost) else ""
     mrr10, size = index.measured["mrr10"].value, index.measured["bytes"].value

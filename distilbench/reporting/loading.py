@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 
-from distilbench.codes import FAISS_PEER, family_of
+from distilbench.codes import FAISS_PEER
 from distilbench.records import AS_IT_CAME, ON_VECTORS, ScoreRecord
 
 FITTED = (FAISS_PEER, "pca", "random_projection", "whitening")
@@ -66,8 +66,8 @@ def load_code(record: ScoreRecord, model: str, quantiser: str, *, cut: bool) -> 
     ]
     if record.quantisation != "float32":
         lines.insert(0, "from pathlib import Path")
-        lines.insert(1, "from distilbench.evaluation.quantisation import load_quantiser")
-        lines.append(f'codes = load_quantiser("{record.quantisation}", Path({literal(quantiser)})).encode(vectors)')
+        lines.insert(1, "from distilbench.evaluation.faiss_codes import Code")
+        lines.append(f'codes = Code.load("{record.quantisation}", Path({literal(quantiser)})).encode(vectors)')
     return "\n".join(lines)
 
 
@@ -78,33 +78,12 @@ def plain_codes(record: ScoreRecord) -> str:
     """
     if record.quantisation == "float32":
         return ""
-    if family_of(record.quantisation):
-        return "\n".join(
-            [
-                "import faiss",
-                "import numpy as np",
-                f'code = faiss.read_index("quantisation-{record.quantisation}.faiss")',
-                "unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)",
-                "codes = code.sa_encode(unit)",
-            ]
-        )
-    lines = [
-        "import numpy as np",
-        "from safetensors.numpy import load_file",
-        f'kept = load_file("quantisation-{record.quantisation}.safetensors")',
-        "unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)",
-    ]
-    if record.quantisation == "binary":
-        return "\n".join([*lines, 'codes = np.packbits(unit > kept["threshold"], axis=1)'])
-    levels = 15 if record.quantisation == "int4" else 255
-    lines += [
-        f'step = (kept["high"] - kept["low"]) / np.float32({levels})',
-        'steps = np.divide(unit - kept["low"], step, out=np.zeros_like(unit), where=step > 0)',
-    ]
-    if record.quantisation == "int4":
-        if record.dim % 2:
-            lines.append("steps = np.pad(steps, ((0, 0), (0, 1)))")
-        lines += ["levels = np.clip(np.rint(steps), 0, 15).astype(np.uint8)"]
-        return "\n".join([*lines, "codes = levels[:, ::2] | levels[:, 1::2] << 4"])
-    lines.append("codes = (np.clip(np.rint(steps), 0, 255) - 128).astype(np.int8)")
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            "import faiss",
+            "import numpy as np",
+            f'code = faiss.read_index("quantisation-{record.quantisation}.faiss")',
+            "unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)",
+            "codes = code.sa_encode(unit)",
+        ]
+    )

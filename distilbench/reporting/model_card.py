@@ -137,7 +137,7 @@ def compute_card(
     elif (family := family_of(record.quantisation)) and record.method == FAISS_PEER:
         summary += (
             f"It is {record.teacher} itself; its vectors are kept in FAISS's own code {record.quantisation}: "
-            f"{FAMILIES[family[0]]}. It was fitted to training embeddings, without training a student."
+            f"{FAMILIES[family[0]].text}. It was fitted to training embeddings, without training a student."
         )
     elif record.method in FITTED:
         summary += (

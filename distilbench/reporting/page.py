@@ -16,7 +16,6 @@ from distilbench.reporting.choice import budget_rows, is_front
 from distilbench.reporting.comparison import NOT_COMPARED, Comparison, compare_rows, tie_notices
 from distilbench.reporting.encoder_page import encoder_file, render_encoder
 from distilbench.reporting.exports import Export, write_exports
-from distilbench.reporting.formats import set_name
 from distilbench.reporting.frame import LEADING_GROUPS, board_columns, page_columns
 from distilbench.reporting.index_figures import HEADINGS, LEAST_OVERLAP, every_index, index_lines
 from distilbench.reporting.lines import encoder_lines
@@ -126,7 +125,7 @@ def render_page(
     exports: Sequence[Export] = (),
 ) -> str:
     """The HTML of the leaderboard. It names no other host and no other file than its neighbours in the folder."""
-    indexes, clusters = table.index_rows(board), table.cluster_rows(board)
+    indexes = table.index_rows(board)
     serving = serving_costs(board)
     chosen = answer(board, compared, serving)
     lines = encoder_lines(board, chosen.rows, compared)
@@ -168,9 +167,6 @@ def render_page(
         least_overlap=LEAST_OVERLAP,
         every_index=Markup(script_json(every_index(indexes))),
         budgets=budget_rows(board, compared),
-        clusters=clusters,
-        cluster_sets=sorted({set_name(row.cost) for row in clusters}),
-        cluster_threads=sorted({row.cost.threads for row in clusters}),
         trials=sum(run.trials for run in runs),
         sentences=sorted({run.described.sentences for run in runs if run.described.sentences}),
         runs=runs,

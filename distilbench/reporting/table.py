@@ -11,14 +11,14 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from scipy.stats import t as student_t
 
 from distilbench.codes import FAISS_PEER, code_of
 from distilbench.progress.tally import finite
-from distilbench.records import ClusterCost, IndexCost, ScoreRecord, TrialRecord
+from distilbench.records import IndexCost, ScoreRecord, TrialRecord
 from distilbench.reporting.columns import DEV as DEV
 from distilbench.reporting.columns import TEST as TEST
 from distilbench.reporting.columns import Column as Column
@@ -133,17 +133,14 @@ class Leaderboard(NamedTuple):
         return None if place is None else seed.values[place].value
 
 
-C = TypeVar("C", IndexCost, ClusterCost)
-
-
-class CostRow(NamedTuple, Generic[C]):
-    """One measured index, or way of clustering, of one row.
+class CostRow(NamedTuple):
+    """One measured index of one row.
 
     `cost` is the first seed's, `measured` has the means over the seeds that measured the same one, by field name.
     """
 
     row: Row
-    cost: C
+    cost: IndexCost
     measured: Mapping[str, Cell]
 
 
@@ -250,28 +247,18 @@ def notices(board: Leaderboard) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def index_rows(board: Leaderboard) -> tuple[CostRow[IndexCost], ...]:
+def index_rows(board: Leaderboard) -> tuple[CostRow, ...]:
     """Every index of every row, in the leaderboard's order."""
     fields = ("build_s", "bytes", "ms_per_1000_queries", "mrr10", "recall100", "overlap10_with_flat")
-    return tuple(_cost_rows(board, lambda record: record.indexes, fields))
-
-
-def cluster_rows(board: Leaderboard) -> tuple[CostRow[ClusterCost], ...]:
-    """Every clustering of every row, in the leaderboard's order."""
-    fields = ("used", "accuracy", "searched", "fit_s", "assign_s", "search_s")
-    return tuple(_cost_rows(board, lambda record: record.clusters, fields))
-
-
-def _cost_rows(
-    board: Leaderboard, costs_of: Callable[[ScoreRecord], Sequence[C]], fields: Sequence[str]
-) -> Iterator[CostRow[C]]:
+    lines = []
     for row in board.rows:
-        groups: dict[str, list[C]] = {}
-        for cost in (cost for seed in row.seeds for cost in costs_of(seed.record)):
+        groups: dict[str, list[IndexCost]] = {}
+        for cost in (cost for seed in row.seeds for cost in seed.record.indexes):
             groups.setdefault(cost.model_dump_json(exclude=set(fields)), []).append(cost)
         for costs in groups.values():
             measured = {f: mean_cell([finite(float(getattr(cost, f))) for cost in costs]) for f in fields}
-            yield CostRow(row, costs[0], measured)
+            lines.append(CostRow(row, costs[0], measured))
+    return tuple(lines)
 
 
 def unique_trials(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[TrialRecord, ...]:

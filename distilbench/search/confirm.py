@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
 from distilbench.codes import CompetitionKey
-from distilbench.records import Rung, TrialRecord, read_records
+from distilbench.records import EncoderCost, Rung, TrialRecord, read_records
 from distilbench.search.front_patience import NOISE, Point, better_by, point_at
 from distilbench.search.search_plan import Search
 from distilbench.search.stopping import waits_at_rungs
@@ -33,9 +33,6 @@ from distilbench.storage.files import write_json
 from distilbench.trials.budget import Confirmation
 from distilbench.trials.jobs import Job
 from distilbench.trials.scoring import Candidate
-
-if TYPE_CHECKING:
-    from distilbench.trials.costs import StudentCost
 
 CONFIRMED = "confirmed.json"
 CONFIRMATIONS = "confirmations.jsonl"
@@ -71,7 +68,7 @@ def _led_by(first: FrozenTrial, ranked: Sequence[FrozenTrial]) -> list[FrozenTri
 
 
 def worth_confirming(
-    chosen: Mapping[CompetitionKey, list[FrozenTrial]], search: Search, costs: Mapping[str, StudentCost]
+    chosen: Mapping[CompetitionKey, list[FrozenTrial]], search: Search, costs: Mapping[str, EncoderCost]
 ) -> dict[CompetitionKey, list[FrozenTrial]]:
     """The chosen trials to confirm: those on the front where the space asks for them alone, else all of them.
 
@@ -79,11 +76,11 @@ def worth_confirming(
     """
     if not search.space.budget.confirm.front:
         return dict(chosen)
-    from distilbench.trials.costs import kind_key
+    from distilbench.trials.costs import cost_objectives, kind_key
 
     def costs_of(params: Mapping[str, Any]) -> Mapping[str, float]:
         known = costs.get(kind_key(search.space.method, params))
-        return known.objectives() if known else {}
+        return cost_objectives(known) if known else {}
 
     return on_front(chosen, search.objectives, costs_of, search.baseline_points)
 

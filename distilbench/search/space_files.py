@@ -28,7 +28,7 @@ from distilbench.choices import BUDGETS, Searcher, SpaceBudget
 from distilbench.encoders.student import aliases
 from distilbench.errors import InputError
 from distilbench.search.space import Range, SearchSpace
-from distilbench.training.params import Params, sweep_default
+from distilbench.training.params import Params
 from distilbench.trials.budget import Budget
 
 FOLDER = Path("search_spaces")
@@ -145,15 +145,14 @@ def load_space(
         check_setting(path, f"enqueue, setting {number}", setting, file.parameters, fields)
     for name, value in file.fixed.items():
         check_value(path, name, "fixed", value, fields[name])
-    defaults = {n: sweep_default(f) for n, f in fields.items() if not f.is_required()}
+    defaults = {n: f.default for n, f in fields.items() if not f.is_required()}
     fixed = {n: value for n, value in defaults.items() if n not in file.parameters} | file.fixed
     conditional = {n: value for n, value in defaults.items() if n in file.parameters and file.parameters[n].when}
-    unnamed = {n: sweep_default(f) for n, f in Budget.model_fields.items() if n not in file.budget.model_fields_set}
     as_json = TypeAdapter(dict[str, Any])
     return SearchSpace(
         method=method,
         searcher=file.searcher,
-        budget=file.budget.model_copy(update=unnamed),
+        budget=file.budget,
         parameters=file.parameters,
         fixed=as_json.dump_python(fixed, mode="json"),
         integers={name: _is_integer(r, fields[name]) for name, r in file.parameters.items()},

@@ -49,15 +49,9 @@ class EvaluateSettings(EvaluationDataSettings, ReadingSettings, ClusterSettings,
         FAISS_KINDS,
         panel=RESULTS,
     )
-    threads: int = option("Of searches, and of the models while they are timed.", 1, panel=RESULTS, ge=1)
+    threads: int = option("Of searches.", 1, panel=RESULTS, ge=1)
     batch: int | None = option("Queries searched at a time; default: all at once.", None, panel=RESULTS, ge=1)
-    clusters: int | None = option(
-        "Retrieval within so many clusters too; default: where a student has a cluster head.",
-        None,
-        panel=RESULTS,
-        ge=1,
-    )
-    cost: bool = option("Measure each model's size, throughput and latency.", True, panel=RESULTS)
+    cost: bool = option("Measure each model's size and its latency on one thread of the CPU.", True, panel=RESULTS)
 
     def model_post_init(self, context: Any, /) -> None:
         """Check how indexes are written, before anything runs."""

@@ -51,11 +51,7 @@ class Checkpoint:
 def save_checkpoint(
     folder: Path, rung: int, method: Learner, optimizers: Sequence[torch.optim.Optimizer], state: dict[str, Any]
 ) -> None:
-    """Write `rung-N.safetensors` whole, then delete all but the newest two. `state` is JSON-able.
-
-    Raises:
-        DiskFull: the disk is full.
-    """
+    """Write `rung-N.safetensors` whole, then delete all but the newest two. `state` is JSON-able."""
     tensors: dict[str, torch.Tensor] = {}
     for name, parameter in _trained(method).items():
         tensors[f"parameter/{name}"] = parameter.detach().cpu().contiguous()
@@ -78,20 +74,12 @@ def _write(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str
 
 
 def save_parameters(path: Path, method: Learner) -> None:
-    """Write the trained parameters alone, without an optimiser's state.
-
-    Raises:
-        DiskFull: the disk is full.
-    """
+    """Write the trained parameters alone, without an optimiser's state."""
     _write(path, {name: p.detach().cpu().contiguous() for name, p in _trained(method).items()}, {})
 
 
 def load_parameters(path: Path, method: Learner) -> None:
-    """Give a method the parameters that `save_parameters` wrote.
-
-    Raises:
-        OSError: the file cannot be read, or is damaged.
-    """
+    """Give a method the parameters that `save_parameters` wrote."""
     try:
         with safe_open(path, framework="pt") as file, torch.no_grad():
             for name, parameter in _trained(method).items():
@@ -101,11 +89,7 @@ def load_parameters(path: Path, method: Learner) -> None:
 
 
 def load_checkpoint(folder: Path, method: Learner) -> Checkpoint | None:
-    """Read the newest undamaged checkpoint into the method; None when there is none.
-
-    Raises:
-        OSError: one cannot be read, which says nothing of what is in it.
-    """
+    """Read the newest undamaged checkpoint into the method; None when there is none."""
     for rung, path in _rungs(folder):
         try:
             with safe_open(path, framework="pt") as file:

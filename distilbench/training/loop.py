@@ -121,10 +121,9 @@ class Trainer:
         return np.asarray(self._epoch[1][position])
 
     def train_until(self, step: int, pause: Callable[[], bool] = lambda: False) -> float:
-        """Train to `step` (at most `total_steps`), or until `pause()`, asked after every step; the mean loss of these steps.
+        """Train to `step` (at most `total_steps`), or until `pause()`, which is asked after every step; gives the mean loss.
 
-        Raises:
-            Diverged: a loss or gradient is not finite; parameters are as before that step.
+        `Diverged`: a loss or gradient is not finite; parameters are as before that step.
         """
         losses: list[float] = []
         self.method.train()

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic.fields import FieldInfo
 
 from distilbench.codes import Bits
 from distilbench.errors import InputError
-
-
-def sweep_field(default: Any, *, sweep: Any, **limits: Any) -> Any:
-    """A setting of a search space whose best value was found after records without it had been written.
-
-    `default` is what a record, a run or a published row without the parameter means; `sweep` is what a search space that
-    neither searches nor fixes it gets. `limits` are those of pydantic's `Field`.
-    """
-    return Field(default=default, json_schema_extra={"sweep": sweep}, **limits)
-
-
-def sweep_default(field: FieldInfo) -> Any:
-    """The value of a parameter that a search space does not name."""
-    extra = field.json_schema_extra
-    return extra["sweep"] if isinstance(extra, dict) and "sweep" in extra else field.default
 
 
 class ParamsPart(BaseModel):
@@ -38,9 +22,6 @@ class Params(ParamsPart):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     output_dim: int = Field(ge=1)
-    collapse: Literal["absolute", "relative"] = sweep_field("absolute", sweep="relative")
-    """What a student fails by as collapsed: its variance alone (records from before this parameter), or beside the
-    teacher's."""
 
 
 class TrainedParams(Params):
@@ -49,7 +30,7 @@ class TrainedParams(Params):
     lr: float = Field(gt=0, le=1)
     batch_size: int = Field(ge=2)
     weight_decay: float = Field(default=0.01, ge=0)
-    decay_all: bool = sweep_field(True, sweep=False)
+    decay_all: bool = False
     """Whether weight decay also acts on biases and on the scales of LayerNorm, not only on matrices."""
     warmup: float = Field(default=0.0, ge=0, lt=1)
     """Share of a phase's steps in which the learning rate rises linearly from 0."""

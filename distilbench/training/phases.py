@@ -33,6 +33,11 @@ class Phase:
     trained: Sequence[nn.Module] | None = None
 
 
+def epoch_steps(epochs: float, examples: int, batch_size: int) -> int:
+    """Count the whole batches in so many passes over the examples, at least one."""
+    return max(1, round(epochs * (examples // batch_size)))
+
+
 def within_budget(phases: list[Phase], budget: int) -> list[Phase]:
     """The phases, all shortened by the same factor where together they take more than `budget` steps."""
     total = sum(phase.steps for phase in phases)

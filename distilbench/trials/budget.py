@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from distilbench.choices import Stopping
 from distilbench.encoders.student import setting_for
-from distilbench.training.params import sweep_field
 
 
 class Confirmation(BaseModel):
@@ -38,12 +37,12 @@ class Budget(BaseModel):
     rungs: int = Field(default=3, ge=1, le=10)
     eta: int = Field(default=3, ge=2)
     """Rungs are a factor eta apart. Of the trials of one output dimension at a rung, ASHA lets the best 1/eta go on."""
-    stopping: Stopping = sweep_field("asha", sweep="halving")
+    stopping: Stopping = "halving"
     """Which trials stop at a rung: all but the best 1/eta, judged in cohorts (halving) or at once (asha); those below the
     median; none. Where no trial can wait for later ones, halving is asha (`search.stopping.stopping_for`)."""
     patience: int | None = Field(default=None, ge=1)
     """A student gets no more trials once so many of its trials in a row have improved nothing (`search.front_patience`)."""
-    start: bool = sweep_field(False, sweep=True)
+    start: bool = True
     """Whether a student is judged before its first step too, so that its start (rung 0) can be its result. No verdict is
     made there."""
     confirm: Confirmation = Confirmation()

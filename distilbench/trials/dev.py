@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.codes import CODE_OF_BITS, code_of, stored_bytes
+from distilbench.codes import CODE_OF_BITS, code_of, family_of, stored_bytes
 from distilbench.data.calibration import calibration_rows
+from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.geometry import geometry
-from distilbench.evaluation.quantisation import QUANTISERS, calibrated
 from distilbench.evaluation.selection import total
 from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.methods.method import Method
@@ -61,7 +61,7 @@ def dev_pca_score_in(prepared_folder: Path, size: int) -> float:
         if d := min(8 * size // bits, prepared.vectors.width):
             stored_Nd = asked_Nd = prepared.pca.project(prepared.vectors.take(rows), d)
             if kind != "float32":
-                code = calibrated(kind, prepared.pca.project(prepared.vectors.take(sample), d))
+                code = Code.calibrate(kind, prepared.pca.project(prepared.vectors.take(sample), d))
                 stored_Nd, asked_Nd = code.compared(asked_Nd)
             scores.append(prepared.selection.score(from_rows(rows, stored_Nd), from_rows(rows, asked_Nd)))
     return max(scores)
@@ -77,8 +77,8 @@ def stored_parts(
         return [(part, part) for part in parts]
     if (trained := method.trained_code()) is not None:
         return [trained.compared(part) for part in parts]
-    sample_Nd = method.embed(calibration_rows(prepared.train, CODED_ON if kind in QUANTISERS else CODEBOOKS_ON))
-    codes = [calibrated(kind, sample_Nd[:, : part.shape[1]]) for part in parts]
+    sample_Nd = method.embed(calibration_rows(prepared.train, CODEBOOKS_ON if family_of(kind) else CODED_ON))
+    codes = [Code.calibrate(kind, sample_Nd[:, : part.shape[1]]) for part in parts]
     return [code.compared(part) for code, part in zip(codes, parts, strict=True)]
 
 
@@ -122,10 +122,7 @@ def dev_report(method: Method, prepared_folder: Path, prepared: Prepared) -> tup
     metrics |= {f"dev_{score.set}_{score.metric}": score.value for score in task}
     by_task = bool(task) and not selection.selection.asked
     metrics["dev_quality"] = task[0].value if by_task else dev
-    if method.params.collapse == "absolute":
-        reason = shape.collapsed(vectors.shape[1])
-    else:
-        teacher = dev_teacher_variance(prepared_folder)
-        reason = shape.crowded(vectors.shape[1], teacher)
-        metrics["relative_variance"] = shape.variance / teacher if teacher > 0 else 1.0
+    teacher = dev_teacher_variance(prepared_folder)
+    metrics["relative_variance"] = shape.variance / teacher if teacher > 0 else 1.0
+    reason = shape.collapsed(vectors.shape[1], teacher)
     return task[0].value if by_task else dev - pca, metrics, reason

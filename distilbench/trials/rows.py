@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -20,15 +20,15 @@ from distilbench.cluster.resources import TrialResources
 from distilbench.codes import FAISS_PEER, FAMILIES, code_of
 from distilbench.data.corpus import Corpus
 from distilbench.errors import InputError
-from distilbench.evaluation.codes.faiss_code import CENTROIDS
+from distilbench.evaluation.faiss_codes import CENTROIDS, not_possible
 from distilbench.evaluation.predictions import predictions_path
-from distilbench.evaluation.quantisation import not_possible
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared
 from distilbench.progress.console import scores_told
 from distilbench.progress.file import RunLog
 from distilbench.records import (
     ON_DEMONSTRATION,
+    EncoderCost,
     Quantisation,
     Score,
     ScoreRecord,
@@ -46,17 +46,14 @@ from distilbench.trials.scoring import (
     TEACHER,
     Candidate,
     Encoded,
+    Scoring,
     calibrated_on,
     encode_method,
     encode_teacher,
     kinds_for,
-    parameters_of,
     remove_encoded,
     score_candidate,
 )
-
-if TYPE_CHECKING:
-    from distilbench.trials.costs import StudentCost
 
 BASELINES = ("pca", "random_projection")
 
@@ -100,7 +97,7 @@ class RowScorer:
         quantisations: Sequence[Quantisation],
         console: Console,
         tasks: Sequence[TaskKind] = SWEPT_TASKS,
-        costs: Mapping[str, StudentCost] | None = None,
+        costs: Mapping[str, EncoderCost] | None = None,
         beside: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
         self.tasks, self.costs, self.beside = tasks, costs or {}, beside
@@ -264,22 +261,8 @@ class RowScorer:
         if not self.scored(candidate, widths, kinds):
             missing = [kind for kind in kinds if not self.scored(candidate, widths, [kind])]
             vectors = encoded()
-            model = self.run / vectors.model if vectors.model else None
-            parameters = parameters_of(self.prepared, candidate.method, candidate.dim, model)
-            known = self._cost(candidate)
-            made = score_candidate(
-                candidate,
-                self.prepared,
-                self.corpus,
-                vectors,
-                widths,
-                missing,
-                parameters,
-                self.run,
-                self.tasks,
-                known.cost if known else None,
-                known.latency_ms if known else None,
-            )
+            scoring = Scoring(self.run, self.prepared, self.corpus, self.tasks)
+            made = score_candidate(candidate, vectors, scoring, widths, missing, self._cost(candidate))
             fresh = {}
             for record, predictions in made:
                 if record.record_id not in self.known:
@@ -304,13 +287,13 @@ class RowScorer:
                 if own_id not in self.known and their_id in theirs and path.exists():
                     with atomic_path(predictions_path(self.run, own_id)) as temporary:
                         shutil.copyfile(path, temporary)
-                    measured = {"cost": cost and cost.cost, "latency_ms": cost and cost.latency_ms}
+                    measured = {"cost": cost, "latency_ms": cost and cost.latency_ms}
                     own = {"run": self.name, "record_id": own_id, **measured}
                     taken[own_id] = theirs[their_id].model_copy(update=own)
             append_records(self.file, taken.values())
             self.known |= taken
 
-    def _cost(self, candidate: Candidate) -> StudentCost | None:
+    def _cost(self, candidate: Candidate) -> EncoderCost | None:
         """The cost of its encoder; None if that was not measured."""
         if not self.costs or candidate.method == CROSS_ENCODER:
             return None

@@ -207,10 +207,10 @@ class RungTraining:
         objective, found, reason = dev_report(self.method, self.spec.prepared, self.prepared)
         final = number == len(self.steps)
         if final and self.spec.costs:
-            from distilbench.trials.costs import kind_key, read_costs
+            from distilbench.trials.costs import cost_metrics, kind_key, read_costs
 
             known = read_costs(self.spec.prepared).get(kind_key(self.spec.method, self.spec.params))
-            found = {**found, **(known.metrics() if known else {})}
+            found = {**found, **(cost_metrics(known) if known else {})}
         seconds = self._seconds + time.monotonic() - began
         metrics = {**found, "loss": self.trainer.take_loss(), "rung_seconds": seconds, PEAK: peak_mb()}
         if self._halved:

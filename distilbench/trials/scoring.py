@@ -20,11 +20,10 @@ from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import describe_student, with_encoder
-from distilbench.evaluation.clusters import cluster_costs
 from distilbench.evaluation.encoders import Extra, RetrievalOptions, Vectors, check_vectors, encoder_rows
+from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.predictions import Predictions
-from distilbench.evaluation.quantisation import Quantiser, calibrated, load_quantiser, not_possible, saved_quantiser
 from distilbench.evaluation.sets import EvaluationSets, sets_of_corpus
 from distilbench.evaluation.sts import Embed, from_rows
 from distilbench.methods import get_method
@@ -33,7 +32,6 @@ from distilbench.prepare.prepared import Prepared
 from distilbench.records import (
     FROZEN,
     ON_VECTORS,
-    ClusterCost,
     EncoderCost,
     Quantisation,
     Role,
@@ -122,7 +120,6 @@ class Encoded:
     model: str = ""
     """Folder of the saved student, relative to the run; "" where none is saved."""
     task_scores: Sequence[Score] = ()
-    clusters: Sequence[ClusterCost] = ()
     in_teacher_space: bool = False
     """Whether the vectors are to be the teacher's own (`Method.in_teacher_space`)."""
 
@@ -131,9 +128,9 @@ class Encoded:
         (folder / ENCODED).unlink(missing_ok=True)
         save_array(folder / "vectors.npy", self.vectors_ND)
         save_array(folder / "calibration.npy", self.calibration_ND)
-        lists = {name: [s.model_dump() for s in getattr(self, name)] for name in ("task_scores", "clusters")}
-        whose = {"in_teacher_space": self.in_teacher_space}
-        write_json(folder / ENCODED, {"model": self.model, **whose, **lists})
+        scores = [score.model_dump() for score in self.task_scores]
+        kept = {"model": self.model, "in_teacher_space": self.in_teacher_space, "task_scores": scores}
+        write_json(folder / ENCODED, kept)
 
     @staticmethod
     def load(folder: Path) -> Encoded | None:
@@ -146,7 +143,6 @@ class Encoded:
             np.load(folder / "calibration.npy", mmap_mode="r", allow_pickle=False),
             kept["model"],
             [Score.model_validate(s) for s in kept["task_scores"]],
-            [ClusterCost.model_validate(c) for c in kept["clusters"]],
             bool(kept.get("in_teacher_space")),
         )
 
@@ -161,17 +157,13 @@ def remove_encoded(folder: Path) -> None:
 
 
 def encode_method(method: Method, corpus: Corpus, model: str = "") -> Encoded:
-    """Vectors of a trained method, each row embedded once; its task's scores, and its clusters beside k-means."""
+    """Vectors of a trained method, each row embedded once; its task's scores."""
     rows = evaluation_rows(corpus)
     vectors_ND = method.embed(rows)
     scores = [score for split in SPLITS for score in method.task_scores(split)]
-    clusters: list[ClusterCost] = []
-    if (assign := method.assign()) is not None:
-        for task in (t for t in corpus.retrieval if len(t.documents) >= method.params.clusters):
-            clusters += cluster_costs(from_rows(rows, vectors_ND), task, method.params.clusters, assign)
     count = calibrated_on(method.params.model_dump())
     calibration_ND = method.embed(calibration_rows(method.prepared.train, count))
-    return Encoded(vectors_ND, calibration_ND, model, scores, clusters, method.in_teacher_space)
+    return Encoded(vectors_ND, calibration_ND, model, scores, method.in_teacher_space)
 
 
 def calibrated_on(params: Mapping[str, Any], method: str = "") -> int:
@@ -211,80 +203,82 @@ class _Documents:
         return self.take(self.positions[start:stop])
 
 
+@dataclass(frozen=True)
+class Scoring:
+    """What every candidate of a run is scored on."""
+
+    run: Path
+    prepared: Prepared
+    corpus: Corpus
+    tasks: Sequence[TaskKind] = SWEPT_TASKS
+
+
 def score_candidate(
     candidate: Candidate,
-    prepared: Prepared,
-    corpus: Corpus,
     encoded: Encoded,
+    scoring: Scoring,
     widths: Sequence[int],
-    quantisations: Sequence[Quantisation],
-    parameters: int,
-    run: Path,
-    tasks: Sequence[TaskKind] = SWEPT_TASKS,
+    kinds: Sequence[Quantisation],
     cost: EncoderCost | None = None,
-    latency_ms: float | None = None,
 ) -> list[tuple[ScoreRecord, Predictions]]:
-    """A record for each width, in float32 and each of `quantisations`, with what its test scores are of.
+    """Make a record for each width, in float32 and each code of `kinds`, with what its test scores are of.
 
-    `encoded` has the evaluation rows of `corpus.of_tasks(tasks)`. Codes are calibrated on its training embeddings and saved
-    with the model (`quantisation-...` in its folder), but for a code that was trained with the model, which is there. A code
-    that cannot be made of so few dimensions is left out. `cost` and `latency_ms` are what the encoder costs, where that was
-    measured.
+    `encoded` has the evaluation rows of `corpus.of_tasks(tasks)`. `cost` is what the encoder costs; None: not measured.
     """
-    scored = corpus.of_tasks(tasks)
+    prepared, corpus = scoring.prepared, scoring.corpus
+    scored, whole = corpus.of_tasks(scoring.tasks), encoded.vectors_ND.shape[1]
     take = from_rows(evaluation_rows(scored), encoded.vectors_ND)
-    whole = encoded.vectors_ND.shape[1]
     name = candidate.configuration or candidate.identity(prepared, corpus, whole, "float32")["label"]
     vectors = Vectors(name, whole, take, [_Documents(take, t.documents, whole) for t in scored.retrieval])
-    if set(quantisations) - {"float32"}:
+    if set(kinds) - {"float32"}:
         rows = calibration_rows(prepared.train, len(encoded.calibration_ND))
         check_vectors(encoded.calibration_ND, name, corpus.sentences, rows)
-
-    def quantisers(width: int) -> list[Quantiser]:
-        found = []
-        for kind in kinds_for(quantisations, width):
-            trained = kind == trained_kind and saved_quantiser(run / encoded.model, kind, width)
-            if trained:
-                found.append(load_quantiser(kind, trained, width))
-                continue
-            found.append(calibrated(kind, encoded.calibration_ND[:, :width]))
-            if encoded.model:
-                found[-1].save(run / encoded.model / f"d{width}" if len(widths) > 1 else run / encoded.model)
-        return found
-
-    trained_kind = code_of(candidate.params) if candidate.params.get("codebooks") else ""
-
-    def more(_: Sequence[NDArray[np.float32]]) -> Extra:
-        return Extra(list(encoded.task_scores), list(encoded.clusters) if scored.retrieval else [], [])
-
+    model = scoring.run / encoded.model if encoded.model else None
     asymmetric = asymmetric_scores(vectors, prepared, scored) if encoded.in_teacher_space else []
-    prompts = prompts_of(prepared.of(candidate.params), candidate.method)
-    records = []
+    of_candidate = {
+        "parameters": parameters_of(prepared, candidate.method, candidate.dim, model),
+        "sets": corpus.sts_digests,
+        "prompts": prompts_of(prepared.of(candidate.params), candidate.method),
+        "select": str(corpus.selection),
+        "cost": cost,
+        "latency_ms": cost and cost.latency_ms,
+        "model": encoded.model,
+        "provenance": provenance(),
+    }
+
+    def codes_of(width: int) -> list[Code]:
+        folder = model / f"d{width}" if model and len(widths) > 1 else model
+        return [_code(candidate, encoded, kind, width, folder) for kind in kinds_for(kinds, width)]
+
     judged = prepared.judged if corpus.selection != STS else None
     sets = replace(sets_of_corpus(scored), judged=judged, tested=prepared.tested)
-    for row in encoder_rows(vectors, sets, widths, quantisers, SEARCHING, more):
+    records = []
+    for row in encoder_rows(vectors, sets, widths, codes_of, SEARCHING, lambda: Extra(list(encoded.task_scores))):
         if candidate.method == FAISS_PEER and row.quantisation == "float32":
             continue  # they are the teacher's
         whole_row = (row.width, row.quantisation) == (whole, "float32")
         record = ScoreRecord(
-            **candidate.identity(prepared, corpus, row.width, row.quantisation, tasks),
+            **candidate.identity(prepared, corpus, row.width, row.quantisation, scoring.tasks),
+            **of_candidate,
             bytes_per_vector=row.bytes_per_vector,
-            parameters=parameters,
             scores=[*row.scores, *(asymmetric if whole_row else ())],
             indexes=row.indexes,
-            clusters=row.clusters,
-            sets=corpus.sts_digests,
             space=row.space,
             notes=row.notes,
-            prompts=prompts,
-            select=str(corpus.selection),
-            cost=cost,
-            latency_ms=latency_ms,
-            model=encoded.model,
-            provenance=provenance(),
         )
         records.append((record, row.predictions))
     return records
+
+
+def _code(candidate: Candidate, encoded: Encoded, kind: Quantisation, width: int, folder: Path | None) -> Code:
+    """The code that was trained with the model, or one calibrated on its training embeddings and saved in `folder`."""
+    trained = bool(candidate.params.get("codebooks")) and kind == code_of(candidate.params)
+    if trained and (place := saved_code(folder, kind, width)):
+        return Code.load(kind, place, width)
+    code = Code.calibrate(kind, encoded.calibration_ND[:, :width])
+    if folder is not None:
+        code.save(folder)
+    return code
 
 
 def asymmetric_scores(vectors: Vectors, prepared: Prepared, corpus: Corpus) -> list[Score]:
@@ -298,7 +292,7 @@ def asymmetric_scores(vectors: Vectors, prepared: Prepared, corpus: Corpus) -> l
     searches = EvaluationSets(corpus.sentences, searches=sets.searches, queries=sets.queries)
     by_teacher = replace(vectors, documents=documents, documents_by=prepared.teacher.title)
     flat = RetrievalOptions((IndexSpec("flat"),))
-    rows = encoder_rows(by_teacher, searches, [vectors.width], lambda _: (), flat, lambda _: Extra([], [], []))
+    rows = encoder_rows(by_teacher, searches, [vectors.width], lambda _: (), flat, lambda: Extra([]))
     return [score for row in rows for score in row.scores if score.task == "asymmetric"]
 
 

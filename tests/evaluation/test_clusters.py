@@ -1,9 +1,12 @@
-"""Retrieval within clusters: known answers on blobs, brute force, and the edges."""
+"""Retrieval within clusters (benchmarks/clusters.py): known answers on blobs, brute force, the edges, and the command."""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import faiss
 import numpy as np
@@ -12,9 +15,16 @@ import torch
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import RetrievalSet, Rows
-from distilbench.evaluation.clusters import accuracy, cluster_costs, cluster_lists, search_lists, spherical_kmeans
+from distilbench.data.evaluation_sets import evaluation_data
+from distilbench.data.folder import Limits
 from distilbench.evaluation.retrieval import unit
 from distilbench.evaluation.sts import Embed
+from distilbench.methods.parts.cluster_head import assign_sentences, save_cluster_head
+from distilbench.storage.store import ArtifactStore
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import clusters as module
+from clusters import accuracy, cluster_costs, cluster_lists, search_lists, spherical_kmeans
 
 BLOBS, PER_BLOB, WIDTH = 5, 12, 16
 DOCUMENTS = BLOBS * PER_BLOB
@@ -189,3 +199,31 @@ def test_seconds_are_those_of_assign_itself_on_the_stated_threads() -> None:
     assert 0.05 <= implicit.assign_s and kmeans.assign_s < implicit.assign_s
     assert seen[0] == (1, 1, list(range(DOCUMENTS + BLOBS)))
     assert (torch.get_num_threads(), faiss.omp_get_max_threads()) == before
+
+
+def test_the_command_measures_a_student_by_its_head_and_by_k_means(
+    tmp_path: Path, data_folder: Path, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    torch.manual_seed(0)
+    folder = tmp_path / "student"
+    trunk = list(SentenceTransformer(str(encoder_folder), device="cpu"))[:2]
+    modules = [*trunk, Dense(32, 16, activation_function=torch.nn.Identity()), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+    save_cluster_head(folder, torch.nn.Linear(32, 5))
+    arguments = ["clusters.py", str(folder), "--data", str(data_folder), "--store", str(tmp_path / "store")]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--out", str(tmp_path / "out.json")])
+    module.main()
+    rows = json.loads((tmp_path / "out.json").read_text())
+    assert [(r["kind"], r["clusters"]) for r in rows[:2]] == [("implicit", 5), ("k-means", 5)]
+    data = evaluation_data(data_folder, ("retrieval",), Limits(), ArtifactStore(tmp_path / "store"))
+    search = data.searches[0]
+    cluster = assign_sentences(folder, [*search.documents, *search.queries])
+    inside = [cluster[len(search.documents) + i] in cluster[wanted] for i, wanted in enumerate(search.relevant)]
+    assert rows[0]["accuracy"] == pytest.approx(100 * np.mean(inside))
+    monkeypatch.setattr(sys, "argv", [*arguments[:1], str(encoder_folder), *arguments[2:]])
+    with pytest.raises(SystemExit, match="no cluster head; expected --clusters"):
+        module.main()

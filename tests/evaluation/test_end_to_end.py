@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distilbench.evaluation.quantisation import calibrated
+from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.retrieval_task import InMemory
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -30,7 +30,7 @@ def vectors_of_texts(monkeypatch) -> None:
 
 @pytest.mark.parametrize("kind", ["float32", "int8", "int4"])
 def test_it_finds_what_the_cosine_with_every_decoded_vector_finds(kind) -> None:
-    code = None if kind == "float32" else calibrated(kind, DOCUMENTS_ND)
+    code = None if kind == "float32" else Code.calibrate(kind, DOCUMENTS_ND)
     searcher = end_to_end.over("mine", None, "", code, InMemory(DOCUMENTS_ND))
     decoded_ND = DOCUMENTS_ND if code is None else code.decode(code.encode(DOCUMENTS_ND))
     decoded_ND = decoded_ND / np.linalg.norm(decoded_ND, axis=1, keepdims=True)

@@ -62,25 +62,6 @@ def test_variance_is_of_the_directions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rank", "variance", "d", "wanted"),
-    [
-        (7.5, 0.9, 8, ""),
-        (1.5, 1e-6, 8, ""),  # the limits themselves
-        (1.49, 0.9, 8, "collapsed: effective rank 1.49 of 8 dimensions, below 1.5"),
-        (7.5, 0.99e-6, 8, "collapsed: the variance of the unit vectors is 9.9e-07, below 1e-06"),
-        (0.0, 0.0, 8, "collapsed: the variance of the unit vectors is 0, below 1e-06"),
-        # One or two dimensions have no rank to lose.
-        (1.0, 0.9, 1, ""),
-        (1.0, 0.9, 2, ""),
-        (1.0, 0.9, 3, "collapsed: effective rank 1.00 of 3 dimensions, below 1.5"),
-        (1.0, 0.0, 1, "collapsed: the variance of the unit vectors is 0, below 1e-06"),
-    ],
-)
-def test_what_is_collapsed(rank: float, variance: float, d: int, wanted: str) -> None:
-    assert Geometry(rank, variance).collapsed(d) == wanted
-
-
-@pytest.mark.parametrize(
     ("x_ND", "wanted"),
     [
         (draw(300, 16), ""),
@@ -91,7 +72,7 @@ def test_what_is_collapsed(rank: float, variance: float, d: int, wanted: str) ->
     ],
 )
 def test_collapsed_embeddings_are_seen(x_ND: np.ndarray, wanted: str) -> None:
-    found = geometry(x_ND).collapsed(x_ND.shape[1])
+    found = geometry(x_ND).collapsed(x_ND.shape[1], 0.9)
     assert (wanted in found) if wanted else found == ""
 
 
@@ -109,10 +90,13 @@ def test_collapsed_embeddings_are_seen(x_ND: np.ndarray, wanted: str) -> None:
         ),
         (1.0, 0.0, 1, "collapsed: the unit vectors have 0 of the teacher's variance, below 0.005: all cosines"),
         (1.49, 0.9, 8, "collapsed: effective rank 1.49 of 8 dimensions, below 1.5"),
+        # One or two dimensions have no rank to lose.
+        (1.0, 0.9, 1, ""),
         (1.0, 0.9, 2, ""),
+        (1.0, 0.9, 3, "collapsed: effective rank 1.00 of 3 dimensions, below 1.5"),
     ],
 )
-def test_what_is_crowded_beside_the_teacher(rank: float, variance: float, d: int, wanted: str) -> None:
-    found = Geometry(rank, variance).crowded(d, 0.5)
+def test_what_is_collapsed_beside_the_teacher(rank: float, variance: float, d: int, wanted: str) -> None:
+    found = Geometry(rank, variance).collapsed(d, 0.5)
     assert found.startswith(wanted) and bool(found) == bool(wanted)
-    assert Geometry(7.5, 0.001).crowded(8, 0.05) == ""  # a teacher that is crowded itself
+    assert Geometry(7.5, 0.001).collapsed(8, 0.05) == ""  # a teacher that is crowded itself

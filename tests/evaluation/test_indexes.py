@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from distilbench.evaluation import indexes
 from distilbench.evaluation.indexes import (
     FAISS_KINDS,
-    GrowingIndex,
+    DocumentIndex,
     IndexSpec,
-    faiss_index,
-    quantised_index,
+    document_index,
     serialised_bytes,
 )
-from distilbench.evaluation.quantisation import Binary, Int8
 from distilbench.evaluation.retrieval import unit
 
 
@@ -30,9 +28,9 @@ def clusters(documents: int, width: int, seed: int = 0) -> NDArray[np.float32]:
     return unit((centres[rng.integers(0, 20, documents)] + noise).astype(np.float32))
 
 
-def built(spec: IndexSpec, vectors: NDArray[np.float32], block: int) -> GrowingIndex:
+def built(spec: IndexSpec, vectors: NDArray[np.float32], block: int) -> DocumentIndex:
     spec = spec.resolved(*vectors.shape)
-    index = faiss_index(spec, vectors[: spec.training_rows(len(vectors))], len(vectors))
+    index = document_index(spec, vectors.shape[1], len(vectors), vectors[: spec.training_rows(len(vectors))])
     for start in range(0, len(vectors), block):
         index.add(vectors[start : start + block])
     return index
@@ -55,22 +53,6 @@ def test_blocks_make_the_index_that_one_add_makes(kind: indexes.FaissKind) -> No
     exact = np.argsort(-(queries @ vectors.T), axis=1)[:, :20]
     least = {"flat": 0.999, "ivf": 0.7, "ivf-pq": 0.15, "hnsw": 0.98, "sq8": 0.93}[kind]
     assert overlap(blocks.search(queries, 20), exact) >= least
-
-
-@pytest.mark.parametrize("quantiser", [Int8, Binary])
-def test_quantised_blocks_are_the_quantisers_own_index(quantiser: type[Int8] | type[Binary]) -> None:
-    vectors = clusters(1_000, 20)  # 20 bits do not fill three bytes
-    calibrated = quantiser.calibrate(vectors[:200])
-    index = quantised_index(calibrated)
-    for start in range(0, 1_000, 300):
-        index.add(vectors[start : start + 300])
-    whole: Any = calibrated.index(vectors)
-    serialise: Any = faiss.serialize_index_binary if index.kind == "binary" else faiss.serialize_index
-    np.testing.assert_array_equal(serialise(index.held), serialise(whole))
-    queries = clusters(30, 20, seed=1)
-    np.testing.assert_array_equal(index.search(queries, 10), calibrated.search(whole, queries, 10))
-    assert serialised_bytes(index) == serialise(whole).nbytes
-    assert index.setting == ("rescore=2" if index.kind == "binary" else "")
 
 
 @pytest.mark.parametrize("kind", FAISS_KINDS)
@@ -102,7 +84,7 @@ def test_defaults_by_corpus(spec: IndexSpec, documents: int, width: int, expecte
 def test_the_published_setting_of_hpd_is_kept_and_told(capfd: pytest.CaptureFixture[str]) -> None:
     vectors = clusters(3_000, 8)
     index = built(IndexSpec("ivf", lists=(1024, 5)), vectors, 1_000)
-    assert (index.held.nlist, index.held.nprobe, index.lists, index.setting) == (1024, 5, (1024, 5), "")
+    assert (index.held.nlist, index.held.nprobe, index.spec.lists, index.setting) == (1024, 5, (1024, 5), "")
     assert capfd.readouterr() == ("", "")  # three training vectors a list, which was asked for
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +12,16 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec, token_ids
 from distilbench.evaluation import latency
-from distilbench.evaluation.latency import REFERENCE_WIDTH, calm_reference_s, reference_run, time_encoder
+from distilbench.evaluation.latency import (
+    REFERENCE_WIDTH,
+    calm_reference_s,
+    on_threads,
+    read_texts,
+    reference_run,
+    time_encoder,
+)
 
 TEXTS = ["One sentence.", "Another one, of more words than the first.", "A third."] * 30
 
@@ -82,3 +90,27 @@ def test_the_reference_is_real_and_threads_are_put_back(two_threads: None) -> No
     out = reference_run()()
     assert isinstance(out, torch.Tensor) and out.shape[1] == REFERENCE_WIDTH
     assert calm_reference_s() > 0 and torch.get_num_threads() == 2
+
+
+def test_what_is_read(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch in one pass, padded to its longest, in the order given, the prompt before every sentence."""
+    passes: list[tuple[int, ...]] = []
+    model.register_forward_pre_hook(lambda _, given: passes.append(tuple(given[0]["input_ids"].shape)))
+    ids = token_ids(model, TEXTS[:3], "how do ")
+    found = read_texts(model, TEXTS[:3], "how do ")
+    assert passes == [(3, max(map(len, ids)))] and found.shape[0] == 3
+    seen = list[str]()
+    monkeypatch.setattr(latency, "read_texts", lambda model, batch, prompt: seen.extend([prompt, *batch]))
+    time_encoder(model, "how do ", TEXTS[:2], reference_s=0.001)
+    assert seen[:3] == ["how do ", *TEXTS[:2]]
+
+
+@pytest.mark.parametrize("setting", [None, "true"])
+def test_the_tokenizer_has_one_thread_meanwhile(monkeypatch: pytest.MonkeyPatch, setting: str | None) -> None:
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    if setting:
+        monkeypatch.setenv("TOKENIZERS_PARALLELISM", setting)
+    with pytest.raises(RuntimeError), on_threads(1):
+        assert os.environ["TOKENIZERS_PARALLELISM"] == "false" and torch.get_num_threads() == 1
+        raise RuntimeError("out of memory")
+    assert os.environ.get("TOKENIZERS_PARALLELISM") == setting

@@ -16,8 +16,8 @@ import pytest
 from numpy.typing import NDArray
 
 from distilbench.errors import InputError
+from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.indexes import FAISS_KINDS, IndexSpec
-from distilbench.evaluation.quantisation import Binary, Int8
 from distilbench.evaluation.ranking import ranking_metrics
 from distilbench.evaluation.retrieval import unit
 from distilbench.evaluation.retrieval_task import (
@@ -90,20 +90,6 @@ def test_scores_are_the_exact_ones_of_the_whole_matrix(block: int) -> None:
     assert result.costs == [] and result.notes == []
 
 
-def test_the_flat_index_is_built_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    documents = vectors(300)
-    queries, task = asked(documents)
-
-    def none(width: int) -> None:
-        raise AssertionError("a flat index")
-
-    monkeypatch.setattr(faiss, "IndexFlatIP", none)
-    result = evaluate_retrieval(InMemory(documents), queries, task, kinds=("sq8", "hnsw"))
-    assert [c.kind for c in result.costs] == ["sq8", "hnsw"]
-    with pytest.raises(AssertionError, match="a flat index"):
-        evaluate_retrieval(InMemory(documents), queries, task, kinds=("flat",))
-
-
 def test_every_kind_has_its_cost(tmp_path: Path) -> None:
     documents = vectors(2_500).astype(np.float16)
     queries, task = asked(documents.astype(np.float32))
@@ -114,7 +100,7 @@ def test_every_kind_has_its_cost(tmp_path: Path) -> None:
         queries,
         task,
         kinds=(*FAISS_KINDS, IndexSpec("ivf", lists=(64, 64))),
-        quantisers=(Int8.calibrate(calibration), Binary.calibrate(calibration)),
+        codes=(Code.calibrate("int8", calibration), Code.calibrate("binary", calibration)),
         batch=7,
         block=400,
     )
@@ -127,8 +113,8 @@ def test_every_kind_has_its_cost(tmp_path: Path) -> None:
     flat, ivf, pq, hnsw, sq8, all_lists, int8, binary = costs
     told = {s.metric: s.value for s in retrieval_task_scores(task, result.per_query)}
     for cost in (int8, binary):
-        assert 100 * result.quantised[cost.kind]["mrr@10"].mean() == pytest.approx(cost.mrr10)
-        assert 100 * result.quantised[cost.kind]["recall@100"].mean() == pytest.approx(cost.recall100)
+        assert 100 * result.by_code[cost.kind]["mrr@10"].mean() == pytest.approx(cost.mrr10)
+        assert 100 * result.by_code[cost.kind]["recall@100"].mean() == pytest.approx(cost.recall100)
     assert flat.overlap10_with_flat == all_lists.overlap10_with_flat == 100
     assert flat.mrr10 == pytest.approx(told["mrr@10"]) and flat.recall100 == pytest.approx(told["recall@100"])
     assert (ivf.nlist, ivf.nprobe, all_lists.nprobe, flat.nlist) == (64, 5, 64, None)
@@ -136,7 +122,7 @@ def test_every_kind_has_its_cost(tmp_path: Path) -> None:
     assert min(hnsw.overlap10_with_flat, sq8.overlap10_with_flat, int8.overlap10_with_flat) > 90
     assert 0 < binary.overlap10_with_flat < 90
     assert binary.bytes < pq.bytes < sq8.bytes < flat.bytes < ivf.bytes < hnsw.bytes
-    assert (pq.setting, binary.setting) == ("m=2, bits=6, trained on 2496", "rescore=2")
+    assert (pq.setting, binary.setting) == ("m=2, bits=6, trained on 2496", "")
 
 
 def test_batches_and_threads_change_no_result() -> None:
@@ -267,7 +253,7 @@ def test_widths_that_differ_are_named() -> None:
     with pytest.raises(InputError, match=r"vectors of shape \(40, 16\) and type int64, expected floats"):
         evaluate_retrieval(InMemory(documents), queries.astype(int), task)
     with pytest.raises(ValueError, match="int8: 15 dimensions, expected 16"):
-        evaluate_retrieval(InMemory(documents), queries, task, quantisers=(Int8.calibrate(documents[:, 1:]),))
+        evaluate_retrieval(InMemory(documents), queries, task, codes=(Code.calibrate("int8", documents[:, 1:]),))
     with pytest.raises(ValueError, match=r"documents of shape \(16,\)"):
         InMemory(documents[0])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,17 @@ from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
-from distilbench.evaluation.quantisation import Binary, Int8
+from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.sts import from_rows, spearman
 from distilbench.methods import get_method
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.records import ClusterCost, Score
+from distilbench.records import Score
 from distilbench.trials import scoring
 from distilbench.trials.rung_training import build_method
 from distilbench.trials.scoring import (
     Candidate,
     Encoded,
+    Scoring,
     count_parameters,
     encode_method,
     encode_teacher,
@@ -58,10 +58,6 @@ def params(method: str, **given: Any) -> dict[str, Any]:
 
 STUDENT = Candidate("r", "student", "mcr2", 8, params("mcr2", **MCR2), 0, trial=3)
 TASK_SCORE = Score(task="pairs", set="MRPC", split="dev", metric="f1", variant="all", value=70.0, n=9)
-CLUSTERS = ClusterCost(
-    set="quora", split="dev", kind="implicit", clusters=4, used=4, documents=60, queries=20, accuracy=50, searched=25,
-    fit_s=0, assign_s=0, search_s=0, threads=1,
-)  # fmt: skip
 
 
 # Identity
@@ -137,7 +133,6 @@ def test_encoded_vectors_come_back_whole_or_not_at_all(tmp_path: Path, monkeypat
         rng.standard_normal((5, 4), dtype=np.float32),
         "students/a",
         [TASK_SCORE],
-        [CLUSTERS],
     )
     assert Encoded.load(tmp_path) is None
     with monkeypatch.context() as patch:
@@ -154,7 +149,7 @@ def test_encoded_vectors_come_back_whole_or_not_at_all(tmp_path: Path, monkeypat
     assert found is not None
     assert np.array_equal(found.vectors_ND, made.vectors_ND)
     assert np.array_equal(found.calibration_ND, made.calibration_ND)
-    assert (found.model, found.task_scores, found.clusters) == ("students/a", [TASK_SCORE], [CLUSTERS])
+    assert (found.model, found.task_scores) == ("students/a", [TASK_SCORE])
     (tmp_path / "rung-1.safetensors").touch()
     remove_encoded(tmp_path)
     remove_encoded(tmp_path)
@@ -162,31 +157,15 @@ def test_encoded_vectors_come_back_whole_or_not_at_all(tmp_path: Path, monkeypat
     assert Encoded.load(tmp_path) is None
 
 
-def test_a_method_is_encoded_with_its_task_and_its_clusters(
-    prepared: Prepared, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_method_is_encoded_with_its_task(prepared: Prepared, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     method = build_method("mcr2", STUDENT.params, prepared, 0, "cpu")
     monkeypatch.setattr(
         type(method), "task_scores", lambda self, split: [TASK_SCORE.model_copy(update={"split": split})]
     )
-    asked: list[Any] = []
-
-    def costs(embed: Any, task: Any, clusters: int, assign: Callable[..., Any], *_: object) -> list[ClusterCost]:
-        asked.append((task.name, task.split, clusters, assign(task.documents).max() < clusters, embed(task.queries)))
-        return [CLUSTERS]
-
-    monkeypatch.setattr(scoring, "cluster_costs", costs)
     encoded = encode_method(method, corpus, "students/a")
-    rows = evaluation_rows(corpus)
-    assert np.array_equal(encoded.vectors_ND, method.embed(rows))
+    assert np.array_equal(encoded.vectors_ND, method.embed(evaluation_rows(corpus)))
     assert np.array_equal(encoded.calibration_ND, method.embed(calibration_rows(prepared.train)))
-    assert [s.split for s in encoded.task_scores] == ["dev", "test"]
-    [(name, split, clusters, below, queries)] = asked
-    assert (name, split, clusters, below) == ("quora", "dev", 4, True)
-    assert np.array_equal(queries, method.embed(corpus.retrieval[0].queries))
-    assert encoded.clusters == [CLUSTERS] and encoded.model == "students/a"
-    pca = encode_method(build_method("pca", {"output_dim": 8}, prepared, 0, "cpu"), corpus)
-    assert pca.clusters == [] and pca.model == "" and len(asked) == 1
+    assert [s.split for s in encoded.task_scores] == ["dev", "test"] and encoded.model == "students/a"
 
 
 def test_rows_are_looked_up_whatever_the_order() -> None:
@@ -221,7 +200,7 @@ def test_quantisers_are_calibrated_on_training_sentences_alone(
 def score(
     prepared: Prepared, corpus: Corpus, run: Path, encoded: Encoded, widths: list[int], kinds: list[Any]
 ) -> dict[tuple[int, str], Any]:
-    scored = score_candidate(STUDENT, prepared, corpus, encoded, widths, kinds, 77, run)
+    scored = score_candidate(STUDENT, encoded, Scoring(run, prepared, corpus), widths, kinds)
     for record, predictions in scored:  # what is kept is what was scored
         own = ("sts", "test", "spearman", "all")
         test = [s for s in record.scores if (s.task, s.split, s.metric, s.variant) == own]
@@ -239,7 +218,7 @@ def test_a_row_for_each_width_and_quantisation(
 ) -> None:
     teacher = encode_teacher(prepared, corpus)
     parts = teacher.vectors_ND[:, :8], teacher.calibration_ND[:, :8]
-    encoded = Encoded(*parts, "students/a", [TASK_SCORE], [CLUSTERS])
+    encoded = Encoded(*parts, "students/a", [TASK_SCORE])
     found = score(prepared, corpus, tmp_path, encoded, widths, ["int8", "binary"])
     rows = evaluation_rows(corpus)
     for width in widths:
@@ -258,15 +237,13 @@ def test_a_row_for_each_width_and_quantisation(
         assert any("recall@100 is left out: with 60 documents" in note for note in plain.notes)
         assert {i.kind for i in plain.indexes} == {"flat", "ivf"}
         assert plain.bytes_per_vector == 4 * width
-        assert plain.clusters == ([CLUSTERS] if width == 8 else [])
-        for kind, quantiser, size in (("int8", Int8, width), ("binary", Binary, -(-width // 8))):
+        for kind, size in (("int8", width), ("binary", -(-width // 8))):
             record = found[width, kind]
-            saved = quantiser.load(folder, width)  # what is saved with the student is what was scored
+            saved = Code.load(kind, folder, width)  # what is saved with the student is what was scored
             assert record.scores == scored_rows(whole, corpus, [saved])[1].scores and record.space is None
             assert [i.kind for i in record.indexes] == [kind] and record.bytes_per_vector == size
-            assert record.clusters == []
     for record in found.values():
-        assert (record.parameters, record.model, record.trial, record.seed) == (77, "students/a", 3, 0)
+        assert (record.parameters, record.model, record.trial, record.seed) == (0, "students/a", 3, 0)
         assert record.provenance.versions
     assert len({r.record_id for r in found.values()}) == 3 * len(widths)
 
@@ -330,7 +307,7 @@ def test_parameters_of_a_row_are_those_of_the_whole_encoder(
     build_method("pca", {"output_dim": 8}, prepared, 0, "cpu").export(tmp_path / "pca")
     saved = parameters_of(prepared, "pca", 8, tmp_path / "pca")
     assert saved == teacher + 32 * 8 + 8
-    Int8.calibrate(np.random.default_rng(0).standard_normal((9, 8))).save(tmp_path / "pca")
+    Code.calibrate("int8", np.random.default_rng(0).standard_normal((9, 8))).save(tmp_path / "pca")
     assert parameters_of(prepared, "pca", 8, tmp_path / "pca") == saved  # a quantiser is no part of the encoder
 
 
@@ -348,7 +325,7 @@ def test_a_student_of_the_teachers_space_searches_the_teachers_documents(
     again = Encoded.load(tmp_path)
     assert again is not None and again.in_teacher_space
     student = Candidate("r", "student", "mse", 32, params("mse", output_dim=32, lr=0.01, batch_size=16), 0)
-    made = score_candidate(student, prepared, corpus, again, [32], ["int8"], 7, tmp_path)
+    made = score_candidate(student, again, Scoring(tmp_path, prepared, corpus), [32], ["int8"])
     whole, coded = (record.scores for record, _ in made)
     own = {(s.set, s.split, s.metric): s.value for s in whole if s.task == "retrieval"}
     across = {(s.set, s.split, s.metric): s.value for s in whole if s.task == "asymmetric"}

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from distilbench.data.sentences import CorpusText
+from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.prepare.static_start import load_static_start, static_start_artifact
@@ -44,6 +45,21 @@ SMALL: dict[str, dict[str, Any]] = {
     "whitening": {"output_dim": 8},
 }
 """Of the random encoder, whose width is 32."""
+PUBLISHED: dict[str, Any] = {
+    "dropout": True,
+    "freeze_embeddings": False,
+    "decay_all": True,
+    "projection_start": "random",
+    "map_start": "random",
+    "max_negative_share": 0.0,
+    "norm": "raw",
+    "normaliser": False,
+    "directions": "teacher",
+    "noise_kind": "factor",
+    "centre": False,
+    "group": 1,
+}
+"""What the papers do and the defaults do not: these tests compute it by hand, and train every part."""
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +96,9 @@ def build(prepared: Prepared) -> Callable[..., Any]:
     """`build(name, **params)`: a small method with some of its hyper-parameters; `on` are other prepared inputs."""
 
     def make(name: str, on: Prepared = prepared, seed: int = 0, **params: Any) -> Method:
-        return build_method(name, {**SMALL[name], **params}, on, seed, "cpu")
+        fields = get_method(name).params_type.model_fields if "lr" in SMALL[name] else {}
+        published = {field: value for field, value in PUBLISHED.items() if field in fields}
+        return build_method(name, {**published, **SMALL[name], **params}, on, seed, "cpu")
 
     return make
 

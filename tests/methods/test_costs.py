@@ -12,7 +12,7 @@ from distilbench.evaluation import latency
 from distilbench.prepare.prepared import Prepared
 from distilbench.storage.store import ArtifactStore
 from distilbench.trials.cost_bench import Kind, kind_of, measure_costs
-from distilbench.trials.costs import kind_key, read_costs
+from distilbench.trials.costs import cost_metrics, kind_key, read_costs, write_costs
 from distilbench.trials.scoring import TEACHER
 
 TRAINED: dict[str, Any] = {"lr": 0.01, "batch_size": 16, "output_dim": 8}
@@ -32,7 +32,7 @@ def measured(
         pca,
     ]
     kinds.append(kind_of("hpd", {**TRAINED, "table": "int8"}))
-    measure_costs(kinds, static, sentences, root, ArtifactStore(root / "store"), Console(quiet=True))
+    write_costs(root, measure_costs(kinds, static, sentences, ArtifactStore(root / "store"), Console(quiet=True)))
     return root, root / "store", kinds
 
 
@@ -48,20 +48,19 @@ def test_every_kind_has_its_cost(measured: tuple[Path, Path, list[Kind]]) -> Non
     assert set(costs) == {TEACHER, *(kind.key for kind in kinds)}
     hpd, contrastive, narrow, pca, int8 = (costs[kind.key] for kind in kinds)
     assert hpd == contrastive, "the files have the same shapes, so it was measured once"
-    assert pca.latency_ms == costs[TEACHER].latency_ms and pca.cost.bytes_on_disk > costs[TEACHER].cost.bytes_on_disk
-    assert narrow.cost.bytes_on_disk < hpd.cost.bytes_on_disk > int8.cost.bytes_on_disk
-    assert all(cost.latency_ms > 0 and cost.cost.p95_ms >= cost.cost.p50_ms > 0 for cost in costs.values())
-    assert hpd.metrics()["model_bytes"] == hpd.cost.bytes_on_disk
+    assert pca.latency_ms == costs[TEACHER].latency_ms and pca.bytes_on_disk > costs[TEACHER].bytes_on_disk
+    assert narrow.bytes_on_disk < hpd.bytes_on_disk > int8.bytes_on_disk
+    assert all(cost.latency_ms > 0 and cost.p95_ms >= cost.p50_ms > 0 for cost in costs.values())
+    assert cost_metrics(hpd)["model_bytes"] == hpd.bytes_on_disk
 
 
 def test_what_was_measured_is_found_again(
     measured: tuple[Path, Path, list[Kind]],
     static: Prepared,
     sentences: list[str],
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     root, store, kinds = measured
     monkeypatch.setattr(latency, "time_encoder", None)
-    again = measure_costs(kinds, static, sentences, tmp_path, ArtifactStore(store), Console(quiet=True))
+    again = measure_costs(kinds, static, sentences, ArtifactStore(store), Console(quiet=True))
     assert again == read_costs(root)

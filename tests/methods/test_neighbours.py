@@ -14,9 +14,7 @@ import torch
 
 from distilbench.data.corpus import CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.evaluation.codes.binary import Binary
-from distilbench.evaluation.codes.steps import Int4
-from distilbench.evaluation.quantisation import load_quantiser
+from distilbench.evaluation.faiss_codes import Code
 from distilbench.methods.neighbours import Neighbours
 from distilbench.methods.parts.neighbour_loss import neighbour_loss
 from distilbench.methods.parts.product_start import product_start
@@ -75,10 +73,10 @@ def test_what_goes_forward_is_the_code_and_the_gradient_is_the_vectors(bits: int
     if bits == 1:
         signs = np.where(plain > plain.mean(axis=0), 1, -1) / 4
         assert stored.detach().numpy() == pytest.approx(signs, abs=1e-6)
-        code = Binary.calibrate(plain)
+        code = Code.calibrate("binary", plain)
         assert np.sign(code.decode(code.encode(plain))) == pytest.approx(np.sign(signs))
     if bits == 4:  # nearly what a calibrated code stores
-        code4 = Int4.calibrate(plain)
+        code4 = Code.calibrate("int4", plain)
         assert (stored.detach().numpy() * unit(code4.decode(code4.encode(plain)))).sum(axis=1).mean() > 0.98
     assert min(levels) > 2 or bits == 1
     weight = torch.randn(16)
@@ -235,7 +233,7 @@ def test_exported_with_its_trained_code(build: Callable[..., Any], tmp_path: Pat
     apart_N = np.abs(unit(code.decode(code.encode(vectors))) - stored).max(axis=1)
     assert np.mean(apart_N < 1e-4) > 0.99 and apart_N.max() < 0.01, "a sentence between two centroids may go to either"
     method.export(tmp_path / "student")
-    loaded = load_quantiser("pq4", tmp_path / "student", 8)
+    loaded = Code.load("pq4", tmp_path / "student", 8)
     assert np.array_equal(loaded.encode(vectors), code.encode(vectors))
 
 
@@ -245,5 +243,5 @@ def test_exported_with_a_product_code_of_its_vectors(build: Callable[..., Any], 
     assert method.trained_code() is None and len(method.phases()) == 1
     method.export(tmp_path / "student")
     vectors = method.embed(method.prepared.train)
-    code = load_quantiser("opq4", tmp_path / "student", 8)
+    code = Code.load("opq4", tmp_path / "student", 8)
     assert code.bytes_per_vector == 4 and code.decode(code.encode(vectors)).shape == vectors.shape

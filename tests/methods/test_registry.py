@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import distilbench.methods
+from distilbench.commands.methods import description
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
 from distilbench.methods.method import Method
@@ -40,6 +41,7 @@ def test_every_method_is_whole(name: str) -> None:
     # What a head needs that is not trained, and what the training loop asks of the others.
     assert "output_dim" in fields and ("lr" in fields) == ("batch_size" in fields)
     assert isinstance(method.trains_encoder, bool)
+    assert re.fullmatch(r"(?s)Trains .*\.\s+Reads .*\.\s+Source: .*\.", description(method))
 
 
 def test_titles_tell_methods_apart() -> None:

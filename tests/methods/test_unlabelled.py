@@ -11,7 +11,7 @@ import pytest
 
 from distilbench.data.corpus import Corpus, CorpusBuilder
 from distilbench.errors import InputError
-from distilbench.methods.parts.unlabelled import check_unlabelled, unlabelled_needs
+from distilbench.methods.parts.unlabelled import Unlabelled
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.loop import Trainer
 
@@ -47,15 +47,15 @@ def corpus() -> Corpus:
 
 
 def possible(**given: Any) -> Callable[[str], list[Any]]:
-    return {"batch_size": [8], "augmentation": [False], **given}.__getitem__
+    return {"batch_size": [8], "augmentation": [False], "output_dim": [8], **given}.__getitem__
 
 
 def test_augmented_sentences_are_needed_where_they_may_be_asked_for() -> None:
-    assert unlabelled_needs(possible(augmentation=[False, True])).augmentation
-    assert not unlabelled_needs(possible()).augmentation
+    assert Unlabelled.needs(possible(augmentation=[False, True])).augmentation
+    assert not Unlabelled.needs(possible()).augmentation
 
 
 def test_what_the_corpus_cannot_give_is_said() -> None:
-    check_unlabelled(possible(), corpus())
+    Unlabelled.check_corpus(possible(), corpus(), 32)
     with pytest.raises(InputError, match="batch_size is 32, but the corpus has only 20 training sentences"):
-        check_unlabelled(possible(batch_size=[8, 32]), corpus())
+        Unlabelled.check_corpus(possible(batch_size=[8, 32]), corpus(), 32)

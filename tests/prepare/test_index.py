@@ -24,9 +24,8 @@ from distilbench.commands import index as module
 from distilbench.commands.index import MANIFEST, index
 from distilbench.data.documents import columns_of_documents, read_documents
 from distilbench.errors import InputError
-from distilbench.evaluation.code_index import code_index, rescored, stored_codes
-from distilbench.evaluation.indexes import IndexSpec
-from distilbench.evaluation.quantisation import QUANTISERS, Binary, Int8, calibrated
+from distilbench.evaluation.faiss_codes import Code, inner_of
+from distilbench.evaluation.indexes import IndexSpec, document_index, norms_differ, stored_codes
 from distilbench.prepare import document_codes
 from distilbench.settings.index import IndexSettings
 from distilbench.storage.arrays import shard_name
@@ -74,7 +73,7 @@ def with_code(student, folder, vectors, *kinds):
     """A copy of the student with codes of its own."""
     shutil.copytree(student, folder)
     for kind in kinds:
-        calibrated(kind, vectors).save(folder)
+        Code.calibrate(kind, vectors).save(folder)
     return folder
 
 
@@ -117,10 +116,12 @@ def test_the_readme_finds_what_the_code_finds(tmp_path, student, vectors, corpus
     if kind == "float32":
         best = np.argsort(-(vectors @ query[0]))[:10]
     else:
-        quantiser = calibrated(kind, vectors)
-        best = quantiser.search(quantiser.index(vectors), query, 10)[0]
+        code_of_kind = Code.calibrate(kind, vectors)
+        decoded = code_of_kind.decode(code_of_kind.encode(vectors))
+        decoded /= np.linalg.norm(decoded, axis=1, keepdims=True)
+        best = np.argsort(-(decoded @ code_of_kind.queries(query)[0]))[:10]
     assert len(found) == 10
-    # Bits have many equal similarities, and Binary.search looks at 20 documents only.
+    # Bits have many equal similarities.
     common = len(set(found) & {f"d{7 * i}" for i in best})
     assert common >= {"binary": 5, "itq2": 5}.get(kind, 9)
     assert result.manifest["code"] == kind
@@ -145,34 +146,35 @@ def test_the_manifest_says_what_is_there(tmp_path, student, vectors, corpus):
 @pytest.mark.parametrize("kind", ["float32", "int8", "int4", "binary", "pq4", "opq4", "itq2", "lsh2", "pcar4"])
 def test_every_code_has_every_index_with_the_same_bytes(vectors, kind, width):
     own = np.ascontiguousarray(vectors[:, :width])
-    code = None if kind == "float32" else calibrated(kind, own)
+    code = None if kind == "float32" else Code.calibrate(kind, own)
     stored = stored_codes(code, own)
     assert stored.shape[1] == (4 * width if code is None else code.bytes_per_vector)
     unit = own / np.linalg.norm(own, axis=1, keepdims=True)
     found = {}
     for spec in (IndexSpec("flat"), IndexSpec("ivf", lists=(4, 4)), IndexSpec("hnsw")):
-        built = code_index(code, width, spec.resolved(300, width), stored[:200])
+        sample = own[:200] if code is None else stored[:200]
+        built = document_index(spec.resolved(300, width), width, 300, sample, code)
         for start in range(0, 300, 128):
-            built.add(stored[start : start + 128])
+            built.add_codes(stored[start : start + 128])
         held = faiss.deserialize_index(faiss.serialize_index(built.held))
         assert held.ntotal == 300
         found[spec.kind] = held.search(unit[:20], 10)[0]
         if spec.kind == "hnsw":
-            codes = faiss.downcast_index(built.inner.storage).codes
+            codes = faiss.downcast_index(inner_of(built.held).storage).codes
             np.testing.assert_array_equal(faiss.rev_swig_ptr(codes.data(), codes.size()), stored.ravel())
     np.testing.assert_allclose(found["ivf"], found["flat"], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found["hnsw"], found["flat"], rtol=1e-4, atol=1e-5)
 
 
 def test_bits_are_compared_with_the_float_query(vectors):
-    code = Binary.calibrate(vectors)
-    built = code_index(code, WIDTH, IndexSpec("flat"), np.empty((0, 4), np.uint8))
-    built.add(stored_codes(code, vectors))
+    code = Code.calibrate("binary", vectors)
+    built = document_index(IndexSpec("flat"), WIDTH, 300, np.empty((0, 4), np.uint8), code)
+    built.add(vectors)
     distance, found = built.held.search(np.ascontiguousarray(vectors[:9]), 10)
-    similarity = (vectors[:9] - code.threshold_d) @ code.decode(code.encode(vectors)).T
+    similarity = code.queries(vectors[:9]) @ code.decode(code.encode(vectors)).T
     best = -np.sort(-similarity, axis=1)[:, :10]
     np.testing.assert_allclose(np.take_along_axis(similarity, found, axis=1), best, atol=1e-4)
-    assert not rescored(code) and rescored(Int8.calibrate(vectors)) and (np.diff(distance) >= 0).all()
+    assert not norms_differ(code) and norms_differ(Code.calibrate("int8", vectors)) and (np.diff(distance) >= 0).all()
 
 
 # --- Nothing is made twice
@@ -300,7 +302,7 @@ def test_bad_documents_are_one_error(tmp_path, student, name, content, said):
 
 
 def test_bad_options_are_one_error(tmp_path, student, vectors, corpus):
-    two = with_code(student, tmp_path / "two", vectors, *list(QUANTISERS)[:2])
+    two = with_code(student, tmp_path / "two", vectors, "int8", "int4")
     for options, said in [
         ({"index": "sq8"}, r"--index sq8: expected flat, ivf, hnsw .*--code"),
         ({"index": "ivf:4"}, r"--index ivf:4: expected ivf alone, or"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from distilbench.records import ClusterCost, IndexCost, Provenance, Rung, Score, ScoreRecord, TrialRecord
+from distilbench.records import IndexCost, Provenance, Rung, Score, ScoreRecord, TrialRecord
 
 # Set, subsets (none: a single one), offset of its score from the row's quality.
 STS = (("STS12", 5, -8.0), ("STS13", 3, 1.0), ("STS14", 6, -2.0), ("STSB", 0, 3.0))
@@ -74,25 +74,6 @@ def coded_cost(kind: str, overlap: float, **changes: Any) -> IndexCost:
     """The index of codes, of which `overlap` % of the first 10 are those of the float32 vectors."""
     fields = index_costs(64, 75.0)[0].model_dump() | {"kind": kind, "overlap10_with_flat": overlap} | changes
     return IndexCost(**fields)
-
-
-def cluster_cost(accuracy: float = 64.5, searched: float = 4.0, **changes: Any) -> ClusterCost:
-    fields: dict[str, Any] = {
-        "set": "quora",
-        "split": "test",
-        "kind": "implicit",
-        "clusters": 32,
-        "used": 30,
-        "documents": 20000,
-        "queries": 5000,
-        "accuracy": accuracy,
-        "searched": searched,
-        "fit_s": 0.0,
-        "assign_s": 0.5,
-        "search_s": 0.25,
-        "threads": 1,
-    }
-    return ClusterCost(**(fields | changes))
 
 
 def pair_scores(value: float, name: str = "QQP", split: str = "test", metrics: tuple[str, ...] = ("accuracy", "f1")):
@@ -236,10 +217,6 @@ def seeded_study() -> list[TrialRecord | ScoreRecord]:
                         seed=seed,
                         model=f"students/{name}-seed{seed}",
                         pairs=pair_scores(value + 5) if quantisation == "float32" else [],
-                        clusters=[
-                            cluster_cost(value - 10, 3.0 + seed),
-                            cluster_cost(value - 8, 6.0, kind="k-means", fit_s=2.5),
-                        ],
                     )
                 )
     records += [trial_record(0, seed=seed) for seed in (0, 1, 2)]
@@ -266,7 +243,7 @@ def make_study():
 
 @pytest.fixture
 def make_seeded():
-    """`seeded_study()`: a comparison with three seeds, three quantisations, pair tasks and cluster retrieval."""
+    """`seeded_study()`: a comparison with three seeds, three quantisations, and pair tasks."""
     return seeded_study
 
 
@@ -274,12 +251,6 @@ def make_seeded():
 def make_pairs():
     """`pair_scores(value, name, split, metrics)`: the k-th metric is value + k."""
     return pair_scores
-
-
-@pytest.fixture
-def make_cluster():
-    """`cluster_cost(accuracy, searched, **changes)`."""
-    return cluster_cost
 
 
 @pytest.fixture

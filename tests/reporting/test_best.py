@@ -161,12 +161,12 @@ def test_the_command_names_the_student_its_models_and_the_teacher(run, tmp_path)
 
 def test_what_it_says_of_loading_works(make_score, tmp_path, encoder_folder):
     """A student of several widths, of which the first 8 numbers are kept as bits."""
-    from distilbench.evaluation.quantisation import Binary
+    from distilbench.evaluation.faiss_codes import Code
 
     student = tmp_path / "run" / "students" / 'a "quoted" name'
     shutil.copytree(encoder_folder, student)
     calibration = np.random.default_rng(0).normal(size=(20, 8)).astype(np.float32)
-    Binary.calibrate(calibration).save(student / "d8")
+    Code.calibrate("binary", calibration).save(student / "d8")
     record = make_score(
         "nested", dim=8, bytes_per_vector=1, quantisation="binary", hyperparameters={"output_dim": 32, "halvings": 2}
     )

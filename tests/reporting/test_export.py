@@ -19,7 +19,7 @@ from distilbench.cli import app
 from distilbench.commands import export as module
 from distilbench.commands import export_onnx
 from distilbench.errors import InputError
-from distilbench.evaluation.quantisation import Binary, Int8
+from distilbench.evaluation.faiss_codes import Code
 from distilbench.records import append_records
 from distilbench.reporting.table import leaderboard
 from distilbench.settings.commands import ExportSettings
@@ -46,8 +46,8 @@ def student(tmp_path_factory, encoder_folder):
     model.save(str(folder), create_model_card=False)
     vectors = model.encode(random_sentences(50, seed=4))
     for width in (WIDTH, 8):
-        for kind in (Int8, Binary):
-            kind.calibrate(vectors[:, :width]).save(folder / f"d{width}")
+        for kind in ("int8", "binary"):
+            Code.calibrate(kind, vectors[:, :width]).save(folder / f"d{width}")
     (folder / "README.md").write_text("an earlier card")
     (folder / ".half.tmp").write_text("half a file")
     return folder
@@ -116,19 +116,17 @@ def test_the_best_within_a_size_is_its_own_folder(run, student, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "run"]
 
 
-@pytest.mark.parametrize(
-    ("size", "form", "kind"), [("16", (WIDTH, "int8"), Int8), ("8B", (8, "int8"), Int8), ("1B", (8, "binary"), Binary)]
-)
-def test_a_nested_and_quantised_student_gives_the_rows_codes(run, student, tmp_path, monkeypatch, size, form, kind):
+@pytest.mark.parametrize(("size", "form"), [("16", (WIDTH, "int8")), ("8B", (8, "int8")), ("1B", (8, "binary"))])
+def test_a_nested_and_quantised_student_gives_the_rows_codes(run, student, tmp_path, monkeypatch, size, form):
     width, quantisation = form
     out = tmp_path / "out"
     assert export(run, "--best-under", size, "--to", out).exit_code == 0
     vectors = vectors_of(out)
     np.testing.assert_array_equal(vectors, vectors_of(student)[:, :width])
     files = [n for n in names(out) if n.startswith("quantisation") or "/quantisation" in n]
-    assert files == [f"quantisation-{quantisation}.json", f"quantisation-{quantisation}.safetensors"]
-    expected = kind.load(student / f"d{width}").encode(vectors)
-    np.testing.assert_array_equal(kind.load(out, width).encode(vectors), expected)
+    assert files == [f"quantisation-{quantisation}.faiss", f"quantisation-{quantisation}.json"]
+    expected = Code.load(quantisation, student / f"d{width}").encode(vectors)
+    np.testing.assert_array_equal(Code.load(quantisation, out, width).encode(vectors), expected)
     # What the card says, with DistilBench and without.
     load, plain = blocks(out)
     monkeypatch.chdir(out)
@@ -205,7 +203,7 @@ def test_a_model_that_is_gone_is_named(run, tmp_path):
     assert (
         result.exit_code == 2 and "nested d=16, seed 1, is not there" in result.stderr and "--seed 0" in result.stderr
     )
-    (run / "students" / "nested-0" / "d8" / "quantisation-int8.safetensors").unlink()
+    (run / "students" / "nested-0" / "d8" / "quantisation-int8.faiss").unlink()
     result = export(run, "--best-under", "8B", "--seed", 0, "--to", tmp_path / "out")
     assert result.exit_code == 2 and "the int8 quantiser of nested d=8 is not there" in result.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run"]

@@ -16,7 +16,7 @@ from distilbench.cli import app
 from distilbench.data.calibration import calibration_rows
 from distilbench.data.folder import Limits, folder_corpus
 from distilbench.data.requirements import Requirements
-from distilbench.evaluation.quantisation import QUANTISERS
+from distilbench.evaluation.faiss_codes import Code
 from distilbench.prepare.prepared import load_prepared
 from distilbench.records import read_records
 from distilbench.storage.files import write_json
@@ -67,8 +67,8 @@ def test_the_folder_gives_the_scored_vectors_and_codes(run, tmp_path, method, qu
     kinds = sorted(p.name for p in out.glob("quantisation-*.json"))
     assert kinds == ([] if quantisation == "float32" else [f"quantisation-{quantisation}.json"])
     if quantisation != "float32":
-        own = QUANTISERS[quantisation].load(out, record.dim)
-        expected = QUANTISERS[quantisation].calibrate(embed(calibration_rows(prepared.train)))
+        own = Code.load(quantisation, out, record.dim)
+        expected = Code.calibrate(quantisation, embed(calibration_rows(prepared.train)))
         np.testing.assert_array_equal(own.encode(embed(rows)), expected.encode(embed(rows)))
         assert np.mean(own.encode(found) == expected.encode(embed(rows))) > 0.9
     card = (out / "README.md").read_text()

@@ -121,9 +121,7 @@ def test_a_failure_leaves_the_old_files_and_no_temporary_ones(make_score, tmp_pa
 
 @pytest.mark.parametrize("seeds", [1, 2])
 @pytest.mark.parametrize("configuration", ["", HOSTILE])
-def test_every_text_of_a_record_is_escaped(
-    make_score, make_trial, make_pairs, make_cluster, configuration, seeds, tmp_path
-):
+def test_every_text_of_a_record_is_escaped(make_score, make_trial, make_pairs, configuration, seeds, tmp_path):
     score = make_score(
         HOSTILE,
         record_id=HOSTILE,
@@ -138,7 +136,6 @@ def test_every_text_of_a_record_is_escaped(
         hyperparameters={HOSTILE: HOSTILE, "nested": [HOSTILE, {HOSTILE: 1}]},
         quantisation="int8",
         pairs=[*make_pairs(70.0, HOSTILE), *make_pairs(70.0, HOSTILE + "2", "dev")],
-        clusters=[make_cluster(set=HOSTILE), make_cluster(set=HOSTILE, split="dev")],
     )
     provenance = score.provenance.model_copy(
         update={"created_at": HOSTILE, "commit": HOSTILE, "device": HOSTILE, "versions": {HOSTILE: HOSTILE}}
@@ -342,15 +339,6 @@ def test_quantisation_has_a_column_where_there_is_any(make_seeded, make_score, t
     assert " 32 binary " in board_row(text, "MCR2-32-binary")
     assert "What the vectors are stored as" not in render([make_score("s")])
     assert "64 dimensions, 256 bytes, float32" in plain(encoder_html([make_score("s")], tmp_path, "s"))
-
-
-def test_cluster_table_only_where_there_is_a_clustering(make_seeded, make_score):
-    text = render(make_seeded())
-    assert "can be compared only between rows that search an equal share of the documents" in plain(text)
-    (table,) = re.findall(r'<table id="clusters".*?</table>', text, re.S)
-    first = plain(re.findall(r"<tr class=.student.>.*?</tr>", table, re.S)[0])
-    assert first == "MCR2-128-float32 3 seeds implicit 32 30 20,000 64.00 ± 2.48 4.00 ± 2.48 0 0.5 0.25 1"
-    assert "Cluster retrieval" not in render([make_score("s")])
 
 
 def test_pair_columns_say_their_split(make_score, make_pairs):

@@ -364,21 +364,13 @@ def test_index_rows_follow_the_leaderboard(make_score):
     ]
 
 
-def test_costs_of_seeds_are_means_per_index_and_per_clustering(make_seeded, make_score, make_cluster):
+def test_costs_of_seeds_are_means_per_index(make_seeded):
     board = table.leaderboard(make_seeded())
     row = next(row for row in board.rows if row.name == "MCR2-32-float32")
     flat, ivf = (item for item in table.index_rows(board) if item.row is row)
     assert (flat.cost.kind, ivf.cost.kind) == ("flat", "ivf")
     assert flat.measured["mrr10"] == table.Cell(pytest.approx(50.0), None, pytest.approx(4.302653 / math.sqrt(3)), 3)
     assert ivf.measured["bytes"].value == ivf.cost.bytes
-    implicit, kmeans = (item for item in table.cluster_rows(board) if item.row is row)
-    assert (implicit.cost.kind, kmeans.cost.kind) == ("implicit", "k-means")
-    assert implicit.measured["searched"].value == pytest.approx(4.0)
-    assert kmeans.measured["accuracy"].value == pytest.approx(62.0)
-    # another number of clusters is another clustering, not a second measurement
-    two = make_score("s", clusters=[make_cluster(), make_cluster(clusters=64)])
-    assert [item.cost.clusters for item in table.cluster_rows(table.leaderboard([two]))] == [32, 64]
-    assert table.cluster_rows(table.leaderboard([make_score("s")])) == ()
 
 
 def test_exact_retrieval_comes_from_the_flat_index_where_no_score_says_it(make_score):

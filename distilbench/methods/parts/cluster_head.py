@@ -56,11 +56,7 @@ class ClusterHead:
 
 
 def load_cluster_head(folder: Path) -> ClusterHead:
-    """The head that `save_cluster_head` wrote.
-
-    Raises:
-        InputError: the folder has no readable cluster head.
-    """
+    """The head that `save_cluster_head` wrote."""
     try:
         tensors = load_file(folder / FILE)
     except (OSError, SafetensorError) as error:
@@ -69,10 +65,6 @@ def load_cluster_head(folder: Path) -> ClusterHead:
 
 
 def assign_sentences(folder: Path, sentences: Sequence[str]) -> NDArray[np.int64]:
-    """The cluster (0 to K - 1) of each sentence, by the student in `folder`.
-
-    Raises:
-        InputError: the folder has no readable cluster head.
-    """
+    """The cluster (0 to K - 1) of each sentence, by the student in `folder`."""
     head = load_cluster_head(folder)
     return head.assign(head.states(sentences))

@@ -169,11 +169,7 @@ class EncoderMethod(Method):
 
     @classmethod
     def check_native(cls, possible: Possible, native: int) -> None:
-        """Every output dimension is the student's own, for a method without projection.
-
-        Raises:
-            InputError: one is not.
-        """
+        """Every output dimension is the student's own, for a method without projection."""
         for d in possible("output_dim"):
             if d != native:
                 raise InputError(

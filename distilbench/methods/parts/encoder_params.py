@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from distilbench.training.params import CodedParams, ParamsPart, sweep_field
+from distilbench.training.params import CodedParams, ParamsPart
 
 
 class StaticParams(ParamsPart):
@@ -37,5 +37,5 @@ class DistilledParams(EncoderParams):
     """The same for a student whose targets are the teacher's vectors: there dropout costs quality (measured at 90 steps:
     0.5 points), and training the embeddings a third of the speed for nothing."""
 
-    dropout: bool = sweep_field(True, sweep=False)
-    freeze_embeddings: bool = sweep_field(False, sweep=True)
+    dropout: bool = False
+    freeze_embeddings: bool = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from distilbench.methods.method import Method
 from distilbench.methods.parts.heads import Layer, export_with_head
-from distilbench.training.length import Examples, PhaseSteps
 from distilbench.training.phases import Phase
 
 ROWS = 8192
@@ -34,11 +33,6 @@ class HeadMethod(Method):
 
     def phases(self) -> list[Phase]:
         """None: the head is made from the training embeddings at once."""
-        return []
-
-    @classmethod
-    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
-        """No phase; a method that trains its head says otherwise."""
         return []
 
     def apply_head(self, x_BD: Tensor) -> Tensor:

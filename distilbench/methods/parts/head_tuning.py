@@ -7,7 +7,6 @@ student's states are read once, so a step costs next to nothing. Axes: N sentenc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ from torch import Tensor
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.neighbour_loss import neighbour_loss
 from distilbench.methods.parts.starts import spread
-from distilbench.training.length import Examples, PhaseSteps
 from distilbench.training.params import ParamsPart
 from distilbench.training.phases import Phase
 
@@ -59,14 +57,6 @@ class HeadTuning:
         return Phase(
             "head", len(self.rows_N), p.head_steps, batch, p.head_lr, self.loss, self._begin, trained=[projection]
         )
-
-    @classmethod
-    def planned(cls, params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
-        """As `phase`; none where it was not asked for."""
-        if not params.get("head_steps"):
-            return []
-        sentences = min(examples.unlabelled(params), int(params["head_sentences"]))
-        return [PhaseSteps("head", int(params["head_steps"]), min(int(params["head_batch_size"]), sentences))]
 
     def _begin(self) -> None:
         self.states_ND = torch.from_numpy(self.method.states(self.rows_N)).to(self.method.device)

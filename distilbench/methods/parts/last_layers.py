@@ -25,9 +25,6 @@ def last_layers_pooling(transformer: Transformer, layers: int) -> list[nn.Module
 
     Each mean is over the tokens without CLS and padding. SEP is kept, as in the paper, which leaves out CLS alone, and in
     the released code. A tokenizer without a CLS token loses nothing. B x (layers * D), nothing in it is trained.
-
-    Raises:
-        InputError: the transformer has fewer layers.
     """
     config, width = transformer.model.config, int(transformer.get_embedding_dimension())
     available = int(config.num_hidden_layers)

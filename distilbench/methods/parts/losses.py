@@ -19,9 +19,6 @@ def info_nce(query_BD: Tensor, candidate_CD: Tensor, temperature: float) -> Tens
     """-mean_i log softmax_j(cos(q_i, c_j) / temperature) at j = i (SimCSE; IBKD, equation 5).
 
     The first B candidates are the positives in order; those after them are hard negatives, shared by the batch.
-
-    Raises:
-        ValueError: fewer than two candidates (then the loss is always 0), or fewer candidates than queries.
     """
     if len(candidate_CD) < max(2, len(query_BD)):
         raise ValueError(f"{len(candidate_CD)} candidates for {len(query_BD)} queries: too few for in-batch negatives")
@@ -32,11 +29,7 @@ def info_nce(query_BD: Tensor, candidate_CD: Tensor, temperature: float) -> Tens
 
 
 def supervised_info_nce(query_BD: Tensor, positive_BD: Tensor, negative_BKD: Tensor, temperature: float) -> Tensor:
-    """-mean_i log softmax at i's own positive, over the batch's positives and i's own K negatives (IBKD, equation 10).
-
-    Raises:
-        ValueError: one query without negatives of its own.
-    """
+    """-mean_i log softmax at i's own positive, over the batch's positives and i's own K negatives (IBKD, equation 10)."""
     query, positive = functional.normalize(query_BD, dim=-1), functional.normalize(positive_BD, dim=-1)
     negative = functional.normalize(negative_BKD, dim=-1)
     if len(query) + negative.shape[1] < 2:

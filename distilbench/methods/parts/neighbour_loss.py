@@ -45,9 +45,6 @@ def neighbour_loss(
     """The cross-entropy between teacher and student of the softmax over the cosines to the candidates, without itself.
 
     The first B candidates are the batch's own sentences, in order; `teacher_CD` are the teacher's vectors of all of them.
-
-    Raises:
-        ValueError: fewer than two other candidates: then there is nothing to choose between.
     """
     if len(candidates_Cd) < 3:
         raise ValueError(f"{len(candidates_Cd)} candidates, expected at least 3: a sentence and two others")

@@ -49,11 +49,7 @@ class Nested:
 
 
 def check_widths(possible: Possible) -> None:
-    """Check the nested widths that a search space or a row can ask for.
-
-    Raises:
-        InputError: one is below 1, or above the smallest output dimension; or there are widths, but nothing is nested.
-    """
+    """Check the nested widths that a search space or a row can ask for."""
     largest = min(possible("output_dim"))
     for widths in possible("widths"):
         if widths and True not in possible("nested"):

@@ -11,7 +11,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from distilbench.evaluation.codes.faiss_code import CENTROIDS
+from distilbench.evaluation.faiss_codes import CENTROIDS
 from distilbench.evaluation.retrieval import quick_clustering
 
 ROUNDS = 4
@@ -26,11 +26,7 @@ class ProductStart(NamedTuple):
 
 
 def product_start(vectors_Nd: NDArray[np.float32], codebooks: int) -> ProductStart:
-    """Rotation and codebooks of unit vectors.
-
-    Raises:
-        ValueError: the codebooks do not divide the dimensions, or there are fewer vectors than centroids.
-    """
+    """Rotation and codebooks of unit vectors."""
     d = vectors_Nd.shape[1]
     if d % codebooks:
         raise ValueError(f"{codebooks} codebooks of {d} dimensions, expected a divisor")

@@ -15,7 +15,7 @@ from torch import nn
 
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.starts import ProjectionStart, principal_axes, regression, spread
-from distilbench.training.params import ParamsPart, sweep_field
+from distilbench.training.params import ParamsPart
 
 Targets = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Corpus rows -> the vectors that the student is to give them, N x d."""
@@ -24,17 +24,17 @@ Targets = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 class ProjectedParams(ParamsPart):
     """What the projection starts from."""
 
-    projection_start: ProjectionStart = sweep_field("random", sweep="regression")
+    projection_start: ProjectionStart = "regression"
     """W, b at random (the papers), ridge regression from the untrained student's states to the targets, or the principal
     axes of these states."""
-    start_sentences: int = sweep_field(2000, sweep=4000, ge=2)
+    start_sentences: int = Field(default=4000, ge=2)
     """Training sentences that a regression or the axes are fitted on at most."""
 
 
 class UntargetedParams(ParamsPart):
     """The same where nothing is known that the projection could be fitted to."""
 
-    projection_start: ProjectionStart = sweep_field("random", sweep="pca")
+    projection_start: ProjectionStart = "pca"
     """W, b at random, or the principal axes of the untrained student's own states."""
     start_sentences: int = Field(default=4000, ge=2)
     """Training sentences that the axes are fitted on at most."""
@@ -47,11 +47,7 @@ def start_projection(
     rows_N: NDArray[np.int64],
     targets: Targets | None = None,
 ) -> None:
-    """Set a layer as `params.projection_start` says, from a sample of the corpus rows and the student before its training.
-
-    Raises:
-        ValueError: a regression is asked for, but there are no targets.
-    """
+    """Set a layer as `params.projection_start` says, from a sample of the corpus rows and the student before its training."""
     if params.projection_start == "random":
         return
     chosen = rows_N[spread(len(rows_N), params.start_sentences)]

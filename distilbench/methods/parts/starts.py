@@ -25,11 +25,7 @@ class Linear(NamedTuple):
     bias_d: NDArray[np.floating[Any]]
 
     def copy_to(self, layer: nn.Linear) -> None:
-        """Give a layer these weights; one without a bias gets the weights alone.
-
-        Raises:
-            ValueError: the shapes differ.
-        """
+        """Give a layer these weights; one without a bias gets the weights alone."""
         weight = torch.from_numpy(np.ascontiguousarray(self.weight_Dd.T))
         if weight.shape != layer.weight.shape:
             raise ValueError(f"weights of {tuple(weight.shape)} for a layer of {tuple(layer.weight.shape)}")

@@ -6,7 +6,7 @@ Axes: B batch, T examples, K hard negatives, M candidates of an anchor, D width.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import faiss
 import numpy as np
@@ -20,9 +20,8 @@ from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.losses import info_nce, supervised_info_nce
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.length import Examples, PhaseSteps, epoch_steps
-from distilbench.training.params import ParamsPart, check_enough, sweep_field
-from distilbench.training.phases import Phase
+from distilbench.training.params import ParamsPart, check_enough
+from distilbench.training.phases import Phase, epoch_steps
 
 MINED_FROM = 64
 """Nearest training sentences of an anchor, by the teacher, among which its hard negatives are taken."""
@@ -36,7 +35,7 @@ class HardNegativeParams(ParamsPart):
     negatives_by: Literal["teacher", "bm25", "both"] = "teacher"
     """What finds the hard negatives of judged queries among the passages: the teacher's cosine, BM25, or each in turn. Those
     of triplets and similar pairs are found by the teacher among the training sentences."""
-    max_negative_share: float = sweep_field(0.0, sweep=0.95, ge=0)
+    max_negative_share: float = Field(default=0.95, ge=0)
     """A mined negative whose cosine to the anchor is above this share of the positive's, by the teacher, is taken to be a
     positive that nobody has labelled, and dropped (0.95: NV-Retriever, Moreira et al. 2024, section 3.2). 0 keeps all."""
 
@@ -122,9 +121,6 @@ def judged_negatives(params: HardNegativeParams, prepared: Prepared) -> NDArray[
     They are the first ones by `negatives_by`; with "both" BM25's and the teacher's in turn, each passage once. Those above
     the margin of `max_negative_share` are left out. Where nothing else is left, the teacher's come after BM25's, then the
     least similar of those above the margin.
-
-    Raises:
-        InputError: a query has fewer candidates than K.
     """
     count, found = params.hard_negatives, prepared.candidates
     query_T, passage_T = prepared.judged_P2.T
@@ -177,11 +173,7 @@ def _cosines(prepared: Prepared, left_T: NDArray[np.int64], right_T: NDArray[np.
 
 
 def check_labelled(possible: Possible, corpus: Corpus, batch: str) -> None:
-    """Enough labelled examples for one batch, of every kind that may be asked for.
-
-    Raises:
-        InputError: there are not.
-    """
+    """Enough labelled examples for one batch, of every kind that may be asked for."""
     for kind in possible("labelled"):
         available, what = {
             "triplets": (len(corpus.triplets_T3), "triplets"),
@@ -210,11 +202,7 @@ def judged_needs(possible: Possible) -> Requirements:
 
 
 def check_judged(negatives: int, corpus: Corpus) -> None:
-    """Enough passages for so many hard negatives of every judged query.
-
-    Raises:
-        InputError: there are not.
-    """
+    """Enough passages for so many hard negatives of every judged query."""
     _, answers = np.unique(corpus.judged_P2[:, 0], return_counts=True)
     most = int(answers.max(initial=0)) + 1  # and a passage with the query's own text
     check_enough(
@@ -233,8 +221,6 @@ def contrast(params: LabelledParams, vectors: Tensor, anchors: int, temperature:
 class FineTuning:
     """The supervised phase of a method that has distilled before; `outputs` gives vectors of rows with gradients."""
 
-    needs = staticmethod(labelled_needs)
-
     def __init__(
         self, params: FineTuningParams, prepared: Prepared, outputs: Callable[[NDArray[np.int64]], Tensor]
     ) -> None:
@@ -242,17 +228,15 @@ class FineTuning:
         self.examples = LabelledExamples(params, prepared)
 
     @staticmethod
-    def check_corpus(possible: Possible, corpus: Corpus) -> None:
-        """Enough labelled examples for one batch."""
-        check_labelled(possible, corpus, "ft_batch_size")
+    def needs(possible: Possible) -> Requirements:
+        """Labelled examples, where the phase may be asked for."""
+        return labelled_needs(possible) if max(possible("ft_epochs")) else Requirements()
 
     @staticmethod
-    def planned(params: dict[str, Any], examples: Examples) -> list[PhaseSteps]:
-        """The phase, where one is asked for."""
-        if not params.get("ft_epochs"):
-            return []
-        available, batch = examples.labelled(params), int(params["ft_batch_size"])
-        return [PhaseSteps.over("fine-tune", params["ft_epochs"], available, batch)]
+    def check_corpus(possible: Possible, corpus: Corpus) -> None:
+        """Enough labelled examples for one batch, where the phase may be asked for."""
+        if max(possible("ft_epochs")):
+            check_labelled(possible, corpus, "ft_batch_size")
 
     def phase(
         self,

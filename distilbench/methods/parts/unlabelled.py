@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
+from torch import Tensor, nn
 
 from distilbench.data.corpus import Corpus
 from distilbench.data.requirements import Requirements
 from distilbench.methods.method import Possible
+from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.methods.parts.encoder_params import DistilledParams
 from distilbench.prepare.prepared import Prepared
-from distilbench.training.length import Examples, PhaseSteps, epoch_steps
-from distilbench.training.params import TrainedParams, check_enough
+from distilbench.training.params import TrainedParams
+from distilbench.training.phases import Phase, epoch_steps
 
 
 class UnlabelledParams(TrainedParams, DistilledParams):
@@ -26,30 +30,29 @@ class UnlabelledParams(TrainedParams, DistilledParams):
     """Whether the augmented sentences (`--augment`) are trained on too."""
 
 
-def unlabelled_rows(params: UnlabelledParams, prepared: Prepared) -> NDArray[np.int64]:
-    """Corpus rows of the sentences to train on."""
-    return np.concatenate([prepared.train, prepared.augmented]) if params.augmentation else prepared.train
+class Unlabelled(EncoderMethod):
+    """A student that is trained on unlabelled sentences: `rows`, those of the corpus, with their copies where asked for."""
 
+    def __init__(self, params: Any, prepared: Prepared, device: str) -> None:
+        super().__init__(params, prepared, device)
+        self.rows = np.concatenate([prepared.train, prepared.augmented]) if params.augmentation else prepared.train
 
-def unlabelled_steps(params: UnlabelledParams, rows: NDArray[np.int64]) -> int:
-    """Optimiser steps of all epochs."""
-    return epoch_steps(params.epochs, len(rows), params.batch_size)
+    @classmethod
+    def needs(cls, possible: Possible) -> Requirements:
+        """Augmented sentences, where they may be asked for."""
+        return Requirements(augmentation=True in possible("augmentation"))
 
+    @classmethod
+    def check_corpus(cls, possible: Possible, corpus: Corpus, native: int) -> None:
+        """Check the output dimension, and that there is one batch of training sentences."""
+        super().check_corpus(possible, corpus, native)
+        cls.check_batches(possible, corpus)
 
-def unlabelled_planned(params: dict[str, Any], examples: Examples) -> PhaseSteps:
-    """Those steps, before there are rows."""
-    return PhaseSteps.over("distil", params["epochs"], examples.unlabelled(params), int(params["batch_size"]))
+    def distil(self, start: Callable[[], None] = lambda: None, trained: Sequence[nn.Module] | None = None) -> Phase:
+        """Make the phase over the sentences, with the method's own loss."""
+        p, steps = self.params, epoch_steps(self.params.epochs, len(self.rows), self.params.batch_size)
+        return Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss, start=start, trained=trained)
 
-
-def unlabelled_needs(possible: Possible) -> Requirements:
-    """Augmented sentences, where they may be asked for."""
-    return Requirements(augmentation=True in possible("augmentation"))
-
-
-def check_unlabelled(possible: Possible, corpus: Corpus) -> None:
-    """Enough training sentences for one batch.
-
-    Raises:
-        InputError: there are not.
-    """
-    check_enough("batch_size", max(possible("batch_size")), len(corpus.train), "training sentences")
+    @abstractmethod
+    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+        """The loss of a batch of the sentences numbered in `rows`."""

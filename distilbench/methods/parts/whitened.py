@@ -40,11 +40,7 @@ class Whitened(EncoderMethod):
 
     @classmethod
     def check_whitening(cls, possible: Possible, native: int) -> None:
-        """A width to whiten from that can be learned, and is not below the output dimension.
-
-        Raises:
-            InputError: it is not.
-        """
+        """A width to whiten from that can be learned, and is not below the output dimension."""
         for width in filter(None, possible("whiten_from")):
             if not max(possible("output_dim")) <= width <= native:
                 raise InputError(

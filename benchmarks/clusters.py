@@ -1,10 +1,17 @@
-"""Retrieval within the query's own cluster (MCR2, table 1): by the method's cluster head and by k-means."""
+"""Retrieval within the query's own cluster (MCR2, table 1): by an exported student's cluster head, and by k-means.
+
+    python benchmarks/clusters.py STUDENT ... --data DIR --store STORE [--clusters 128] [--threads 1] [--out clusters.json]
+
+Each retrieval set of DIR is searched within so many clusters, by default as many as the student's own head has.
+"""
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import faiss
 import numpy as np
@@ -12,13 +19,111 @@ from faiss.contrib.ivf_tools import add_preassigned, search_preassigned
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import RetrievalSet, Rows
+from distilbench.data.evaluation_sets import evaluation_data
+from distilbench.data.folder import Limits
+from distilbench.data.retrieval_sets import LargeRetrievalSet
+from distilbench.data.roles import DOCUMENT, QUERY
+from distilbench.data.sentences import CorpusText
+from distilbench.encoders.encoder import EncoderSpec
+from distilbench.errors import InputError
 from distilbench.evaluation.retrieval import DEPTH, faiss_threads, timed, unit
 from distilbench.evaluation.sts import Embed
-from distilbench.records import ClusterCost
+from distilbench.methods.parts.cluster_head import FILE, load_cluster_head
+from distilbench.prepare.encode import CorpusEncoding
+from distilbench.storage.files import fingerprint, write_json
+from distilbench.storage.store import ArtifactStore
 from distilbench.threads import torch_threads
 
 ITERATIONS = 25
 """The iterations of k-means: FAISS's own default."""
+MOST_CLUSTERED = 500_000
+"""Documents of a set at most: k-means wants them in memory."""
+
+
+class ClusterCost(NamedTuple):
+    """Retrieval within the query's own cluster, one way of clustering the documents."""
+
+    set: str
+    split: str
+    kind: Literal["implicit", "k-means"]
+    """By the method's own cluster head, or by k-means on the same vectors."""
+    clusters: int
+    used: int
+    """Clusters that hold at least one document."""
+    documents: int
+    queries: int
+    accuracy: float
+    """Share (x 100) of queries with a relevant document in their own cluster."""
+    searched: float
+    """Mean share (x 100) of the documents that are in the query's cluster: what a search reads."""
+    fit_s: float
+    """Seconds to fit k-means; 0 for the method's own clusters, which are learned in training."""
+    assign_s: float
+    """Seconds to assign all documents and queries, from their teacher embeddings or vectors on."""
+    search_s: float
+    """Seconds to search all queries within their clusters."""
+    threads: int
+
+
+def main() -> None:
+    """Measure each student on each retrieval set, and print a line for each way of clustering."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("students", nargs="+", metavar="STUDENT")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--clusters", type=int)
+    parser.add_argument("--max-documents", type=int)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    store = ArtifactStore(options.store)
+    rows = []
+    try:
+        data = evaluation_data(options.data, ("retrieval",), Limits(documents=options.max_documents), store)
+        for student in options.students:
+            for search in data.searches:
+                costs = measured(EncoderSpec(student), search, options.clusters, store, options.threads)
+                rows += [{"student": student, **cost._asdict()} for cost in costs]
+    except InputError as error:
+        raise SystemExit(str(error)) from None
+    for row in rows:
+        seconds = row["fit_s"] + row["assign_s"] + row["search_s"]
+        print(
+            f"{row['student']}  {row['set']} ({row['split']})  {row['kind']}  {row['clusters']} clusters  "
+            f"{row['accuracy']:.1f} % with an answer  {row['searched']:.1f} % searched  {seconds:.2f} s"
+        )
+    if options.out:
+        write_json(options.out, rows)
+
+
+def measured(
+    spec: EncoderSpec, search: LargeRetrievalSet, clusters: int | None, store: ArtifactStore, threads: int
+) -> list[ClusterCost]:
+    """Measure a student on a retrieval set, in `clusters` clusters; None: as many as its own cluster head has."""
+    folder = spec.folder()
+    head = load_cluster_head(folder) if folder is not None and (folder / FILE).is_file() else None
+    wanted = clusters or (head.clusters if head else None)
+    if wanted is None:
+        raise InputError(f"{spec.name}: no cluster head; expected --clusters with their number")
+    documents, queries = len(search.documents), len(search.queries)
+    if documents > MOST_CLUSTERED:
+        raise InputError(f"{search.name}: {documents:,} documents; expected --max-documents {MOST_CLUSTERED} or fewer")
+    sides = (search.documents, spec.reading(DOCUMENT)), (search.queries, spec.reading(QUERY))
+    parts = [
+        CorpusEncoding(by, store, by.title, "float32", in_process=True).vectors(
+            CorpusText(texts, fingerprint(list(texts)))
+        )[0]
+        for texts, by in sides
+    ]
+    vectors_MD = np.concatenate([part.block(0, part.rows) for part in parts]).astype(np.float32)
+    task = RetrievalSet(
+        search.name, search.split, documents + np.arange(queries), np.arange(documents), search.relevant
+    )
+    assign = None
+    if head is not None and head.clusters == wanted:
+        states_MD = np.concatenate([head.states(list(texts), by.prompt_before()) for texts, by in sides])
+        assign = lambda rows: head.assign(states_MD[rows])  # noqa: E731
+    return cluster_costs(vectors_MD.__getitem__, task, wanted, assign, threads)
 
 
 def cluster_costs(
@@ -35,9 +140,6 @@ def cluster_costs(
     of the documents into as many, by cosine. Compare accuracies at equal `searched` only: with all documents in one
     cluster both are 100. Assignments and searches are the fastest of a few, on `threads` threads (`assign` on its
     method's device); putting the documents into lists is in no figure.
-
-    Raises:
-        ValueError: more clusters than documents, fewer than one, or an `assign` that gives a cluster out of range.
     """
     if not 1 <= clusters <= len(task.documents):
         raise ValueError(
@@ -131,3 +233,7 @@ def search_lists(
     """Positions of the documents of the query's cluster, Q x depth, best first; -1 where there are no more."""
     found: NDArray[np.int64] = search_preassigned(index, queries_QD, depth, query_Q[:, None])[1]
     return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""Codes of embeddings: what FAISS stores a vector as, in fewer bytes than float32.
+
+A code is a FAISS factory string (`codes.FAMILIES`) fitted to training embeddings, and a file: an empty index, which holds all
+that the code needs. Every vector is scaled to norm 1 before: similarity is the cosine. A stored vector is compared with a
+float query, both after the code's linear maps.
+
+Axes in names: N vectors, d dimensions, B bytes of a code, K centroids, M parts of a vector.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss as typed_faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from distilbench.codes import factory_of
+from distilbench.errors import InputError
+from distilbench.evaluation.retrieval import quick_clustering, unit
+from distilbench.storage.files import atomic_path, file_sha256, write_json
+
+faiss: Any = typed_faiss  # its type stubs lack, or have otherwise, much of what is used here
+FORMAT = 2
+CENTROIDS = 256
+"""Of each part of a product code: a byte's."""
+ROUNDS = 10
+"""Of OPQ, where FAISS has 50: on 20,000 embeddings of all-MiniLM-L6-v2 in 16 bytes the STS average was 73.1 after 10 and 72.6
+after 50."""
+SPREADS = np.arange(1.5, 4.01, 0.25)
+"""Half ranges of int4, in standard deviations, of which the best is taken: 2.68 for a normal distribution (Max 1960)."""
+STILL = 1e-7
+"""A dimension that spreads less says nothing: its digits are float32's roundings. all-MiniLM-L6-v2 has two whose values are
+about 1e-33: their bits would be noise, and 0 where the vectors were kept in float16."""
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """A code of vectors. `trained` is FAISS's own empty index of it, which holds its linear maps."""
+
+    kind: str
+    """Its name in records: int8, int4, binary, or one with its bytes, such as opq16."""
+    trained: Any
+
+    @classmethod
+    def calibrate(cls, kind: str, vectors_Nd: NDArray[Any]) -> Code:
+        """Fit the code of that name to training embeddings: at least 2, for a product code `CENTROIDS`."""
+        unit_Nd = unit_rows(vectors_Nd)
+        if why := not_possible(kind, unit_Nd.shape[1]):
+            raise ValueError(why)
+        factory = factory_of(kind, unit_Nd.shape[1])
+        least = CENTROIDS if re.search(r"PQ\d", factory) else 2
+        if len(unit_Nd) < least:
+            raise ValueError(f"{kind}: calibration vectors of shape {unit_Nd.shape}, expected at least {least} rows")
+        index = faiss.index_factory(unit_Nd.shape[1], factory, faiss.METRIC_L2)
+        held = _adjusted(index)
+        with quick_clustering():
+            index.train(unit_Nd)
+        del held
+        if kind in ("int8", "int4"):
+            _set_ranges(index, unit_Nd)
+        if isinstance(inner_of(index), faiss.IndexLSH):
+            threshold_d = faiss.vector_to_array(inner_of(index).thresholds) if chain_of(index) else _means(unit_Nd)
+            index = _with_float_signs(index, threshold_d)
+        return cls(kind, index)
+
+    @classmethod
+    def of_codebooks(cls, centroids_MKw: NDArray[np.float32]) -> Code:
+        """Make the product code of M codebooks of 256 centroids, each of w dimensions: d = M w."""
+        parts, centroids, per_part = centroids_MKw.shape
+        if centroids != CENTROIDS:
+            raise ValueError(f"codebooks of {centroids} centroids, expected {CENTROIDS}")
+        return cls(f"pq{parts}", _product_code(parts * per_part, parts, centroids_MKw))
+
+    @property
+    def width(self) -> int:
+        """Dimensions d."""
+        return int(self.trained.d)
+
+    @property
+    def bytes_per_vector(self) -> int:
+        """Bytes B of a code."""
+        return int(self.trained.sa_code_size())
+
+    def encode(self, vectors_Nd: NDArray[Any]) -> NDArray[np.uint8]:
+        """Code vectors as FAISS's index holds them, N x B."""
+        codes_NB: NDArray[np.uint8] = self.trained.sa_encode(unit_rows(vectors_Nd, self.width))
+        return codes_NB
+
+    def decode(self, codes_NB: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the vectors that codes stand for, N x d', after the linear maps: cosines between them stay."""
+        if codes_NB.dtype != np.uint8 or codes_NB.ndim != 2 or codes_NB.shape[1] != self.bytes_per_vector:
+            described = f"codes of shape {codes_NB.shape} and type {codes_NB.dtype}"
+            raise ValueError(f"{described}, expected {self.bytes_per_vector} columns of uint8")
+        vectors_Nd: NDArray[np.float32] = inner_of(self.trained).sa_decode(np.ascontiguousarray(codes_NB))
+        return vectors_Nd
+
+    def queries(self, vectors_Qd: NDArray[Any]) -> NDArray[np.float32]:
+        """Map unit queries as decoded vectors are mapped, Q x d'."""
+        return mapped(self.trained, unit_rows(vectors_Qd, self.width))
+
+    def compared(self, vectors_Nd: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return vectors as they are stored, decoded again, and the same as queries that are compared with stored ones."""
+        return self.decode(self.encode(vectors_Nd)), self.queries(vectors_Nd)
+
+    def save(self, folder: Path) -> None:
+        """Write `quantisation-KIND.faiss` and `quantisation-KIND.json`."""
+        path = card_path(folder, self.kind).with_suffix(".faiss")
+        with atomic_path(path) as temporary:
+            faiss.write_index(self.trained, str(temporary))
+        card = {"format": FORMAT, "kind": self.kind, "width": self.width, "bytes": self.bytes_per_vector}
+        write_json(card_path(folder, self.kind), {**card, "sha256": file_sha256(path)})
+
+    @classmethod
+    def load(cls, kind: str, folder: Path, width: int | None = None) -> Code:
+        """Read what `save` wrote. `width` is the encoder's; None takes any."""
+        card = card_path(folder, kind)
+        path = card.with_suffix(".faiss")
+        for file in (card, path):
+            if not file.is_file():
+                raise InputError(f"{file}: no such file; expected a code saved as {card.name} and {path.name}")
+        described = read_card(card)
+        wanted: list[tuple[str, object, str]] = [("format", FORMAT, ""), ("kind", kind, "")]
+        wanted += [("width", width, ", the width of the encoder")] if width is not None else []
+        wanted += [("sha256", file_sha256(path), f", that of {path.name}: one of the two files is damaged")]
+        for key, value, why in wanted:
+            if described.get(key) != value:
+                raise InputError(f"{card}: {key} is {described.get(key)!r}, expected {value!r}{why}")
+        try:
+            index = faiss.read_index(str(path))
+        except RuntimeError as error:
+            raise InputError(f"{path}: {error}") from None
+        if index.d != described.get("width") or index.ntotal or not index.is_trained:
+            raise InputError(
+                f"{path}: {index.d} dimensions, {index.ntotal} vectors; expected an empty, trained index of "
+                f"{described.get('width')!r}"
+            )
+        return cls(kind, index)
+
+
+def card_path(folder: Path, kind: str) -> Path:
+    """Where the card of a code is."""
+    return folder / f"quantisation-{kind}.json"
+
+
+def read_card(card: Path) -> dict[str, Any]:
+    """Read what the card of a saved code says."""
+    try:
+        described = json.loads(card.read_text())
+    except ValueError as error:
+        raise InputError(f"{card}: not JSON ({error}), expected what save() writes") from None
+    if not isinstance(described, dict):
+        raise InputError(f"{card}: {described!r:.80}, expected a JSON object")
+    return described
+
+
+def saved_code(folder: Path | None, kind: str, width: int) -> Path | None:
+    """Find the folder of a student's code of the first `width` dimensions; None if there is none.
+
+    Where a student was scored at several widths, each has a folder of its own, such as d64.
+    """
+    for place in (folder, folder / f"d{width}") if folder is not None else ():
+        card = card_path(place, kind)
+        if card.is_file() and read_card(card).get("width") == width:
+            return place
+    return None
+
+
+def not_possible(kind: str, width: int) -> str:
+    """Say why FAISS cannot make this code of vectors of `width` dimensions; "" where it can."""
+    factory = factory_of(kind, width)
+    takes = re.match(r"(?:PCAR?|ITQ|RR|OPQ\d+_)(\d+),", factory)
+    if takes and int(takes[1]) > width:
+        return f"{kind}: it takes {takes[1]} dimensions, of vectors of {width}; expected at most {width}"
+    try:
+        faiss.index_factory(width, factory)
+    except RuntimeError as error:
+        return f"{kind}: FAISS cannot make {factory} of {width} dimensions: {str(error).rpartition(': ')[2]}"
+    return ""
+
+
+def unit_rows(vectors_Nd: NDArray[Any], width: int | None = None) -> NDArray[np.float32]:
+    """Check rows, and scale them to norm 1; zero rows stay zero."""
+    shape, dtype = np.shape(vectors_Nd), np.asarray(vectors_Nd).dtype
+    if len(shape) != 2 or not shape[1] or not np.issubdtype(dtype, np.floating):
+        raise ValueError(f"vectors of shape {shape} and type {dtype}, expected floats in rows and columns")
+    if shape[1] != width and width is not None:
+        raise ValueError(f"vectors of {shape[1]} dimensions, expected {width}, as in calibration")
+    float_Nd = np.asarray(vectors_Nd, dtype=np.float32)
+    bad = np.argwhere(~np.isfinite(float_Nd))
+    if len(bad):
+        i, j = bad[0]
+        raise ValueError(f"vector {i}, dimension {j} is {vectors_Nd[i][j]}, expected a finite float32")
+    return np.ascontiguousarray(unit(float_Nd))
+
+
+def inner_of(index: Any) -> Any:
+    """Return the index behind the linear maps."""
+    held = faiss.downcast_index(index)
+    return faiss.downcast_index(held.index) if isinstance(held, faiss.IndexPreTransform) else held
+
+
+def chain_of(index: Any) -> list[Any]:
+    """List the linear maps before the codes."""
+    held = faiss.downcast_index(index)
+    if not isinstance(held, faiss.IndexPreTransform):
+        return []
+    return [faiss.downcast_VectorTransform(held.chain.at(i)) for i in range(held.chain.size())]
+
+
+def mapped(index: Any, vectors_Nd: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Apply the index's linear maps."""
+    for transform in chain_of(index):
+        vectors_Nd = transform.apply(vectors_Nd)
+    return vectors_Nd
+
+
+def _adjusted(index: Any) -> list[Any]:
+    """Set what a factory string cannot say: no warning for few vectors, and OPQ's rounds.
+
+    Keep what is returned until the index is trained: FAISS holds pointers alone.
+    """
+    held, inner = [], inner_of(index)
+    if isinstance(inner, faiss.IndexPQ):
+        inner.pq.cp.min_points_per_centroid = 1
+    for rotation in chain_of(index):
+        if isinstance(rotation, faiss.OPQMatrix):
+            codes = faiss.ProductQuantizer(rotation.d_out, rotation.M, 8)
+            codes.cp.min_points_per_centroid = 1
+            rotation.pq, rotation.niter = codes, ROUNDS
+            held.append(codes)
+    return held
+
+
+def _set_ranges(index: Any, unit_Nd: NDArray[np.float32]) -> None:
+    """Round to the nearest level, where FAISS rounds down; and of 4 bits take the range whose squared error is least.
+
+    With 16 steps a range from minimum to maximum would spend them on outliers: it is the mean and some standard deviations to
+    both sides.
+    """
+    levels = {faiss.ScalarQuantizer.QT_8bit: 256, faiss.ScalarQuantizer.QT_4bit: 16}[index.sq.qtype]
+    low_d, high_d = unit_Nd.min(axis=0), unit_Nd.max(axis=0)
+    if levels == 16:
+        mean_d, deviation_d = unit_Nd.mean(axis=0, dtype=np.float64), unit_Nd.std(axis=0, dtype=np.float64)
+        errors = []
+        for spread in SPREADS:
+            start_d, step_d = mean_d - spread * deviation_d, 2 * spread * deviation_d / (levels - 1)
+            steps_Nd = np.divide(unit_Nd - start_d, step_d, out=np.zeros(unit_Nd.shape), where=step_d > 0)
+            rounded_Nd = start_d + np.clip(np.rint(steps_Nd), 0, levels - 1) * step_d
+            errors.append(np.square(rounded_Nd - unit_Nd).sum(axis=0))
+        half_d = SPREADS[np.argmin(errors, axis=0)] * deviation_d
+        low_d, high_d = (mean_d - half_d).astype(np.float32), (mean_d + half_d).astype(np.float32)
+    half_step_d = (high_d - low_d) / np.float32(2 * (levels - 1))
+    faiss.copy_array_to_vector(np.concatenate([low_d - half_step_d, high_d - low_d]), index.sq.trained)
+
+
+def _means(unit_Nd: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Thresholds of plain bits; a little above the mean in a dimension that stands still, whose bit is then 0."""
+    mean_d = unit_Nd.mean(axis=0, dtype=np.float64)
+    mean_d[np.ptp(unit_Nd, axis=0) < STILL] += STILL
+    return mean_d.astype(np.float32)
+
+
+def _with_float_signs(index: Any, threshold_d: NDArray[np.float32]) -> Any:
+    """Turn FAISS's bits, which are compared with bits, into a product code of signs, which is compared with float queries.
+
+    A byte is 8 signs, one of 256 centroids, the first dimension highest.
+    """
+    d, bits = len(threshold_d), -(-len(threshold_d) // 8) * 8
+    signs_K8 = np.unpackbits(np.arange(CENTROIDS, dtype=np.uint8)[:, None], axis=1) * np.float32(2) - 1
+    inner = _product_code(bits, bits // 8, np.tile(signs_K8 / np.float32(bits**0.5), (bits // 8, 1, 1)))
+    centred = faiss.CenteringTransform(d)
+    faiss.copy_array_to_vector(threshold_d, centred.mean)
+    centred.is_trained = True
+    maps = [*chain_of(index), centred, *([faiss.RemapDimensionsTransform(d, bits, False)] if bits > d else [])]
+    held = faiss.IndexPreTransform(inner)
+    for transform in reversed(maps):
+        held.prepend_transform(transform)
+    return copied(held)
+
+
+def _product_code(d: int, parts: int, centroids_MKw: NDArray[np.float32]) -> Any:
+    index = faiss.IndexPQ(d, parts, 8, faiss.METRIC_L2)
+    faiss.copy_array_to_vector(np.ascontiguousarray(centroids_MKw, dtype=np.float32).ravel(), index.pq.centroids)
+    index.is_trained = True
+    return index
+
+
+def copied(index: Any) -> Any:
+    """Copy an index with all that it points to; `faiss.clone_index` knows no ITQ."""
+    return faiss.deserialize_index(faiss.serialize_index(index))

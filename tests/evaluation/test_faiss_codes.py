@@ -1,0 +1,430 @@
+"""Codes against slow references and FAISS itself, their indexes against numpy, their files, and what cannot be made."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+from pydantic import TypeAdapter, ValidationError
+from samples import scored_rows
+
+from distilbench.codes import FAMILIES, Family, factory_of
+from distilbench.data.corpus import Corpus, CorpusBuilder
+from distilbench.errors import InputError
+from distilbench.evaluation.encoders import Extra, RetrievalOptions, Vectors, encoder_rows
+from distilbench.evaluation.faiss_codes import ROUNDS, Code, chain_of, inner_of, not_possible, saved_code
+from distilbench.evaluation.indexes import DocumentIndex, IndexSpec, document_index, serialised_bytes
+from distilbench.evaluation.retrieval import quick_clustering, unit
+from distilbench.evaluation.retrieval_task import InMemory, RetrievalTask, evaluate_retrieval
+from distilbench.evaluation.selection import SearchSet, SearchSets, SelectionSets
+from distilbench.evaluation.sets import EvaluationSets
+from distilbench.evaluation.sts import cosine, sts_scores
+from distilbench.records import Quantisation
+from distilbench.selection import Selection
+
+SIZES = {"int8": 32, "int4": 16, "binary": 4, "pq8": 8, "opq8": 8, "itq4": 4, "lsh4": 4, "pcar16": 16}
+"""Bytes of a code of 32 dimensions."""
+FEW = ["int8", "int4", "binary"]
+"""Codes that few vectors are enough for."""
+every_code = pytest.mark.parametrize("kind", SIZES)
+
+
+def some_vectors(count: int, width: int, seed: int = 0) -> np.ndarray:
+    """Clusters off the centre, of every length, with dimensions of unlike spread."""
+    rng = np.random.default_rng(seed)
+    spread = np.linspace(2, 0.3, width)
+    centres = np.random.default_rng(7).standard_normal((20, width)) * spread + spread[::-1] / 4
+    vectors = centres[rng.integers(0, 20, count)] + rng.standard_normal((count, width)) * spread
+    return (vectors * rng.uniform(0.1, 50, (count, 1))).astype(np.float32)
+
+
+def crowded(count: int, variance: float, seed: int) -> np.ndarray:
+    """Unit vectors of 64 dimensions around one of them."""
+    centre = unit(np.random.default_rng(7).standard_normal((1, 64)))
+    spread = np.random.default_rng(seed).standard_normal((count, 64)) * variance**0.5
+    return unit((centre + spread).astype(np.float32))
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (unit(a) * unit(b)).sum(axis=1)
+
+
+def filled(code: Code, vectors: np.ndarray, block: int = 300) -> DocumentIndex:
+    """A flat index of the code, filled block by block."""
+    index = document_index(IndexSpec("flat"), code.width, len(vectors), np.empty((0, 0), dtype=np.uint8), code)
+    for start in range(0, len(vectors), block):
+        index.add(unit(vectors[start : start + block]))
+    return index
+
+
+def corpus_and_vectors(width: int, documents: int = 150) -> tuple[Corpus, np.ndarray]:
+    rng = np.random.default_rng(3)
+    builder = CorpusBuilder("test")
+    left, right = ([f"{side}{i}" for i in range(40)] for side in "lr")
+    builder.add_sts("STSB", "", "test", left, right, rng.uniform(0, 5, 40))
+    relevant = [sorted({i, (7 * i) % documents}) for i in range(30)]
+    builder.add_retrieval("r", "dev", [f"q{i}" for i in range(30)], [f"d{i}" for i in range(documents)], relevant)
+    corpus = builder.build()
+    vectors = some_vectors(len(corpus.sentences), width)
+    task = corpus.retrieval[0]
+    vectors[task.queries] = vectors[task.documents[:30]] + 0.7 * vectors[task.queries]
+    return corpus, vectors
+
+
+def brute_force(ranking: np.ndarray, relevant: tuple[np.ndarray, ...]) -> tuple[float, float]:
+    gains, shares = [], []
+    for order, wanted in zip(ranking, relevant, strict=True):
+        hits = [r for r, document in enumerate(order[:10], start=1) if document in wanted]
+        gains.append(1 / hits[0] if hits else 0)
+        shares.append(np.mean([document in order[:100] for document in wanted]))
+    return 100 * float(np.mean(gains)), 100 * float(np.mean(shares))
+
+
+# What is stored
+
+
+def test_int8_is_half_a_step_off_within_the_range_and_clipped_outside() -> None:
+    train = some_vectors(300, 24)
+    int8 = Code.calibrate("int8", train)
+    low, high = unit(train).min(axis=0), unit(train).max(axis=0)
+    assert (np.abs(int8.decode(int8.encode(train)) - unit(train)) <= (high - low) / 255 * 0.501 + 1e-7).all()
+    assert (int8.encode(train).min(axis=0) == 0).all() and (int8.encode(train).max(axis=0) == 255).all()
+    outside = np.eye(24, dtype=np.float32)  # no training vector is an axis
+    assert (np.diag(int8.encode(outside)) == 255).all() and (np.diag(int8.encode(-outside)) == 0).all()
+
+
+def test_int4_has_a_smaller_error_than_a_range_from_minimum_to_maximum() -> None:
+    train = some_vectors(3_000, 32)
+    unit_Nd = unit(train)
+    plain = faiss.index_factory(32, "SQ4", faiss.METRIC_L2)
+    plain.train(unit_Nd)
+    int4 = Code.calibrate("int4", train)
+    assert int4.encode(train).shape == (3_000, 16)
+    error = np.square(int4.decode(int4.encode(train)) - unit_Nd).sum()
+    assert error < 0.8 * np.square(plain.sa_decode(plain.sa_encode(unit_Nd)) - unit_Nd).sum()
+
+
+@pytest.mark.parametrize("width", [5, 8, 20])  # not a multiple of 8: the last byte is filled
+def test_bits_are_signs_about_the_mean_the_first_dimension_highest(width: int) -> None:
+    train, left, right = (some_vectors(30, width, seed=s) for s in range(3))
+    binary = Code.calibrate("binary", train)
+    codes = [binary.encode(v) for v in (left, right)]
+    assert codes[0].shape == (30, -(-width // 8))
+    bits = [np.unpackbits(c, axis=1)[:, :width] for c in codes]
+    assert np.array_equal(bits[0], unit(left) > unit(train).mean(axis=0, dtype=np.float64))
+    decoded = [binary.decode(c)[:, :width] for c in codes]
+    assert cosines(*decoded) == pytest.approx(1 - 2 * (bits[0] != bits[1]).mean(axis=1), abs=1e-6)
+    assert len(np.unique(decoded[0].round(6))) == 2
+
+
+def test_the_bit_of_a_dimension_that_stands_still_is_no_noise() -> None:
+    """As two of all-MiniLM-L6-v2's dimensions, which hold about 1e-33 in float32 and 0 in float16."""
+    vectors = some_vectors(200, 16)
+    vectors[:, [3, 9]] = np.random.default_rng(1).normal(3e-33, 1e-33, (200, 2))
+    bits = np.unpackbits(Code.calibrate("binary", vectors).encode(vectors), axis=1)
+    assert not bits[:, [3, 9]].any() and (np.delete(bits, [3, 9], axis=1).mean(axis=0) > 0.2).all()
+
+
+@pytest.mark.parametrize("kind", FEW)
+def test_a_constant_dimension_and_alike_vectors_are_no_trouble(kind: str) -> None:
+    train = some_vectors(50, 6)
+    train[:, 2] = 0
+    code = Code.calibrate(kind, train)
+    assert np.isfinite(code.decode(code.encode(train))).all()
+    same = Code.calibrate(kind, np.ones((3, 4), dtype=np.float32))
+    assert np.isfinite(same.decode(same.encode(some_vectors(5, 4)))).all()
+
+
+@pytest.mark.parametrize("kind", ["pq8", "opq8", "pcar16"])
+def test_a_code_is_what_faiss_makes(kind: str) -> None:
+    vectors = some_vectors(600, 32)
+    code = Code.calibrate(kind, vectors)
+    by_hand = faiss.index_factory(32, factory_of(kind, 32), faiss.METRIC_L2)
+    if kind == "opq8":
+        faiss.downcast_VectorTransform(by_hand.chain.at(0)).niter = ROUNDS
+    by_hand.train(unit(vectors))
+    assert np.array_equal(code.encode(vectors), by_hand.sa_encode(unit(vectors)))
+
+
+@every_code
+def test_bytes_and_nearness(kind: str) -> None:
+    vectors = some_vectors(600, 32)
+    code = Code.calibrate(kind, vectors)
+    assert code.encode(vectors).shape == (600, SIZES[kind]) and code.bytes_per_vector == SIZES[kind]
+    decoded = code.decode(code.encode(vectors))
+    near, far = unit(vectors[:300]) @ unit(vectors[300:]).T, unit(decoded[:300]) @ unit(decoded[300:]).T
+    assert np.corrcoef(near.ravel(), far.ravel())[0, 1] > 0.5
+    scaled = (vectors * np.random.default_rng(0).uniform(0.01, 100, (600, 1))).astype(np.float64)
+    assert np.mean(code.encode(vectors) != code.encode(scaled)) < 0.01  # the length does not matter
+
+
+@pytest.mark.parametrize("factory", ["PCAR16,SQtqmse2", "PCAR16,RaBitQ"])
+def test_a_new_family_is_a_line(monkeypatch: pytest.MonkeyPatch, factory: str) -> None:
+    """Another of FAISS's codes is coded, scored, indexed and saved without another change."""
+    monkeypatch.setitem(FAMILIES, "pq", Family("new", lambda size, width: factory))
+    vectors, queries = some_vectors(2_000, 32), some_vectors(30, 32, seed=3)
+    code = Code.calibrate("pq4", vectors)
+    similarity = unit(queries) @ unit(vectors).T
+    best = np.argsort(-similarity, axis=1)[:, :10]
+    found = filled(code, vectors).search(unit(queries), 10)
+    assert np.mean([np.isin(b, f).mean() for b, f in zip(best, found, strict=True)]) > 0.2
+
+
+def test_product_codes_are_trained_as_by_faiss_and_sooner() -> None:
+    vectors = some_vectors(6_000, 64)
+    errors, seconds = [], []
+    threshold = faiss.cvar.distance_compute_blas_threshold
+    for quick in (False, True):
+        product = faiss.ProductQuantizer(64, 16, 8)
+        product.cp.min_points_per_centroid = 1
+        began = time.process_time()
+        with quick_clustering() if quick else nullcontext():
+            product.train(unit(vectors))
+        seconds.append(time.process_time() - began)
+        errors.append(np.square(product.decode(product.compute_codes(unit(vectors))) - unit(vectors)).sum())
+    assert errors[1] == pytest.approx(errors[0], rel=0.01)
+    assert seconds[1] < seconds[0]
+    assert faiss.cvar.distance_compute_blas_threshold == threshold
+
+
+def test_a_product_code_of_given_codebooks() -> None:
+    centroids = np.random.default_rng(0).standard_normal((4, 256, 2)).astype(np.float32) / 4
+    code = Code.of_codebooks(centroids)
+    vectors = some_vectors(50, 8)
+    nearest = [
+        [int(np.argmin(np.square(centroids[m] - row[2 * m : 2 * m + 2]).sum(axis=1))) for m in range(4)]
+        for row in unit(vectors)
+    ]
+    assert code.kind == "pq4" and code.width == 8 and code.encode(vectors).tolist() == nearest
+    stored = np.stack([np.concatenate([centroids[m, k] for m, k in enumerate(row)]) for row in nearest])
+    assert code.decode(code.encode(vectors)) == pytest.approx(stored)
+    with pytest.raises(ValueError, match="16 centroids, expected 256"):
+        Code.of_codebooks(centroids[:, :16])
+
+
+# What is found
+
+
+@every_code
+def test_an_index_finds_by_the_cosine_of_the_decoded_vectors(kind: str) -> None:
+    vectors, queries = some_vectors(700, 32), some_vectors(30, 32, seed=3)
+    code = Code.calibrate(kind, vectors)
+    index = filled(code, vectors)
+    assert index.held.ntotal == 700 and code.trained.ntotal == 0 and index.kind == kind
+    assert serialised_bytes(index) == faiss.serialize_index(index.held).nbytes > 700 * SIZES[kind]
+    if index.rescored:  # by the vectors that the index gives back, from before its linear maps
+        similarity = unit(queries) @ unit(index.held.reconstruct_n(0, 700)).T
+    else:
+        similarity = code.queries(queries) @ unit(code.decode(code.encode(vectors))).T
+    found = np.take_along_axis(similarity, index.search(unit(queries), 10), axis=1)
+    assert found == pytest.approx(-np.sort(-similarity, axis=1)[:, :10], abs=1e-4 if kind != "pcar16" else 0.02)
+    assert index.setting == ("" if kind in ("binary", "itq4", "lsh4") else "rescore=4")
+
+
+@pytest.mark.parametrize("variance", [1.0, 1e-4, 1e-6, 1e-7])
+def test_crowded_vectors_keep_their_neighbours_in_int8(variance: float) -> None:
+    """Crowded students, every cosine above 0.99, lost all neighbours where the norm of a decoded vector counted."""
+    documents, queries = crowded(3_000, variance, seed=1), crowded(100, variance, seed=2)
+    int8 = Code.calibrate("int8", documents)
+    similarity = queries.astype(np.float64) @ unit(int8.decode(int8.encode(documents)).astype(np.float64)).T
+    found = np.take_along_axis(similarity, filled(int8, documents).search(queries, 10), axis=1)
+    assert found == pytest.approx(-np.sort(-similarity, axis=1)[:, :10], abs=1e-8)  # the same up to ties
+    best = np.argsort(-similarity, axis=1)[:, :10]
+    sq8 = document_index(IndexSpec("sq8").resolved(3_000, 64), 64, 3_000, documents)
+    sq8.add(documents)
+    by_faiss = sq8.search(queries, 10)
+    assert np.mean([np.isin(b, o).mean() for b, o in zip(best, by_faiss, strict=True)]) > 0.9
+
+
+@every_code
+def test_queries_are_compared_with_decoded_vectors_after_the_codes_own_map(kind: str) -> None:
+    """OPQ, ITQ, LSH and PCA turn vectors, and some keep fewer dimensions: a query as it came is another direction."""
+    documents, queries = some_vectors(2_000, 32), some_vectors(60, 32, seed=2)
+    code = Code.calibrate(kind, documents)
+    decoded_Nd, query_Qd = code.decode(code.encode(documents)), code.queries(queries)
+    assert query_Qd.shape == (60, decoded_Nd.shape[1])
+    assert cosines(query_Qd, code.decode(code.encode(queries))).mean() > 0.6
+    similarity_QN, wanted_QN = unit(query_Qd) @ unit(decoded_Nd).T, unit(queries) @ unit(documents).T
+    agreement = [np.corrcoef(found, true)[0, 1] for found, true in zip(similarity_QN, wanted_QN, strict=True)]
+    assert np.mean(agreement) > 0.6
+
+
+@pytest.mark.parametrize("width", [16, 20, 50])
+@pytest.mark.parametrize("kind", FEW)
+def test_a_row_of_a_code_equals_numpy(kind: str, width: int) -> None:
+    corpus, vectors = corpus_and_vectors(width)
+    code = Code.calibrate(kind, some_vectors(500, width, seed=5))
+    row = scored_rows(vectors, corpus, [code])[1]
+    [cost] = row.indexes
+    task = corpus.retrieval[0]
+    documents = unit(code.decode(code.encode(vectors[task.documents])).astype(np.float64))
+    ranking = np.argsort(-(code.queries(vectors[task.queries]) @ documents.T), axis=1, kind="stable")
+    least = 0.0 if kind != "binary" else 1.0  # bits have many equal similarities
+    assert (cost.mrr10, cost.recall100) == pytest.approx(brute_force(ranking, task.relevant), abs=1e-6 + least)
+    values = {(s.task, s.metric): s.value for s in row.scores}
+    assert values["retrieval", "mrr@10"] == pytest.approx(cost.mrr10)
+    assert (cost.kind, cost.nlist, cost.nprobe, cost.documents, cost.queries) == (kind, None, None, 150, 30)
+    decoded = code.decode(code.encode(vectors))
+    assert [s for s in row.scores if s.task == "sts"] == sts_scores(lambda rows: decoded[rows], corpus.sts)
+    test = corpus.sts[0]
+    assert row.predictions.similarity["STSB"] == pytest.approx(cosine(decoded[test.left_P], decoded[test.right_P]))
+
+
+def test_students_selected_by_search_are_compared_with_codes() -> None:
+    """Each query's document is itself with noise: a code of fewer or turned dimensions finds it as float32 does."""
+    documents = some_vectors(2_000, 48)
+    queries = documents[:100] + 0.05 * some_vectors(100, 48, seed=3)
+    both, rows = np.concatenate([documents, queries]), np.arange(2_000, 2_100)
+    search = SearchSet("s", rows, np.arange(2_000), tuple(np.array([n]) for n in range(100)))
+    judged = SelectionSets(Selection.parse("retrieval"), (SearchSets((search,)),))
+    sets = EvaluationSets([str(n) for n in range(len(both))], judged=judged)
+    vectors = Vectors("some", 48, lambda wanted: both[wanted], [])
+    codes = [Code.calibrate(kind, documents) for kind in ("opq8", "itq4", "lsh4", "pcar16", "int4")]
+    flat = RetrievalOptions((IndexSpec("flat"),))
+    scored = list(encoder_rows(vectors, sets, [48], lambda _: codes, flat, lambda: Extra([])))
+    value = {row.quantisation: row.scores[-1].value for row in scored}
+    assert value["float32"] > 80 and value["pcar16"] > 0.9 * value["float32"]
+    assert min(value["itq4"], value["lsh4"]) > 10  # by chance it is below 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_fewer_documents_than_results_wanted_and_threads_put_back(threads: int) -> None:
+    corpus, vectors = corpus_and_vectors(16, documents=30)
+    [search] = corpus.retrieval
+    task, before = RetrievalTask(search.name, "dev", search.relevant), faiss.omp_get_max_threads()
+    codes = [Code.calibrate(kind, vectors) for kind in FEW]
+    found = evaluate_retrieval(
+        InMemory(vectors[search.documents]), vectors[search.queries], task, kinds=(), codes=codes, threads=threads
+    )
+    assert [cost.kind for cost in found.costs] == FEW and faiss.omp_get_max_threads() == before
+    assert all(c.recall100 == pytest.approx(100) and c.threads == threads for c in found.costs)
+
+
+# Files and bad input
+
+
+@every_code
+def test_saved_and_loaded(kind: str, tmp_path: Path) -> None:
+    vectors = some_vectors(600, 32)
+    code = Code.calibrate(kind, vectors)
+    code.save(tmp_path)
+    names = [f"quantisation-{kind}.faiss", f"quantisation-{kind}.json"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == names
+    for width in (None, 32):
+        loaded = Code.load(kind, tmp_path, width)
+        assert loaded.width == 32 and loaded.bytes_per_vector == SIZES[kind]
+        assert np.array_equal(loaded.encode(vectors), code.encode(vectors))
+    plain = faiss.read_index(str(tmp_path / names[0]))  # without DistilBench
+    assert np.array_equal(plain.sa_encode(unit(vectors)), code.encode(vectors))
+
+
+def test_the_code_that_was_saved_for_a_width(tmp_path: Path) -> None:
+    assert saved_code(None, "int8", 21) is None and saved_code(tmp_path, "int8", 21) is None
+    Code.calibrate("int8", some_vectors(40, 21)).save(tmp_path / "one")
+    Code.calibrate("int8", some_vectors(40, 8)).save(tmp_path / "several" / "d8")
+    assert saved_code(tmp_path / "one", "int8", 21) == tmp_path / "one"
+    assert saved_code(tmp_path / "one", "int8", 8) is None  # of other dimensions than the student's first 8
+    assert saved_code(tmp_path / "several", "int8", 8) == tmp_path / "several" / "d8"
+    (tmp_path / "one" / "quantisation-int8.json").write_text("{")
+    with pytest.raises(InputError, match="not JSON"):
+        saved_code(tmp_path / "one", "int8", 21)
+
+
+def test_unusable_files_are_named_with_value_and_expectation(tmp_path: Path) -> None:
+    card, index = tmp_path / "quantisation-int8.json", tmp_path / "quantisation-int8.faiss"
+    with pytest.raises(InputError, match=rf"{card.name}: no such file"):
+        Code.load("int8", tmp_path)
+    Code.calibrate("int8", some_vectors(40, 21)).save(tmp_path)
+    with pytest.raises(InputError, match=rf"{card.name}: width is 21, expected 64"):
+        Code.load("int8", tmp_path, 64)
+    whole, described = index.read_bytes(), json.loads(card.read_text())
+    index.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))  # one bit
+    with pytest.raises(InputError, match=r"sha256 is .*, expected .*damaged"):
+        Code.load("int8", tmp_path)
+    index.unlink()
+    with pytest.raises(InputError, match=rf"{index.name}: no such file"):
+        Code.load("int8", tmp_path)
+    index.write_bytes(whole)
+    for change, message in [
+        ({"kind": "int2"}, "kind is 'int2', expected 'int8'"),
+        ({"format": 1}, "format is 1, expected 2"),
+        ({"width": 20}, rf"{index.name}: 21 dimensions"),
+    ]:
+        card.write_text(json.dumps({**described, **change}))
+        with pytest.raises(InputError, match=message):
+            Code.load("int8", tmp_path)
+    for text, message in [("{", "not JSON"), ("[1]", r"\[1\], expected a JSON object"), ("{}", "format is None")]:
+        card.write_text(text)
+        with pytest.raises(InputError, match=message):
+            Code.load("int8", tmp_path)
+
+
+@pytest.mark.parametrize("kind", FEW)
+def test_bad_vectors_are_refused(kind: str) -> None:
+    vectors = some_vectors(10, 8)
+    code = Code.calibrate(kind, vectors)
+    for value in (np.nan, np.inf, -np.inf):
+        bad = vectors.copy()
+        bad[3, 5] = value
+        for call in (lambda v: Code.calibrate(kind, v), code.encode):
+            with pytest.raises(ValueError, match=f"vector 3, dimension 5 is {value}, expected a finite"):
+                call(bad)
+    for few in (vectors[:0], vectors[:1]):
+        with pytest.raises(ValueError, match="expected at least 2 rows"):
+            Code.calibrate(kind, few)
+    with pytest.raises(ValueError, match="vectors of 7 dimensions, expected 8"):
+        code.encode(vectors[:, :7])
+    for wrong in (vectors[0], vectors[:, :0], code.encode(vectors)):  # one vector; none; codes instead of vectors
+        with pytest.raises(ValueError, match="expected floats in rows and columns"):
+            code.encode(wrong)
+    for codes in (code.encode(vectors)[:, :0], code.encode(vectors).astype(np.int32), vectors):
+        with pytest.raises(ValueError, match=r"codes of shape .*, expected . columns of uint8"):
+            code.decode(codes)
+    assert code.decode(code.encode(vectors[:0])).shape == (0, 8)
+    corpus, other = corpus_and_vectors(9)
+    with pytest.raises(ValueError, match=r"8 dimensions, expected 9|9 dimensions, expected 8"):
+        scored_rows(other, corpus, [code])
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("pq7", "pq7: FAISS cannot make PQ7np of 32 dimensions"),
+        ("opq64", "takes 64 dimensions, of vectors of 32"),
+        ("itq8", "it takes 64 dimensions, of vectors of 32"),
+        ("lsh8", "it takes 64 dimensions, of vectors of 32"),
+        ("pcar32", "it takes 64 dimensions, of vectors of 32"),
+    ],
+)
+def test_what_faiss_cannot_make_says_why(kind: str, why: str) -> None:
+    assert why in not_possible(kind, 32)
+    with pytest.raises(ValueError, match=why):
+        Code.calibrate(kind, some_vectors(300, 32))
+
+
+def test_names_of_codes() -> None:
+    quantisation = TypeAdapter(Quantisation)
+    for kind in ("float32", "int8", "int4", "binary", "opq16", "pq8", "itq128", "lsh32", "pcar48"):
+        assert quantisation.validate_python(kind) == kind
+        assert kind == "float32" or factory_of(kind, 1024)
+    for wrong in ("int2", "opq", "opq0", "pq16x", "sq8", "OPQ16"):
+        with pytest.raises(ValidationError):
+            quantisation.validate_python(wrong)
+        with pytest.raises(InputError, match="expected int8, int4, binary"):
+            factory_of(wrong, 32)
+
+
+def test_too_few_vectors_for_the_centroids() -> None:
+    with pytest.raises(ValueError, match="at least 256 rows"):
+        Code.calibrate("pq4", some_vectors(100, 16))
+
+
+def test_a_sign_code_is_a_product_code_behind_its_maps() -> None:
+    code = Code.calibrate("itq4", some_vectors(300, 36))
+    assert isinstance(inner_of(code.trained), faiss.IndexPQ)
+    assert [type(t).__name__ for t in chain_of(code.trained)][-1] == "CenteringTransform"
