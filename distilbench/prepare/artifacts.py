@@ -13,9 +13,8 @@ from distilbench.data.corpus import Corpus, PairTask
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN, absolute_student
-from distilbench.evaluation.selection import PairTaskSets, StsSets
+from distilbench.prepare.array_json import to_json
 from distilbench.prepare.ranked_layers import keep_rankings
-from distilbench.prepare.selection_files import Keep, described_kind, described_sets
 from distilbench.prepare.selection_sets import Judged, dev_sets
 from distilbench.records import Score
 from distilbench.storage.arrays import ShardedArray, save_array
@@ -90,20 +89,15 @@ class Artifacts:
             "augmented": corpus.copies.rows,
         }
 
-        def keep(prefix: str) -> Keep:
-            return lambda name, array: arrays.__setitem__(f"{prefix}-{name}", array)
-
         judged, tested = (self.judged.dev, self.judged.test) if self.judged else (None, None)
+        sets = {"dev": tuple(dev_sets(corpus)), "task": self.task, "judged": judged, "tested": tested}
         described = {
             **self.student.described(),
             "students": {name: student.described() for name, student in self.students.items()},
             "teacher": vars(self.teacher.absolute()),
             "vectors": {**vars(self.vectors), "folder": str(self.vectors.folder)},
             **{name: _path(getattr(self, name)) for name in ("pca", "logits", "negatives", "nearest")},
-            "dev": described_kind(StsSets(tuple(dev_sets(corpus))), keep("dev")),
-            "task": described_kind(PairTaskSets((self.task,)), keep("task")) if self.task else None,
-            "judged": judged and described_sets(judged, keep("judged")),
-            "tested": tested and described_sets(tested, keep("tested")),
+            **{name: to_json(value, arrays.__setitem__, name) for name, value in sets.items()},
         }
         for name, array in arrays.items():
             save_array(folder / f"{name}.npy", array)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import MEAN
 from distilbench.evaluation.selection import DevSet, SelectionSets, of_sts
+from distilbench.prepare.array_json import from_json
 from distilbench.prepare.artifacts import FILE
 from distilbench.prepare.nearest import load_nearest
 from distilbench.prepare.negatives import Candidates, load_candidates
 from distilbench.prepare.pca import Pca, load_pca
-from distilbench.prepare.selection_files import Take, kind_of, sets_of
 from distilbench.prepare.static_start import StaticStart, load_static_start
 from distilbench.prepare.tokens import Tokens, load_tokens
 from distilbench.storage.arrays import ShardedArray
@@ -96,11 +96,8 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         found: NDArray[Any] = np.load(folder / f"{name}.npy", allow_pickle=False)
         return found
 
-    def sets(name: str, read: Callable[[dict[str, Any], Take], Any]) -> Any:
-        return saved[name] and read(saved[name], lambda file: array(f"{name}-{file}"))
-
     negatives, nearest, logits = (saved[name] and Path(saved[name]) for name in ("negatives", "nearest", "logits"))
-    task = sets("task", kind_of)
+    sets = {name: from_json(saved[name], array) for name in ("dev", "task", "judged", "tested")}
     prepared = Prepared(
         teacher=EncoderSpec(**saved["teacher"]),
         **_load_student(saved),
@@ -108,15 +105,15 @@ def _load_prepared(folder: Path, written: int) -> Prepared:
         pca=load_pca(Path(saved["pca"])),
         train=array("train"),
         pairs_P2=array("pairs"),
-        dev=sets("dev", kind_of).sets,
+        dev=sets["dev"],
         triplets_T3=array("triplets"),
         augmented=array("augmented"),
-        pair_task=task.tasks[0] if task else None,
+        pair_task=sets["task"],
         judged_P2=array("judged"),
         candidates=load_candidates(negatives) if negatives else None,
         nearest_NK=load_nearest(nearest) if nearest else None,
-        judged=sets("judged", sets_of),
-        tested=sets("tested", sets_of),
+        judged=sets["judged"],
+        tested=sets["tested"],
         logits_PC=np.load(logits / LOGITS, allow_pickle=False) if logits else None,
     )
     students = {name: replace(prepared, **_load_student(own)) for name, own in saved["students"].items()}

@@ -29,7 +29,7 @@ from distilbench.evaluation.selection import (
     neighbours,
 )
 from distilbench.evaluation.sts import Embed, cosine
-from distilbench.prepare.selection_files import described_sets, sets_of
+from distilbench.prepare.array_json import from_json, to_json
 from distilbench.records import selection_groups
 from distilbench.selection import STS, Kind, Part, Selection
 from distilbench.storage.arrays import ShardedArray
@@ -43,7 +43,7 @@ BLOCK = 4_096
 NEIGHBOURS = 10
 EXAMPLES = 2_000
 """Examples of a classification set or a pair task to train a regression on, and as many to judge it on."""
-STEP_VERSION = 1
+STEP_VERSION = 2
 ARRAYS, FILE = "sets.npz", "sets.json"
 FIDELITY = Selection((Part("fidelity", "fidelity"),))
 
@@ -76,24 +76,17 @@ def judged_artifact(corpus: Corpus, vectors: ShardedArray, store: ArtifactStore)
     }
 
     def make(folder: Path, missing: list[str]) -> None:
-        judged, arrays, described = make_judged(corpus, vectors.take), dict[str, Any](), dict[str, Any]()
-        for split, sets in (("dev", judged.dev), ("test", judged.test)):
-            if sets is not None:
-                kept: dict[str, Any] = {}
-                described[split] = described_sets(sets, kept.__setitem__)
-                arrays |= {f"{split}/{name}": array for name, array in kept.items()}
+        judged, arrays = make_judged(corpus, vectors.take), dict[str, Any]()
+        described = {split: to_json(getattr(judged, split), arrays.__setitem__, split) for split in ("dev", "test")}
         np.savez(folder / ARRAYS, allow_pickle=False, **arrays)
         write_json(folder / FILE, described)
 
     folder = store.build("selection", parts, [ARRAYS, FILE], make)
     described = json.loads((folder / FILE).read_text())
     with np.load(folder / ARRAYS, allow_pickle=False) as arrays:
-        found = {
-            split: sets_of(one, {n.partition("/")[2]: arrays[n] for n in arrays if n.startswith(split)}.__getitem__)
-            for split, one in described.items()
-        }
+        found = {split: from_json(described[split], arrays.__getitem__) for split in ("dev", "test")}
     # Whether it was asked for is of the command, and not of the artifact.
-    return Judged(replace(found["dev"], selection=corpus.selection), found.get("test"))
+    return Judged(replace(found["dev"], selection=corpus.selection), found["test"])
 
 
 def make_judged(corpus: Corpus, teacher: Embed) -> Judged:

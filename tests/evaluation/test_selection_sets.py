@@ -25,7 +25,7 @@ from distilbench.evaluation.selection import (
     total,
 )
 from distilbench.evaluation.sts import cosine, spearman
-from distilbench.prepare.selection_files import described_sets, sets_of
+from distilbench.prepare.array_json import from_json, to_json
 from distilbench.selection import Selection
 
 RNG = np.random.default_rng(0)
@@ -151,7 +151,7 @@ def test_a_record_has_the_parts_and_the_whole() -> None:
 
 def test_it_comes_back_from_arrays_and_json() -> None:
     arrays: dict[str, np.ndarray] = {}
-    again = sets_of(json.loads(json.dumps(described_sets(EVERY, arrays.__setitem__))), arrays.__getitem__)
+    again = from_json(json.loads(json.dumps(to_json(EVERY, arrays.__setitem__, "all"))), arrays.__getitem__)
     assert again.selection == EVERY.selection and again.selection.asked
     assert again.score(take) == EVERY.score(take)
     np.testing.assert_array_equal(again.rows, EVERY.rows)
