@@ -30,8 +30,6 @@ TUNES_OWN = frozenset(
 )
 """Numbers that Tune adds to each result."""
 EXPECTED = "expected mlflow:URI, such as mlflow:sqlite:///mlflow.db or mlflow:http://HOST:5000, or wandb:PROJECT"
-MLFLOW_BATCH = 100
-"""Parameters that MLflow takes at once."""
 
 
 def callbacks(log_to: Sequence[str], run_name: str) -> list[Any]:
@@ -90,9 +88,7 @@ def _mlflow_callback(uri: str, run_name: str) -> Any:
                 client.update_run(run_id, status="RUNNING")
             else:
                 run_id = client.create_run(experiment, run_name=name).info.run_id
-                params = [Param(k, v) for k, v in hyperparameters(trial.config).items()]
-                for start in range(0, len(params), MLFLOW_BATCH):
-                    client.log_batch(run_id, params=params[start : start + MLFLOW_BATCH])
+                client.log_batch(run_id, params=[Param(k, v) for k, v in hyperparameters(trial.config).items()])
             self._trial_runs[trial] = run_id
 
         def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:

@@ -31,53 +31,51 @@ def push_artifact(remote: Remote, path: Path) -> None:
 
 
 def fetch_artifact(remote: Remote, name: str, partial: Path) -> bool:
-    """Copy a finished artifact into `partial`; whether it was there and is whole.
+    """Copy what the storage has of an artifact into `partial`; whether it is finished there, and whole.
 
     What is damaged is named, and deleted here and in the storage with the manifest: it is an unfinished artifact then.
     """
     remote_artifact = remote / name
-    manifest = remote_artifact.read(MANIFEST)
-    if manifest is None:
+    there = remote_artifact.list()
+    if not there:
+        return False
+    new = [n for n in there if n == MANIFEST or not (partial / local_name(n)).exists()]
+    partial.mkdir(parents=True, exist_ok=True)
+    try:
+        remote_artifact.fetch_all(partial, new)
+    except Absent:  # deleted by another machine meanwhile; what is missing is made
+        return False
+    if MANIFEST not in there:
+        rich.print(f"{name}: {len(new)} files of it were in {remote}")
         return False
     _pushed.discard((remote.uri, name))
-    try:
-        shards = [local_name(shard) for shard in json.loads(manifest)["shards"]]
-    except (InputError, ValueError, LookupError, TypeError, AttributeError):
-        rich.print(f"{remote_artifact}/{MANIFEST}: cannot be read, so what is damaged there is made again")
-        remote_artifact.delete(MANIFEST)
-        return False
-    partial.mkdir(parents=True, exist_ok=True)
-    present = remote_artifact.list()
-    local_shards = {s for s in shards if (partial / s).exists()}  # of a build here that was interrupted
-    remote_artifact.fetch_all(partial, [s for s in shards if s in present and s not in local_shards])
-    (partial / MANIFEST).write_bytes(manifest)
-    remote_artifact.fetch_all(partial, [s for s in damaged_shards(partial) if s in local_shards and s in present])
-    damaged = damaged_shards(partial)
+    damaged = _damaged(partial)
+    if again := [
+        n for n in damaged if n in there and n not in new
+    ]:  # what an interrupted build has left here may be old
+        remote_artifact.fetch_all(partial, again)
+        damaged = _damaged(partial)
     if not damaged:
         rich.print(f"{name}: fetched from {remote}")
         _pushed.add((remote.uri, name))
         return True
     for shard in damaged:
-        rich.print(
-            f"{remote_artifact}/{shard}: not what was written (its checksum differs, or it is gone), so it is made again"
-        )
+        rich.print(f"{remote_artifact}/{shard}: not what was written (damaged, or gone), so it is made again")
+    for shard in {MANIFEST, *damaged}:
         (partial / shard).unlink(missing_ok=True)
-    (partial / MANIFEST).unlink()
     remote_artifact.delete(MANIFEST)
-    remote_artifact.delete(*(shard for shard in damaged if shard in present))
+    remote_artifact.delete(*(shard for shard in damaged if shard in there and shard != MANIFEST))
     return False
 
 
-def fetch_begun(remote: Remote, name: str, partial: Path) -> None:
-    """Copy the finished shards of an artifact that is not finished: what other machines have made of it."""
-    remote_artifact = remote / name
-    shards = [n for n in remote_artifact.list() if n != MANIFEST and not (partial / local_name(n)).exists()]
-    if shards:
-        try:
-            remote_artifact.fetch_all(partial, shards)
-        except Absent:  # finished or deleted by another machine meanwhile; what is missing is made
-            return
-        rich.print(f"{name}: {len(shards)} files of it were in {remote}")
+def _damaged(partial: Path) -> list[str]:
+    """The files that are not what the manifest says; the manifest alone, where it lists no files, or such outside of here."""
+    try:
+        for shard in json.loads((partial / MANIFEST).read_text())["shards"]:
+            local_name(shard)
+    except (InputError, ValueError, LookupError, TypeError, AttributeError):
+        return [MANIFEST]
+    return damaged_shards(partial)
 
 
 def push_folder(remote: Remote, folder: Path) -> str:

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from distilbench.errors import InputError
 from distilbench.heartbeat import beat
@@ -26,6 +26,8 @@ AT_ONCE = 8
 """Files on their way at a time."""
 CHUNK = 8 << 20
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+ASCII = "".join(map(chr, range(0x21, 0x7F)))
+"""Of a URI this stays as it is."""
 SAFE_QUERY = frozenset({"endpoint_override", "region", "scheme", "allow_bucket_creation"})
 """What a URI may say after its "?": nothing that is a secret."""
 REFUSED = re.compile(
@@ -260,7 +262,7 @@ def _filesystem(uri: str, endpoint: str) -> tuple[Any, str]:
 
     if endpoint:
         os.environ.setdefault("AWS_ENDPOINT_URL", endpoint)  # which Arrow reads
-    files, base = FileSystem.from_uri(uri)
+    files, base = FileSystem.from_uri(quote(uri, safe=ASCII))  # a run may have a name in any script
     return files, str(base).rstrip("/")
 
 

@@ -82,10 +82,6 @@ class ArtifactStore:
             partial.mkdir(exist_ok=True)
             for leftover in partial.glob(".*.tmp"):
                 leftover.unlink()
-            if self.remote is not None:
-                from distilbench.storage.artifacts import fetch_begun
-
-                fetch_begun(self.remote, path.name, partial)
             missing = [name for name in shards if not (partial / name).exists()]
             if missing:
                 make(partial, missing)

@@ -31,6 +31,9 @@ def test_files_go_in_and_come_out(storage: Remote, tmp_path: Path) -> None:
     assert {name: entry.size for name, entry in storage.list().items()} == {"a": 1, "b/c": 2, "empty": 0}
     assert storage.read("b/c") == b"22"
     assert (storage / "b").read("c") == b"22" and (storage / "b").name == "b"
+    (storage / "überlauf 日本").write("ü", b"3")  # a run may have a name in any script
+    assert (storage / "überlauf 日本").read("ü") == b"3"
+    (storage / "überlauf 日本").delete_all()
     (storage / "other").write("x", b"x")
     storage.fetch_all(tmp_path / "out", ["a", "b/c", "empty"])
     assert {n: p.read_text() for n, p in files_in(tmp_path / "out").items()} == {"a": "1", "b/c": "22", "empty": ""}
