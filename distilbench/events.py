@@ -1,4 +1,4 @@
-"""What the driver of a sweep tells to whatever shows, writes or copies how far it is."""
+"""Events of a sweep: its driver tells them to everything that shows, writes or copies the progress."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Event(NamedTuple):
     stage: str = ""
     """"search", "confirm", "score", "done", or `INTERRUPTED`, where a stage begins."""
     record: TrialRecord | None = None
-    """Of what has ended."""
+    """The trial or training that has ended."""
 
 
 Listener = Callable[[Event], None]

@@ -1,4 +1,4 @@
-"""How long each stage of a sweep took, and how much memory: `timings.json` in the run's folder, which `plan` reads."""
+"""Time and memory of each stage of a sweep: `timings.json` in the run's folder, which `plan` reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StageTiming(BaseModel):
     driver_mb: float = 0.0
     """The most memory that the driver has had resident until the stage ended, in MB; 0 where it was not noted."""
     worker_mb: float = 0.0
-    """The same of the worker that has had most: of a pool, or of the trainings that ended in the stage."""
+    """The peak memory in MB of the worker that had most: of a pool, or of the trainings that ended in the stage."""
 
 
 _list = TypeAdapter(list[StageTiming])
@@ -67,7 +67,7 @@ def keep(run: Path, *took: StageTiming) -> None:
 
 
 def read_timings(run: Path) -> list[StageTiming]:
-    """What the run's file says, in the order of time; [] where there is none, or it is something else."""
+    """The stages of a run's file in the order of time; [] if there is none, or it is something else."""
     with contextlib.suppress(OSError, ValueError):
         return _list.validate_json((run / TIMINGS).read_bytes())
     return []

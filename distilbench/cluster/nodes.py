@@ -39,14 +39,14 @@ T = TypeVar("T")
 
 
 class Node(NamedTuple):
-    """What one node has; `memory` in bytes, 0 where that is not known."""
+    """The resources of one node; `memory` in bytes, 0 where that is not known."""
 
     cpus: int
     gpus: int = 0
     memory: int = 0
 
     def fits(self, cpus: int, gpus: float) -> int:
-        """How many pieces of work of so many CPUs and GPUs fit: on a share of a GPU each is on one, else it has whole."""
+        """Count the pieces of work of so many CPUs and GPUs that fit: a share is of one GPU, more are whole ones."""
         count = self.cpus // cpus
         if gpus:
             count = min(count, int(1 / gpus + 1e-9) * self.gpus if gpus <= 1 else int(self.gpus // gpus))
@@ -111,7 +111,7 @@ def config_growth(path: Path) -> Growth:
 
 
 def alive_nodes() -> list[Node]:
-    """What each node that is up has."""
+    """The nodes that are up."""
     return [node for node, _ in _alive()]
 
 
@@ -131,7 +131,7 @@ def lost_nodes() -> frozenset[str]:
 
 
 def growth_of(grow_to: Sequence[Node]) -> Growth:
-    """What may come: `grow_to`, else what the file of the cluster says. Needs `ray.init`."""
+    """The nodes that may come: `grow_to`, else those of the cluster's file. Needs `ray.init`."""
     if grow_to:
         return Growth(tuple(grow_to), OPTION)
     import ray
@@ -174,7 +174,7 @@ def possible_nodes(grow_to: Sequence[Node] = ()) -> list[Node]:
 
 
 def places_on(nodes: Iterable[Node], cpus: int, gpus: float) -> int:
-    """How many pieces of work fit on the nodes together."""
+    """Count the pieces of work that fit on the nodes together."""
     return sum(node.fits(cpus, gpus) for node in nodes)
 
 
@@ -187,7 +187,7 @@ def described(nodes: Sequence[Node]) -> str:
 
 
 def nodes_line(grow_to: Sequence[Node] = ()) -> str:
-    """What a command says of the nodes at its start; "" of one node that is all there is. Needs `ray.init`."""
+    """A line on the nodes for the start of a command; "" if there is only one. Needs `ray.init`."""
     alive, growth = _alive(), growth_of(grow_to)
     nodes = grown(alive, growth)
     if len(nodes) < 2 and not growth.untold:

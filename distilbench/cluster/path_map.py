@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PreparedKeys:
-    """What tells a run's prepared inputs: `files` tells their exact files, `content` what a training on them depends on."""
+    """Keys of a run's prepared inputs: `files` of their exact files, `content` of all that a training on them depends on."""
 
     files: str
     content: str
@@ -133,7 +133,7 @@ class PathMap:
         return folder / path.relative_to(self.run)
 
     def remote_of(self, path: Path) -> Remote:
-        """What a folder of the driver in the run is in the storage."""
+        """The copy in the storage of a folder of the driver in the run."""
         assert self.run is not None and self.remote_run is not None
         return self.remote_run / path.relative_to(self.run).as_posix()
 

@@ -27,7 +27,7 @@ IDLE_TIMEOUT_S = 60
 
 STARTS = 3
 TOO_SLOW = "timed out during startup"
-"""What Ray says when its own processes have not come up within its 30 s, which cannot be set."""
+"""Ray's words when its own processes have not come up within its 30 s, which cannot be set."""
 
 
 @contextmanager
@@ -132,7 +132,7 @@ def _knock(address: str) -> None:
 
 @dataclass(frozen=True)
 class TrialResources:
-    """What one trial takes, and how many run at once."""
+    """The share of one trial, and how many run at once."""
 
     cpus: int
     gpus: float
@@ -146,7 +146,7 @@ class TrialResources:
 
 @dataclass(frozen=True)
 class TrialShare:
-    """What the user says of a trial's share; None is what fits the cluster."""
+    """The share of a trial as the user sets it; None: as fits the cluster."""
 
     cpus: int | None = None
     gpus: float | None = None

@@ -135,7 +135,7 @@ class RunCopy:
         self.path_map = map_run(self.store, run, self.remote_of(run), prepared)
 
     def remote_of(self, folder: Path) -> Remote:
-        """What a folder of the run is in the storage."""
+        """The copy in the storage of a folder of the run."""
         inside = folder.resolve().relative_to(self.run.resolve()).as_posix()
         return self.remote if inside == "." else self.remote / inside
 

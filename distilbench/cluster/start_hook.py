@@ -1,4 +1,4 @@
-"""What `ray start` is told on a cluster's head: RAY_START_HOOK=distilbench.cluster.start_hook.no_client_server."""
+"""The hook of `ray start` on a cluster's head: RAY_START_HOOK=distilbench.cluster.start_hook.no_client_server."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def comparison_budget(steps: int | None) -> Budget:
 
 
 def published_lines(row: Configuration) -> list[str]:
-    """What a row's source reports for it, as a line for the reader; none where it says nothing."""
+    """A line with the scores that a row's source reports for it; none if it reports none."""
     if not row.published:
         return []
     encoders = f"teacher {row.teacher or 'not named'}, student {row.student or 'not named'}"
@@ -178,7 +178,7 @@ def published_lines(row: Configuration) -> list[str]:
 
 
 def compare_config(settings: CompareSettings, rows: Sequence[Configuration], corpus: Corpus) -> dict[str, Any]:
-    """What the numbers of a comparison depend on; a row's parameters are in its records."""
+    """Everything that the numbers of a comparison depend on; a row's parameters are in its records."""
     return {
         **run_config(settings, corpus),
         "steps": settings.steps,

@@ -37,12 +37,12 @@ class Configuration(BaseModel):
     table: str = ""
     """The source's table, figure or section."""
     published: dict[str, float] = Field(default_factory=dict)
-    """What the source reports for it, with its own teacher, student and data."""
+    """Scores that the source reports for it, with its own teacher, student and data."""
     note: str = ""
-    """What a reader has to know about the row."""
+    """A note on the row for its reader."""
     teacher: str = ""
     student: str = ""
-    """What the source used, unless `--teacher` and `--student` say otherwise; "" where any will do."""
+    """The encoders of the source, unless `--teacher` and `--student` say otherwise; "" where any will do."""
 
     def shown_name(self, teacher: str, student: str) -> str:
         """The row's name, marked where it is trained with another teacher or student than the source's."""

@@ -71,7 +71,7 @@ def _of_text(settings: PreparationSettings, needs: Requirements) -> Corpus:
 
 
 def print_sets(corpus: Corpus, console: Console) -> None:
-    """What was found and not found."""
+    """Lines on what was found and not found."""
     for line in corpus.found:
         console.print(f"  found      {line}", markup=False)
     for line in corpus.missing:

@@ -300,7 +300,7 @@ def _every(settings: EvaluateSettings) -> list[EncoderSpec]:
 
 
 def _config(settings: EvaluateSettings, data: EvaluationData) -> dict[str, Any]:
-    """What the numbers of an evaluation depend on, JSON-able."""
+    """Everything that the numbers of an evaluation depend on, as JSON."""
     return {
         "kind": "evaluation",
         "corpus": data.corpus.name,

@@ -33,7 +33,7 @@ from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import write_json
 
 MANIFEST = "distilbench-export.json"
-"""What makes a folder an export of ours: the SHA-256 of every other file in it."""
+"""The file that makes a folder an export of ours: it has the SHA-256 of every other file."""
 RECORDS = "record.json"
 _WIDTH = re.compile(r"d\d+", re.ASCII)
 """The folder of a nested student's quantisers of one width."""
@@ -51,7 +51,7 @@ class Chosen(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """What was written, and the Python that loads it from elsewhere."""
+    """The folder that was written, and the Python that loads it from elsewhere."""
 
     folder: Path
     name: str

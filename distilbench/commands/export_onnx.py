@@ -34,14 +34,14 @@ LARGEST_FILE = 1_900_000_000
 
 
 class OnnxInput(NamedTuple):
-    """How a sentence becomes token ids: the prompt before it, the most tokens, and what pads a batch."""
+    """The way of a sentence to token ids: the prompt before it, the most tokens, and what pads a batch."""
 
     prompt: str
     max_tokens: int
     pad_id: int
     pad_token: str
     document_prompt: str | None = None
-    """What comes before a document, where `prompt` is before a query; None: all text is read alike."""
+    """The text before a document, where `prompt` is before a query; None: all text is read alike."""
 
 
 def check_onnx() -> None:

@@ -29,13 +29,13 @@ from distilbench.settings.index import IndexSettings
 from distilbench.storage.files import file_sha256
 
 MANIFEST = "distilbench-index.json"
-"""What makes a folder an index of ours: what it is made of, and the SHA-256 of every other file in it."""
+"""The file that makes a folder an index of ours: what it is made of, and the SHA-256 of every other file."""
 INDEX = "index.faiss"
 README = "README.md"
 
 
 class Indexed(NamedTuple):
-    """What was written, and the Python that searches it."""
+    """The folder that was written, and the Python that searches it."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -153,7 +153,7 @@ def search_code(student: str, *, again: bool) -> str:
 def _facts(
     folder: Path, settings: IndexSettings, student: EncoderSpec, code: ChosenCode, spec: IndexSpec, rows: int
 ) -> dict[str, Any]:
-    """What the index in `folder` is made of."""
+    """The facts of the index in `folder`, for its manifest."""
     size = (folder / INDEX).stat().st_size
     return {
         "student": {"name": str(student.folder() or student.name), "source": student.identity()["source"]},

@@ -53,7 +53,7 @@ def _table(*columns: str) -> Table:
 
 
 def _values(field: FieldInfo) -> str:
-    """What a hyper-parameter takes: its type, or its choices, and its limits."""
+    """The values of a hyper-parameter: its type, or its choices, and its limits."""
     annotation: Any = field.annotation
     kind = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     kind = kind.replace("typing.", "").removeprefix("Literal")

@@ -49,7 +49,7 @@ class OutputFolder:
             raise InputError(f"{self.option} {self.folder}: {why}; {expected}")
 
     def _others(self, target: Path) -> str:
-        """What is in a folder beside an earlier one of ours; "" where there is nothing."""
+        """Name what is in a folder beside an earlier one of ours; "" if nothing is."""
         try:
             manifest = json.loads((target / self.manifest).read_text())
             files, ours = dict(manifest["files"]), manifest["format"] == FORMAT

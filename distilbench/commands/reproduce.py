@@ -28,7 +28,7 @@ from distilbench.storage.files import bound_config
 from distilbench.trials.budget import Budget
 
 NOT_COMPARED = frozenset({"rung_seconds", PEAK, "latency_ms", "single_ms", "model_bytes", "micro_batches"})
-"""What depends on the machine at that moment: times, and whether its memory sufficed; and what was measured beforehand."""
+"""Metrics that depend on the machine at that moment (times, memory), or were measured beforehand."""
 
 
 class MetricDifference(NamedTuple):
@@ -172,7 +172,7 @@ def _config(run: Path) -> dict[str, Any]:
 
 
 def _budget(run: Path, config: dict[str, Any]) -> Budget:
-    """What a training of the run may take, and where it is judged."""
+    """The budget of a training of the run, with the rungs at which it is judged."""
     if "rows" in config:
         from distilbench.commands.compare import comparison_budget
 

@@ -1,4 +1,4 @@
-"""How far a run is, from the files in its folder alone: no Ray, no torch, no study."""
+"""The progress of a run, from the files in its folder alone: no Ray, no torch, no study."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_RUNNING = 40
 
 @dataclass(frozen=True)
 class RunStatus:
-    """What the files of one run say."""
+    """The state of one run by its files."""
 
     folder: Path
     method: str
@@ -69,7 +69,7 @@ class RunStatus:
         return self.progress is not None and self.progress.stage == "done"
 
     def to_json(self) -> dict[str, Any]:
-        """The same, JSON-able."""
+        """The status as JSON."""
         return {
             "folder": str(self.folder),
             "method": self.method,
@@ -154,7 +154,7 @@ def _progress(path: Path) -> Progress | None:
 
 
 def status_lines(status: RunStatus, now: float) -> Iterator[RenderableType]:
-    """What a reader is told of a run."""
+    """Lines and tables for a terminal."""
     progress, alive = status.progress, status.at_work is not False
     yield Text(f"{status.folder}: {status.method}, {_driver(status, now)}", style="bold")
     if status.demonstration:

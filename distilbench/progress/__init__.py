@@ -1,1 +1,1 @@
-"""How far a search is, and who shows it."""
+"""The state of a running sweep, and what shows it."""

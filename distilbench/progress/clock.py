@@ -13,7 +13,7 @@ from distilbench.records import TrialRecord
 MOST_RESERVED = 0.5
 """The largest share of the time left at the begin of the search that is kept for what comes after it."""
 MARGIN = 1.5
-"""What the estimates are multiplied by: exporting and embedding a student is not in them."""
+"""Factor on the estimates: exporting and embedding a student is not in them."""
 MUCH = 0.1
 """The share of the budget that has to be left for methods to go on which had used up theirs."""
 START_S = 15.0
@@ -30,7 +30,7 @@ class Clock:
         self.end = math.inf if budget_s is None else self.began + budget_s
         self.row_s = 0.0
         self.training_s = 0.0
-        """What the longest complete trial took; before there is one, what stopped ones would have taken to their ends."""
+        """Seconds of the longest complete trial; before there is one, of stopped ones if they had gone on to their ends."""
         self.complete = False
         self.steps_of: Callable[[Mapping[str, Any]], int] = lambda params: 0
         """Hyper-parameters of a trial -> its optimiser steps, where it is trained to its end."""

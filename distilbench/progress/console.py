@@ -1,4 +1,4 @@
-"""How far a sweep is, on a terminal: the driver's own, redrawn or a line per trial, and that of `distilbench status`."""
+"""A sweep on a terminal: redrawn, or a line for each trial; its tables also serve `distilbench status`."""
 
 from __future__ import annotations
 

@@ -51,19 +51,19 @@ def _callback(target: str, run_name: str) -> Any:
 
 
 def hyperparameters(config: dict[str, Any]) -> dict[str, str]:
-    """What is logged of a trial's Tune config: its number, seed, method and hyper-parameters, as text."""
+    """The logged part of a trial's Tune config: its number, seed, method and hyper-parameters, as text."""
     chosen = {"trial": config["number"], "method": config["method"], "seed": config["seed"], **config["params"]}
     return {name: str(value) for name, value in chosen.items()}
 
 
 def numbers(result: dict[str, Any]) -> dict[str, float]:
-    """What is logged of a result: the finite numbers that the trial reported."""
+    """The logged part of a result: the finite numbers that the trial reported."""
     values = {name: finite(value) for name, value in result.items() if name not in TUNES_OWN}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def ending(result: dict[str, Any], failed: bool) -> str:
-    """How a trial with this last result ended: COMPLETE, PRUNED or FAIL. `failed`: its worker died for good."""
+    """COMPLETE, PRUNED or FAIL, from a trial's last result. `failed`: its worker died for good."""
     if failed or result.get("failed"):
         return "FAIL"
     return "COMPLETE" if result.get("final") else "PRUNED"

@@ -26,7 +26,7 @@ STAGES = ("starting", "search", "confirm", "score", "done")
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What a driver sets out to do."""
+    """The goal of a driver."""
 
     run: Path
     """The run's folder; its name is the run's."""
@@ -34,7 +34,7 @@ class SweepPlan:
     trials: int
     """Wanted in all, those of earlier drivers included."""
     resources: str = ""
-    """How trials share the cluster, in words."""
+    """The share of the cluster that each trial has, in words."""
     deadline: float | None = None
     """Seconds since the epoch at which the search ends; None where it ends with the trials."""
     halved: tuple[int, int] | None = None
@@ -51,7 +51,7 @@ class Running(BaseModel):
     number: int
     dim: int | None
     bytes: int | None = None
-    """Of a stored vector."""
+    """Bytes of a stored vector."""
     started: float
     """Seconds since the epoch, as `seen`."""
     seen: float
@@ -68,7 +68,7 @@ class Running(BaseModel):
 
 
 class Progress(BaseModel):
-    """How far a sweep is: what `progress.json` in its folder holds, and what is shown while it runs."""
+    """The progress of a sweep: `progress.json` in its folder holds it, and it is shown while the sweep runs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -99,7 +99,7 @@ class Progress(BaseModel):
     seconds_left: float | None
     """To the end of the search, or of the stage after it; None where nothing tells."""
     stage_done: int = 0
-    """Of `stage_total` trainings to confirm, or students to score, those that are done; 0 of 0 at other stages."""
+    """Trainings that have confirmed a trial, or students scored, of `stage_total`; 0 of 0 at other stages."""
     stage_total: int = 0
 
     @property
@@ -308,7 +308,7 @@ def finite(value: Any) -> float | None:
 
 
 def count_states(records: Iterable[TrialRecord]) -> dict[str, int]:
-    """How many trials ended COMPLETE, PRUNED and FAIL."""
+    """Count the trials that ended COMPLETE, PRUNED and FAIL."""
     states: list[str] = [r.state for r in records]
     return {state: states.count(state) for state in STATES}
 

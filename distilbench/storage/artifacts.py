@@ -13,7 +13,7 @@ from distilbench.storage.files import file_sha256, fingerprint
 from distilbench.storage.remote import Absent, Remote, local_name
 
 _pushed: set[tuple[str, str]] = set()
-"""What this process has found or made in the storage."""
+"""Artifacts that this process knows to be in the storage."""
 
 
 def push_artifact(remote: Remote, path: Path) -> None:

@@ -64,7 +64,7 @@ class DiskFull(InputError):
 
 
 def disk_full(path: Path, error: OSError) -> DiskFull:
-    """What to tell the user when `path` could not be written whole."""
+    """The error for a `path` that could not be written whole."""
     return DiskFull(
         f"{path}: {error.strerror or 'No space left on device'}; what is finished is kept: make room, then repeat the command"
     )
@@ -105,7 +105,7 @@ def claim_folder(folder: Path, config: dict[str, Any], *, may_change: frozenset[
 
 
 def bound_config(folder: Path) -> dict[str, Any] | None:
-    """What `folder` is bound to; None where it is not bound to anything."""
+    """The configuration that `folder` is bound to; None if it is bound to none."""
     path = folder / "config.json"
     if not path.exists():
         return None

@@ -15,7 +15,7 @@ SMALL = 4 << 20
 
 
 class _Copied(NamedTuple):
-    """What a file was like when it was copied; `changed` is 0 where another process copied it."""
+    """A file at the time when it was copied; `changed` is 0 if another process copied it."""
 
     size: int
     changed: int = 0

@@ -16,7 +16,7 @@ OFFLINE = "HF_HUB_OFFLINE"
 
 
 class _State:
-    """What is known of the hub in this process."""
+    """The answer of the hub in this process."""
 
     answered = False
     reason = ""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def process_mark(pid: int) -> str | None:
-    """What tells a process from a later one of the same number (its start time), "" where the system does not say.
+    """The start time of a process, which tells it from a later one of the same number; "" if the system does not say.
 
     None: there is no such process, or it has ended and only its parent has not noticed.
     """

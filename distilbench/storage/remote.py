@@ -21,21 +21,21 @@ from distilbench.storage.files import atomic_path
 from distilbench.storage.retry import KEPT, StorageGone, retry_io
 
 LIMIT_S = 600.0
-"""How long storage may be away: a server that is replaced, or a network between two providers, is back within minutes."""
+"""Seconds that storage may be away: a server that is replaced, or a network between two providers, is back within minutes."""
 AT_ONCE = 8
 """Files on their way at a time."""
 CHUNK = 8 << 20
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 ASCII = "".join(map(chr, range(0x21, 0x7F)))
-"""Of a URI this stays as it is."""
+"""These characters of a URI stay as they are."""
 SAFE_QUERY = frozenset({"endpoint_override", "region", "scheme", "allow_bucket_creation"})
-"""What a URI may say after its "?": nothing that is a secret."""
+"""Keys that a URI may have after its "?": none is a secret."""
 REFUSED = re.compile(
     "NO_SUCH_BUCKET|ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH"
     "|UNRECOGNIZED_CLIENT|EXPIRED_TOKEN|MISSING_AUTHENTICATION_TOKEN|PermanentRedirect|HTTP response code 40[13]"
     "|PERMISSION_DENIED|UNAUTHENTICATED|AuthorizationFailure|AuthenticationFailed|ContainerNotFound"
 )
-"""What pyarrow's errors say where trying again does not help, of S3, Google and Azure."""
+"""Signs in pyarrow's errors that trying again does not help, for S3, Google and Azure."""
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from distilbench.heartbeat import beat
 from distilbench.storage.files import FULL, DiskFull
 
 LIMIT_S = 120.0
-"""How long storage may be gone. A remounted network disk or a locked database is back within a minute or two."""
+"""Seconds that storage may be gone. A remounted network disk or a locked database is back within a minute or two."""
 
 KEPT = "what is finished is kept"
 
@@ -26,7 +26,7 @@ class StorageGone(InputError):
 
 
 def storage_errors() -> tuple[type[Exception], ...]:
-    """What is raised where storage fails: by files, by SQLite, and by Optuna on any database."""
+    """The errors of failing storage: of files, of SQLite, and of Optuna on any database."""
     import sqlalchemy.exc
     from optuna.exceptions import StorageInternalError
     from safetensors import SafetensorError

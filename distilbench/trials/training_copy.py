@@ -11,7 +11,7 @@ from distilbench.storage.remote import Absent, Remote
 MARK = "training-"
 """Begins the name of an empty file that tells which training a folder is of."""
 LAST = ("rungs.json", "encoded.json")
-"""What says that the files before it are there."""
+"""Files that are written when those before them are there."""
 
 
 class TrainingCopy:

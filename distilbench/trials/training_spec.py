@@ -1,4 +1,4 @@
-"""What is trained, and where; on a node without a shared disk in folders of its own, with a copy in the storage."""
+"""The specification of one training; on a node without a shared disk it has folders of its own, and a copy in storage."""
 
 from __future__ import annotations
 
