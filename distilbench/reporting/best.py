@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -12,14 +13,14 @@ from typing import Any
 from distilbench.errors import InputError
 from distilbench.records import ON_DEMONSTRATION, ScoreRecord, TrialRecord, read_records
 from distilbench.reporting.choice import ServingBudget, best_under, candidates, latency_of, scored
-from distilbench.reporting.code_overlap import LEAST_OVERLAP, code_overlap
+from distilbench.reporting.code_overlap import LEAST_OVERLAP
 from distilbench.reporting.comparison import dev_comparison
+from distilbench.reporting.frame import board_frame
 from distilbench.reporting.loading import can_be_built, is_nested, load_code
 from distilbench.reporting.recommendation import Recommendation, recommendation
-from distilbench.reporting.retrieval import retrieval_sets
 from distilbench.reporting.runs import SCORES, read_runs, run_folders
 from distilbench.reporting.serving import serving_costs
-from distilbench.reporting.table import DEV, Leaderboard, Row, SeedScores, leaderboard, teacher_row
+from distilbench.reporting.table import DEV, TEST, Leaderboard, Row, SeedScores, leaderboard, teacher_row
 
 
 @dataclass(frozen=True)
@@ -41,23 +42,19 @@ class Best:
         return self.text()
 
     def to_json(self) -> dict[str, Any]:
-        """Return every figure of the choice."""
+        """Return the choice with all columns of its row and its teacher's."""
         record, model = self.row.record, self._model()
         return {
             "budget": self.budget._asdict(),
             "summary": self._recommendation().text(),
             "student": {
-                "label": self.row.name,
-                "role": record.role,
-                "method": record.method,
-                "quantisation": record.quantisation,
+                **self._columns(self.row),
                 "hyperparameters": record.hyperparameters,
-                **self._figures(self.row),
                 "seeds": [
                     {
                         "seed": seed.record.seed,
                         "dev": self.board.seed_value(seed, DEV),
-                        "test_average": seed.values[0].value,
+                        "test": self.board.seed_value(seed, TEST),
                         "record_id": seed.record.record_id,
                         "run": seed.record.run,
                         "model": None if folder is None else str(folder),
@@ -65,7 +62,7 @@ class Best:
                     for seed, folder in zip(self.row.seeds, self.folders, strict=True)
                 ],
             },
-            "teacher": None if self.teacher is None else {"label": self.teacher.name, **self._figures(self.teacher)},
+            "teacher": None if self.teacher is None else self._columns(self.teacher),
             "test_sets": list(self.board.sts_sets),
             "selected_by": str(self.board.selection),
             "demonstration": record.demonstration,
@@ -108,20 +105,11 @@ class Best:
     def _recommendation(self) -> Recommendation:
         return recommendation("", self.row, self.board, serving_costs(self.board))
 
-    def _figures(self, row: Row) -> dict[str, Any]:
-        test = row.test
-        return {
-            "bytes_per_vector": row.record.bytes_per_vector,
-            "dim": row.record.dim,
-            "latency_ms": latency_of(row),
-            "dev": self.board.cell(row, DEV).value,
-            "retrieval": [retrieval.to_json() for retrieval in retrieval_sets(self.board, row)],
-            "kept_neighbours_percent": neighbours.overlap if (neighbours := code_overlap(row)) else None,
-            "test_average": test.value,
-            "test_interval95": test.interval,
-            "test_seeds": test.seeds,
-            "test_retention_percent": test.retention,
-        }
+    def _columns(self, row: Row) -> dict[str, Any]:
+        """The row's columns, called as in `Run.scores()`."""
+        place = self.board.rows.index(row)
+        columns: dict[str, Any] = json.loads(board_frame(self.board).iloc[[place]].to_json(orient="records"))[0]
+        return columns
 
     def _model(self) -> Path | None:
         """The model folder of the seed with the highest dev score, of those that keep one."""

@@ -26,7 +26,6 @@ from distilbench.reporting.recommendation import recommendation
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.table import (
     DEV,
-    TEST,
     Cell,
     Leaderboard,
     Row,
@@ -58,24 +57,6 @@ _MEASURABLE = (
 )
 
 
-class CardScore(NamedTuple):
-    """A line of the table of scores; `cells` are parallel to the card's `columns`."""
-
-    title: str
-    cells: tuple[str, ...]
-
-
-class Form(NamedTuple):
-    """Another row of the same model: fewer dimensions, or another quantisation."""
-
-    quantisation: str
-    dim: int
-    bytes: int
-    dev: str
-    test: str
-    anchor: str
-
-
 class Card(NamedTuple):
     """What the card says, as text that has not been escaped. `codes`, `onnx`, `reproduce`: "" where there is none."""
 
@@ -90,8 +71,10 @@ class Card(NamedTuple):
     onnx: str
     scored: str
     columns: tuple[str, ...]
-    scores: tuple[CardScore, ...]
-    forms: tuple[Form, ...]
+    scores: tuple[tuple[str, tuple[str, ...]], ...]
+    """The title of each score with its cells, parallel to `columns`."""
+    forms: tuple[tuple[str, ...], ...]
+    """Other rows of the same model: code, dimensions, bytes, dev and test score, id."""
     training: str
     hyperparameters: tuple[tuple[str, str], ...]
     reproduce: str
@@ -233,24 +216,20 @@ def hub_base(run: Path, record: ScoreRecord) -> str:
 
 def _scores(
     board: Leaderboard, row: Row, seed: SeedScores, teacher: Row | None
-) -> tuple[tuple[str, ...], tuple[CardScore, ...]]:
+) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
     """The leaderboard's columns that the seed has a score in."""
     several = len(row.seeds) > 1
     columns = ["This model", "95 % interval", *([f"Mean of {len(row.seeds)} seeds"] if several else [])]
     columns += ["Teacher", "Of the teacher's"] if teacher else []
     scores = []
     for place, (column, own) in enumerate(zip(board.columns, seed.values, strict=True)):
-        if own.value is None:
-            continue
-        bounds = "" if own.low is None or own.high is None else f"{own.low:.2f} to {own.high:.2f}"
-        mean = row.values[place]
-        cells = [f"{own.value:.2f}", bounds, *([_shown(mean)] if several else [])]
-        if teacher:
-            reference, kept = teacher.values[place].value, mean.retention
-            cells.append("" if reference is None else f"{reference:.2f}")
-            cells.append("" if kept is None else f"{kept:.1f} %")
-        group = "" if column.group == column.title else f"{column.group}: "
-        scores.append(CardScore(f"{group}{column.title}", tuple(cells)))
+        if own.value is not None:
+            mean, taught = row.values[place], teacher.values[place].value if teacher else None
+            bounds = "" if own.low is None or own.high is None else f"{own.low:.2f} to {own.high:.2f}"
+            cells = [f"{own.value:.2f}", bounds, *([_shown(mean)] if several else [])]
+            shares = ["" if taught is None else f"{taught:.2f}", "" if taught is None else f"{mean.retention:.1f} %"]
+            group = "" if column.group == column.title else f"{column.group}: "
+            scores.append((f"{group}{column.title}", (*cells, *(shares if teacher else []))))
     return tuple(columns), tuple(scores)
 
 
@@ -260,11 +239,11 @@ def _shown(cell: Cell) -> str:
     return f"{cell.value:.2f}" + ("" if cell.interval is None else f" ± {cell.interval:.2f}")
 
 
-def _form(board: Leaderboard, row: Row, seed: SeedScores) -> Form:
+def _form(board: Leaderboard, row: Row, seed: SeedScores) -> tuple[str, ...]:
     record = row.record
-    dev, test = (_shown(board.cell(row, key)) for key in (DEV, TEST))
     kind = record.quantisation + (" (neighbours lost, not recommended)" if below_overlap(row) else "")
-    return Form(kind, record.dim, record.bytes_per_vector, dev, test, seed.anchor)
+    dev, test = _shown(board.cell(row, DEV)), _shown(row.test)
+    return kind, f"{record.dim}", f"{record.bytes_per_vector}", dev, test, seed.anchor
 
 
 def _facts(row: Row, record: ScoreRecord) -> tuple[tuple[str, str], ...]:

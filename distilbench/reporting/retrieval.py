@@ -17,27 +17,6 @@ class SetRetrieval(NamedTuple):
     teacher_mrr10: Cell = MISSING
     teacher_recall100: Cell = MISSING
 
-    def text(self) -> str:
-        """ "MRR@10 84.61, recall@100 97.20 (quora, dev); teacher 98.90, 99.90"."""
-        scores = [f"{name} {cell.value:.2f}" for name, cell in self._metric_cells() if cell.value is not None]
-        teacher = [cell for cell in (self.teacher_mrr10, self.teacher_recall100) if cell.value is not None]
-        beside = "; teacher " + ", ".join(f"{cell.value:.2f}" for cell in teacher) if teacher else ""
-        return f"{', '.join(scores)} ({self.set}, {self.split}){beside}"
-
-    def to_json(self) -> dict[str, str | float | None]:
-        """The means alone."""
-        return {
-            "set": self.set,
-            "split": self.split,
-            "mrr10": self.mrr10.value,
-            "recall100": self.recall100.value,
-            "teacher_mrr10": self.teacher_mrr10.value,
-            "teacher_recall100": self.teacher_recall100.value,
-        }
-
-    def _metric_cells(self) -> tuple[tuple[str, Cell], tuple[str, Cell]]:
-        return ("MRR@10", self.mrr10), ("recall@100", self.recall100)
-
 
 def retrieval_sets(board: Leaderboard, row: Row) -> tuple[SetRetrieval, ...]:
     """The row's retrieval sets: the test split of a set where a row has it, otherwise dev. Empty where none was searched.

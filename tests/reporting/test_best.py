@@ -89,7 +89,8 @@ def test_budgets_are_powers_of_two_and_a_choice_is_named_once(records, make_scor
     ]
     assert rows[2].dev.value == 70.0 and rows[2].test.value == pytest.approx(68.5)
     assert rows[2].test.retention == pytest.approx(100 * 68.5 / 80.5) and rows[2].latency_ms == 0.5
-    assert rows[2].retrieval[0].text() == "MRR@10 50.00, recall@100 80.00 (quora, test); teacher 62.00, 92.00"
+    found = rows[2].retrieval[0]
+    assert (found.set, found.split, found.mrr10.value, found.teacher_recall100.value) == ("quora", "test", 50.0, 92.0)
     assert [(row.bytes, best_under(board, ServingBudget(row.bytes)).name) for row in rows] == [
         (row.bytes, row.row.name) for row in rows
     ]
@@ -153,9 +154,9 @@ def test_the_command_names_the_student_its_models_and_the_teacher(run, tmp_path)
 
     found = json.loads((tmp_path / "best.json").read_text())
     assert found["budget"] == {"bytes_per_vector": 64, "latency_ms": None, "dim": None}
-    assert found["student"]["test_average"] == pytest.approx(67.5) and found["student"]["test_seeds"] == 3
+    assert found["student"]["test"] == pytest.approx(67.5) and len(found["student"]["seeds"]) == 3
     assert [seed["dev"] for seed in found["student"]["seeds"]] == [72.0, 73.0, 74.0]
-    assert found["teacher"]["bytes_per_vector"] == 1536
+    assert found["teacher"]["bytes"] == 1536
     assert found["model"] == str(run / "students/MCR2-32-int8-seed2")  # the seed with the highest dev score
 
 

@@ -55,7 +55,7 @@ def test_the_metadata_is_what_the_hub_reads(make_seeded):
 def test_scores_have_means_intervals_and_retention(make_seeded):
     card = card_of(make_seeded(), "MCR2-128-int8")
     assert card.columns == ("This model", "95 % interval", "Mean of 3 seeds", "Teacher", "Of the teacher's")
-    lines = {s.title: s.cells for s in card.scores}
+    lines = dict(card.scores)
     # this seed 74, the mean 73 ± 4.303 / sqrt 3, the teacher 81; the average is 1.5 below the quality
     assert lines["Test: STS average"] == ("72.50", "", "71.50 ± 2.48", "79.50", "89.9 %")
     assert lines["Selection: Dev"] == ("78.00", "", "77.00 ± 2.48", "85.00", "90.6 %")
@@ -69,7 +69,7 @@ def test_one_seed_has_its_bootstrap_intervals_and_says_what_is_missing(make_scor
     extra = Score(task="classification", set="MR", split="test", metric="accuracy", variant="all", value=70.0, n=9)
     card = card_of([record.model_copy(update={"scores": [*scores, extra]})], "only")
     assert card.columns == ("This model", "95 % interval")
-    lines = {s.title: s.cells for s in card.scores}
+    lines = dict(card.scores)
     assert lines["Test STS: STS12"] == ("67.00", "66.00 to 69.00")
     assert lines["Classification: MR"] == ("70.00", "")  # no interval is none, not 0
     told = " ".join(card.limitations)
