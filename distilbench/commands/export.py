@@ -28,7 +28,7 @@ from distilbench.reporting.code_overlap import below_overlap
 from distilbench.reporting.loading import can_be_built, is_nested, load_code, plain_codes
 from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
 from distilbench.reporting.runs import read_runs
-from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
+from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard
 from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import write_json
 
@@ -195,15 +195,8 @@ def _write(chosen: Chosen, folder: Path, output: OutputFolder, *, onnx: bool) ->
     onnx_input = write_onnx(folder, chosen.row.name) if onnx else None
     write_json(folder / RECORDS, _records(chosen))
     code = Code(load_code(record, ".", ".", cut=False), plain_codes(record), run_code(onnx_input) if onnx_input else "")
-    card = compute_card(
-        chosen.board,
-        chosen.row,
-        chosen.seed,
-        teacher_row(chosen.board, chosen.row),
-        chosen.training,
-        code,
-        base_model=hub_base(chosen.run, record),
-    )
+    code = code._replace(base_model=hub_base(chosen.run, record))
+    card = compute_card(chosen.board, chosen.row, chosen.seed, chosen.training, code)
     (folder / CARD).write_text(render_card(card), encoding="utf-8")
     output.write_manifest(folder, record_id=record.record_id)
 

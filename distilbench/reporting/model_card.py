@@ -30,6 +30,7 @@ from distilbench.reporting.table import (
     Leaderboard,
     Row,
     SeedScores,
+    teacher_row,
     told,
 )
 from distilbench.reporting.trainings import reproduce_command
@@ -57,8 +58,19 @@ _MEASURABLE = (
 )
 
 
+class Code(NamedTuple):
+    """What the reader gets with the model: Python that loads it, that codes its vectors without DistilBench, that
+    runs its ONNX graph, and the hub id of the encoder that it was made from; "" where there is none.
+    """
+
+    load: str
+    codes: str = ""
+    onnx: str = ""
+    base_model: str = ""
+
+
 class Card(NamedTuple):
-    """What the card says, as text that has not been escaped. `codes`, `onnx`, `reproduce`: "" where there is none."""
+    """What the card says, as text that has not been escaped. `reproduce`: "" where there is none."""
 
     name: str
     record: ScoreRecord
@@ -66,9 +78,7 @@ class Card(NamedTuple):
     warning: str
     """Why the row must not be used; "" where nothing is known against it."""
     facts: tuple[tuple[str, str], ...]
-    load: str
-    codes: str
-    onnx: str
+    code: Code
     scored: str
     columns: tuple[str, ...]
     scores: tuple[tuple[str, tuple[str, ...]], ...]
@@ -80,70 +90,29 @@ class Card(NamedTuple):
     reproduce: str
     provenance: tuple[tuple[str, str], ...]
     limitations: tuple[str, ...]
-    base_model: str
-
-
-class Code(NamedTuple):
-    """Python for the reader: to load the model, to code its vectors without DistilBench, to run its ONNX graph."""
-
-    load: str
-    codes: str = ""
-    onnx: str = ""
 
 
 def compute_card(
     board: Leaderboard,
     row: Row,
     seed: SeedScores,
-    teacher: Row | None,
     training: TrialRecord | None,
     code: Code,
-    *,
     forms: Sequence[tuple[Row, SeedScores]] = (),
-    base_model: str = "",
 ) -> Card:
-    """The card of one seed's model of a row, and its training where that is recorded.
+    """Compute the card of one seed's model of a row; `training` is None where it is not recorded.
 
-    `forms` are other rows of the same model, `base_model` its hub id.
+    `forms` are other rows of the same model.
     """
-    record = seed.record
+    record, teacher = seed.record, teacher_row(board, row)
     columns, scores = _scores(board, row, seed, teacher)
-    kind = "" if told(row) == row.name else f" ({record.quantisation})"
-    made_from = f", with {record.teacher} as its teacher" if record.teacher else ""
-    numbers = "number" if record.dim == 1 else "numbers"
-    summary = (
-        f"A sentence-transformers model: a sentence becomes {record.dim:,} {numbers}, kept in "
-        f"{record.bytes_per_vector:,} bytes ({record.quantisation}). "
-    )
-    if record.role == "teacher":
-        summary += f"It is {record.teacher} itself, the teacher of the students that it was scored beside."
-    elif (family := family_of(record.quantisation)) and record.method == FAISS_PEER:
-        summary += (
-            f"It is {record.teacher} itself; its vectors are kept in FAISS's own code {record.quantisation}: "
-            f"{FAMILIES[family[0]].text}. It was fitted to training embeddings, without training a student."
-        )
-    elif record.method in FITTED:
-        summary += (
-            f"It is {record.teacher} with a layer after it that DistilBench fitted ({record.method}), without training."
-        )
-    else:
-        summary += f"DistilBench trained it by the method {record.method}{made_from}."
-        trained_for = code_of(record.hyperparameters)
-        if trained_for == record.quantisation != "float32":
-            summary += f" The training saw that code: {trained_for} vectors are what it was trained for."
-        elif trained_for != "float32":
-            summary += f" It was trained for the code {trained_for}, which is another form of it."
-    one = recommendation("", row, board, serving_costs(board))
-    summary += f" In all: {one.summary} ({one.interval})."
     return Card(
-        name=f"{row.name}{kind}",
+        name=row.name + ("" if told(row) == row.name else f" ({record.quantisation})"),
         record=record,
-        summary=summary,
+        summary=_summary(board, row, record),
         warning=below_overlap(row),
         facts=_facts(row, record),
-        load=code.load,
-        codes=code.codes,
-        onnx=code.onnx,
+        code=code,
         scored=_scored(row, seed),
         columns=columns,
         scores=scores,
@@ -153,8 +122,37 @@ def compute_card(
         reproduce=reproduce_command(training) if training else "",
         provenance=_provenance(record),
         limitations=_limitations(row, record),
-        base_model=base_model,
     )
+
+
+def _summary(board: Leaderboard, row: Row, record: ScoreRecord) -> str:
+    """What the model is, how it was made, and what is said of it on page, terminal and by `best`."""
+    numbers = "number" if record.dim == 1 else "numbers"
+    what = (
+        f"A sentence-transformers model: a sentence becomes {record.dim:,} {numbers}, kept in "
+        f"{record.bytes_per_vector:,} bytes ({record.quantisation}). "
+    )
+    if record.role == "teacher":
+        what += f"It is {record.teacher} itself, the teacher of the students that it was scored beside."
+    elif (family := family_of(record.quantisation)) and record.method == FAISS_PEER:
+        what += (
+            f"It is {record.teacher} itself; its vectors are kept in FAISS's own code {record.quantisation}: "
+            f"{FAMILIES[family[0]].text}. It was fitted to training embeddings, without training a student."
+        )
+    elif record.method in FITTED:
+        what += (
+            f"It is {record.teacher} with a layer after it that DistilBench fitted ({record.method}), without training."
+        )
+    else:
+        made_from = f", with {record.teacher} as its teacher" if record.teacher else ""
+        what += f"DistilBench trained it by the method {record.method}{made_from}."
+        trained_for = code_of(record.hyperparameters)
+        if trained_for == record.quantisation != "float32":
+            what += f" The training saw that code: {trained_for} vectors are what it was trained for."
+        elif trained_for != "float32":
+            what += f" It was trained for the code {trained_for}, which is another form of it."
+    one = recommendation("", row, board, serving_costs(board))
+    return f"{what} In all: {one.summary} ({one.interval})."
 
 
 def render_card(card: Card) -> str:
@@ -188,7 +186,7 @@ def metadata(card: Card) -> str:
     method = re.sub(r"[^a-z0-9]+", "-", record.method.lower()).strip("-")[:40]
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "distilbench", method]
     tags += [record.quantisation] if record.quantisation != "float32" else []
-    base_model: dict[str, Any] = {"base_model": card.base_model} if card.base_model else {}
+    base_model: dict[str, Any] = {"base_model": card.code.base_model} if card.code.base_model else {}
     data = ModelCardData(
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
@@ -227,7 +225,10 @@ def _scores(
             mean, taught = row.values[place], teacher.values[place].value if teacher else None
             bounds = "" if own.low is None or own.high is None else f"{own.low:.2f} to {own.high:.2f}"
             cells = [f"{own.value:.2f}", bounds, *([_shown(mean)] if several else [])]
-            shares = ["" if taught is None else f"{taught:.2f}", "" if taught is None else f"{mean.retention:.1f} %"]
+            shares = [
+                "" if taught is None else f"{taught:.2f}",
+                "" if mean.retention is None else f"{mean.retention:.1f} %",
+            ]
             group = "" if column.group == column.title else f"{column.group}: "
             scores.append((f"{group}{column.title}", (*cells, *(shares if teacher else []))))
     return tuple(columns), tuple(scores)

@@ -11,7 +11,7 @@ from distilbench.records import ScoreRecord, TrialRecord
 from distilbench.reporting.best import model_folder, record_owners
 from distilbench.reporting.loading import is_nested, load_code, plain_codes
 from distilbench.reporting.model_card import CARD, Code, compute_card, hub_base, render_card
-from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard, teacher_row
+from distilbench.reporting.table import Leaderboard, Row, SeedScores, leaderboard
 from distilbench.reporting.trainings import Trainings
 from distilbench.storage.files import atomic_path
 
@@ -47,14 +47,13 @@ def write_student_cards(records: Sequence[ScoreRecord | TrialRecord], runs: Sequ
             board,
             row,
             seed,
-            teacher_row(board, row),
             trainings.of(seed.record),
             Code(
                 load_code(seed.record, ".", quantiser, cut=is_nested(seed.record)),
                 plain_codes(seed.record) if quantiser == "." else "",
+                base_model=hub_base(student.run, seed.record),
             ),
             forms=others,
-            base_model=hub_base(student.run, seed.record),
         )
         text, path = render_card(card), student.folder / CARD
         if not path.is_file() or path.read_bytes() != text.encode():

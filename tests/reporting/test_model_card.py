@@ -15,7 +15,7 @@ from distilbench.reporting.markdown import escaped, fenced
 from distilbench.reporting.model_card import Code, compute_card, hub_base, render_card
 from distilbench.reporting.runs import read_runs
 from distilbench.reporting.student_cards import write_student_cards
-from distilbench.reporting.table import leaderboard, teacher_row
+from distilbench.reporting.table import leaderboard
 from distilbench.reporting.trainings import Trainings, reproduce_command
 from distilbench.storage.files import write_json
 
@@ -28,9 +28,7 @@ def card_of(records, name, **more):
     board = leaderboard(records)
     (row,) = (row for row in board.rows if name in (row.name, row.record.record_id))
     seed = row.seeds[-1]
-    return compute_card(
-        board, row, seed, teacher_row(board, row), Trainings(records).of(seed.record), Code("load()"), **more
-    )
+    return compute_card(board, row, seed, Trainings(records).of(seed.record), Code("load()", **more))
 
 
 def html_of(text):
