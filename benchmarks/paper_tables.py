@@ -24,8 +24,10 @@ from distilbench.errors import InputError
 from distilbench.records import ScoreRecord
 from distilbench.reporting.serving import serving_costs
 from distilbench.reporting.study_file import read_study
-from distilbench.reporting.table import SEVEN, Leaderboard, Row, leaderboard, mean_cell, rivals
+from distilbench.reporting.table import Leaderboard, Row, leaderboard, mean_cell, rivals
 
+SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICK")
+"""The sets of the papers' average."""
 PAPERS = Path(__file__).resolve().parents[1] / "search_spaces" / "papers"
 METRICS = {"accuracy": "accuracy", "f1": "F1", "pearson": "Pearson", "spearman": "Spearman"}
 UNCOMPRESSED = ""

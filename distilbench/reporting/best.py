@@ -140,7 +140,10 @@ def best_among(records: Sequence[ScoreRecord | TrialRecord], runs: Sequence[Path
         raise InputError(f"{named}: the runs were selected by {' and by '.join(selects)}; expected runs of one")
     rows = candidates(board)
     lost = len(scored(board)) - len(rows)
-    without = f"{lost} rows whose codes keep less than {LEAST_OVERLAP:g} % of the neighbours of their float32 vectors"
+    several = "row" if lost == 1 else "rows"
+    without = (
+        f"{lost} {several} whose codes keep less than {LEAST_OVERLAP:g} % of the neighbours of their float32 vectors"
+    )
     if not rows:
         raise InputError(f"{named}: no row can be recommended: {without}")
     corpora = {row.record.compared_on: f"{row.record.corpus} of {row.record.run}" for row in reversed(rows)}

@@ -95,7 +95,7 @@ def answer(
         return Answer(tuple(recommendation(f"{t}: ", row, board, serving) for t, row in named), (), chosen=False)
     chosen = choose(board, compared, serving)
     taken = first_choice(board, chosen)
-    also = [need[0].lower() + need[1:] for need, row in chosen.items() if row is taken]
+    also = [need[0].lower() + need[1:] for need, row in chosen.items() if row is taken and need != choice.TRAINED]
     one = recommendation(first, taken, board, serving)
     lines = [one._replace(summary=f"{one.summary}; also the {' and the '.join(also)}" if also else one.summary)]
     for need, row in _others(board, chosen, taken):

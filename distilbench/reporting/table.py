@@ -230,8 +230,10 @@ def notices(board: Leaderboard) -> tuple[str, ...]:
     if not rows:
         return ("There is no score record yet: nothing to rank.",)
     lines += list(_seed_notices(board))
-    test = board.columns[0]
-    lines.append(f"Students were selected by {board.selection.title} on dev. The test score: {test.help}.")
+    if any(row.test.value is not None for row in rows):
+        students = any(row.record.role == "student" for row in rows)
+        chosen = f"Students were selected by {board.selection.title} on dev. " if students else ""
+        lines.append(f"{chosen}The test score is {board.columns[0].help}.")
     without = sum(row.test.value is None for row in rows)
     if without and without < len(rows):
         lines.append(f"Without a test score, since a set is missing there: {without} of {len(rows)} rows.")
@@ -356,10 +358,11 @@ def _seed_notices(board: Leaderboard) -> Iterator[str]:
         yield "One seed: no interval. Each row is a single run, so small differences may be chance."
         return
     several = sum(len(row.seeds) > 1 for row in board.rows)
+    others = " Small differences of the other rows, which have one seed, may be chance." * (several < len(board.rows))
     yield (
         f"{several} of {len(board.rows)} rows are means over {_counts(board.rows)} seeds, ± half the width of the 95 % "
-        "confidence interval (Student's t over seeds). It covers the seed, not the choice of training or test sentences. "
-        "Small differences of rows with one seed may be chance; a teacher and its PCA do not depend on the seed."
+        "confidence interval (Student's t over seeds). It covers the seed, not the choice of training or test sentences."
+        f"{others}"
     )
     if confirmed := [row for row in board.rows if row.confirmed]:
         yield (
@@ -367,7 +370,7 @@ def _seed_notices(board: Leaderboard) -> Iterator[str]:
             "training in the search, and then trained again with the other seeds."
         )
     if partial := sum(0 < row.test.seeds < len(row.seeds) for row in board.rows):
-        yield f"Averaged over fewer seeds (n) than the row has, since the others lack a set: {partial} rows."
+        yield f"Averaged over fewer seeds than the row has (n), since the others lack a set: {partial} rows."
 
 
 def _counts(rows: Iterable[Row]) -> str:

@@ -42,8 +42,9 @@ def test_each_need_has_a_sentence_and_its_command(make_score):
         ("Take ", "good"),
         ("Smallest that keeps 95 %: ", "small"),
         ("Fastest that keeps 95 %: ", "fast"),
+        ("Best in 64 bytes and 10 times as fast: ", "poor"),
     ]
-    first, small, fast = found.sentences()
+    first, small, fast, _ = found.sentences()
     assert first == (
         "Take good, int8: keeps 98.7 % of the teacher's STS average and 98.4 % of its MRR@10, 64 bytes a vector "
         "(24 times smaller), 2 times the teacher's sentences per second; also the best quality and the best in 64 bytes. "
@@ -92,7 +93,7 @@ def test_a_baseline_that_is_best_is_what_is_recommended_and_the_best_student_is_
     found = answer(leaderboard([teacher(make_score), student, pca]))
     assert [one.name for one in found.recommendations] == ["PCA, int8, a baseline", "student, int8"]
     assert found.recommendations[1].title == "Best trained student: " and found.recommendations[0].command
-    assert "the smallest that keeps 95 %" in found.recommendations[0].tells
+    assert "the smallest that keeps 95 %" in found.recommendations[0].summary
 
 
 def test_where_nothing_keeps_enough_the_best_is_named_and_it_is_said(make_score):
@@ -234,8 +235,8 @@ def test_each_need_has_its_row(make_score) -> None:
     }
     fastest = next(one for one in answer(board).recommendations if one.title.startswith("Fastest"))
     assert fastest.summary == (
-        "keeps 96.2 % of the teacher's STS average, 64 bytes a vector (24 times smaller), 200 times the teacher's "
-        "sentences per second, 30 MB on disk"
+        "keeps 96.2 % of the teacher's STS average and 95.1 % of its MRR@10, 64 bytes a vector (24 times smaller), "
+        "200 times the teacher's sentences per second, 30 MB on disk"
     )
 
 
@@ -256,5 +257,5 @@ def test_a_search_over_several_objectives_ends_with_its_front_and_five_lines(mak
     assert names == ["teacher", "b", "a", "c"], "d is beaten by c"
     assert len(student_table(board)) == len(names) + 2
     lines = terminal_summary([*timed_records(make_score), trial], Path("r"))
-    assert any(line.startswith("Take static, int8") for line in lines)
+    assert any(line.startswith("Take layers, int8") for line in lines)
     assert any(line.startswith("    distilbench export r --student") for line in lines)

@@ -183,7 +183,7 @@ def test_trials_for_a_code_have_their_bytes_and_code_on_the_runs_page(make_trial
     ]
     board = leaderboard(records)
     (run,) = run_facts(records, board)
-    text = render_run(run, records, board, "T", live=True)
+    text = render_run(run, records, board, "T")
     (table,) = re.findall(r'<table id="trial-table".*?</table>', text, re.S)
     cells = [
         re.findall(r'<td data-v="(\d+)">[\d,]+</td><td class="text">(\w+)</td>', row) for row in table.split("<tr ")
