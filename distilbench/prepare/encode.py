@@ -18,9 +18,8 @@ from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
 from distilbench.errors import InputError
 from distilbench.prepare.embedding_reuse import KIND, known_vectors
-from distilbench.prepare.in_process import run_in_process
 from distilbench.prepare.onnx import load_onnx, onnx_artifact
-from distilbench.prepare.pool import Shard, ShardTask, run_pool
+from distilbench.prepare.pool import Shard, ShardTask, run_in_process, run_pool
 from distilbench.settings.pool import AS_FIT, PoolSize
 from distilbench.storage.arrays import ShardedArray, save_array, shard_name, shard_ranges
 from distilbench.storage.files import fingerprint

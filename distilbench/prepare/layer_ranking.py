@@ -189,7 +189,7 @@ class Source:
         import torch
 
         device = self.walk.device
-        # Two threads with a batch each read more than two on one batch (prepare.in_process).
+        # Two threads with a batch each read more than two on one batch (prepare.pool).
         threads = 1 if device == "cuda" else torch.get_num_threads()
         batches = token_budget_batches(self.tokens.lengths_of(rows), TOKENS_PER_BATCH[device])
         states = {choice: np.empty((len(rows), self.walk.width), dtype=np.float32) for choice in choices}

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distilbench.data.corpus import Corpus, Rows
-from distilbench.errors import InputError
 from distilbench.storage.arrays import ShardedArray, array_sha256, save_array
 from distilbench.storage.store import ArtifactStore
 
@@ -58,8 +57,6 @@ def negatives_artifact(corpus: Corpus, vectors: ShardedArray, by: Sequence[str],
     if not len(corpus.judged_P2) or not by:
         return None
     with_bm25 = bool({BM25, "both"} & set(by))
-    if with_bm25:
-        _check_bm25()
     parts = {
         "vectors": vectors.folder.name,
         "sentences": corpus.sentences_fingerprint,
@@ -152,15 +149,6 @@ def _cosines(vectors: ShardedArray, queries: Rows, rows_QM: Rows) -> NDArray[np.
         cosine = np.einsum("qd,qmd->qm", asked_QD, found_QMD.reshape(*part.shape, -1))
         out[start : start + step] = np.where(part < 0, 0, cosine)
     return out
-
-
-def _check_bm25() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("bm25s") is None:
-        raise InputError(
-            "negatives_by: bm25 needs the package bm25s; `pip install bm25s`, or take negatives_by: teacher"
-        )
 
 
 def _files(kind: str) -> tuple[str, str]:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from distilbench.encoders.encoder import EncoderSpec, encode_ids, reads_tokens, token_ids
 from distilbench.errors import InputError
-from distilbench.prepare.in_process import run_in_process
-from distilbench.prepare.pool import ShardTask, run_pool
+from distilbench.prepare.pool import ShardTask, run_in_process, run_pool
 from distilbench.settings.pool import AS_FIT, PoolSize
 from distilbench.storage.arrays import save_array, shard_name, shard_ranges
 from distilbench.storage.files import atomic_path, remove_folder

@@ -82,7 +82,6 @@ def test_answers_and_the_querys_own_text_are_no_candidates(tmp_path: Path) -> No
 
 
 def test_bm25_ranks_by_words_and_leaves_out_what_shares_none(tmp_path: Path) -> None:
-    pytest.importorskip("bm25s")
     passages = np.array([10, 20, 30, 40])
     texts = ["the apple tree", "a river", "apple and river stones", "nothing of it"]
     found = best_by_words(["Apple river", "zebra", "?"], texts, passages, 3)
@@ -161,7 +160,6 @@ def test_from_the_data_folder_to_what_a_trial_reads(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, narrow_encoder_folder: Path
 ) -> None:
     """With given vectors, for which no Ray is needed; every text of the folder has one."""
-    pytest.importorskip("bm25s")
     data = Path(shutil.copytree(data_folder, tmp_path / "data"))
     documents = [line.split("\t") for line in (data / "quora" / "corpus.tsv").read_text().splitlines()[1:]]
     asked = [f"what is {text}" for _, text, _ in documents[30:50]]

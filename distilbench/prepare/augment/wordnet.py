@@ -13,8 +13,8 @@ from typing import Any
 
 from distilbench.errors import InputError
 
-INSTALL = "pip install textblob && python -m nltk.downloader wordnet"
-"""What synonyms need: a part-of-speech tagger, NLTK, and WordNet (30 MB)."""
+INSTALL = "python -m nltk.downloader wordnet"
+"""What synonyms need: WordNet (30 MB)."""
 
 DEBIAN_WORDNET = Path("/usr/share/wordnet")
 EXPECTED = f"expected `{INSTALL}`; on Debian `apt-get install wordnet-base` can take the place of the download"

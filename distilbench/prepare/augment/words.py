@@ -4,12 +4,11 @@ nlpaug draws from the global generators, so sentences are changed one by one, ea
 """
 
 # mypy: disable-error-code="misc"
-# nlpaug tells no types, hence subclasses of Any; TextBlob need not be installed.
+# nlpaug tells no types, hence subclasses of Any.
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import random
 from abc import abstractmethod
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import Any, ClassVar
 from distilbench.encoders.encoder import EncoderSpec, default_device, readable_tokenizer, transformer_config
 from distilbench.errors import InputError
 from distilbench.prepare.augment.operation import Copies, Operation, one_by_one, versions
-from distilbench.prepare.augment.wordnet import EXPECTED, find_wordnet, read_wordnet, wordnet_checksums
+from distilbench.prepare.augment.wordnet import find_wordnet, read_wordnet, wordnet_checksums
 
 STEP = 1
 """Part of every fingerprint: raise it when the code below changes a copy."""
@@ -87,9 +86,7 @@ class Synonym(WordOperation):
         return {**super().identity(), "wordnet": wordnet_checksums()}
 
     def check(self) -> None:
-        """Tagger and WordNet are there."""
-        if importlib.util.find_spec("textblob") is None:
-            raise InputError(f"augmentation synonym: textblob (the tagger) is not installed; {EXPECTED}")
+        """WordNet is there."""
         find_wordnet()
 
     def changer(self) -> Callable[[str], str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from distilbench.errors import InputError
 from distilbench.prepare import copies as copying
 from distilbench.prepare.augment import operations
 from distilbench.prepare.augment import wordnet as module
-from distilbench.prepare.augment.wordnet import DEBIAN_WORDNET, FILES, INSTALL, wordnet_checksums
+from distilbench.prepare.augment.wordnet import DEBIAN_WORDNET, INSTALL, wordnet_checksums
 from distilbench.prepare.augment.words import Swap, Synonym, synonym_augmenter
 from distilbench.storage.store import ArtifactStore
 
@@ -192,20 +191,7 @@ def bare_nltk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("bare_nltk")
-def test_tagger_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With a WordNet of empty files: only its checksums are asked for before the tagger is looked for."""
-    for name in FILES:
-        (tmp_path / name).touch()
-    monkeypatch.setattr(module, "DEBIAN_WORDNET", tmp_path)
-    monkeypatch.setitem(sys.modules, "textblob", None)
-    with pytest.raises(InputError, match=r"^augmentation synonym: textblob .* not installed") as told:
-        augmented_corpus(make_corpus(), ["swap", "synonym"], 0)
-    assert INSTALL in str(told.value)
-
-
-@pytest.mark.usefixtures("bare_nltk")
 def test_wordnet_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("textblob", reason=f"TextBlob is not installed; expected {INSTALL}")
     monkeypatch.setattr(module, "DEBIAN_WORDNET", tmp_path)
     with pytest.raises(InputError, match=rf"^augmentation synonym: WordNet is neither .* {tmp_path}") as told:
         augmented_corpus(make_corpus(), ["synonym"], 0)

@@ -17,8 +17,7 @@ from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.prepare.dedup import distinct_readings
 from distilbench.prepare.encode import CorpusEncoding
-from distilbench.prepare.in_process import run_in_process
-from distilbench.prepare.pool import ShardTask
+from distilbench.prepare.pool import ShardTask, run_in_process
 from distilbench.storage.store import ArtifactStore
 
 SHARDS = [(i, 10 * i, 10 * i + 10) for i in range(20)]
