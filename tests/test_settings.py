@@ -80,7 +80,7 @@ def test_values() -> None:
         ({"grow_to": "many"}, "--grow-to many: 'many' is no kind of node"),
         ({"storage": "bucket"}, "--storage bucket: not a URI"),
         ({"tempo": 3}, "tempo: no such setting; expected one of"),
-        ({"speed": 3}, "--measure-speed 3: expected true or false"),
+        ({"measure_speed": 3}, "--measure-speed 3: expected true or false"),
     ],
 )
 def test_refused(given: dict[str, Any], message: str) -> None:

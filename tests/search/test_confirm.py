@@ -11,6 +11,7 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 from watched import PROVENANCE
 
+from distilbench.codes import CompetitionKey
 from distilbench.methods.mcr2 import MCR2Params
 from distilbench.records import TrialRecord, append_records
 from distilbench.search.confirm import CONFIRMATIONS, chosen_trials, confirmation_jobs, shown_as, write_confirmed
@@ -55,8 +56,13 @@ def with_top(search: Search, top: int, seeds: int) -> Search:
     return Search("r", search.space.model_copy(update={"budget": budget}), ("quality",), 6, [], 8, search.seed)
 
 
-def numbers(chosen: dict[int, list[FrozenTrial]]) -> dict[int, list[int]]:
-    return {d: [t.number for t in own] for d, own in chosen.items()}
+def of(dimension: int) -> CompetitionKey:
+    """The group of float32 vectors of so many dimensions."""
+    return CompetitionKey("", 4 * dimension)
+
+
+def numbers(chosen: dict[CompetitionKey, list[FrozenTrial]]) -> dict[int, list[int]]:
+    return {key.bytes // 4: [t.number for t in own] for key, own in chosen.items()}
 
 
 TRIALS = [
@@ -74,28 +80,28 @@ TRIALS = [
     ("top", "wanted"), [(1, {4: [2], 8: [1]}), (2, {4: [2, 5], 8: [1]}), (9, {4: [2, 5, 0], 8: [1]})]
 )
 def test_the_best_complete_ones_of_each_dimension(top: int, wanted: dict[int, list[int]]) -> None:
-    assert numbers(chosen_trials(TRIALS, [4, 8], top)) == wanted
+    assert numbers(chosen_trials(TRIALS, [of(4), of(8)], top)) == wanted
 
 
 def test_the_same_settings_are_chosen_once() -> None:
     twins = [trial(0, 4, 3.0, lr=0.1), trial(1, 4, 3.0, lr=0.1), trial(2, 4, 2.0, lr=0.2)]
-    assert numbers(chosen_trials(twins, [4], 2)) == {4: [0, 2]}
+    assert numbers(chosen_trials(twins, [of(4)], 2)) == {4: [0, 2]}
     stopped = [trial(0, 4, 3.0, lr=0.1), trial(1, 4, 2.0, lr=0.2), trial(2, 4, 1.0, lr=0.1)]
-    assert numbers(chosen_trials(stopped, [4], 1)) == {4: [0]}, "the best stays first, though its twin got less far"
+    assert numbers(chosen_trials(stopped, [of(4)], 1)) == {4: [0]}, "the best stays first, though its twin got less far"
 
 
 def test_an_interrupted_one_only_where_none_is_complete(search: Search) -> None:
     running = [trial(7, 16, 1.0, TrialState.RUNNING), trial(8, 16, 2.0, TrialState.RUNNING)]
     silent = trial(9, 32, 0.0, TrialState.RUNNING)
     del silent.user_attrs["rung-1"]
-    found = chosen_trials([*TRIALS, *running, silent], [4, 8, 16, 32], 2)
+    found = chosen_trials([*TRIALS, *running, silent], [of(4), of(8), of(16), of(32)], 2)
     assert numbers(found) == {4: [2, 5], 8: [1], 16: [8]}  # one at most; none that has reported nothing
     assert shown_as(running[1], search) == "trial 8, interrupted after step 90" and shown_as(TRIALS[0], search) == ""
 
 
 def test_every_trial_comes_once_before_the_second_seed_of_any(tmp_path: Path, search: Search) -> None:
     running = trial(8, 16, 2.0, TrialState.RUNNING)
-    jobs = confirmation_jobs(tmp_path, search, {4: [TRIALS[2]], 8: [TRIALS[1]], 16: [running]})
+    jobs = confirmation_jobs(tmp_path, search, {of(4): [TRIALS[2]], of(8): [TRIALS[1]], of(16): [running]})
     assert [(j.candidate.trial, j.candidate.seed) for j in jobs] == [
         (2, 5),
         (1, 5),
@@ -143,13 +149,13 @@ def test_confirmed_are_ranked_by_their_mean(tmp_path: Path, search: Search) -> N
         record(0, 6, 99.0),  # not chosen any more
     ]
     append_records(tmp_path / CONFIRMATIONS, found)
-    ranked = write_confirmed(tmp_path, with_top(search, 2, 3), {4: [TRIALS[2], TRIALS[5]], 8: [TRIALS[1]]})
+    ranked = write_confirmed(tmp_path, with_top(search, 2, 3), {of(4): [TRIALS[2], TRIALS[5]], of(8): [TRIALS[1]]})
     assert ranked == {
-        4: [
+        of(4): [
             {"trial": 5, "configuration": "", "seeds": [5, 6], "dev": [3.0, 4.0], "mean": 3.5},
             {"trial": 2, "configuration": "", "seeds": [5, 6, 7], "dev": [3.0, 2.0, 1.0], "mean": 2.0},
         ],
-        8: [{"trial": 1, "configuration": "", "seeds": [5], "dev": [2.0], "mean": 2.0}],
+        of(8): [{"trial": 1, "configuration": "", "seeds": [5], "dev": [2.0], "mean": 2.0}],
     }
     assert json.loads((tmp_path / "confirmed.json").read_text()) == {str(d): own for d, own in ranked.items()}
 
@@ -171,7 +177,7 @@ def test_the_best_rung_of_a_trial_counts_and_a_stopped_trial_takes_part() -> Non
     fell = of_rungs(0, 7.0, 2.0)
     rose = of_rungs(1, 1.0, 5.0)
     stopped = of_rungs(2, 6.0, state=TrialState.PRUNED)
-    assert numbers(chosen_trials([fell, rose, stopped], [4], 3)) == {4: [0, 2, 1]}
+    assert numbers(chosen_trials([fell, rose, stopped], [of(4)], 3)) == {4: [0, 2, 1]}
 
 
 def test_one_that_waited_when_the_time_was_over_takes_part_and_is_trained_to_its_end(
@@ -179,24 +185,24 @@ def test_one_that_waited_when_the_time_was_over_takes_part_and_is_trained_to_its
 ) -> None:
     """With halving: its rung is a student, as that of a stopped trial is."""
     waited, complete = of_rungs(2, 6.0, state=TrialState.RUNNING), of_rungs(3, 5.0)
-    assert numbers(chosen_trials([waited, complete], [4], 2)) == {4: [3]}
-    assert numbers(chosen_trials([waited, complete], [4], 2, waiting=True)) == {4: [2, 3]}
+    assert numbers(chosen_trials([waited, complete], [of(4)], 2)) == {4: [3]}
+    assert numbers(chosen_trials([waited, complete], [of(4)], 2, waiting=True)) == {4: [2, 3]}
     assert search.space.budget.stopping == "halving"
-    first, *others = confirmation_jobs(tmp_path, search, {4: [waited]})
+    first, *others = confirmation_jobs(tmp_path, search, {of(4): [waited]})
     assert not first.as_it_is and first.recorded_in == CONFIRMATIONS and len(others) == 2
     assert first.folder == tmp_path / "trials" / "00002" and shown_as(waited, search) == ""
 
 
 def test_a_stopped_trial_is_trained_to_its_end_with_a_record_of_its_own(tmp_path: Path, search: Search) -> None:
     stopped = of_rungs(2, 6.0, state=TrialState.PRUNED)
-    first, second, third = confirmation_jobs(tmp_path, search, {4: [stopped]})
+    first, second, third = confirmation_jobs(tmp_path, search, {of(4): [stopped]})
     assert not first.as_it_is and first.best and first.recorded_in == CONFIRMATIONS
     assert (
         first.folder == tmp_path / "trials" / "00002" and first.candidate.seed == 5 and shown_as(stopped, search) == ""
     )
     assert {second.recorded_in, third.recorded_in} == {CONFIRMATIONS}
     append_records(tmp_path / CONFIRMATIONS, [record(2, 5, 8.0), record(2, 6, 4.0)])
-    ((found,),) = write_confirmed(tmp_path, search, {4: [stopped]}).values()
+    ((found,),) = write_confirmed(tmp_path, search, {of(4): [stopped]}).values()
     assert found["dev"] == [8.0, 4.0]  # of the finished training, not of the rung at which it was stopped
 
 
@@ -208,11 +214,12 @@ def at_widths(number: int, wide: float, narrow: float) -> Any:
 
 def test_of_nested_widths_each_has_its_best_trial_and_a_training_comes_once(tmp_path: Path, search: Search) -> None:
     wide, narrow = at_widths(0, 3.5, 1.0), at_widths(1, 2.0, 9.0)
-    assert numbers(chosen_trials([at_widths(0, 2.9, 1.0), narrow], [2, 4], 1)) == {2: [1], 4: [1]}, "one for all widths"
-    chosen = chosen_trials([wide, narrow], [2, 4], 1)
+    fell = at_widths(0, 2.9, 1.0)
+    assert numbers(chosen_trials([fell, narrow], [of(2), of(4)], 1)) == {2: [1], 4: [1]}, "one for all widths"
+    chosen = chosen_trials([wide, narrow], [of(2), of(4)], 1)
     assert numbers(chosen) == {2: [1], 4: [0]}
-    assert numbers(chosen_trials([wide], [2, 4], 1)) == {2: [0], 4: [0]}
-    jobs = confirmation_jobs(tmp_path, search, chosen_trials([wide], [2, 4], 1))
+    assert numbers(chosen_trials([wide], [of(2), of(4)], 1)) == {2: [0], 4: [0]}
+    jobs = confirmation_jobs(tmp_path, search, chosen_trials([wide], [of(2), of(4)], 1))
     assert [(j.candidate.trial, j.candidate.seed, j.candidate.dim) for j in jobs] == [(0, 5, 4), (0, 6, 4), (0, 7, 4)]
     ranked = write_confirmed(tmp_path, search, chosen)
-    assert ranked[2][0]["dev"] == [9.0] and ranked[4][0]["dev"] == [3.5]
+    assert ranked[of(2)][0]["dev"] == [9.0] and ranked[of(4)][0]["dev"] == [3.5]

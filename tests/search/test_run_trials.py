@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated import CHOICES, YAML, Simulation, in_sqlite, space_of
+from simulated import CHOICES, YAML, Simulation, in_sqlite, no_event, space_of
 
 from distilbench.search.confirm import chosen_trials
 from distilbench.search.run_trials import _Recorder
@@ -23,19 +23,19 @@ def test_only_checkpoints_of_trials_that_may_be_confirmed_are_kept(
 ) -> None:
     """Whether trials are stopped or not, and where settings are drawn twice."""
     space = space_of(tmp_path, yaml, eta=eta, confirm=Confirmation(top=top))
-    ours, most, forgotten = Simulation(in_sqlite(tmp_path), space, 30), [0], set[Path]()
+    ours, most = Simulation(in_sqlite(tmp_path), space, 30), [0]
     search = Search("simulated", space, ("quality",), 30, [], 4, 0)
 
-    class Recorder(_Recorder):
+    class Shown:
+        progressed = waiting = finished = staticmethod(no_event)
+
         def started(self, number: int, params: dict[str, Any]) -> None:
             trial_folder(tmp_path, number).mkdir(parents=True, exist_ok=True)
             most[0] = max(most[0], len(list((tmp_path / "trials").iterdir())))
 
-    ours.sit(2, 0, events=Recorder(tmp_path, ours.study, search, (), forgotten.add))
+    recorder = _Recorder(tmp_path, ours.study, search, Shown())  # type: ignore[arg-type]
+    ours.sit(2, 0, events=recorder)
     chosen = chosen_trials(finished_trials(ours.study), (), top)
     kept = {int(folder.name) for folder in (tmp_path / "trials").iterdir()}
     assert {t.number for group in chosen.values() for t in group} == kept and len(chosen) == 2
     assert most[0] <= 2 * top + 4 and len(ours.study.trials) == 30  # at work, or waiting for their verdict
-    assert forgotten == {trial_folder(tmp_path, t.number) for t in ours.study.trials} - {
-        trial_folder(tmp_path, number) for number in kept
-    }
