@@ -48,7 +48,7 @@ def vectors(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder
 
 
 def settings(root: Path, data: Path, vectors: Path, **given: Any) -> RunSettings:
-    known = {"data": str(data), "teacher_vectors": vectors, "store": root / "store", "quantise": (), "float32": True}
+    known = {"data": str(data), "teacher_vectors": vectors, "store": root / "store", "quantise": ()}
     return RunSettings(**{**known, "runs": root / "runs", "reports": root / "reports", **given})
 
 
@@ -72,7 +72,7 @@ def test_the_vectors_are_those_of_the_texts(made: tuple[Corpus, Prepared], encod
     assert len(corpus.sentences) == prepared.vectors.rows and prepared.vectors.width == 32
     rows = np.concatenate([corpus.train, *(side for s in corpus.sts for side in (s.left_P, s.right_P))])
     direct = encode(EncoderSpec(str(encoder_folder)).load(), [corpus.sentences[int(row)] for row in rows])
-    np.testing.assert_allclose(prepared.vectors.take(rows), direct, atol=1e-5)
+    np.testing.assert_allclose(prepared.vectors.take(rows), direct, atol=1e-3)
     assert prepared.teacher.title == "api-vectors"
 
 

@@ -17,7 +17,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow.parquet import ParquetFile
 
-from distilbench.choices import Stored
 from distilbench.data.corpus import Corpus, PairTask, Rows
 from distilbench.data.readers import usable
 from distilbench.data.sentences import TEXT, CorpusText
@@ -116,18 +115,18 @@ class GivenVectors:
         return ShardedArray(folder, len(text.sentences), self.vectors.width, SHARD_ROWS)
 
 
-def given_vectors(file: VectorFile, stored: Stored, store: ArtifactStore) -> GivenVectors:
+def given_vectors(file: VectorFile, store: ArtifactStore) -> GivenVectors:
     """The vectors of a file, copied into the store once; every row is checked."""
     rows, width = file.shape()
-    parts: dict[str, Any] = {"file": file.identity(), "stored": stored, "step_version": STEP_VERSION}
+    parts: dict[str, Any] = {"file": file.identity(), "step_version": STEP_VERSION}
     shards = [shard_name(i) for i, _ in enumerate(shard_ranges(rows, SHARD_ROWS))]
 
     def make(folder: Path, missing: list[str]) -> None:
-        digests, held, shard = list[NDArray[np.bytes_]](), list[NDArray[Any]](), 0
+        digests, held, shard = list[NDArray[np.bytes_]](), list[NDArray[np.float16]](), 0
         start = 0
         for texts, vectors_ND in file.blocks(min(SHARD_ROWS, 1024)):
             digests.append(_digests(_checked_texts(file, texts, start)))
-            held.append(_checked_vectors(file, vectors_ND, start, stored))
+            held.append(_checked_vectors(file, vectors_ND, start))
             start += len(texts)
             while sum(map(len, held)) >= SHARD_ROWS or (held and start == rows):
                 joined = np.concatenate(held)
@@ -205,17 +204,17 @@ def _checked_texts(file: VectorFile, values: Sequence[object], start: int) -> li
     return texts
 
 
-def _checked_vectors(file: VectorFile, vectors_ND: NDArray[np.float32], start: int, stored: Stored) -> NDArray[Any]:
-    """The vectors in the stored precision; each has a direction there."""
+def _checked_vectors(file: VectorFile, vectors_ND: NDArray[np.float32], start: int) -> NDArray[np.float16]:
+    """The vectors in float16; each has a direction there."""
     with np.errstate(over="ignore"):
-        stored_ND = vectors_ND.astype(stored)
+        stored_ND = vectors_ND.astype(np.float16)
     norm_N = np.linalg.norm(stored_ND.astype(np.float32), axis=1)
     bad = np.flatnonzero(~((norm_N > LEAST_NORM) & np.isfinite(stored_ND).all(axis=1)))
     if len(bad):
         row = int(bad[0])
         strange = np.flatnonzero(~np.isfinite(stored_ND[row]))
         what = f"dimension {strange[0]} is {vectors_ND[row][strange[0]]}" if len(strange) else "it is zero"
-        more = f" (stored as {stored})" if len(strange) and np.isfinite(vectors_ND[row][strange[0]]) else ""
+        more = " (stored as float16)" if len(strange) and np.isfinite(vectors_ND[row][strange[0]]) else ""
         raise InputError(
             f"{file.path}, row {start + row + 1}: the vector has no direction: {what}{more}; expected "
             f"{vectors_ND.shape[1]} finite numbers, not all 0"

@@ -110,7 +110,7 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
             return None
         from distilbench.data.vector_file import given_vectors
 
-        return given_vectors(self.teacher_encoder.vector_file, "float16", self.artifacts)
+        return given_vectors(self.teacher_encoder.vector_file, self.artifacts)
 
     @cached_property
     def texts(self) -> Texts:
