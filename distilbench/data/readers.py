@@ -24,6 +24,7 @@ LONGEST_LINE = 1 << 24
 BATCH_ROWS = 4096
 """Rows of a Parquet file in memory at once."""
 _PAGE_BUFFER = 1 << 20  # bytes of a Parquet column read ahead; by default it is the column's whole row group
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _FORMATS = (".tsv", ".csv", ".jsonl", ".ndjson", ".txt", ".parquet")
 FORMATS_TOLD = "NAME.tsv, .csv, .jsonl, .ndjson or .txt (each also with .gz), or .parquet"
 
@@ -281,7 +282,7 @@ def _parquet(path: Path, columns: Sequence[str], numbers: str) -> Fields:
                 kind = schema.field(column).type
                 value_kind = kind.value_type if pa.types.is_dictionary(kind) else kind
                 whole = column == numbers and pa.types.is_integer(value_kind)
-                if not (whole or pa.types.is_string(value_kind) or pa.types.is_large_string(value_kind)):
+                if not (whole or any(is_text(value_kind) for is_text in _TEXT)):
                     raise InputError(f"{path}: column {column!r} holds {kind}; expected strings")
             for batch in file.iter_batches(BATCH_ROWS, columns=list(columns)):
                 for values in zip(*(_values(batch.column(column)) for column in columns), strict=True):

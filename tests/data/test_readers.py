@@ -84,7 +84,7 @@ def test_a_csv_field_may_be_long(tmp_path: Path) -> None:
 
 
 def test_parquet_strings_of_every_kind(tmp_path: Path) -> None:
-    kinds = [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+    kinds = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
     for kind in kinds:
         table = pa.table({"text": pa.array(["one", "two", "one"]).cast(kind)})
         parquet.write_table(table, tmp_path / "a.parquet")
