@@ -117,7 +117,7 @@ class SearchSets:
         figures = []
         for s in self.sets:
             order_QR = nearest(as_query(s.queries), stored(s.documents), DEPTH)
-            value_Q = dict(ranking_metrics(order_QR, s.relevant, s.grades))[metric]  # type: ignore[index]
+            value_Q = dict(ranking_metrics(order_QR, s.relevant, s.grades))[metric]
             mean = 100 * float(value_Q.mean())
             figures.append(Measured(f"retrieval/{s.name}/{metric}", mean, 1 / len(self.sets), item=value_Q))
         return figures
