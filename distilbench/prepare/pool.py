@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -113,41 +113,17 @@ def run_pool(
 
     Where `store` has a storage, every shard goes there as soon as it is made, and from there to this machine.
     """
-    import ray.data
-
-    quiet_data_log()
-    path_map = None
-    if store is not None and store.remote is not None:
-        from distilbench.cluster.path_map import map_paths
-
-        path_map = map_paths(store, task)
-        assert path_map is not None
-        for name in task.reads:
-            remote, remote_name = path_map.shard(task.folder, name)
-            remote.put(task.folder / name, remote_name)
-
-    total = sum(stop - start for _, start, stop in shards)
-    nodes = possible_nodes(size.grow_to)
+    path_map, nodes = _path_map(task, store), possible_nodes(size.grow_to)
     share = size.gpus if gpu and any(node.gpus for node in nodes) else 0.0
     fit = places_on(nodes, 1, share)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False  # ours counts sentences, theirs counts blocks
-    items = [dict(zip(("shard", "start", "stop"), map(np.int64, shard), strict=True)) for shard in shards]
-    worker = type(type(task).__name__, (ShardWorker,), {})  # Ray's dashboard shows the name
-    workers = max(1, min(size.workers or fit, fit, len(items)))
-    dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-        worker,
-        fn_constructor_args=(task, path_map),
-        compute=ray.data.ActorPoolStrategy(size=workers),
-        batch_size=1,
-        num_cpus=1,
-        num_gpus=share,
-    )
+    workers = max(1, min(size.workers or fit, fit, len(shards)))
+    total = sum(stop - start for _, start, stop in shards)
     began, first, worker_mb = time.monotonic(), 0.0, 0.0
+    rows = _results(task, shards, path_map, workers, share)
     fetched: list[Future[None]] = []
     waiting = waiting_told(1, share, label)
     with waiting, progress(label, total, task.unit) as advance, ThreadPoolExecutor(FETCHED_AT_ONCE) as threads:
-        for row in dataset.iter_rows():
+        for row in rows:
             if row["error"]:
                 raise InputError(row["error"])
             first = first or time.monotonic() - began
@@ -157,18 +133,45 @@ def run_pool(
                 fetched.append(threads.submit(_collect, task, int(row["shard"]), path_map))
         for one in fetched:
             one.result()
+    took = {"seconds": time.monotonic() - began, "first_s": first, "worker_mb": worker_mb}
     device = "cuda" if share else "cpu"
-    seconds = time.monotonic() - began
-    took = StageTiming(
-        stage=label,
-        seconds=seconds,
-        count=total,
-        workers=workers,
-        first_s=first,
-        device=device,
-        worker_mb=worker_mb,
+    note_pool(StageTiming(stage=label, count=total, workers=workers, device=device, **took))
+
+
+def _path_map(task: ShardTask, store: ArtifactStore | None) -> PathMap | None:
+    """Where actors on other nodes find the task's paths; what the driver has written for them is put there."""
+    if store is None or store.remote is None:
+        return None
+    from distilbench.cluster.path_map import map_paths
+
+    path_map = map_paths(store, task)
+    assert path_map is not None
+    for name in task.reads:
+        remote, remote_name = path_map.shard(task.folder, name)
+        remote.put(task.folder / name, remote_name)
+    return path_map
+
+
+def _results(
+    task: ShardTask, shards: Sequence[Shard], path_map: PathMap | None, workers: int, share: float
+) -> Iterator[dict[str, Any]]:
+    """What the actors say of each shard, as soon as it is made."""
+    import ray.data
+
+    quiet_data_log()
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False  # ours counts sentences, theirs counts blocks
+    items = [dict(zip(("shard", "start", "stop"), map(np.int64, shard), strict=True)) for shard in shards]
+    worker = type(type(task).__name__, (ShardWorker,), {})  # Ray's dashboard shows the name
+    dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+        worker,
+        fn_constructor_args=(task, path_map),
+        compute=ray.data.ActorPoolStrategy(size=workers),
+        batch_size=1,
+        num_cpus=1,
+        num_gpus=share,
     )
-    note_pool(took)
+    yield from dataset.iter_rows()
 
 
 def run_in_process(task: ShardTask, shards: Sequence[Shard], label: str, *, gpu: bool = False) -> None:

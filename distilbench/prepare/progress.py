@@ -37,7 +37,8 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
         def advance(count: int) -> None:
             nonlocal last_line_at
             bar.update(task_id, advance=count)
-            speed, left = task.finished_speed or task.speed or 0.0, task.time_remaining or 0.0
+            speed = task.finished_speed or task.speed or task.completed / max(task.elapsed or 0.0, 1e-9)
+            left = (total - task.completed) / speed if speed else 0.0
             rate = f"{speed:,.0f}" if speed >= 10 else f"{speed:.2g}"  # of what takes seconds each, two digits
             bar.update(task_id, rate=f"{rate} {unit}/s")
             set_gauges(task.completed, total, speed, left)
