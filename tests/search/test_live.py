@@ -134,7 +134,7 @@ def test_scores_are_told_with_their_sets_and_metrics() -> None:
 
     scores = [score("sts", "STS12", "spearman", 70.125), score("retrieval", "quora", "ndcg@10", 47.15)]
     scores += [score("sts", "STSB", "spearman", 80.0), score("classification", "MR", "accuracy", 75.0)]
-    assert scores_told(scores) == ["Spearman STS12 70.12, STSB 80.00", "nDCG@10 quora 47.15", "accuracy MR 75.00"]
+    assert scores_told(scores) == ["Spearman STS12 70.12, STSB 80.00", "nDCG@10 quora 47.15", "Accuracy MR 75.00"]
 
 
 def test_the_log_of_a_run_has_a_line_for_each_trial_and_stage(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -129,7 +130,7 @@ def test_a_driver_on_another_machine(tmp_path: Path) -> None:
     searching(tmp_path / "r")
     change(tmp_path / "r", host="elsewhere", pid=1, updated=time.time() - 125)
     out = shown(tmp_path / "r")
-    assert "stage search; its driver is on elsewhere (process 1), last heard of 2:05 min ago" in out
+    assert re.search(r"stage search; its driver is on elsewhere \(process 1\), last heard of \d+:\d\d min ago", out)
     assert "1 running" in out
     assert json.loads(shown(tmp_path / "r", "--json"))[0]["at_work"] is None
 
