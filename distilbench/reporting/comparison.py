@@ -156,7 +156,7 @@ def compare_rows(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
     and rows without a test score have none. A file that is missing, damaged or not what its record says costs its row the
     comparison, nothing else.
     """
-    kept = {row.anchor: found for row in board.rows if (found := _kept_predictions(board, row, folders))}
+    kept = _all_kept(board, folders)
     ties, without, other_items = _ties(board, kept)
     return Comparison(
         seeds=seed_anchors(board),
@@ -170,8 +170,7 @@ def compare_rows(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
 
 def dev_comparison(board: Leaderboard, folders: Sequence[Path]) -> Comparison:
     """Compare the rows' dev scores alone."""
-    kept = {row.anchor: found for row in board.rows if (found := _kept_predictions(board, row, folders))}
-    return Comparison(seeds=seed_anchors(board), dev=list(_dev_groups(board, kept)))
+    return Comparison(seeds=seed_anchors(board), dev=list(_dev_groups(board, _all_kept(board, folders))))
 
 
 def tie_notices(comparison: Comparison) -> tuple[str, ...]:
@@ -203,10 +202,10 @@ Kept = Mapping[str, Sequence[Predictions]]
 """By a row's anchor the predictions of its seeds; without the rows of which a seed's are not there."""
 
 
-def _kept_predictions(board: Leaderboard, row: Row, folders: Sequence[Path]) -> list[Predictions]:
-    """The predictions of all seeds of a row; [] where those of one are not kept."""
-    found = [p for seed in row.seeds if (p := _kept_of_seed(board, seed, folders)) is not None]
-    return found if len(found) == len(row.seeds) else []
+def _all_kept(board: Leaderboard, folders: Sequence[Path]) -> Kept:
+    """What is kept of the rows; without those of which a seed's predictions are not there."""
+    seeds = {row.anchor: [_kept_of_seed(board, seed, folders) for seed in row.seeds] for row in board.rows}
+    return {anchor: [p for p in found if p is not None] for anchor, found in seeds.items() if None not in found}
 
 
 def _kept_of_seed(board: Leaderboard, seed: SeedScores, folders: Iterable[Path]) -> Predictions | None:

@@ -211,6 +211,6 @@ def test_the_card_in_a_students_folder_is_of_the_code_that_it_is_trained_for(mak
     (run / "students" / "s").mkdir(parents=True)
     (path,) = write_student_cards(read_runs([run]), [run])
     text = path.read_text()
-    assert "kept in 16 bytes (int4)" in text and 'load_quantiser("int4", Path("."))' in text
-    assert "codes = levels[:, ::2] | levels[:, 1::2] << 4" in text
+    assert "kept in 16 bytes (int4)" in text and 'Code.load("int4", Path("."))' in text
+    assert 'faiss.read_index("quantisation-int4.faiss")' in text
     assert "| float32 | 32 | 128 |" in text.split("## Other forms of it")[1]
