@@ -107,6 +107,7 @@ def _compare(
     copy: RunCopy | None,
 ) -> Path:
     from distilbench.trials.rows import Finishing, RowScorer
+    from distilbench.trials.scoring import Scoring
 
     jobs = _jobs(settings, rows, run)
     with ray_cluster(settings.address, settings.cpus, settings.dashboard):
@@ -123,7 +124,8 @@ def _compare(
         if copy:
             copy.share(run.resolve(), prepared)
         tasks = settings.scored_tasks(inputs.corpus.selection)
-        board = RowScorer(run, run.name, ready, inputs.corpus, settings.quantisations, console, tasks)
+        scoring = Scoring(run, ready, inputs.corpus, tasks)
+        board = RowScorer(scoring, run.name, settings.quantisations, console)
         teacher = board.teacher(settings.seed)  # before hours of training: it is refused where it cannot be scored
         counts = CountedLines(console)
         counts.begin("trained")

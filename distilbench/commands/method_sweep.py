@@ -36,7 +36,7 @@ from distilbench.search.suggestions import default_max_pending
 from distilbench.search.trial import trial_folder
 from distilbench.settings.sweep import SweepSettings
 from distilbench.stage_times import StageTimes, timed_stage
-from distilbench.trials.scoring import remove_encoded
+from distilbench.trials.scoring import Scoring, remove_encoded
 
 if TYPE_CHECKING:
     from distilbench.trials.rows import Finishing, RowScorer
@@ -112,17 +112,10 @@ class MethodSweep:
         from distilbench.trials.rows import RowScorer
 
         settings, inputs, member = self.settings, self.inputs, self.member
-        board = RowScorer(
-            self.run,
-            member.name,
-            ready,
-            inputs.corpus,
-            settings.quantisations,
-            self.console,
-            settings.scored_tasks(inputs.corpus.selection),
-            self.costs,
-            self.sibling_runs,
-        )
+        tasks = settings.scored_tasks(inputs.corpus.selection)
+        scoring = Scoring(self.run, ready, inputs.corpus, tasks)
+        codes = settings.quantisations
+        board = RowScorer(scoring, member.name, codes, self.console, self.costs, self.sibling_runs)
         sensible = [size for size in self.space.bytes_competed if 2 * size <= ready.vectors.width]  # more is int4's
         sizes = settings.faiss_baselines or sensible
         references = 1 + 2 * len(self.widths) + len(sizes)

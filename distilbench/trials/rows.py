@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from distilbench.choices import SWEPT_TASKS, TaskKind
 from distilbench.cluster.provenance import provenance
 from distilbench.cluster.resources import TrialResources
 from distilbench.codes import FAISS_PEER, FAMILIES, code_of
@@ -83,30 +82,26 @@ class Finishing:
 class RowScorer:
     """The rows of one run, `name` in records. A row that is already in `scores.jsonl` (same identity) is not scored again.
 
-    `place`: where workers on other nodes find what the driver has; None: under its paths. `tasks` are the kinds of sets
-    that rows are scored on; `costs` what each kind of student costs (`trials.costs`), where it was measured. `beside` are
-    other runs of the same command, by their names: what they have of the teacher and the baselines is taken over.
+    `costs` are those of each kind of student (`trials.costs`), where they were measured. `sibling_runs` are other runs of
+    the same command, by their names: their rows of the teacher and the baselines are taken over.
     """
 
     def __init__(
         self,
-        run: Path,
+        scoring: Scoring,
         name: str,
-        prepared: Prepared,
-        corpus: Corpus,
         quantisations: Sequence[Quantisation],
         console: Console,
-        tasks: Sequence[TaskKind] = SWEPT_TASKS,
         costs: Mapping[str, EncoderCost] | None = None,
-        beside: Mapping[str, Path] = MappingProxyType({}),
+        sibling_runs: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
-        self.tasks, self.costs, self.beside = tasks, costs or {}, beside
-        self.scored_corpus = corpus.of_tasks(tasks)
+        self.scoring, self.name, self.quantisations, self.console = scoring, name, quantisations, console
+        self.costs, self.sibling_runs = costs or {}, sibling_runs
+        self.run, self.prepared, self.corpus, self.tasks = scoring.run, scoring.prepared, scoring.corpus, scoring.tasks
+        self.scored_corpus = scoring.corpus.of_tasks(scoring.tasks)
         """The sentences that encoders embed for their rows; a record's identity is of the whole `corpus`."""
-        self.run, self.name, self.prepared, self.corpus, self.console = run, name, prepared, corpus, console
-        self.log = RunLog(run)
-        self.quantisations = quantisations
-        self.file = run / "scores.jsonl"
+        self.log = RunLog(scoring.run)
+        self.file = scoring.run / "scores.jsonl"
         self.known = {r.record_id: r for r in read_records(self.file) if isinstance(r, ScoreRecord)}
 
     def references(
@@ -261,8 +256,7 @@ class RowScorer:
         if not self.scored(candidate, widths, kinds):
             missing = [kind for kind in kinds if not self.scored(candidate, widths, [kind])]
             vectors = encoded()
-            scoring = Scoring(self.run, self.prepared, self.corpus, self.tasks)
-            made = score_candidate(candidate, vectors, scoring, widths, missing, self._cost(candidate))
+            made = score_candidate(candidate, vectors, self.scoring, widths, missing, self._cost(candidate))
             fresh = {}
             for record, predictions in made:
                 if record.record_id not in self.known:
@@ -278,7 +272,7 @@ class RowScorer:
         """Copy the records that runs beside this one have of a reference: they would be scored alike."""
         wanted = list(self._ids(candidate, widths, kinds))
         cost = self._cost(candidate)
-        for name, run in self.beside.items() if not all(i in self.known for i in wanted) else ():
+        for name, run in self.sibling_runs.items() if not all(i in self.known for i in wanted) else ():
             theirs = {r.record_id: r for r in read_records(run / "scores.jsonl") if isinstance(r, ScoreRecord)}
             same = self._ids(replace(candidate, run=name), widths, kinds)
             taken = {}

@@ -34,7 +34,7 @@ from distilbench.storage.store import ArtifactStore
 from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, finish
 from distilbench.trials.rows import RowScorer
-from distilbench.trials.scoring import Candidate, Encoded
+from distilbench.trials.scoring import Candidate, Encoded, Scoring
 
 CODES = ("int8", "binary")
 METHODS: dict[str, dict[str, Any]] = {
@@ -106,9 +106,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, cluster:
 def swept(run: Run, folder: Path, name: str, stored: Stored = "float32") -> list[ScoreRecord]:
     """The rows of a student that was trained for a few steps, or of the teacher."""
     prepared = run.prepared / stored
-    board = RowScorer(
-        folder, "r", load_prepared(prepared), run.corpus, CODES, Console(file=io.StringIO()), tasks=EVERY_TASK
-    )
+    scoring = Scoring(folder, load_prepared(prepared), run.corpus, EVERY_TASK)
+    board = RowScorer(scoring, "r", CODES, Console(file=io.StringIO()))
     if name == "teacher":
         return board.teacher(0)
     method = get_method(name)

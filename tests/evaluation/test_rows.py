@@ -33,7 +33,7 @@ from distilbench.trials.budget import Budget
 from distilbench.trials.jobs import Job, Outcome, finish
 from distilbench.trials.rows import Finishing, RowScorer
 from distilbench.trials.rung_training import known_rungs
-from distilbench.trials.scoring import Candidate, Encoded
+from distilbench.trials.scoring import Candidate, Encoded, Scoring
 
 MCR2 = {"output_dim": 8, "lambda": 50.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
 RESOURCES = TrialResources(1, 0, 2, "")
@@ -97,7 +97,8 @@ class Run:
         **more: Any,
     ) -> RowScorer:
         console, ready = Console(file=self.console, width=200), load_prepared(self.prepared)
-        return RowScorer(self.folder, name, ready, self.corpus, quantisations, console, tasks=tasks, **more)
+        scoring = Scoring(self.folder, ready, self.corpus, tasks)
+        return RowScorer(scoring, name, quantisations, console, **more)
 
     def students(self, *jobs: Job, quantisations: Sequence[Any] = ("int8",)) -> tuple[list[ScoreRecord], list[Outcome]]:
         found = self.board(quantisations).students(jobs, self.prepared, RESOURCES)
@@ -174,7 +175,7 @@ def test_what_runs_beside_it_have_of_references_is_taken_over(
         return real(candidate, prepared, corpus, encoded, *rest)
 
     monkeypatch.setattr(module, "score_candidate", counted)
-    board = other.board(("int8", "int4"), name="other", beside={"run": run.folder, "none": tmp_path / "none"})
+    board = other.board(("int8", "int4"), name="other", sibling_runs={"run": run.folder, "none": tmp_path / "none"})
     found = board.references([4], seed=5)
     assert scored == [("teacher", 32, ["int4"]), ("pca", 4, ["int4"]), ("random_projection", 4, ["int4"])]
     assert {r.run for r in found} == {"other"} == {r.run for r in other.scores()} and len(found) == 9

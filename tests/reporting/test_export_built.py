@@ -22,6 +22,7 @@ from distilbench.records import read_records
 from distilbench.storage.files import write_json
 from distilbench.trials.rows import RowScorer
 from distilbench.trials.rung_training import build_method
+from distilbench.trials.scoring import Scoring
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def scored(tmp_path_factory, prepared_folder, data_folder):
     run = tmp_path_factory.mktemp("runs") / "run"
     corpus = folder_corpus(data_folder, Limits(), Requirements(triplets=True))
     console = Console(file=io.StringIO())
-    board = RowScorer(run, "run", load_prepared(prepared_folder), corpus, ("int8", "binary"), console)
+    board = RowScorer(Scoring(run, load_prepared(prepared_folder), corpus), "run", ("int8", "binary"), console)
     board.references([8], seed=3)
     shutil.copytree(prepared_folder, run / "prepared")
     return run
