@@ -293,7 +293,7 @@ def search_ways(bench: Bench, documents_ND: NDArray[np.float32], queries_QD: NDA
     """By name, what makes an index of the documents and returns its search; FAISS on the GPU last, should it crash."""
     import faiss
 
-    from distilbench.evaluation.indexes import IndexSpec, faiss_index
+    from distilbench.evaluation.indexes import IndexSpec, document_index
     from distilbench.evaluation.retrieval import ivf_setting
 
     count, width = documents_ND.shape
@@ -315,7 +315,7 @@ def search_ways(bench: Bench, documents_ND: NDArray[np.float32], queries_QD: NDA
 
     def products(kind: Any) -> Callable[[], NDArray[np.int64]]:
         spec = IndexSpec(kind).resolved(count, width)
-        index = faiss_index(spec, documents_ND[: max(1, spec.training_rows(count))], count)
+        index = document_index(spec, width, count, documents_ND[: max(1, spec.training_rows(count))])
         if index.device != "cuda":
             raise RuntimeError("FAISS sees no GPU")
         index.add(documents_ND)
