@@ -96,7 +96,7 @@ def test_the_names_are_those_that_there_are() -> None:
     from distilbench.trials.budget import Budget
 
     assert get_args(Searcher) == tuple(SAMPLERS) and get_args(ObjectiveName) == tuple(OBJECTIVES)
-    assert BUDGETS == ("small", "real", "cluster") and Budget(trials=1, steps=1).stopping == "asha"
+    assert BUDGETS == ("small", "real", "cluster") and Budget(trials=1, steps=1).stopping == "halving"
 
 
 def test_settings_are_changed_by_their_own_checks() -> None:

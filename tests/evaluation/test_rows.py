@@ -84,7 +84,7 @@ class Run:
         full = get_method("mcr2").params_type.model_validate({**MCR2, **params}).model_dump(mode="json", by_alias=True)
         candidate = Candidate("run", "student", "mcr2", 8, full, seed, trial, "" if trial is not None else name)
         key = f"{name}-{seed}"
-        budget = Budget(trials=1, steps=18, rungs=2, eta=3)
+        budget = Budget(trials=1, steps=18, rungs=2, eta=3, start=False)
         recorded_in = "trials.jsonl" if trial is None else ""
         folder = self.folder / "trials" / key
         return Job(candidate, budget, self.folder, folder, f"students/{key}", recorded_in=recorded_in)
@@ -170,9 +170,9 @@ def test_what_runs_beside_it_have_of_references_is_taken_over(
     scored: list[tuple[str, int, list[str]]] = []
     real = module.score_candidate
 
-    def counted(candidate: Candidate, prepared: Any, corpus: Any, encoded: Any, *rest: Any) -> Any:
-        scored.append((candidate.method, candidate.dim, list(rest[1])))
-        return real(candidate, prepared, corpus, encoded, *rest)
+    def counted(candidate: Candidate, encoded: Any, scoring: Any, widths: Any, kinds: Any, *rest: Any) -> Any:
+        scored.append((candidate.method, candidate.dim, list(kinds)))
+        return real(candidate, encoded, scoring, widths, kinds, *rest)
 
     monkeypatch.setattr(module, "score_candidate", counted)
     board = other.board(("int8", "int4"), name="other", sibling_runs={"run": run.folder, "none": tmp_path / "none"})
