@@ -206,8 +206,6 @@ class Space(_Record):
     """Mean squared distance of `positives` similar pairs at unit norm: 0 (alike) to 4."""
     uniformity: float
     """Log of the mean Gaussian potential of all pairs, at unit norm: the lower, the more evenly spread."""
-    covariance: list[list[float]]
-    """The covariance of the first 16 dimensions."""
     effective_rank: float
     isotropy: float
     """0 to 1, all directions alike."""

@@ -99,10 +99,9 @@ def test_a_row_for_each_encoder_width_and_quantisation(evaluated: Path) -> None:
     assert {(c.set, c.kind) for c in found["wide", 32, "int8"].indexes} == {("quora", "int8")}
     assert {s.task for s in found["wide d=8", 8, "float32"].scores} == {"sts", "sts-tokenised", "retrieval"}
     assert whole.cost is not None and whole.parameters > whole.cost.parameters_without_embeddings > 0
-    assert whole.space is not None and np.shape(whole.space.covariance) == (16, 16)
+    assert whole.space is not None and whole.space.effective_rank > 0
     assert found["wide d=8", 8, "float32"].cost is None
-    narrow = found["wide d=8", 8, "float32"].space
-    assert narrow is not None and np.shape(narrow.covariance) == (8, 8)
+    assert found["wide d=8", 8, "float32"].space is not None
 
 
 def test_scores_are_those_of_the_encoder_itself(evaluated: Path, models: list[Path], data: Path) -> None:

@@ -1,4 +1,4 @@
-"""The geometry of an embedding space on scored pairs: alignment, uniformity, covariance, effective rank, isotropy.
+"""The geometry of an embedding space on scored pairs: alignment, uniformity, effective rank, isotropy.
 
 Axes in names: N vectors, D dimensions, R distinct rows that the pairs use, P pairs, B rows of a block, C directions.
 """
@@ -19,23 +19,19 @@ LIMIT, SEED = 5_000, 0
 """Distinct rows that uniformity is computed on at most, drawn with this seed: 12.5 million pairs."""
 BLOCK = 512
 """Rows whose distances to all others are held at once: 20 MB for 5,000."""
-DIMENSIONS = 16
-"""First dimensions of which the covariance is kept."""
 
 
 class Shape(NamedTuple):
     """The shape of the distinct rows that the pairs use, every row counted once.
 
-    Alignment, uniformity, isotropy and the mean cosine are of the vectors at norm 1; covariance and effective rank of the
-    vectors as they are.
+    Alignment, uniformity, isotropy and the mean cosine are of the vectors at norm 1; the effective rank is of the vectors
+    as they are.
     """
 
     alignment: float
     """Mean squared distance of the positive pairs, 0 to 4; lower is better (Wang and Isola 2020, alpha = 2)."""
     uniformity: float
     """log of the mean of exp(-2 |x - y|^2) over all pairs of distinct rows, -8 to 0; lower is better (the same, t = 2)."""
-    covariance: list[list[float]]
-    """The covariance of the first 16 dimensions, or of all where there are fewer; divided by R - 1."""
     effective_rank: float
     """1 to D; 0 where all vectors are equal (`geometry.Geometry`)."""
     isotropy: float
@@ -78,15 +74,13 @@ def shape(vectors_ND: NDArray[Any], left_P: Rows, right_P: Rows, score_P: NDArra
     unit_RD = float64_RD / np.linalg.norm(float64_RD, axis=1, keepdims=True)
     positions_P2 = np.searchsorted(rows_R, np.stack([left_P, right_P], axis=1)[positive_P])
     difference_PD = unit_RD[positions_P2[:, 0]] - unit_RD[positions_P2[:, 1]]
-    count, kept = len(rows_R), min(DIMENSIONS, vectors_RD.shape[1])
+    count = len(rows_R)
     sampled_RD = unit_RD
     if count > LIMIT:
         sampled_RD = unit_RD[np.sort(np.random.default_rng(SEED).choice(count, LIMIT, replace=False))]
-    covariance = np.cov(float64_RD[:, :kept], rowvar=False).reshape(kept, kept)
     return Shape(
         alignment=float(np.square(difference_PD).sum(axis=1).mean()),
         uniformity=uniformity(sampled_RD),
-        covariance=covariance.tolist(),
         effective_rank=geometry(vectors_RD).effective_rank,
         isotropy=isotropy(unit_RD),
         # All pairs at once: |sum of x|^2 is the sum of all cosines, each vector's own with itself included.

@@ -40,11 +40,10 @@ themeButton.addEventListener("click", () => {
   drawCurrent();
 });
 
-// ---- sorting: a value is data-v (data-w under "wmean") or the text; missing values stay last in both directions
+// ---- sorting: a value is data-v or the text; missing values stay last in both directions
 
 function valueOf(cell, kind) {
-  const wmean = board && board.dataset.variant === "wmean" && cell.dataset.w !== undefined;
-  const raw = wmean ? cell.dataset.w : cell.dataset.v !== undefined ? cell.dataset.v : cell.textContent.trim();
+  const raw = cell.dataset.v !== undefined ? cell.dataset.v : cell.textContent.trim();
   if (raw === "" || raw === "—") return null;
   return kind === "number" ? Number(raw) : raw;
 }
@@ -95,7 +94,7 @@ const onlyPareto = byId("only-pareto");
 const headers = board ? Array.from(board.querySelectorAll("thead tr.titles th")) : [];
 const groups = board ? Array.from(board.querySelectorAll("thead tr.groups [data-g]")) : [];
 const unfolds = Array.from(document.querySelectorAll("#unfolds .unfold"));
-const choices = ["method", "dim", "bytes", "type"]
+const choices = ["method", "dim", "bytes", "code"]
   .map((name) => [name, byId(`choice-${name}`), headers.findIndex((header) => header.dataset.key === name)])
   .filter(([, select]) => select);
 const open = new Set(); // groups of columns
@@ -103,11 +102,9 @@ const unfolded = new Set(); // encoders, by their lines
 const hidden = new Set();
 const sheet = new CSSStyleSheet();
 
-// Hidden marks of the other variant are no part of what the reader sees, so they are no part of the text either.
+// What is searched of a row: its name, marks and texts.
 const texts = new Map();
 const lines = []; // an encoder: the row that stands for it, its other forms, what it is for
-const publishedRows = byId("published-rows");
-const published = byId("published");
 if (board) {
   const dim = headers.findIndex((header) => header.dataset.key === "dim");
   for (const row of [...board.tBodies[0].rows, ...board.tBodies[1].rows]) {
@@ -134,14 +131,12 @@ function searching() {
 function showRows() {
   const header = sortedHeader();
   const inOrder = (items, rowOf) => (header ? sorted(items, header, rowOf) : items);
-  if (publishedRows && header) publishedRows.append(...sorted(publishedRows.rows, header));
   const parts = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
   const wanted = choices.filter(([, select]) => select.value !== "");
-  const front = `pareto-${board.dataset.variant}`;
   const fits = (row) =>
     parts.every((part) => texts.get(row).includes(part)) &&
     wanted.every(([, select, cell]) => (row.cells[cell].dataset.v || row.cells[cell].textContent) === select.value) &&
-    (!onlyPareto.checked || row.classList.contains(front));
+    (!onlyPareto.checked || row.classList.contains("pareto"));
   const flat = searching();
   const onTop = (line) => pin.checked && line.kind === "reference";
   let pinned, rest;
@@ -162,10 +157,6 @@ function showRows() {
   for (const line of lines) {
     const button = line.row.querySelector(".codes");
     if (button) button.setAttribute("aria-expanded", unfolded.has(line) || allCodes.checked);
-  }
-  for (const row of publishedRows ? publishedRows.rows : []) {
-    const text = row.textContent.toLowerCase();
-    row.hidden = !parts.every((part) => text.includes(part));
   }
   const found = flat ? rest.length : 0;
   const cut = shown.length < rest.length ? `${shown.length} of ${rest.length} rows` : "";
@@ -207,8 +198,6 @@ function remember() {
   if (allCodes.checked) state.set("codes", "all");
   else for (const line of unfolded) state.append("codes", line.row.id);
   if (everyRow) state.set("rows", "all");
-  if (published && published.checked) state.set("published", "1");
-  if (board.dataset.variant !== "all") state.set("variant", board.dataset.variant);
   if (header) state.set("sort", `${header.getAttribute("aria-sort")} ${header.dataset.key}`);
   for (const name of open) state.append("open", name);
   for (const key of hidden) state.append("hide", key);
@@ -232,18 +221,10 @@ function recall() {
   unfolded.clear();
   for (const line of lines) if (codes.includes(line.row.id)) unfolded.add(line);
   everyRow = state.get("rows") === "all";
-  if (published) published.checked = state.get("published") === "1";
   open.clear();
   for (const name of state.getAll("open")) open.add(name);
   hidden.clear();
   for (const key of state.getAll("hide")) hidden.add(key);
-  const radio = Array.from(document.querySelectorAll("input[name=variant]")).find(
-    (item) => item.value === (state.get("variant") || "all"),
-  );
-  if (radio) {
-    radio.checked = true;
-    board.dataset.variant = radio.value;
-  }
   for (const header of headers) header.setAttribute("aria-sort", "none");
   const [, direction, key] = /^(ascending|descending) (.*)$/s.exec(state.get("sort") || "") || [];
   const header = headers.find((item) => item.dataset.key === key);
@@ -284,13 +265,6 @@ if (board) {
   filter.addEventListener("input", changed);
   for (const [, select] of choices) select.addEventListener("change", changed);
   for (const box of [onlyPareto, pin, baselines, allCodes]) if (box) box.addEventListener("change", changed);
-  if (published) published.addEventListener("change", remember);
-  for (const radio of document.querySelectorAll("input[name=variant]")) {
-    radio.addEventListener("change", () => {
-      board.dataset.variant = radio.value;
-      changed();
-    });
-  }
   for (const button of unfolds) {
     const name = button.dataset.g;
     button.addEventListener("click", () => {
@@ -435,7 +409,6 @@ function drawAll(theme) {
     if (narrow.matches) thin(figure.layout.xaxis);
     window.Plotly.react(place, figure.data, figure.layout, { responsive: true, displayModeBar: false });
     separate(place);
-    if (figure.layout.meta && figure.layout.meta.chips) offer(place, figure.layout.meta.chips);
     if (!place.dataset.heard) {
       place.dataset.heard = "yes";
       place.on("plotly_click", (event) => {
@@ -469,44 +442,6 @@ function separate(place) {
   });
   const shifts = names.filter(({ moved }) => moved).map(({ n, moved }) => [`annotations[${n}].yshift`, -moved]);
   if (shifts.length) window.Plotly.relayout(place, Object.fromEntries(shifts));
-}
-
-// Names of methods below a figure: each shows its line and colour, six at once.
-const MOST_COLOURS = 6;
-function offer(place, chips) {
-  const bar = place.parentElement.querySelector(".chips") || document.createElement("p");
-  bar.className = "chips";
-  const asked = [];
-  const paint = (chip, on) => {
-    const colour = on ? chip.colour : chip.rest;
-    window.Plotly.restyle(place, { visible: on }, [chip.line]);
-    const look = { "marker.color": colour, "marker.line.color": colour, "error_y.color": colour };
-    window.Plotly.restyle(place, look, [chip.marks]);
-    chip.button.setAttribute("aria-pressed", on);
-    chip.button.firstChild.style.color = colour;
-  };
-  bar.replaceChildren(
-    ...chips.map((chip) => {
-      chip.button = document.createElement("button");
-      chip.button.type = "button";
-      chip.button.setAttribute("aria-pressed", "false");
-      const dot = document.createElement("span");
-      dot.textContent = "\u25cf ";
-      dot.setAttribute("aria-hidden", "true");
-      dot.style.color = chip.rest;
-      chip.button.append(dot, chip.name);
-      chip.button.title = `Show the line of ${chip.name}`;
-      chip.button.addEventListener("click", () => {
-        const at = asked.indexOf(chip);
-        if (at >= 0) asked.splice(at, 1);
-        else asked.push(chip);
-        paint(chip, at < 0);
-        while (asked.length > MOST_COLOURS) paint(asked.shift(), false);
-      });
-      return chip.button;
-    }),
-  );
-  if (chips.length > 1) place.after(bar);
 }
 
 function drawCurrent() {
