@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -59,8 +60,8 @@ def search_figures(records: Iterable[TrialRecord | ScoreRecord]) -> tuple[list[S
         found = "is 1" if len(complete) == 1 else f"are {len(complete)}"
         why = f"The importance and the slices of hyper-parameters need {LEAST_TRIALS} completed trials; here {found}."
         return figures, [why]
-    every = -(-len(complete) // MOST_TRIALS)
-    read, ranks = complete[::every], _ranks(complete)[::every]
+    places, every_rank = _some(len(complete), MOST_TRIALS), _ranks(complete)
+    read, ranks = [complete[place] for place in places], [every_rank[place] for place in places]
     parameters, several = _parameters(read), len({_size(t) for t in read}) > 1
     if not parameters or len(set(ranks)) < 2:
         return figures, ["Hyper-parameter importance was not computed: every trial has the same settings or objective."]
@@ -100,13 +101,13 @@ def _history(complete: Sequence[TrialRecord]) -> SearchFigure:
 
 
 def _curves(trials: Sequence[TrialRecord]) -> SearchFigure:
-    """The rungs of the trials, those that were stopped in grey; of many every k-th, and the best of each size."""
+    """The rungs of the trials, those that were stopped in grey; of many some, and the best of each size."""
     drawable = [t for t in trials if t.state != "FAIL" and any(finite(rung.objective) is not None for rung in t.rungs)]
     names = _size_names(drawable)
     best = {name: t.number for t, name in sorted(zip(drawable, names, strict=True), key=lambda pair: _last(pair[0]))}
     strong = set(best.values())
-    every = max(1, -(-len(drawable) // MOST_CURVES))
-    drawn = [t for n, t in enumerate(drawable) if n % every == 0 or t.number in strong]
+    some = set(_some(len(drawable), MOST_CURVES))
+    drawn = [t for place, t in enumerate(drawable) if place in some or t.number in strong]
     study = optuna.create_study(direction="maximize")
     for t in drawn:
         values = {rung.step: v for rung in t.rungs if (v := finite(rung.objective)) is not None}
@@ -285,6 +286,11 @@ def _ranks(trials: Sequence[TrialRecord]) -> list[float]:
         members.setdefault(_size(t), []).append(_last(t))
     rising = {size: sorted(values) for size, values in members.items()}
     return [100 * bisect_right(rising[_size(t)], _last(t)) / len(rising[_size(t)]) for t in trials]
+
+
+def _some(count: int, most: int) -> list[int]:
+    """So many places of so many, by a fixed draw: every k-th trial may have one size alone."""
+    return sorted(random.Random(0).sample(range(count), min(count, most)))
 
 
 def _thinned(figure: go.Figure) -> go.Figure:
