@@ -191,7 +191,7 @@ def test_a_student_embeds_and_codes_as_it_was_scored(swept: Path) -> None:
     texts = ["the red dog runs", "a cat sees the house"]
     assert whole.code is None and whole.encode(texts).shape == (2, whole.record.dim)
     codes = coded.encode(texts)
-    assert codes.dtype == np.int8 and codes.nbytes == 2 * coded.record.bytes_per_vector
+    assert codes.dtype == np.uint8 and codes.nbytes == 2 * coded.record.bytes_per_vector
     np.testing.assert_allclose(coded.model.encode(texts), whole.encode(texts), rtol=1e-6)
     assert "int8" in repr(coded)
     with pytest.raises(distilbench.InputError, match="not both"):

@@ -47,13 +47,15 @@ def test_further_negatives_of_triplets_are_mined(prepared: Prepared) -> None:
     triplets = prepared.triplets_T3.copy()
     anchor = int(triplets[0, 0])
     triplets[0] = [anchor, *nearest(prepared, anchor, {anchor}, 2)]
-    examples = LabelledExamples(LabelledParams(hard_negatives=4), replace(prepared, triplets_T3=triplets))
+    examples = LabelledExamples(
+        LabelledParams(hard_negatives=4, max_negative_share=0.0), replace(prepared, triplets_T3=triplets)
+    )
     for triplet, negatives in zip(triplets.tolist(), examples.negative_TK.tolist(), strict=True):
         assert negatives == [triplet[2], *nearest(prepared, triplet[0], set(triplet), 3)]
 
 
 def test_all_negatives_of_pairs_are_mined(prepared: Prepared) -> None:
-    examples = LabelledExamples(LabelledParams(labelled="pairs", hard_negatives=3), prepared)
+    examples = LabelledExamples(LabelledParams(labelled="pairs", hard_negatives=3, max_negative_share=0.0), prepared)
     assert len(examples) == len(prepared.pairs_P2) == 64
     for pair, negatives in zip(prepared.pairs_P2.tolist(), examples.negative_TK.tolist(), strict=True):
         assert negatives == nearest(prepared, pair[0], set(pair), 3)
@@ -67,7 +69,9 @@ def test_no_positive_is_mined_where_it_is_the_nearest(prepared: Prepared) -> Non
     anchor = int(prepared.train[0])
     first, second, third = nearest(prepared, anchor, {anchor}, 3)
     pairs = np.array([[anchor, first], [anchor, second]])
-    examples = LabelledExamples(LabelledParams(labelled="pairs", hard_negatives=2), replace(prepared, pairs_P2=pairs))
+    examples = LabelledExamples(
+        LabelledParams(labelled="pairs", hard_negatives=2, max_negative_share=0.0), replace(prepared, pairs_P2=pairs)
+    )
     assert examples.negative_TK.tolist() == [[second, third], [first, third]]
 
 

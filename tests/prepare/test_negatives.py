@@ -129,12 +129,15 @@ def toy(tmp_path: Path) -> Prepared:
 @pytest.mark.parametrize(
     ("given", "negatives"),
     [
-        ({"hard_negatives": 2}, [[2, 3], [3, 2], [3, 2]]),
+        ({"hard_negatives": 2, "max_negative_share": 0.0}, [[2, 3], [3, 2], [3, 2]]),
         # 0.95 x 0.8 = 0.76: 2 is left out of the first query, 3 and 2 of the second, and come last, the least similar first.
         ({"hard_negatives": 2, "max_negative_share": 0.95}, [[3, 4], [6, 2], [6, 2]]),
         ({"hard_negatives": 4, "max_negative_share": 0.95}, None),
-        ({"hard_negatives": 3, "negatives_by": "bm25"}, [[4, 7, 2], [8, 3, 2], [8, 3, 2]]),
-        ({"hard_negatives": 4, "negatives_by": "both"}, [[4, 2, 7, 3], [8, 3, 2, 6], [8, 3, 2, 6]]),
+        ({"hard_negatives": 3, "negatives_by": "bm25", "max_negative_share": 0.0}, [[4, 7, 2], [8, 3, 2], [8, 3, 2]]),
+        (
+            {"hard_negatives": 4, "negatives_by": "both", "max_negative_share": 0.0},
+            [[4, 2, 7, 3], [8, 3, 2, 6], [8, 3, 2, 6]],
+        ),
         ({"hard_negatives": 3, "negatives_by": "both", "max_negative_share": 0.95}, [[4, 7, 3], [8, 6, 2], [8, 6, 2]]),
         ({"hard_negatives": 0}, [[], [], []]),
     ],
@@ -151,7 +154,7 @@ def test_the_negatives_of_a_judged_pair(
 
 
 def test_labelled_examples_of_judgements(toy: Prepared) -> None:
-    examples = LabelledExamples(LabelledParams(labelled="retrieval", hard_negatives=2), toy)
+    examples = LabelledExamples(LabelledParams(labelled="retrieval", hard_negatives=2, max_negative_share=0.0), toy)
     assert len(examples) == 3
     assert examples.rows(np.array([2, 0])).tolist() == [1, 0, 11, 9, 3, 2, 2, 3]
 
@@ -168,7 +171,7 @@ def test_from_the_data_folder_to_what_a_trial_reads(
     judged: list[list[object]] = [[f"t{i}", documents[30 + i][0], 1] for i in range(20)]
     write_tsv(inner / "qrels.train.tsv", ["query_id", "doc_id", "score"], judged)
     quiet, needs = Console(quiet=True), Requirements(negatives=("both",))
-    known = {"data": str(data), "store": tmp_path / "store", "student": str(narrow_encoder_folder), "float32": True}
+    known = {"data": str(data), "store": tmp_path / "store", "student": str(narrow_encoder_folder)}
     whole = load_corpus(RunSettings(**known, teacher=str(encoder_folder)), needs, quiet)
     texts = list(whole.sentences)
     vectors = encode(EncoderSpec(str(encoder_folder)).load(), texts)

@@ -16,7 +16,7 @@ def test_decay_spares_vectors_unless_it_is_for_all() -> None:
     groups = decay_groups(list(toy.parameters()), toy.params)
     assert [g["weight_decay"] for g in groups] == [0.5, 0.0]
     assert {q.ndim for q in groups[0]["params"]} == {2} and {q.ndim for q in groups[1]["params"]} == {1}
-    (alone,) = decay_groups(list(toy.parameters()), Toy(weight_decay=0.5).params)
+    (alone,) = decay_groups(list(toy.parameters()), Toy(decay_all=True, weight_decay=0.5).params)
     assert alone["weight_decay"] == 0.5 and len(alone["params"]) == 4
 
 
