@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from distilbench.cluster.provenance import provenance
+from distilbench.events import Event
 from distilbench.records import Rung, TrialRecord
 from distilbench.stage_times import PEAK, StageTimes, StageTiming, note_pool, read_timings, timed_stage
 
@@ -44,17 +45,17 @@ def test_stages_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("distilbench.stage_times.time.monotonic", lambda: now[0])
     times = StageTimes(tmp_path, workers=3)
     now[0] = 110.0
-    times.stage("search")
+    times(Event("stage", "search"))
     for number in range(4):
-        times.finished(trial(number, 100.0, 700.0 - number))
+        times(Event("finished", record=trial(number, 100.0, 700.0 - number)))
     now[0] = 140.0
-    times.stage("confirm")
-    times.finished(trial(1, 900.0))
+    times(Event("stage", "confirm"))
+    times(Event("finished", record=trial(1, 900.0)))
     now[0] = 145.0
-    times.stage("score")
+    times(Event("stage", "score"))
     now[0] = 147.5
-    times.stage("done")
-    times.close()
+    times(Event("stage", "done"))
+    times(Event("close"))
     assert read_timings(tmp_path) == [
         StageTiming(stage="search", seconds=30.0, count=4, workers=3, driver_mb=DRIVER_MB, worker_mb=700.0),
         StageTiming(stage="confirm", seconds=5.0, count=1, workers=3, driver_mb=DRIVER_MB, worker_mb=900.0),
