@@ -23,8 +23,16 @@ from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import RungTraining
 from distilbench.trials.training_spec import TrainingSpec
 
-MCR2 = {"output_dim": 8, "lambda": 1.0, "clusters": 4, "lr": 0.003, "batch_size": 16}
-BUDGET = Budget(trials=4, steps=18, rungs=3, eta=3)
+MCR2 = {
+    "output_dim": 8,
+    "lambda": 1.0,
+    "clusters": 4,
+    "lr": 0.003,
+    "batch_size": 16,
+    "centre": False,
+    "noise_kind": "factor",
+}
+BUDGET = Budget(trials=4, steps=18, rungs=3, eta=3, start=False)
 
 
 def trained(run: Path, number: int, rungs: int, seed: int = 0, **params: Any) -> TrialRecord:
@@ -98,7 +106,8 @@ def test_a_recorded_training_comes_out_the_same_as_far_as_it_went(
     done = command(run, *arguments)
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
-    wanted = {"objective", "dev_score", "dev_pca_score", "dev_quality", "effective_rank", "variance", "loss"}
+    shape = {"effective_rank", "variance", "relative_variance"}
+    wanted = {"objective", "dev_score", "dev_pca_score", "dev_quality", "loss", *shape}
     table = [line.split() for line in lines[2:-1]]
     assert {(int(rung), int(step), metric) for rung, step, metric, *_ in table} == {
         (n, step, metric) for n, step in zip(range(1, rungs + 1), (2, 6, 18), strict=False) for metric in wanted
@@ -113,7 +122,7 @@ def test_a_failure_is_reproduced_with_its_reason(run: Path) -> None:
     done = command(run, 2)
     assert done.exit_code == 0 and done.output.count("loss -inf, gradient norm nan at step 0") == 2
     collapsed = reproduce(run, 3)
-    assert collapsed.reason.startswith("collapsed: the variance") and collapsed.same(0)
+    assert collapsed.reason.startswith("collapsed: the unit vectors") and collapsed.same(0)
     assert [r.step for r in collapsed.rungs] == [r.step for r in collapsed.record.rungs] != []
     change(run, 2, reason="something else")
     done = command(run, 2)
@@ -131,7 +140,7 @@ def test_another_value_is_told_and_status_1(run: Path) -> None:
     assert done.exit_code == 1
     [marked] = [line for line in done.output.splitlines() if line.endswith("!")]
     assert marked.split()[2] == "dev_score" and marked.split()[-2] == "-0.5"
-    assert "not reproduced: 1 of 21 values differ by more than 0.01" in done.output
+    assert "not reproduced: 1 of 24 values differ by more than 0.01" in done.output
     assert command(run, 0, "--tolerance", 0.6).exit_code == 0
 
 

@@ -24,13 +24,24 @@ from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import RungTraining, build_method, known_rungs
 from distilbench.trials.training_spec import TrainingSpec
 
-TRAINED = {"lr": 0.003, "batch_size": 16}
+TRAINED = {"lr": 0.003, "batch_size": 16, "dropout": True, "freeze_embeddings": False}
+"""With dropout, without which training reads packed batches."""
+RANDOM = {"projection_start": "random", **TRAINED}
+"""From a random start, so that the student reads no more than the batch."""
 METHODS: dict[str, dict[str, Any]] = {
-    "contrastive": {"output_dim": 8, **TRAINED},
-    "hpd": {"output_dim": 8, **TRAINED, "epochs": 9},
-    "ibkd": {"output_dim": 8, **TRAINED, "epochs": 1, "ft_epochs": 1.0, "ft_batch_size": 16, "ft_lr": 0.003},
-    "dse": {"output_dim": 24, "task": "T", "pooled_layers": 2, "hidden": 16, **TRAINED, "epochs": 2},
-    "mse": {"output_dim": 32, **TRAINED},
+    "contrastive": {"output_dim": 8, **RANDOM},
+    "hpd": {"output_dim": 8, **RANDOM, "epochs": 9},
+    "ibkd": {
+        "output_dim": 8,
+        "map_start": "random",
+        **RANDOM,
+        "epochs": 1,
+        "ft_epochs": 1.0,
+        "ft_batch_size": 16,
+        "ft_lr": 0.003,
+    },
+    "dse": {"output_dim": 24, "task": "T", "pooled_layers": 2, "hidden": 16, **RANDOM, "epochs": 2},
+    "mse": {"output_dim": 32, "map_start": "random", **TRAINED},
 }
 CASES = [(name, 0) for name in METHODS] + [("ibkd", 1)]
 """Method and phase."""
@@ -157,7 +168,7 @@ class Device:
 
 
 def spec_of(tmp_path: Path, prepared_folder: Path, method: str, **params: Any) -> TrainingSpec:
-    budget = Budget.model_validate({"trials": 1, "steps": 18, "rungs": 3, "eta": 3})
+    budget = Budget.model_validate({"trials": 1, "steps": 18, "rungs": 3, "eta": 3, "start": False})
     return TrainingSpec(method, params, 0, budget, prepared_folder, tmp_path / "trial", tmp_path / "hang.txt")
 
 

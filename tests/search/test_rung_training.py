@@ -95,7 +95,8 @@ def test_the_start_is_judged_before_the_first_step_and_changes_no_other_rung(
 
 def test_a_training_that_only_loses_gives_its_start(tmp_path: Path, prepared_folder: Path) -> None:
     """With a rate that destroys the regression that the projection starts from, the result is that start."""
-    spec = spec_of(tmp_path, prepared_folder, "hpd", lr=0.05, projection_start="regression")
+    params = {"lr": 0.02, "projection_start": "regression", "dropout": True, "freeze_embeddings": False}
+    spec = spec_of(tmp_path, prepared_folder, "hpd", **params)
     training = train(replace(spec, budget=spec.budget.model_copy(update={"start": True})))
     result = result_rung(training.rungs)
     assert training.failed == "" and len(training.rungs) > 1

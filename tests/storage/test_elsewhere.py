@@ -42,7 +42,7 @@ from distilbench.trials.scoring import Candidate, Encoded
 from distilbench.trials.training_spec import TrainingSpec
 
 PARAMS = {"output_dim": 8, "lr": 0.003, "batch_size": 16, "epochs": 200.0}
-BUDGET = Budget(trials=1, steps=18, rungs=3, eta=3)
+BUDGET = Budget(trials=1, steps=18, rungs=3, eta=3, start=False)
 
 
 class Sites:
