@@ -41,8 +41,8 @@ def assert_whole(sweep: Command, trials: int) -> None:
         d: max((r for r in records if r.dim == d and r.state == "COMPLETE"), key=lambda r: (r.objective, -r.number))
         for d in (4, 8)
     }
-    assert {int(d): [item["trial"] for item in own] for d, own in chosen.items()} == {
-        d: [r.number] for d, r in best.items()
+    assert {int(size): [item["trial"] for item in own] for size, own in chosen.items()} == {
+        4 * d: [r.number] for d, r in best.items()
     }
     # Each chosen one was trained again with the second seed, of the same settings.
     confirmations = {(r.number, r.seed): r for r in sweep.confirmations()}

@@ -211,19 +211,19 @@ def test_two_methods_have_a_study_each_and_one_leaderboard(
     assert "random_projection (1 of 2)" in out and "pca (2 of 2)" in out
     for method, trials in (("random_projection", 2), ("pca", 1)):
         storage = sqlite_url(sweep.run / method / "study.db")
-        study = optuna.load_study(study_name=method, storage=storage)
-        assert len(study.trials) == trials and optuna.get_all_study_names(storage) == [method]
+        study = optuna.load_study(study_name=f"r/{method}", storage=storage)
+        assert len(study.trials) == trials and optuna.get_all_study_names(storage) == [f"r/{method}"]
         records = [r for r in read_records(sweep.run / method / "trials.jsonl") if isinstance(r, TrialRecord)]
         assert {r.run for r in records} == {f"r/{method}"} and len(records) == trials
         assert {r.method for r in records} == {method}
     with (tmp_path / "reports" / "r" / "leaderboard.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["quantisation"] == "float32"]
+        rows = [row for row in csv.DictReader(file) if row["code"] == "float32"]
     assert len({row["corpus_fingerprint"] for row in rows}) == 1
     counts = Counter((row["role"], row["method"]) for row in rows)
     assert counts["teacher", "teacher"] == 1
     assert counts["student", "random_projection"] == 2 and counts["student", "pca"] == 1
     assert counts["baseline", "pca"] == counts["baseline", "random_projection"] == 2
-    assert "r/pca: no student of output dimension 8: none of its trials was completed." in sweep.page()
+    assert "r/pca: no student of bytes per vector 32: none of its trials was completed." in sweep.page()
     assert [t.stage for t in read_timings(sweep.run) if not t.first_s] == ["start", "prepare", "report"]
     assert [t.stage for t in read_timings(sweep.run / "pca")] == ["references", "search", "confirm", "score"]
     planned = tmp_path / "plan.json"
@@ -338,10 +338,10 @@ def test_another_metric_or_other_data_sets_the_results_aside(
     )
     assert len(sweep.trials()) == 4 and len(sweep.study().directions) == 2
     # Published settings first, then the best of each dimension, and all of them measured anew.
-    best = {int(d): own[0]["trial"] for d, own in json.loads((whole.run / "confirmed.json").read_text()).items()}
+    best = {int(size): own[0]["trial"] for size, own in json.loads((whole.run / "confirmed.json").read_text()).items()}
     tried = [r.params for r in sorted(sweep.trials(), key=lambda r: r.number)]
     old = {r.number: r.params for r in whole.trials()}
-    assert tried[2:] == [old[best[4]], old[best[8]]]
+    assert tried[2:] == [old[best[16]], old[best[32]]]
     assert all(r.values.keys() == {"quality", "bytes"} for r in sweep.trials() if r.state == "COMPLETE")
 
 
@@ -430,7 +430,7 @@ def test_quality_size_and_latency_are_searched_together(
 
     # Two trials of each dimension are confirmed: their rows are told apart, and one of them is the choice.
     with (tmp_path / "reports" / "r" / "leaderboard.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if (row["role"], row["quantisation"]) == ("student", "float32")]
+        rows = [row for row in csv.DictReader(file) if (row["role"], row["code"]) == ("student", "float32")]
     chosen = json.loads((sweep.run / "confirmed.json").read_text())
     trials = {d: [item["trial"] for item in own] for d, own in chosen.items()}
     assert all(item["seeds"] == [0, 1] for own in chosen.values() for item in own)
