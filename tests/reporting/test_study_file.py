@@ -248,9 +248,7 @@ def test_a_committed_study_is_built_again(tmp_path: Path) -> None:
         assert sum(row["tie_group"] != "" for row in csv.DictReader(written)) == len(ties) == 15
     tested = {row.anchor: row.test.value or 0.0 for row in board.rows}
     for anchor, tie in ties.items():
-        assert tie.difference.value == pytest.approx(
-            tested[anchor] - tested[tie.leader], abs=1e-4
-        )  # records: 4 decimals
+        assert tie.difference.value == pytest.approx(tested[anchor] - tested[tie.leader], abs=1e-6)
         assert (tie.difference.low <= 0 <= tie.difference.high) and (anchor != tie.leader or tie.difference.value == 0)
 
 
