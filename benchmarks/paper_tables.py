@@ -1,6 +1,6 @@
 """The tables of the four papers, with measured rows beside the published ones, as Markdown.
 
-    python benchmarks/paper_tables.py runs/A results/records/mcr2.jsonl.gz [--table mcr2-2] [--out tables]
+    python benchmarks/paper_tables.py runs/A results/records/mcr2.jsonl.xz [--table mcr2-2] [--out tables]
 
 Published rows are `rows` and `references` of search_spaces/papers/*.yaml: other teachers, other data, another machine. They
 are in italics. Of a run stand there the float32 rows, and of the trials of a sweep those that dev chose. Without --table

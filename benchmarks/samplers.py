@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import argparse
 import functools
-import gzip
 import json
+import lzma
 import math
 import os
 import warnings
@@ -215,7 +215,7 @@ def read_kept(path: Path | None, tables: Sequence[Path]) -> dict[Task, Measured]
     if path is None or not path.exists():
         return {}
     asked, found = {trials_of(table): table for table in tables}, {}
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as file:
+    with (lzma.open if path.suffix == ".xz" else open)(path, "rt") as file:
         rows = [json.loads(line) for line in file]
     for row in rows:
         if table := asked.get(row["trials"]):
@@ -227,7 +227,7 @@ def keep(path: Path, task: Task, result: Measured) -> None:
     """Add one replay to those that are written."""
     row = {"task": task._asdict() | {"table": task.table.stem}, "measured": result._asdict()}
     row["trials"] = trials_of(task.table)
-    with (gzip.open if path.suffix == ".gz" else open)(path, "at") as file:
+    with (lzma.open if path.suffix == ".xz" else open)(path, "at") as file:
         file.write(json.dumps(row) + "\n")
 
 
@@ -342,7 +342,7 @@ def main() -> None:
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument(
-        "--keep", type=Path, help="write every replay to this file (.jsonl, .jsonl.gz), and do none that it has"
+        "--keep", type=Path, help="write every replay to this file (.jsonl, .jsonl.xz), and do none that it has"
     )
     given = parser.parse_args()
     paths = [Path(t) if t.endswith(".parquet") else TABLES / f"{t}.parquet" for t in given.tables]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
+import lzma
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -337,8 +336,8 @@ class _OfReport(BaseModel):
 Line = TypeVar("Line")
 Record = Annotated[TrialRecord | ScoreRecord | _OfReport, Field(discriminator="kind")]
 _adapter: TypeAdapter[TrialRecord | ScoreRecord | _OfReport] = TypeAdapter(Record)
-_GZIP = b"\x1f\x8b"
-"""The first bytes of a file that gzip compressed."""
+_XZ = b"\xfd7zXZ"
+"""The first bytes of a file that xz compressed."""
 
 
 def append_records(path: Path, records: Iterable[TrialRecord | ScoreRecord]) -> None:
@@ -371,7 +370,7 @@ def _cut_torn_line(file: Any) -> None:
 def read_records(path: Path) -> Iterator[TrialRecord | ScoreRecord]:
     """The trials and scores of `path` in order; nothing when it does not exist.
 
-    The file may be compressed (gzip), and it may be that of a report, which has lines of other kinds as well.
+    The file may be compressed (xz), and it may be that of a report, which has lines of other kinds as well.
     """
     return (record for record in read_json_lines(path, _adapter) if not isinstance(record, _OfReport))
 
@@ -381,11 +380,11 @@ def read_json_lines(path: Path, adapter: TypeAdapter[Line]) -> Iterator[Line]:
     if not path.exists():
         return
     payload = path.read_bytes()
-    if payload.startswith(_GZIP):
+    if payload.startswith(_XZ):
         try:
-            payload = gzip.decompress(payload)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{path}: a damaged gzip file ({error}); expected a whole file of records") from None
+            payload = lzma.decompress(payload)
+        except (lzma.LZMAError, EOFError) as error:
+            raise InputError(f"{path}: a damaged xz file ({error}); expected a whole file of records") from None
     for row, line in enumerate(payload.split(b"\n")[:-1], start=1):  # what follows the last newline is torn
         try:
             yield adapter.validate_json(line)

@@ -1,6 +1,6 @@
 """Print the best row of each method at each number of bytes as a Markdown table: chosen by the mean dev score over seeds.
 
-python tools/bytes_table.py results/records/bytes.jsonl.gz [--bytes 8,16,32,64] [--set quora]
+python tools/bytes_table.py results/records/bytes.jsonl.xz [--bytes 8,16,32,64] [--set quora]
 
 STS is the mean test average over seeds with its 95 % interval and percent of the teacher's; retrieval is MRR@10 of the dev
 queries, which chose nothing, by the row's own index, with its milliseconds per 1,000 queries and megabytes.

@@ -1,6 +1,6 @@
 """The table of results/mcr2.md: MCR2 beside the paper and PCA, out of a report's records.
 
-    python tools/mcr2_table.py results/records/mcr2.jsonl.gz
+    python tools/mcr2_table.py results/records/mcr2.jsonl.xz
 
 STS12-14 are weighted means over each year's subsets, STS-B is its test set: the protocol of the paper's table 2.
 """

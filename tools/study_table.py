@@ -1,6 +1,6 @@
 """Print a comparison's rows as a Markdown table: mean over seeds and 95 % interval of each test column.
 
-python tools/study_table.py results/records/orderings.jsonl.gz [--quantised]
+python tools/study_table.py results/records/orderings.jsonl.xz [--quantised]
 python tools/study_table.py FILE [FILE ...] --quantised --rows "HPD .* d=128" --columns test,mrr10:quora --kept
 
 Several files are one comparison. --rows takes the rows whose name and code match a regular expression, --columns some

@@ -48,7 +48,7 @@ def write_report(
 ) -> Path:
     """Write the report of `records` into `folder` (created if missing) and return the path of its index.html.
 
-    Beside the page: a page for each row (`encoders/`) and each run (`runs/`), records.jsonl.gz (`study_file`: every record
+    Beside the page: a page for each row (`encoders/`) and each run (`runs/`), records.jsonl.xz (`study_file`: every record
     given, and what was computed from predictions), the exports (`exports`), and the
     style, script and Plotly of all pages. Each file is written under a temporary name and renamed, index.html last, so a
     reader never meets half a file; an earlier report there is replaced. `notes` are paragraphs of plain text for the head of

@@ -33,4 +33,4 @@ def report_from(sources: Sequence[Path], folder: Path, *, title: str | None = No
 def _name(source: Path) -> str:
     """A source's name in a title: without the endings of a file of records."""
     name = source.resolve().name
-    return name.removesuffix(".gz").removesuffix(".jsonl")
+    return name.removesuffix(".xz").removesuffix(".jsonl")

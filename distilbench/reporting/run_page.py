@@ -13,7 +13,7 @@ from distilbench.reporting.recommendation import answer_of_run, kept_spread, row
 from distilbench.reporting.run_facts import RunFacts
 
 MAX_TRIALS = 300
-"""Trials listed in the page; records.jsonl.gz has them all."""
+"""Trials listed in the page; records.jsonl.xz has them all."""
 
 
 def render_run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import lzma
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from distilbench.reporting.report_records import LINES, ReportRecord, RunRecord
 from distilbench.reporting.runs import Record, is_run, merged, run_folders, run_records
 from distilbench.storage.files import atomic_path
 
-RECORDS = "records.jsonl.gz"
+RECORDS = "records.jsonl.xz"
 
 
 class Study(NamedTuple):
@@ -39,7 +39,7 @@ def write_study(
     lines = [*records, *runs, *([] if report is None else [report])]
     payload = b"".join(line.model_dump_json().encode() + b"\n" for line in lines)
     with atomic_path(path) as temporary:
-        temporary.write_bytes(gzip.compress(payload, mtime=0))
+        temporary.write_bytes(lzma.compress(payload))
 
 
 def read_study(sources: Sequence[Path]) -> Study:

@@ -61,7 +61,7 @@ class ReportSettings(Settings):
     """Settings of `report`."""
 
     run: tuple[str, ...] = option(
-        "Run folders, files of records (NAME.jsonl.gz, NAME.jsonl), folders of reports, or URIs of these.",
+        "Run folders, files of records (NAME.jsonl.xz, NAME.jsonl), folders of reports, or URIs of these.",
         positional=True,
     )
     out: str = option("The report's folder, or a URI.")

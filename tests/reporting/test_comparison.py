@@ -289,5 +289,5 @@ def test_the_report_command_compares_rows_of_several_runs(study: Study, tmp_path
     first = (out / "index.html").read_bytes()
     CliRunner().invoke(app, ["report", *map(str, folders), "--out", str(out)])
     assert (out / "index.html").read_bytes() == first
-    assert [r.label for r in read_records(out / "records.jsonl.gz")] == ["A", "B", "C"]
+    assert [r.label for r in read_records(out / "records.jsonl.xz")] == ["A", "B", "C"]
     assert len(read_runs(folders)) == 3

@@ -86,13 +86,13 @@ def test_writes_whole_files(make_study, tmp_path):
         "index.html",
         *(f"leaderboard.{kind}" for kind in ("csv", "json", "md", "parquet", "tex")),
         "plotly.min.js",
-        "records.jsonl.gz",
+        "records.jsonl.xz",
         "report.css",
         "report.js",
     ]
     scores = [r for r in records if r.kind == "score"]
     assert len(list((folder / "encoders").iterdir())) == len(scores) and len(list((folder / "runs").iterdir())) == 1
-    assert list(read_records(folder / "records.jsonl.gz")) == records
+    assert list(read_records(folder / "records.jsonl.xz")) == records
     assert all(p.stat().st_mode & stat.S_IRUSR for p in folder.iterdir())
 
 
@@ -113,7 +113,7 @@ def test_a_failure_leaves_the_old_files_and_no_temporary_ones(make_score, tmp_pa
     def broken(payload, **options):
         raise OSError("disk full")
 
-    monkeypatch.setattr("distilbench.reporting.study_file.gzip.compress", broken)
+    monkeypatch.setattr("distilbench.reporting.study_file.lzma.compress", broken)
     with pytest.raises(OSError, match="disk full"):
         page.write_report([make_score("new")], tmp_path, title="Synthetic")
     assert files(tmp_path) == before

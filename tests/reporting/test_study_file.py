@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
+import lzma
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +45,7 @@ def report(*arguments: object) -> Result:
 def files(folder: Path) -> dict[str, bytes]:
     """What every file below `folder` says; of a compressed one what it holds, however well it was compressed."""
     said = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    return {name: gzip.decompress(of) if name.endswith(".gz") else of for name, of in said.items()}
+    return {name: lzma.decompress(of) if name.endswith(".xz") else of for name, of in said.items()}
 
 
 def letters(folder: Path) -> dict[str, str]:
@@ -100,13 +100,13 @@ def test_the_pages_are_built_again_to_the_byte_without_the_run(make_run: Callabl
     assert letters(first) == {"teacher": "", "good": "a", "similar": "a", "worse": "b", "good too": "a"}
     page = written["index.html"].decode()
     assert "Beside teacher" in page and "<title>A study" in page
-    assert report(first / "records.jsonl.gz", "--out", again).exit_code == 0
+    assert report(first / "records.jsonl.xz", "--out", again).exit_code == 0
     assert files(again) == written
     # A report's folder is as good as its file, and may be where the pages go.
     assert report(first, "--out", first).exit_code == 0 and files(first) == written
     # Neither ties nor settings come from nowhere: records alone have none.
     bare = tmp_path / "bare.jsonl"
-    append_records(bare, read_records(first / "records.jsonl.gz"))
+    append_records(bare, read_records(first / "records.jsonl.xz"))
     assert report(bare, "--out", tmp_path / "bare").exit_code == 0
     assert set(letters(tmp_path / "bare").values()) == {""}
     text = (tmp_path / "bare" / "index.html").read_text()
@@ -118,7 +118,7 @@ def test_what_a_budget_chooses_is_kept_too(make_run: Callable[..., Path], tmp_pa
     """Kept cosines do not tell "similar" from the smaller "good too", which the records alone do."""
     report(make_run(rows=("similar", "good too")), "--out", tmp_path / "first")
     report(tmp_path / "first", "--out", tmp_path / "again")
-    append_records(tmp_path / "bare.jsonl", read_records(tmp_path / "first" / "records.jsonl.gz"))
+    append_records(tmp_path / "bare.jsonl", read_records(tmp_path / "first" / "records.jsonl.xz"))
     report(tmp_path / "bare.jsonl", "--out", tmp_path / "bare")
 
     def largest(name: str) -> bool:
@@ -132,7 +132,7 @@ def test_what_a_budget_chooses_is_kept_too(make_run: Callable[..., Path], tmp_pa
 def test_two_files_do_not_share_their_letters(make_run: Callable[..., Path], tmp_path: Path) -> None:
     for name, rows in (("one", ("teacher", "good", "worse")), ("two", ("teacher", "good too"))):
         report(make_run(name, rows), "--out", tmp_path / name)
-    found = [tmp_path / name / "records.jsonl.gz" for name in ("one", "two")]
+    found = [tmp_path / name / "records.jsonl.xz" for name in ("one", "two")]
     assert report(*found, "--out", tmp_path / "both").exit_code == 0
     assert letters(tmp_path / "both") == {"teacher": "", "good": "", "worse": "", "good too": ""}
     text = (tmp_path / "both" / "index.html").read_text()
@@ -150,8 +150,8 @@ def test_comparisons_of_other_rows_are_not_taken(make_run: Callable[..., Path], 
     study = read_study([tmp_path / "first"])
     assert study.report is not None
     kept = [r for r in study.records if not (isinstance(r, ScoreRecord) and r.label == "similar")]
-    write_study(tmp_path / "fewer.jsonl.gz", kept, study.runs, study.report)
-    assert report(tmp_path / "fewer.jsonl.gz", "--out", tmp_path / "fewer").exit_code == 0
+    write_study(tmp_path / "fewer.jsonl.xz", kept, study.runs, study.report)
+    assert report(tmp_path / "fewer.jsonl.xz", "--out", tmp_path / "fewer").exit_code == 0
     assert set(letters(tmp_path / "fewer").values()) == {""}
 
 
@@ -172,8 +172,8 @@ def test_what_a_file_says_is_escaped(make_run: Callable[..., Path], tmp_path: Pa
     compared = study.report.comparison.model_copy(update={"without": [HOSTILE]})
     said = study.report.model_copy(update={"title": HOSTILE, "notes": [HOSTILE], "comparison": compared})
     runs = [RunRecord(run="swept", config={HOSTILE: [HOSTILE]}, stage=HOSTILE)]
-    write_study(tmp_path / "hostile.jsonl.gz", study.records, runs, said)
-    assert report(tmp_path / "hostile.jsonl.gz", "--out", tmp_path / "out").exit_code == 0
+    write_study(tmp_path / "hostile.jsonl.xz", study.records, runs, said)
+    assert report(tmp_path / "hostile.jsonl.xz", "--out", tmp_path / "out").exit_code == 0
     pages = [path.read_text() for path in (tmp_path / "out").rglob("*.html")]
     assert len(pages) == 7 and not any("alert(1)</script>" in page or "<img" in page for page in pages)
     assert sum("onerror=alert(1)&gt;" in page for page in pages) == 7
@@ -183,7 +183,7 @@ def edited(change: Callable[[dict[str, Any]], None]) -> Callable[[bytes], bytes]
     """The file's bytes with a change of its last line, which is of kind report."""
 
     def edit(payload: bytes) -> bytes:
-        *lines, last = gzip.decompress(payload).splitlines()
+        *lines, last = lzma.decompress(payload).splitlines()
         said = json.loads(last)
         change(said)
         return b"\n".join([*lines, json.dumps(said).encode(), b""])
@@ -199,8 +199,8 @@ def tie_of(said: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("edit", "expected"),
     [
-        (lambda payload: payload[:-20], "a damaged gzip file"),
-        (lambda payload: payload[:200] + b"xxxx" + payload[204:], "a damaged gzip file"),
+        (lambda payload: payload[:-20], "a damaged xz file"),
+        (lambda payload: payload[:200] + b"xxxx" + payload[204:], "a damaged xz file"),
         (lambda payload: b"", "no score records in it"),
         (lambda payload: b"[]\n", "row 1"),
         (edited(lambda said: tie_of(said).update(leader="r-0")), "'r-0' is no row of this leaderboard"),
@@ -224,21 +224,21 @@ def test_a_damaged_file_is_refused(
     edit: Callable[[bytes], bytes], expected: str, make_run: Callable[..., Path], tmp_path: Path
 ) -> None:
     report(make_run(), "--out", tmp_path / "first")
-    file = tmp_path / "file.jsonl.gz"
-    file.write_bytes(edit((tmp_path / "first" / "records.jsonl.gz").read_bytes()))
+    file = tmp_path / "file.jsonl.xz"
+    file.write_bytes(edit((tmp_path / "first" / "records.jsonl.xz").read_bytes()))
     refused = report(file, "--out", tmp_path / "out")
-    assert refused.exit_code == 2 and expected in refused.stderr and "file.jsonl.gz" in refused.stderr
+    assert refused.exit_code == 2 and expected in refused.stderr and "file.jsonl.xz" in refused.stderr
     assert not (tmp_path / "out").exists()
 
 
 def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such path; expected a run's folder, a file of records"):
-        read_study([tmp_path / "absent.jsonl.gz"])
+        read_study([tmp_path / "absent.jsonl.xz"])
 
 
 @pytest.mark.slow
 def test_a_committed_study_is_built_again(tmp_path: Path) -> None:
-    file = ROOT / "results" / "records" / "proof-static-one.jsonl.gz"
+    file = ROOT / "results" / "records" / "proof-static-one.jsonl.xz"
     assert report(file, "--out", tmp_path / "out").exit_code == 0
     study = read_study([file])
     board = leaderboard(study.records)
@@ -253,11 +253,11 @@ def test_a_committed_study_is_built_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_committed_pages_are_those_of_their_records(tmp_path: Path) -> None:
-    """Who changes a template builds them again: `distilbench report reports/real-data --out reports/real-data`."""
+def test_the_committed_table_is_that_of_its_records(tmp_path: Path) -> None:
+    """Who changes the table builds it again: `distilbench report reports/real-data --out reports/real-data`."""
     committed = ROOT / "reports" / "real-data"
     assert report(committed, "--out", tmp_path / "out").exit_code == 0
     expected, found = files(committed), files(tmp_path / "out")
     assert expected.keys() - found.keys() == {"leaderboard.png"}
-    same = {"records.jsonl.gz", "leaderboard.md", "index.html", "report.css", "report.js"}
+    same = {"records.jsonl.xz", "leaderboard.md"}
     assert {name for name in same if expected[name] != found[name]} == set()

@@ -441,6 +441,6 @@ def test_quality_size_and_latency_are_searched_together(
     assert marked == {d: f"{own[0]};{own[0]}" for d, own in trials.items()}
     assert page.count(">chosen on dev<") == 2 * 4 and "confirmed with 2 seeds" in page
     assert "4 more trainings confirmed the best of them" in search and "<summary>Trials</summary>" in search
-    data = [*read_records(tmp_path / "reports" / "r" / "records.jsonl.gz")]
+    data = [*read_records(tmp_path / "reports" / "r" / "records.jsonl.xz")]
     assert sum(isinstance(r, TrialRecord) and r.confirms for r in data) == 4
     assert sum(isinstance(r, ScoreRecord) and r.role == "student" for r in data) == 4 * 2 * 4
