@@ -488,15 +488,8 @@ def test_hostile_text_runs_nothing(browser, make_score, make_trial, tmp_path):
 
 @pytest.fixture(scope="module")
 def rebuilt(tmp_path_factory):
-    """The committed study's report, whole: its folder holds neither the figures' script nor the pages of rows and runs."""
+    """The committed study's report, built from its records."""
     return report_from([REPORTS / "real-data"], tmp_path_factory.mktemp("real-data"))
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_committed_page_is_read_without_the_rest_of_its_report(browser, width):
-    opened = open_page(browser, REPORTS / "real-data" / "index.html", width)
-    assert fits(opened) and len(labels(opened)) > 5
-    assert "plotly.min.js" in opened.find_element(By.CSS_SELECTOR, ".canvas .absent").text
 
 
 @pytest.mark.parametrize("width", (390, 820, 1280))
