@@ -347,33 +347,6 @@ def test_a_comparison_of_other_settings_is_left_alone(place: Workplace, monkeypa
     refused(place.sweep(), "belong to another configuration", "method: nothing there, 'mcr2' now")
 
 
-HPD: dict[str, Any] = {
-    "method": "hpd",
-    "budget": {"trials": 2, "steps": 10},
-    "parameters": {"output_dim": {"choices": [4, 8]}},
-    "fixed": {"batch_size": 16, "lr": 0.001},
-}
-
-
-@pytest.mark.parametrize(
-    ("options", "wanted"),
-    [
-        (["--student", "layers:0,4"], ["--student layers:0,4: expected rising layer numbers from 0 to 3"]),
-        (["--student", "nowhere"], ["encoder 'nowhere': no such folder"]),
-    ],
-)
-def test_a_student_that_cannot_be(place: Workplace, options: list[str], wanted: list[str]) -> None:
-    place.space.write_text(yaml.safe_dump(HPD))
-    refused(place.sweep(*options, method="hpd"), *wanted)
-    assert place.files() == []
-
-
-def test_a_corpus_smaller_than_a_batch_of_an_encoder(place: Workplace) -> None:
-    place.space.write_text(yaml.safe_dump({**HPD, "fixed": {"batch_size": 209, "lr": 0.001}}))
-    refused(place.sweep(method="hpd"), "space.yaml", "batch_size is 209", "only 208 training sentences")
-    assert place.files() == []
-
-
 def test_results_of_another_configuration_are_left_alone(place: Workplace) -> None:
     config = place.runs / "mine" / "config.json"
     config.parent.mkdir(parents=True)
@@ -426,17 +399,6 @@ def test_options_out_of_range_are_named(place: Workplace, options: list[str]) ->
     assert place.files() == []
 
 
-@pytest.mark.parametrize(
-    "options",
-    [["--seeds", "0"], ["--steps", "0"], ["--seed", "-1"], ["--max-triplets", "-1"], ["--trials", "3"]],
-)
-def test_options_of_a_comparison_out_of_range_are_named(place: Workplace, options: list[str]) -> None:
-    result = place.compare(*options)
-    assert result.exit_code == 2
-    assert options[0] in result.stderr and "Traceback" not in result.output
-    assert place.files() == []
-
-
 def test_good_input_goes_on_to_the_cluster(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     # So that the tests above are refused for the reason they give, and not for another.
     for module in ("compare", "prepare", "sweep"):
@@ -444,15 +406,6 @@ def test_good_input_goes_on_to_the_cluster(place: Workplace, monkeypatch: pytest
     result = place.sweep()
     assert isinstance(result.exception, Reached)
     assert json.loads((place.runs / "mine" / "config.json").read_text())["trials"] == 2
-
-
-def test_a_native_dimension_is_the_teachers_width(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("compare", "prepare", "sweep"):
-        monkeypatch.setattr(f"distilbench.commands.{module}.ray_cluster", reached)
-    place.write_space(parameters={"output_dim": {"choices": [8, "native"]}})
-    assert isinstance(place.sweep().exception, Reached)
-    config = json.loads((place.runs / "mine" / "config.json").read_text())
-    assert config["parameters"]["output_dim"]["choices"] == [8, 32]
 
 
 def test_what_is_found_and_not_found_is_printed(place: Workplace) -> None:

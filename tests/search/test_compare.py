@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
-import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from driver import kill_driver
-from run_command import Command, slow, wait_for, workers
+from run_command import Command, wait_for
 
 from distilbench.evaluation.geometry import LEAST_SHARE
 from distilbench.progress.file import LOG
@@ -202,21 +200,3 @@ def test_a_killed_driver_loses_and_repeats_nothing(
     compare.done()
     assert_slow_ones_whole(compare)
     assert compare.trials()[: len(before)] == before
-
-
-@slow
-@pytest.mark.timeout(1200)
-def test_a_killed_worker_is_retried_from_its_checkpoint(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
-) -> None:
-    compare = make_compare(tmp_path, data_folder, encoder_folder, store, SLOW, "--seeds", "2")
-    driver = compare.start()
-    try:
-        wait_for(lambda: list(compare.run.glob("trials/*/rung-1.safetensors")) or driver.poll() is not None)
-        victims = workers(driver.pid, "ray::finish")
-        assert victims, compare.log()
-        os.kill(victims[0].pid, signal.SIGKILL)
-        assert driver.wait(timeout=600) == 0, compare.log()
-    finally:
-        driver.kill()
-    assert_slow_ones_whole(compare)

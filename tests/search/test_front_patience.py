@@ -10,7 +10,7 @@ import optuna
 import pytest
 import yaml
 from optuna.trial import TrialState, create_trial
-from simulated import Simulation, content, in_memory, space_of
+from simulated import Simulation, content, in_memory
 from watched import PROVENANCE
 
 from distilbench.codes import CompetitionKey
@@ -19,7 +19,7 @@ from distilbench.records import Rung, TrialRecord
 from distilbench.search.confirm import on_front
 from distilbench.search.front_patience import EXHAUSTED, FrontPatience, better_by, points_of_records
 from distilbench.search.space_files import load_space
-from distilbench.search.study import PARAMS, starts_for, trial_params
+from distilbench.search.study import PARAMS, starts_for
 
 OBJECTIVES = ("quality", "bytes", "latency")
 
@@ -58,14 +58,6 @@ def test_a_student_is_exhausted_after_so_many_trials_that_move_nothing() -> None
     for _ in range(9):
         never.report(ended(None, "static"))
     assert not never.is_exhausted("static")
-
-
-def test_methods_before_it_have_a_say() -> None:
-    beside = FrontPatience(1, OBJECTIVES, baseline_points=[(84.0, 32.0, 1.0)])
-    beside.report(ended(84.2))
-    assert beside.is_exhausted(None)
-    beside.report(ended(84.4))
-    assert not beside.is_exhausted(None)
 
 
 def test_each_nested_width_can_move_the_front() -> None:
@@ -170,37 +162,6 @@ def test_a_search_ends_when_all_students_are_exhausted_and_is_the_same_for_any_n
         )
     parts.sit(workers=2)
     assert content(parts.study) == content(whole.study)
-
-
-def test_what_other_methods_have_found_meanwhile_does_not_undo_a_search(tmp_path: Path) -> None:
-    """Taken up again beside a better method, a search keeps its trials, and rests."""
-    ours = search(tmp_path)
-    ours.sit(workers=2, deadline=lambda: 0 if len(ours.study.trials) > 12 else math.inf)
-    begun = [trial_params(t) for t in ours.study.trials]
-    ours.space = ours.space.model_copy(update={"budget": ours.space.budget.model_copy(update={"patience": 1})})
-    searcher = ours.sit(workers=2)
-    assert [trial_params(t) for t in ours.study.trials][: len(begun)] == begun
-    assert searcher.wanted == len(ours.study.trials) == ours.study.user_attrs[EXHAUSTED] < 60
-    assert all(t.state.is_finished() for t in ours.study.trials)
-
-
-def test_an_exhausted_student_gives_its_turns_to_the_others(tmp_path: Path) -> None:
-    ours = search(tmp_path)
-    ours.sit(workers=1)
-    asked = [trial_params(t)["student"] for t in ours.study.trials]
-    replayed, last = FrontPatience(4, ("quality",)), {}
-    for trial in ours.study.trials:
-        replayed.report(trial)
-        last[trial_params(trial)["student"]] = trial.number
-    assert all(replayed.is_exhausted(student) for student in last)
-    counts = [asked.count(student) for student in last]
-    assert max(counts) > min(counts), "their shares are no longer equal"
-
-
-def test_a_search_without_patience_has_all_of_its_trials(tmp_path: Path) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=14)
-    ours.sit(workers=2)
-    assert len(ours.study.trials) == 14 and EXHAUSTED not in ours.study.user_attrs
 
 
 @pytest.fixture(autouse=True)

@@ -51,12 +51,6 @@ def test_every_combination_once_and_a_condition_spares_those_outside_it(tmp_path
     assert [p["output_dim"] for p in points[:6]] == [4, 8] * 3
 
 
-def test_the_seed_orders_it(tmp_path: Path) -> None:
-    space = space_of(tmp_path, SMALL)
-    assert grid(space, 0) == grid(space, 0) != grid(space, 1)
-    assert sorted(map(repr, grid(space, 0))) == sorted(map(repr, grid(space, 1)))
-
-
 def test_a_search_has_the_settings_to_try_first_and_then_the_grid(tmp_path: Path) -> None:
     space = space_of(tmp_path, SMALL)
     starts = starts_for(space, 99, seed=0)
@@ -70,16 +64,6 @@ def test_a_search_has_the_settings_to_try_first_and_then_the_grid(tmp_path: Path
     again = Simulation(in_memory(), space, wanted=len(starts), max_pending=2)
     again.sit(workers=1)
     assert suggested(again.study) == shown
-
-
-def test_a_setting_that_the_grid_has_is_tried_once(tmp_path: Path) -> None:
-    point = {"output_dim": 4, "pairs": "duplicates", "lr": 0.1}
-    starts = starts_for(space_of(tmp_path, SMALL), 99, 0, [point])
-    assert starts.count(point) == 1 and starts[0] == point and len(starts) == 18
-
-
-def test_a_budget_may_end_before_the_grid(tmp_path: Path) -> None:
-    assert len(starts_for(space_of(tmp_path, SMALL), 5, seed=0)) == 5
 
 
 def test_a_grid_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

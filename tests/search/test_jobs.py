@@ -139,20 +139,6 @@ def test_killed_anywhere_it_ends_the_same(
     assert leftovers == []
 
 
-def test_a_collapsed_job_stays_collapsed(
-    tmp_path: Path, prepared_folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job, steps, real = make_job(tmp_path), list[int](), Trainer.train_until
-    monkeypatch.setattr(Mcr2, "embed", lambda self, rows: np.ones((len(rows), 8), dtype=np.float32))
-    monkeypatch.setattr(Trainer, "train_until", lambda self, step, pause: (steps.append(step), real(self, step))[1])
-    for _ in range(2):  # the second time from its checkpoint: not a step further
-        outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
-        assert outcome.failed.startswith("collapsed: the unit vectors have 0 of the teacher's variance")
-        assert [(r.rung, r.metrics["effective_rank"], r.metrics["variance"]) for r in outcome.rungs] == [(1, 0.0, 0.0)]
-    assert steps == [2]
-    assert Encoded.load(job.folder) is None and not (tmp_path / "students").exists()
-
-
 def test_a_failure_is_an_outcome(tmp_path: Path, prepared_folder: Path, corpus: Corpus) -> None:
     diverged = finish(make_job(tmp_path / "one", **{"lambda": 1e39}), prepared_folder, corpus, threads=1, hang_s=0)
     assert diverged.failed == "loss -inf, gradient norm nan at step 0" and diverged.rungs == ()
@@ -160,14 +146,6 @@ def test_a_failure_is_an_outcome(tmp_path: Path, prepared_folder: Path, corpus: 
     broken = replace(job, candidate=replace(job.candidate, params={**job.candidate.params, "head": "none"}))
     outcome = finish(broken, prepared_folder, corpus, threads=1, hang_s=0)
     assert outcome.failed.startswith("ValidationError: ") and "head" in outcome.failed
-
-
-def test_a_job_without_training_has_one_rung(tmp_path: Path, prepared_folder: Path, corpus: Corpus) -> None:
-    job = make_job(tmp_path, "pca")
-    outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
-    assert (outcome.failed, [(r.rung, r.step, r.metrics["loss"]) for r in outcome.rungs]) == ("", [(1, 0, None)])
-    again = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
-    assert (again.failed, comparable(again)) == ("", comparable(outcome))
 
 
 def test_a_trial_of_a_search_is_not_trained_or_judged_again(
@@ -234,33 +212,6 @@ def test_storage_that_is_gone_is_no_failure_of_the_job(
 
 
 RESOURCES = TrialResources(1, 0, 2, "")
-
-
-def test_vectors_of_other_rows_are_made_anew(
-    tmp_path: Path, prepared_folder: Path, corpus: Corpus, whole: tuple[Job, Outcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A driver of before the rows followed --tasks was killed between a student's training and its scoring."""
-    job, found, sts = make_job(tmp_path), list[Outcome](), corpus.of_tasks(["sts"])
-    finish(job, prepared_folder, corpus, threads=1, hang_s=0)
-    monkeypatch.setattr(rung_training, "dev_report", lambda *_: pytest.fail("judged again"))
-
-    def here(jobs: list[Job], prepared: Path, given: Corpus, *_: Any) -> list[Job]:
-        assert jobs == [job] and Encoded.load(job.folder) is None
-        found.append(finish(job, prepared, given, threads=1, hang_s=0))
-        return []
-
-    monkeypatch.setattr(module, "_finish_open", here)
-    for _ in range(2):  # the second time they are taken as they are
-        assert finish_jobs([job], prepared_folder, sts, RESOURCES, found.append) == []
-        encoded = Encoded.load(job.folder)
-        assert encoded is not None and len(encoded.vectors_ND) == len(evaluation_rows(sts)) < len(
-            evaluation_rows(corpus)
-        )
-    assert len(found) == 2 and comparable(found[0]) == comparable(found[1]) == comparable(whole[1])
-    whole_encoded = Encoded.load(whole[0].folder)
-    assert whole_encoded is not None
-    at = np.searchsorted(evaluation_rows(corpus), evaluation_rows(sts))
-    assert encoded.vectors_ND == pytest.approx(whole_encoded.vectors_ND[at], abs=1e-6)
 
 
 @pytest.mark.slow
@@ -331,19 +282,3 @@ def test_what_befalls_a_worker(
     else:
         finish_jobs([make_job(tmp_path)], prepared_folder, corpus, RESOURCES, found.append)
         assert re.fullmatch(said, found[0].failed)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_jobs_run_as_tasks_of_the_cluster(
-    tmp_path: Path, prepared_folder: Path, corpus: Corpus, cluster: None, whole: tuple[Job, Outcome]
-) -> None:
-    jobs = [make_job(tmp_path / "good"), make_job(tmp_path / "bad", **{"lambda": 1e39})]
-    found: dict[Path, Outcome] = {}
-
-    def on_outcome(outcome: Outcome) -> None:
-        found[outcome.job.run] = outcome
-
-    assert finish_jobs(jobs, prepared_folder, corpus, RESOURCES, on_outcome) == []
-    assert comparable(found[tmp_path / "good"]) == comparable(whole[1])
-    assert found[tmp_path / "bad"].failed == "loss -inf, gradient norm nan at step 0"

@@ -18,11 +18,9 @@ from distilbench.progress.console import (
     duration,
     finished_line,
     on_console,
-    scores_told,
 )
 from distilbench.progress.file import LOG, ProgressFile, RunLog
-from distilbench.progress.metrics import sweep_values
-from distilbench.records import Score, TrialRecord
+from distilbench.records import TrialRecord
 
 
 def terminal(height: int = 30) -> Console:
@@ -66,11 +64,6 @@ def test_no_terminal_gets_a_line_for_each_finished_trial(tmp_path: Path) -> None
         "[  4/24] trial 3   128 bytes   d=32   float32 FAIL     loss is nan [bold]after[/bold] 7 steps",
         "[confirms] trial 1   128 bytes   d=32   float32 COMPLETE after 450 steps: dev 80.50 (+0.50 to PCA)",
     ]
-
-
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(tmp_path: Path) -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, _environ={"TERM": "dumb"})
-    assert isinstance(on_console(tally_of(tmp_path), console), FinishedLines)
 
 
 def test_a_terminal_gets_a_table_that_is_redrawn(tmp_path: Path) -> None:
@@ -124,17 +117,6 @@ def test_lines_say_how_far_a_stage_is_now_and_then(monkeypatch: pytest.MonkeyPat
     counts.begin("scored")
     counts.counted(1, 1)
     assert text(console).splitlines() == ["trained 2 of 6, about 1:20 min left", "scored 1 of 1"]
-
-
-def test_scores_are_told_with_their_sets_and_metrics() -> None:
-    def score(task: str, name: str, metric: str, value: float) -> Score:
-        return Score.model_validate(
-            {"task": task, "set": name, "split": "test", "metric": metric, "variant": "all", "value": value, "n": 9}
-        )
-
-    scores = [score("sts", "STS12", "spearman", 70.125), score("retrieval", "quora", "ndcg@10", 47.15)]
-    scores += [score("sts", "STSB", "spearman", 80.0), score("classification", "MR", "accuracy", 75.0)]
-    assert scores_told(scores) == ["Spearman STS12 70.12, STSB 80.00", "nDCG@10 quora 47.15", "Accuracy MR 75.00"]
 
 
 def test_the_log_of_a_run_has_a_line_for_each_trial_and_stage(tmp_path: Path) -> None:
@@ -201,11 +183,3 @@ def test_trials_for_a_code_say_their_bytes(tmp_path: Path) -> None:
     assert re.search(r"^bytes +d +code +best trial", frame, re.MULTILINE)
     assert re.search(r"^ +2 +16 +binary +2 ", frame, re.MULTILINE)
     assert re.search(r"^ +16 +16 +int8 +1 +450 +82\.00 +\+2\.00", frame, re.MULTILINE)  # above trial 0 of as many bytes
-
-
-def test_the_gauge_of_the_best_says_what_it_is_of(tmp_path: Path) -> None:
-    tally = tally_of(tmp_path / "my-run")
-    for found in (coded(0, 32, 4), record(1, dim=64)):
-        tally.finished(found)
-    best = [tags["group"] for name, tags, _ in sweep_values(tally) if name == "best_dev"]
-    assert best == ["16 bytes", "256 bytes"]

@@ -60,15 +60,6 @@ def test_rays_metrics_have_the_sweep(tmp_path: Path, cluster: None, monkeypatch:
     watcher.close()
 
 
-def test_without_ray_it_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ray.is_initialized", lambda: False)
-    metrics = SweepMetrics(tally_of(tmp_path))
-    watcher = heard(metrics)
-    tell(watcher)
-    watcher.close()
-    assert metrics.gauges == {}
-
-
 def test_every_gauge_is_set_with_its_own_tags(tmp_path: Path) -> None:
     tally = tally_of(tmp_path / RUN, deadline=5e9)
     tell(tally)

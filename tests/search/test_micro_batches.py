@@ -19,7 +19,6 @@ from distilbench.methods.mcr2 import MCR2 as Mcr2
 from distilbench.methods.parts import encoder_method
 from distilbench.methods.parts.encoder_method import EncoderMethod
 from distilbench.prepare.prepared import Prepared, load_prepared
-from distilbench.trials import rung_training as module
 from distilbench.trials.budget import Budget
 from distilbench.trials.rung_training import RungTraining, build_method, known_rungs
 from distilbench.trials.training_spec import TrainingSpec
@@ -108,21 +107,6 @@ def test_halves_have_the_gradients_of_the_whole_batch(
         assert torch.allclose(halves[key], gradient, rtol=1e-3, atol=1e-5 * largest), key
 
 
-@pytest.mark.parametrize(("name", "phase"), CASES)
-def test_dropout_is_the_same_when_a_part_is_read_again(
-    prepared: Prepared, monkeypatch: pytest.MonkeyPatch, name: str, phase: int
-) -> None:
-    """Against the same parts whose states are kept."""
-    again_loss, again = gradients(*make(prepared, name, phase, halves=True, train=True))
-    with monkeypatch.context() as patch:
-        patch.setattr(encoder_method, "checkpoint", lambda run, part, use_reentrant: run(part))
-        kept_loss, kept = gradients(*make(prepared, name, phase, halves=True, train=True))
-    dry_loss, _ = gradients(*make(prepared, name, phase, halves=True, train=False))
-    assert again_loss == kept_loss != dry_loss  # and dropout was on
-    assert again.keys() == kept.keys()
-    assert all(torch.equal(again[key], kept[key]) for key in kept)
-
-
 @pytest.mark.parametrize("name", ["hpd", "dse"])
 def test_states_are_not_kept(prepared: Prepared, name: str) -> None:
     """Bytes held for the backward pass: of the parts' inputs and outputs alone; nor does anything else hold a state."""
@@ -196,21 +180,6 @@ def test_memory_that_runs_out_in_training(
     assert whole.rungs[-1].metrics["loss"] == pytest.approx(training.rungs[-1].metrics["loss"], rel=0.2)
 
 
-def test_it_goes_on_in_halves_after_an_interruption(
-    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = spec_of(tmp_path, prepared_folder, "hpd", **METHODS["hpd"])
-    device = Device(monkeypatch, 130, lambda judging: not judging)
-    first = RungTraining(spec, "cpu")
-    first.advance()
-    assert len(device.failed) == 1
-    training = train(spec)
-    assert len(device.failed) == 1 and training.failed == ""
-    other = train(replace(spec, folder=tmp_path / "other"))
-    assert [r.objective for r in other.rungs] == [r.objective for r in training.rungs]
-    assert [r.metrics["loss"] for r in other.rungs] == [r.metrics["loss"] for r in training.rungs]
-
-
 def test_memory_that_runs_out_with_halves_too(
     tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,18 +230,3 @@ def test_a_method_whose_batch_is_read_at_once_fails_at_once(
         "out of memory on the device; this method's batch cannot be read in parts, so batch_size has to be smaller: "
         "CUDA out of memory."
     )
-
-
-@pytest.mark.parametrize(
-    ("error", "memory"),
-    [
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
-        (RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory"), True),
-        (RuntimeError("CUDA error: out of memory"), True),
-        (torch.OutOfMemoryError("no room"), True),
-        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
-        (ValueError("out of memory"), False),
-    ],
-)
-def test_what_counts_as_memory_that_runs_out(error: Exception, memory: bool) -> None:
-    assert module._out_of_memory(error) == memory

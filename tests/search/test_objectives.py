@@ -6,44 +6,9 @@ import numpy as np
 import optuna
 import pytest
 
-from distilbench.errors import InputError
 from distilbench.search.objectives import OBJECTIVES, directions, pareto_front
-from distilbench.settings.sweep import SweepSettings
 
 UP_DOWN = directions(("quality", "bytes"))
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("quality", ("quality",)),
-        ("quality,bytes", ("quality", "bytes")),
-        ("quality,bytes,bytes,", ("quality", "bytes")),
-        (" latency , bytes,quality", ("quality", "bytes", "latency")),
-    ],
-)
-def test_names_are_in_one_order(text: str, names: tuple[str, ...]) -> None:
-    assert SweepSettings(method="mcr2", objectives=text).objectives == names
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("quality,speed", "--objectives speed: expected quality alone, or with some of bytes, latency and model_bytes"),
-        ("", "--objectives : expected quality alone"),
-        (
-            "bytes,latency",
-            "--objectives bytes,latency: expected quality alone, or with some of bytes, latency",
-        ),
-    ],
-)
-def test_what_is_wrong_is_said(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        SweepSettings(method="mcr2", objectives=text)
-
-
-def test_directions() -> None:
-    assert directions(OBJECTIVES) == ["maximize", *["minimize"] * 3]
 
 
 def test_front_of_quality_and_bytes() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,14 @@ import pytest
 from optuna.trial import TrialState
 
 from distilbench.cluster.provenance import provenance
-from distilbench.errors import InputError
 from distilbench.records import Rung, TrialRecord
 from distilbench.search.samplers import make_sampler
 from distilbench.search.study import STEPS, trial_params
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from replay.answers import Nearest, Surrogate
-from replay.measures import Goal, goal_of, interval, level, measured
-from replay.portfolio import foreseen, others, portfolio
-from replay.tables import Table, read_table, write_table
-from replay.workers import Found, Replayed, replay
+from replay.answers import Nearest
+from replay.tables import Table, write_table
+from replay.workers import Replayed, replay
 
 SPACE = """
 method: mcr2
@@ -120,14 +116,6 @@ def test_a_table_keeps_what_was_recorded(table: Table) -> None:
     assert table.settings[5].failed == "collapsed" and len(table.settings[5].rungs) == 2
 
 
-def test_no_table_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.parquet").write_text("nothing")
-    with pytest.raises(InputError, match="no table of recorded trials"):
-        read_table(tmp_path / "x.parquet")
-    with pytest.raises(InputError, match="no trials to write"):
-        write_table(tmp_path / "y.parquet", [], SPACE, 32, "")
-
-
 def test_the_nearest_unused_setting_answers(table: Table) -> None:
     nearest, asked = Nearest(table), table.settings[7].params
     first, second = nearest.answer(asked), nearest.answer(asked)
@@ -157,66 +145,3 @@ def test_steps_are_those_that_were_trained(table: Table) -> None:
     assert halved.spent < full.spent / 2
     assert any(t.state == TrialState.PRUNED for t in halved.trials)
     assert play(table, limit=300).spent < 310
-
-
-def test_brackets_let_some_trials_pass(table: Table) -> None:
-    brackets = play(table, hyperband=True, wanted=40)
-    stopped = [max(t.intermediate_values) for t in brackets.trials if t.state == TrialState.PRUNED]
-    assert {1, 2} == set(stopped)
-    whole = sum(t.state == TrialState.COMPLETE for t in brackets.trials)
-    assert whole > sum(t.state == TrialState.COMPLETE for t in play(table, wanted=40).trials)
-
-
-def test_a_surrogate_agrees_with_its_table(table: Table) -> None:
-    surrogate = Surrogate(table)
-    assert surrogate.agreement > 0.5
-    setting = table.settings[11]
-    predicted = surrogate.answer(setting.params)
-    assert predicted.rungs[-1]["objective"] == pytest.approx(setting.rungs[-1]["objective"], abs=0.15)
-    result = play(table, answers=surrogate, searcher="tpe")
-    assert len(result.trials) == 24 and result.found
-
-
-def test_measures() -> None:
-    goals = {4: Goal(1.0, 0.9, 0.0), 8: Goal(2.0, 2.0, 1.0)}
-    found = [Found(10, 4, 0.9), Found(50, 8, 2.0), Found(60, 4, 0.5)]
-    assert level(found, goals) == pytest.approx(1.45) and level(found, goals, 20) == pytest.approx(0.95)
-    result = measured(found, goals, 90, full=1.0)
-    assert result.regrets == pytest.approx((0.55, 0.55, 0.05))
-    assert (result.top_at, result.top_found, result.level_at) == pytest.approx((60 / 180, 1.0, 50 / 90))
-    assert measured([], goals, 90, full=1.0).level_at == math.inf
-    assert goal_of([3.0, 2.0, 1.0]) == Goal(3.0, 3.0, 2.0)
-    mean, low, high = interval([0.0, 1.0, 2.0])
-    assert low < mean == 1.0 < high
-
-
-def test_a_portfolio_has_what_is_good_at_every_dimension(table: Table) -> None:
-    ends = [
-        replace(s, rungs=s.rungs[-1:]) for s in table.settings if not s.failed
-    ]  # no start, which is the best of all
-    source = Surrogate(Table("ends", table.space, ends))
-    first, second = portfolio([source], 2)
-    assert first["pairs"] == "noise" and abs(math.log10(first["lr"]) + 3) < 0.3 and "output_dim" not in first
-    assert second != first and len(portfolio([source, source], 500)) == len(ends), "as many as there are"
-    assert portfolio([Surrogate(table)], 1), "where no result is above its start, all are alike"
-
-
-def test_a_portfolio_is_learnt_from_the_same_method_on_other_data(table: Table) -> None:
-    elsewhere = Table("elsewhere", table.space, table.settings)
-    few = {name: r for name, r in table.space.parameters.items() if name != "lr"}
-    fewer = Table("fewer", table.space.model_copy(update={"parameters": few}), [])
-    another = Table("another", table.space.model_copy(update={"method": "hpd"}), [])
-    assert others(table, [table, elsewhere, fewer, another]) == [elsewhere]
-
-
-def test_foreseen_settings_come_with_the_best_of_each_group_first(table: Table) -> None:
-    ends = [replace(s, rungs=s.rungs[-1:]) for s in table.settings if not s.failed]
-    ordered = foreseen(Table("ends", table.space, ends))
-    searched = [s.searched for s in ends]
-    assert len(ordered) == len(ends) and all(setting in searched for setting in ordered)
-    ours = [next(s for s in ends if s.searched == setting) for setting in ordered]
-    assert {s.group.bytes for s in ours[:2]} == {s.group.bytes for s in ours[2:4]} == {16, 32}, "in turns"
-    first, last = ours[: len(ours) // 4], ours[-len(ours) // 4 :]
-    assert np.mean([s.value - s.params["output_dim"] / 8 for s in first]) > 0.5 + np.mean(
-        [s.value - s.params["output_dim"] / 8 for s in last]
-    )

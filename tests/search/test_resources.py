@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
 import subprocess
 import sys
@@ -216,37 +215,6 @@ def test_a_reused_worker_does_not_grow(tmp_path: Path, prepared_folder: Path, me
 
 
 @pytest.mark.parametrize(
-    ("address", "cpus", "environment", "wanted"),
-    [
-        (None, 2, {}, {"address": "local", "num_cpus": 2, "include_dashboard": False}),
-        (None, None, {}, {"address": None, "num_cpus": None, "include_dashboard": False}),
-        ("auto", 2, {}, {"address": "auto"}),
-        (None, None, {"RAY_ADDRESS": "auto"}, {"address": "auto"}),
-        (None, 2, {"RAY_ADDRESS": "here:1"}, {"address": "local", "num_cpus": 2, "include_dashboard": False}),
-    ],
-)
-def test_which_ray_is_used(
-    address: str | None,
-    cpus: int | None,
-    environment: dict[str, str],
-    wanted: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: dict[str, Any] = {}
-
-    def init(**given: Any) -> None:
-        asked.update({name: given[name] for name in given.keys() - {"log_to_driver", "logging_level"}})
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(os, "environ", {**os.environ, **environment})
-    with pytest.raises(KeyboardInterrupt), module.ray_cluster(address, cpus, dashboard=False):
-        pass
-    assert asked == wanted
-
-
-@pytest.mark.parametrize(
     ("address", "environment", "message"),
     [
         ("127.0.0.1:1", "", r"^--address 127.0.0.1:1: no Ray cluster answers there \(.*refused\)$"),
@@ -320,13 +288,3 @@ def test_ray_is_started_again_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch,
         with module.ray_cluster(None, 2, False):
             assert len(starts) == slow + 1 and len(ended) == slow
     assert all(start == starts[0] for start in starts)
-
-
-def test_what_else_goes_wrong_at_the_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def init(**settings: Any) -> None:
-        raise RuntimeError("no disk")
-
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", init)
-    with pytest.raises(RuntimeError, match="no disk"), module.ray_cluster(None, 2, False):
-        pass

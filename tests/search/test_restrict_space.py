@@ -89,11 +89,6 @@ def test_settings_to_try_first_are_adapted_or_dropped(tmp_path: Path) -> None:
     assert restrict_setting({"output_dim": 64, "lr": 0.001}, space) == {}
 
 
-def test_where_nothing_can_be_served_all_stays_for_the_check_to_refuse(tmp_path: Path) -> None:
-    space = load(tmp_path)
-    assert restrict_space(space, limited(clusters=3)) is space
-
-
 def test_how_many_examples_there_must_be_is_asked_after_which(tmp_path: Path) -> None:
     """64 clusters need 64 pairs: without duplicates noise serves them, with 30 duplicates nothing does."""
 
@@ -110,11 +105,6 @@ def test_how_many_examples_there_must_be_is_asked_after_which(tmp_path: Path) ->
     some = restrict_space(load(tmp_path), check(30))
     assert some.parameters["pairs"].choices == ("duplicates", "noise")
     assert some.parameters["clusters"].choices == (4, 16)
-
-
-def test_parameters_may_be_kept(tmp_path: Path) -> None:
-    space = load(tmp_path)
-    assert restrict_space(space, limited(output_dim=8), keep=("output_dim",)) is space
 
 
 def test_a_width_that_no_dimension_fits_is_taken_itself(tmp_path: Path) -> None:
@@ -244,22 +234,3 @@ def test_augmentation_is_searched_where_there_are_copies(
     else:
         assert space.fixed["augmentation"] is False
         assert space.notes == ("without augmentation true: --augment is not given",)
-
-
-def test_augmentation_that_is_fixed_is_refused_as_before(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path
-) -> None:
-    (tmp_path / "space.yaml").write_text(HPD.replace("[false, true]", "[true]"))
-    given: dict[str, Any] = {"method": ("hpd",), "space": tmp_path / "space.yaml"}
-    with pytest.raises(InputError, match="expected --augment OPERATIONS"):
-        space_and_corpus(run_settings(data_folder, encoder_folder, tmp_path, **given), "hpd", Console(quiet=True))
-
-
-def test_a_dimension_above_the_width_is_refused_in_a_space_of_ones_own(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path
-) -> None:
-    (tmp_path / "space.yaml").write_text(MCR2.replace("[4]", "[4, 64]"))
-    with pytest.raises(InputError, match="output_dim: 64 is above the 32 dimensions"):
-        plan_method_runs(
-            run_settings(data_folder, encoder_folder, tmp_path, space=tmp_path / "space.yaml"), Console(quiet=True)
-        )

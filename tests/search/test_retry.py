@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-import threading
 import time
 from pathlib import Path
 
@@ -15,10 +14,9 @@ from safetensors import SafetensorError
 
 from distilbench.errors import InputError
 from distilbench.heartbeat import subscribe, unsubscribe
-from distilbench.search.study import open_study, sqlite_url
 from distilbench.storage import retry
 from distilbench.storage.files import disk_full
-from distilbench.storage.retry import StorageGone, require_exists, retry_io
+from distilbench.storage.retry import StorageGone, retry_io
 
 
 class Failing:
@@ -93,23 +91,3 @@ def test_a_full_disk_is_said_at_once(error: Exception) -> None:
     with pytest.raises(StorageGone, match="make room, then repeat the command"):
         retry_io(action, what="f")
     assert action.calls == 1
-
-
-def test_a_folder_that_is_gone(tmp_path: Path) -> None:
-    require_exists(tmp_path)
-    with pytest.raises(FileNotFoundError, match="storage is gone"):
-        require_exists(tmp_path / "none")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(60)
-def test_a_study_that_another_process_has_locked(tmp_path: Path) -> None:
-    study = open_study(sqlite_url(tmp_path / "study.db"), "s")
-    other = sqlite3.connect(tmp_path / "study.db", check_same_thread=False)
-    other.execute("BEGIN EXCLUSIVE")
-    timer = threading.Timer(7.0, other.rollback)  # SQLite itself waits for 5 s
-    timer.start()
-    failed = list[int]()
-    retry_io(lambda: study.set_user_attr("lag", 8), failing=lambda *_: failed.append(1))
-    timer.join()
-    assert failed and study.user_attrs == {"lag": 8}

@@ -19,7 +19,6 @@ import torch
 from samples import comparable_rungs
 
 from distilbench.methods.hpd import HPD as Hpd
-from distilbench.methods.mcr2 import MCR2 as Mcr2
 from distilbench.records import result_rung
 from distilbench.storage import retry
 from distilbench.storage.files import DiskFull
@@ -133,20 +132,6 @@ def test_a_student_without_its_final_form_has_no_start(tmp_path: Path, prepared_
     assert training.failed == "" and training.rungs[0].rung == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["mcr2", "hpd"])
-def test_slices_do_not_alter_a_training(
-    tmp_path: Path, prepared_folder: Path, whole: Callable[[str], RungTraining], method: str
-) -> None:
-    training = RungTraining(spec_of(tmp_path, prepared_folder, method), "cpu")
-    slices = 0
-    while not training.done:
-        training.advance(0.0)  # a step at a time
-        slices += 1
-    assert slices >= 18
-    assert_same(training, whole(method))
-
-
 @pytest.mark.parametrize("method", ["mcr2", "hpd"])
 @pytest.mark.parametrize("keep_every_s", [0.0, 60.0], ids=["kept at every step", "kept at rungs"])
 def test_killed_at_any_step_it_ends_the_same(
@@ -213,19 +198,6 @@ def test_killed_at_a_rung_it_ends_the_same(
         with pytest.raises(Killed):
             train(spec)
     assert_same(train(spec), whole("mcr2"))
-
-
-def test_killed_after_each_rung_it_ends_the_same(
-    tmp_path: Path, prepared_folder: Path, whole: Callable[[str], RungTraining]
-) -> None:
-    spec = spec_of(tmp_path, prepared_folder)
-    for rung, step in enumerate(STEPS, start=1):
-        training = RungTraining(spec, "cpu")
-        training.advance()
-        assert (len(training.rungs), training.trainer.step) == (rung, step)
-    again = RungTraining(spec, "cpu")
-    assert again.done
-    assert_same(again, whole("mcr2"))
 
 
 @pytest.mark.parametrize("rung", [2, 3])
@@ -325,13 +297,6 @@ def test_what_is_not_finite_fails_it_with_the_reason(
         assert training.rungs == [] and not training.collapsed
 
 
-def test_a_method_without_training_is_judged_once(tmp_path: Path, prepared_folder: Path) -> None:
-    spec = spec_of(tmp_path, prepared_folder, "pca")
-    training = train(spec)
-    assert [(r.rung, r.step, r.metrics["loss"]) for r in training.rungs] == [(1, 0, None)]
-    assert RungTraining(spec, "cpu").done
-
-
 class Storage:
     """A run's folder that can be taken away."""
 
@@ -394,23 +359,6 @@ def test_storage_gone_for_long_is_said_and_nothing_is_lost(
     again = RungTraining(storage.spec, "cpu")
     assert again.trainer.step == 2 and len(again.rungs) == 1
     assert_same(train(storage.spec), whole("mcr2"))
-
-
-def test_a_file_that_cannot_be_read_for_a_moment_is_read_again(
-    tmp_path: Path,
-    prepared_folder: Path,
-    whole: Callable[[str], RungTraining],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    real, calls = Mcr2.embed, iter(range(99))
-
-    def embed(self: Mcr2, rows: np.ndarray) -> np.ndarray:
-        if next(calls) == 1:
-            raise OSError(5, "Input/output error", "shard")
-        return real(self, rows)
-
-    monkeypatch.setattr(Mcr2, "embed", embed)
-    assert_same(train(spec_of(tmp_path, prepared_folder)), whole("mcr2"))
 
 
 def test_a_full_disk_is_said_at_once(

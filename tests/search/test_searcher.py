@@ -13,8 +13,7 @@ import optuna
 import pytest
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState
-from simulated import YAML, Events, Killed, Simulation, Tune, content, in_memory, in_sqlite, space_of, suggested
-from sqlalchemy import event
+from simulated import YAML, Events, Killed, Simulation, Tune, content, in_memory, in_sqlite, space_of
 
 from distilbench.cluster.provenance import machine
 from distilbench.codes import competition_key
@@ -23,7 +22,6 @@ from distilbench.search.run_trials import trial_record
 from distilbench.search.search_plan import Search
 from distilbench.search.searcher import EXCUSED, RETRIES, RungScheduler, StudySearcher
 from distilbench.search.study import MACHINE, PARAMS, STEPS, best_per_group, trial_rungs
-from distilbench.search.trial import this_node
 from distilbench.storage.retry import StorageGone
 
 STATES = {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
@@ -90,18 +88,6 @@ def test_a_start_is_kept_and_decides_nothing(tmp_path: Path) -> None:
     assert len(contents) == 1
 
 
-def test_a_stopped_trial_keeps_no_rung_after_its_stop(tmp_path: Path) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=24, max_pending=8)
-    ours.sit(workers=8, speeds=3)
-    pruned = [t for t in ours.study.trials if t.state == TrialState.PRUNED]
-    assert any(
-        ours.trained[t.number] > max(trial_rungs(t)) for t in pruned
-    )  # it trained on while others were waited for
-    for trial in pruned:
-        assert trial.user_attrs["reason"] == f"not among the best 1/2 at rung {max(trial_rungs(trial))}"
-        assert list(trial.intermediate_values) == list(trial_rungs(trial))
-
-
 def test_with_little_time_every_dimension_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(module.time, "time", lambda: now)
@@ -126,26 +112,6 @@ def test_with_little_time_every_dimension_begins(tmp_path: Path, monkeypatch: py
         undisturbed = Simulation(in_memory(), space, wanted=12, max_pending=8, outcome=long)
         undisturbed.sit(1)
         assert content(one.study) == content(undisturbed.study)
-
-
-def test_with_little_time_every_number_of_bytes_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
-    monkeypatch.setattr(module.time, "time", lambda: now)
-
-    class Timed(Simulation):
-        def result(self, number: int, params: dict[str, Any]) -> dict[str, Any]:
-            nonlocal now
-            now += 1
-            return super().result(number, params)
-
-    text = YAML.replace("  lr: {", "  bits: {choices: [8, 4, 1]}\n  lr: {")
-    space = space_of(tmp_path, text, stopping="none").model_copy(update={"enqueue": ({"bits": 8, "lr": 0.002},)})
-    assert space.bytes_competed == [1, 2, 4, 8]
-    end = now + 40
-    one = Timed(in_memory(), space, wanted=12, max_pending=8, outcome=lambda params: (12, "", False))
-    one.sit(1, 0, deadline=lambda: end)
-    assert {competition_key(t.user_attrs[PARAMS]) for t in one.study.trials} == {("", size) for size in (1, 2, 4, 8)}
-    assert not any(t.state.is_finished() for t in one.study.trials[:2]), "they had their share, and wait"
 
 
 # Killed and continued
@@ -206,25 +172,6 @@ def test_killed_at_any_write_it_ends_with_the_same_trials(
         ours.sit(workers=2, speeds=at + 1)
         assert content(ours.study) == reference, f"killed at write {at}"
     assert kills > 50
-
-
-def test_killed_again_and_again_in_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    space, wanted = space_of(tmp_path), 12
-    uninterrupted = Simulation(in_memory(), space, wanted, max_pending=3)
-    uninterrupted.sit(workers=1)
-    ours = Simulation(in_sqlite(tmp_path), space, wanted, max_pending=3)
-    for at in itertools.count(2):
-        ours.study = in_sqlite(tmp_path)
-        watched[0] = ours.study._storage
-        with monkeypatch.context() as patch:
-            storage_calls(patch, type(ours.study._storage), at % 2 == 0, at)
-            try:
-                ours.sit(workers=3, speeds=at)
-            except Killed:
-                continue
-        break
-    assert at > 5
-    assert content(in_sqlite(tmp_path)) == content(uninterrupted.study)
 
 
 def test_a_training_that_went_wrong_after_a_rung_is_not_the_collapse_of_that_rung(tmp_path: Path) -> None:
@@ -332,18 +279,6 @@ def test_what_ends_a_search_leaves_its_trials_running_and_another_finishes_them(
         assert sum(t.state.is_finished() for t in ours.study.trials) == 16
 
 
-def test_a_verdict_that_came_before_the_end_is_told(tmp_path: Path) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=8, max_pending=8, outcome=whole)
-    over = [math.inf]
-    searcher = ours.searcher(workers=8, deadline=lambda: over[0])
-    numbers = {name: searcher.suggest(name) for name in "abcdefgh"}
-    assert searcher.report("a", result([0.9])) and numbers["a"]
-    over[0] = 0
-    assert not searcher.report("c", result([0.1]))  # of the same dimension, and worse
-    searcher.on_trial_complete("c", result([0.1]))
-    assert ours.study.trials[2].state == TrialState.PRUNED
-
-
 def test_storage_that_is_gone_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Simulation(in_memory(), space_of(tmp_path), wanted=8, max_pending=8)
     searcher, waits = ours.searcher(workers=4), []
@@ -441,22 +376,6 @@ def test_deaths_change_no_trial(tmp_path: Path, lag: int) -> None:
 # What the study is told
 
 
-def test_concurrency_and_end(tmp_path: Path) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=6, max_pending=8)
-    searcher = ours.searcher(workers=2)
-    assert searcher.remaining == 6
-    first, second = searcher.suggest("a"), searcher.suggest("b")
-    assert isinstance(first, dict) and isinstance(second, dict)
-    assert (first["number"], second["number"]) == (0, 1)
-    assert first["params"]["lr"] == second["params"]["lr"] == 0.001  # the published setting of both dimensions
-    assert searcher.suggest("c") is None
-    for name in "abcdef":
-        if name > "b":
-            assert isinstance(searcher.suggest(name), dict)
-        searcher.on_trial_complete(name, result([0.1, 0.2, 0.3], done=True))
-    assert searcher.suggest("g") == "FINISHED"
-
-
 def test_states_are_told_truly(tmp_path: Path) -> None:
     ours, events = Simulation(in_sqlite(tmp_path), space_of(tmp_path), wanted=6, max_pending=8), Events()
     searcher = ours.searcher(workers=6, events=events)
@@ -532,43 +451,6 @@ def test_the_study_opens_with_optuna_alone(tmp_path: Path) -> None:
     assert study.best_trial.user_attrs["reason"] == ""
 
 
-def test_what_is_given_is_tried_first_for_every_dimension(tmp_path: Path) -> None:
-    given = ({"lr": 0.005}, {"output_dim": 8, "clusters": 3})
-    ours = Simulation(in_memory(), space_of(tmp_path), wanted=7, given=given)
-    ours.sit(workers=1)
-    shown = [(p["output_dim"], p["lr"]) for p in suggested(ours.study)]
-    assert shown[:2] == [(4, 0.005), (8, 0.005)] and shown[3:5] == [(4, 0.001), (8, 0.001)]  # then the published one
-    assert suggested(ours.study)[2]["clusters"] == 3 and [d for d, _ in shown[2:]] == [8, 4, 8, 4, 4]
-
-
-@pytest.mark.slow
-def test_a_long_search_does_as_much_for_its_last_trial_as_for_its_first(tmp_path: Path) -> None:
-    study = in_sqlite(tmp_path)
-    ours = Simulation(
-        study, space_of(tmp_path, searcher="random", stopping="none"), wanted=150, max_pending=8, outcome=whole
-    )
-    statements: list[int] = [0]
-    at: dict[int, int] = {}
-
-    def count(*_: Any) -> None:
-        statements[0] += 1
-
-    event.listen(study._storage._backend.engine, "before_cursor_execute", count)  # type: ignore[attr-defined]
-    events = Events()
-    events.finished = lambda trial: at.setdefault(trial.number, statements[0])  # type: ignore[assignment, return-value]
-    ours.sit(workers=4, speeds=0, events=events)
-    first, last = at[60] - at[20], at[140] - at[100]
-    assert 0.8 < last / first < 1.25
-    assert statements[0] / 150 < 150
-
-
-def test_the_searcher_is_saved_as_the_name_of_its_study(tmp_path: Path) -> None:
-    searcher = Simulation(in_memory(), space_of(tmp_path), wanted=2).searcher()
-    assert isinstance(searcher, StudySearcher)
-    searcher.save(str(tmp_path / "saved.json"))
-    assert searcher.study.study_name in (tmp_path / "saved.json").read_text()
-
-
 def test_a_trials_record_names_the_machine_that_it_ran_on(tmp_path: Path) -> None:
     search = Search("r", space_of(tmp_path), ("quality",), 1, [], 8, 0)
     attributes = {PARAMS: {"output_dim": 4}, "reason": "lost"}
@@ -577,11 +459,3 @@ def test_a_trials_record_names_the_machine_that_it_ran_on(tmp_path: Path) -> Non
         found = trial_record(trial, search).provenance
         own = (machine()["device"], machine()["cpus"])
         assert (found.device, found.cpus) == (wanted or own) and found.versions
-
-
-@pytest.mark.slow
-def test_a_worker_tells_its_machine(cluster: None) -> None:
-    import ray
-
-    found = ray.get(ray.remote(this_node).remote())
-    assert found["machine"] == machine() and found["node"] == ray.nodes()[0]["NodeID"]

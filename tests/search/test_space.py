@@ -13,7 +13,6 @@ import yaml
 from distilbench.choices import BUDGETS
 from distilbench.errors import InputError
 from distilbench.methods import get_method, method_names
-from distilbench.methods.hpd import HPDParams as HpdParams
 from distilbench.methods.mcr2 import MCR2Params
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space, read_yaml
@@ -84,27 +83,10 @@ def test_draws_are_of_the_right_types_and_in_range(tmp_path: Path) -> None:
         MCR2Params.model_validate(d)
 
 
-def test_values_that_a_trial_already_has_are_kept(tmp_path: Path) -> None:
-    space, study = load(tmp_path), optuna.create_study()
-    study.enqueue_trial({"output_dim": 8, "lr": 0.001, "clusters": 4, "head": "elu"})
-    drawn = space.suggest(study.ask())
-    assert {k: drawn[k] for k in ("output_dim", "lr", "clusters", "head")} == {
-        "output_dim": 8,
-        "lr": 0.001,
-        "clusters": 4,
-        "head": "elu",
-    }
-
-
 def test_numbers_may_be_written_as_everywhere_else(tmp_path: Path) -> None:
     # YAML 1.1 takes 1e-4, without a point, for a string.
     space = load(tmp_path, GOOD.replace("low: 0.0001", "low: 1e-4").replace("lambda: 1", "lambda: 2E3"))
     assert (space.parameters["lr"].low, space.fixed["lambda"]) == (0.0001, 2000)
-
-
-def test_a_dimension_may_be_fixed(tmp_path: Path) -> None:
-    space = load(tmp_path, changed(parameters={"output_dim": None}, fixed={"output_dim": 8}))
-    assert space.dimensions == [8]
 
 
 @pytest.mark.parametrize(
@@ -121,14 +103,6 @@ def test_a_dimension_may_be_the_students_own(tmp_path: Path, change: dict[str, A
     assert space.dimensions == sorted(space.possible("output_dim")) == dimensions
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     assert {space.suggest(study.ask())["output_dim"] for _ in range(30)} == set(dimensions)
-
-
-def test_nothing_need_be_searched(tmp_path: Path) -> None:
-    text = changed(
-        parameters={n: None for n in ("lr", "clusters", "eps2", "head", "decay")}, fixed={"lr": 0.1, "clusters": 2}
-    )
-    space = load(tmp_path, text)
-    assert list(space.parameters) == ["output_dim"]
 
 
 SHIPPED = sorted(
@@ -190,27 +164,6 @@ def test_a_parameter_under_a_condition_is_drawn_where_it_holds(tmp_path: Path, w
     assert space.possible("noise") == [0.001, 0.1] or default in space.possible("noise")
 
 
-def test_a_condition_on_a_fixed_parameter_holds_always_or_never(tmp_path: Path) -> None:
-    for value, held in (("noise", True), ("duplicates", False)):
-        raw = yaml.safe_load(conditional(pairs="noise"))
-        del raw["parameters"]["pairs"]
-        raw["fixed"]["pairs"] = value
-        space, study = load(tmp_path, yaml.safe_dump(raw, sort_keys=False)), optuna.create_study()
-        trial = study.ask()
-        space.suggest(trial)
-        assert ("noise" in trial.params) is held
-
-
-def test_what_a_parameter_can_have_includes_its_default_outside_the_condition(tmp_path: Path) -> None:
-    raw = yaml.safe_load(conditional(pairs="noise"))
-    raw["parameters"]["head"] = {"choices": ["residual"], "when": {"pairs": "noise"}}
-    raw["parameters"]["head"] = raw["parameters"].pop("head")
-    assert load(tmp_path, yaml.safe_dump(raw, sort_keys=False)).possible("head") == [
-        "residual",
-        *({MCR2Params.model_fields["head"].default} - {"residual"}),
-    ]
-
-
 @pytest.mark.parametrize(
     ("when", "message"),
     [
@@ -224,13 +177,6 @@ def test_what_a_parameter_can_have_includes_its_default_outside_the_condition(tm
 def test_a_bad_condition(tmp_path: Path, when: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         load(tmp_path, conditional(**when))
-
-
-def test_a_condition_names_what_stands_before_it(tmp_path: Path) -> None:
-    raw = yaml.safe_load(conditional(pairs="noise"))
-    raw["parameters"]["pairs"] = raw["parameters"].pop("pairs")  # now after it
-    with pytest.raises(InputError, match="noise: when names pairs; expected a parameter that stands before it"):
-        load(tmp_path, yaml.safe_dump(raw, sort_keys=False))
 
 
 @pytest.mark.parametrize(("name", "entry"), [("output_dim", {"choices": [4]}), ("batch_size", {"choices": [8]})])
@@ -264,13 +210,6 @@ def test_settings_to_try_first(tmp_path: Path) -> None:
 def test_a_bad_setting_to_try_first(tmp_path: Path, setting: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         load(tmp_path, changed(enqueue=[setting]))
-
-
-@pytest.mark.parametrize("searcher", ["tpe", "cmaes", "nsga2", "nsga3", "gp", "random", "grid"])
-def test_searchers_by_name(tmp_path: Path, searcher: str) -> None:
-    assert load(tmp_path, changed(searcher=searcher)).searcher == searcher
-    with pytest.raises(InputError, match=r"searcher: .*'tpe'"):
-        load(tmp_path, changed(searcher=searcher.upper()))
 
 
 # Bad files
@@ -391,10 +330,3 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder.yaml").mkdir()
     with pytest.raises(InputError, match=rf"{name}: cannot be read: \S"):
         load_space(tmp_path / name, "mcr2", MCR2Params, 32)
-
-
-def test_a_space_of_another_method_is_checked_by_that_methods_types(tmp_path: Path) -> None:
-    path = tmp_path / "space.yaml"
-    path.write_text("method: hpd\nbudget: {trials: 1, steps: 1}\nparameters: {clusters: {choices: [1]}}\n")
-    with pytest.raises(InputError, match="clusters: hpd has no such parameter"):
-        load_space(path, "hpd", HpdParams, 32)

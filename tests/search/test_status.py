@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from door import door_environment
 from typer.testing import CliRunner, Result
 from watched import failed, heard, record, report, tally_of
 
@@ -120,12 +119,6 @@ def test_a_killed_driver(tmp_path: Path) -> None:
     assert found["at_work"] is False
 
 
-def test_another_process_with_the_drivers_number(tmp_path: Path) -> None:
-    searching(tmp_path / "r")
-    change(tmp_path / "r", process="1")
-    assert "is gone" in shown(tmp_path / "r")
-
-
 def test_a_driver_on_another_machine(tmp_path: Path) -> None:
     searching(tmp_path / "r")
     change(tmp_path / "r", host="elsewhere", pid=1, updated=time.time() - 125)
@@ -148,20 +141,6 @@ def test_a_finished_run_with_confirmations_and_rows(tmp_path: Path) -> None:
     assert shown(tmp_path / "r", "--watch") == out  # and ends
 
 
-def test_confirmations_in_a_file_of_their_own(tmp_path: Path) -> None:
-    searching(tmp_path / "r")
-    confirmations = [record(0, seed=1, confirms=True), failed(0, "x").model_copy(update={"confirms": True})]
-    append_records(tmp_path / "r" / "confirmations.jsonl", confirmations)
-    out = shown(tmp_path / "r")
-    assert "2 confirmations, 1 of them failed" in out and "3 of 24 trials finished" in out
-
-
-def test_a_run_that_has_just_begun(tmp_path: Path) -> None:
-    begin(tmp_path / "r")
-    out = shown(tmp_path / "r")
-    assert "mcr2, no trial begun: its data is being prepared" in out and "0 of 24 trials finished" in out
-
-
 def test_a_run_without_progress(tmp_path: Path) -> None:
     begin(tmp_path / "old")
     append_records(tmp_path / "old" / "trials.jsonl", [record(0)])
@@ -170,13 +149,6 @@ def test_a_run_without_progress(tmp_path: Path) -> None:
     append_records(tmp_path / "compared" / "scores.jsonl", [score("student", "a")])
     out = shown(tmp_path / "compared")
     assert "comparison, no progress.json" in out and "1 rows scored (1 student)" in out and "trials" not in out
-
-
-def test_a_line_that_is_being_written(tmp_path: Path) -> None:
-    searching(tmp_path / "r")
-    with (tmp_path / "r" / "trials.jsonl").open("a") as file:
-        file.write('{"kind": "tri')
-    assert "3 of 24 trials finished" in shown(tmp_path / "r")
 
 
 def test_several_methods_in_one_folder(tmp_path: Path) -> None:
@@ -201,22 +173,6 @@ def test_json(tmp_path: Path) -> None:
         "trial": 2, "dim": 32, "bytes": 128, "state": "FAIL", "reason": "loss is nan [at] step 7", "objective": None,
     }  # fmt: skip
     assert found["progress"]["running"][0]["step"] == 120
-
-
-def test_trials_for_a_code_are_told_by_their_bytes(tmp_path: Path) -> None:
-    begin(tmp_path / "r")
-    trials = [
-        record(n, dim=dim, params={"output_dim": dim, "bits": bits}, objective=objective)
-        for n, (dim, bits, objective) in enumerate(((32, 4, 0.5), (16, 8, 1.5), (16, 1, 0.25)))
-    ]
-    append_records(tmp_path / "r" / "trials.jsonl", trials)
-    (found,) = json.loads(shown(tmp_path / "r", "--json"))
-    assert {size: b["trial"] for size, b in found["best"].items()} == {
-        "2": 2,
-        "16": 1,
-    }
-    assert [(t["dim"], t["bytes"]) for t in found["last"]] == [(32, 16), (16, 16), (16, 2)]
-    assert "trial 1   16 bytes    d=16   int8" in shown(tmp_path / "r")
 
 
 def test_watch_shows_what_changes_until_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,12 +211,6 @@ def test_what_is_no_run_is_named(tmp_path: Path, make: Any, wanted: str) -> None
     assert result.stderr.startswith(f"error: {tmp_path / 'r'}") and wanted in result.stderr
 
 
-def test_json_again_and_again_is_refused(tmp_path: Path) -> None:
-    begin(tmp_path / "r")
-    result = invoke(tmp_path / "r", "--watch", "--json")
-    assert result.exit_code == 2 and "--watch --json" in result.stderr
-
-
 def test_it_loads_nothing_heavy(tmp_path: Path) -> None:
     searching(tmp_path / "r")
     code = (
@@ -272,13 +222,6 @@ def test_it_loads_nothing_heavy(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, str(tmp_path / "r")]
     done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True)
     assert "stage search" in done.stdout and done.stdout.splitlines()[-1] == "loaded"
-
-
-def test_the_door(tmp_path: Path) -> None:
-    searching(tmp_path / "r")
-    command = [sys.executable, "-m", "platform.status", str(tmp_path / "r")]
-    done = subprocess.run(command, cwd=ROOT, env=door_environment(), text=True, capture_output=True, check=True)
-    assert "mcr2, stage search" in done.stdout
 
 
 def test_the_demonstration_corpus_is_named_beside_its_scores(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from distilbench.search.stopping import (
     make_verdicts,
     median,
     stopping_for,
-    stopping_reason,
     stopping_rule,
 )
 from distilbench.trials.budget import Budget
@@ -60,18 +59,6 @@ def test_median(value: float, peers: list[float], wanted: bool) -> None:
     assert median(value, peers) is wanted
 
 
-def test_the_budget_names_the_rule() -> None:
-    def budget(stopping: str, eta: int = 3) -> Budget:
-        return Budget(trials=1, steps=1, stopping=stopping, eta=eta)  # type: ignore[arg-type]
-
-    assert not stopping_rule(budget("asha"))(1.0, [2.0, 3.0]) and stopping_rule(budget("asha", 2))(2.0, [1.0, 3.0, 0.0])
-    assert stopping_rule(budget("median"))(1.0, [2.0, 3.0])
-    assert stopping_rule(budget("none"))(-99.0, [2.0] * 9) and not stopping_rule(budget("none"))(math.nan, [])
-    assert stopping_reason(budget("asha"), 2) == "not among the best 1/3 at rung 2"
-    assert stopping_reason(budget("median"), 1) == "below the median at rung 1"
-    assert stopping_reason(budget("none"), 1) == "no finite objective at rung 1"
-
-
 def entered(*groups: str) -> Verdicts:
     made = Verdicts(lambda value, peers: asha(value, peers, 2))
     for number, group in enumerate(groups):
@@ -90,26 +77,6 @@ def test_a_verdict_waits_for_those_before_it_and_not_for_those_after() -> None:
     assert not made.is_settled(0)
 
 
-def test_another_group_is_not_waited_for() -> None:
-    made = entered("a", "b")
-    made.report(1, 1, -9.0)
-    made.decide()
-    assert made.passed(1) == 1
-
-
-def test_one_that_stopped_or_failed_is_not_waited_for_at_later_rungs() -> None:
-    made = entered("a", "a", "a")
-    made.report(0, 1, 0.9)
-    made.report(1, 1, 0.1)  # will stop
-    made.report(2, 1, 1.0)
-    made.report(2, 2, 1.0)
-    made.decide()
-    assert (made.stopped(1), made.passed(2)) == (1, 1)  # the first may still come to the second rung
-    made.fail(0)
-    made.decide()
-    assert made.is_settled(0) and made.passed(2) == 2
-
-
 def test_a_failure_is_settled_once_its_rungs_are_judged() -> None:
     made = entered("a", "a")
     made.report(1, 1, 0.1)
@@ -123,37 +90,6 @@ def test_a_failure_is_settled_once_its_rungs_are_judged() -> None:
     before_any_rung.fail(0)
     before_any_rung.decide()
     assert before_any_rung.is_settled(0) and before_any_rung.stopped(0) is None
-
-
-def test_nobody_stops_at_its_last_rung_and_shorter_trials_are_done_there() -> None:
-    made = entered("a", "a", "a")
-    for number, value in enumerate((0.9, 0.1, 0.95)):
-        made.report(number, 1, value)
-    made.finish(1, 1)  # a trial of one rung
-    made.decide()
-    assert made.is_settled(1) and made.stopped(1) is None and made.passed(2) == 1
-
-
-def test_a_value_counts_once() -> None:
-    made = entered("a")
-    made.report(0, 1, 0.5)
-    made.report(0, 1, 9.0)
-    made.decide()
-    made.enter(1, "a")
-    made.report(1, 1, 0.7)
-    made.decide()
-    assert made.passed(1) == 1
-
-
-def test_a_trial_of_an_earlier_sitting_competes_with_later_ones_alone() -> None:
-    made = Verdicts(lambda value, peers: asha(value, peers, 2))
-    made.restore(1, "a", {1: 0.9})
-    made.enter(0, "a")
-    made.enter(2, "a")
-    for number in (0, 2):
-        made.report(number, 1, 0.5)
-    made.decide()
-    assert made.passed(0) == 1 and made.stopped(2) == 1 and made.is_settled(1)
 
 
 @pytest.mark.parametrize("rule", ["asha", "median"])
@@ -263,22 +199,6 @@ def test_who_fails_is_waited_for_by_nobody() -> None:
     made.fail(1)
     made.decide()
     assert (made.stopped(0), made.passed(2), made.is_settled(1)) == (1, 1, True)
-
-
-def test_a_value_that_is_no_number_never_goes_on() -> None:
-    made = halving("a")
-    made.close()
-    told(made, (0, 1, math.nan))
-    assert made.stopped(0) == 1
-
-
-def test_the_last_rung_of_a_trial_needs_no_verdict() -> None:
-    made = halving(*"aa")
-    made.finish(0, 1)
-    told(made, (0, 1, -9.0))
-    assert made.is_settled(0) and made.stopped(0) is None and not made.is_pending(0)
-    told(made, (1, 1, 1.0))
-    assert made.is_pending(1), "and it is no part of a cohort"
 
 
 def test_with_halving_the_order_of_arrival_decides_nothing() -> None:

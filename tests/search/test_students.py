@@ -8,17 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from optuna.trial import TrialState
 from run_command import Command, make_sweep
 from simulated import Simulation, in_sqlite
-from typer.testing import CliRunner
 
-from distilbench.cli import app
 from distilbench.codes import CompetitionKey, competition_key
-from distilbench.commands.reproduce import reproduce
 from distilbench.errors import InputError
 from distilbench.methods import get_method
-from distilbench.records import TrialRecord
 from distilbench.search.grid import grid
 from distilbench.search.restrict_space import space_for_student
 from distilbench.search.space import SearchSpace
@@ -136,14 +131,6 @@ def test_students_and_dimensions_have_their_shares(tmp_path: Path) -> None:
     assert free == [{"student": student} for student in space.students] * 2
 
 
-def test_a_grid_has_each_students_own_values(tmp_path: Path) -> None:
-    points = grid(load(tmp_path), 0)
-    static = [p for p in points if p["student"] == "static"]
-    assert len(static) == 2 * 3 * 2 and len(points) == len(static) + 2 * 2 * 3
-    rates = sorted({p["lr"] for p in static})
-    assert rates == pytest.approx([0.01, 0.1**1.5, 0.1]) and all("sif" in p for p in static)
-
-
 @pytest.mark.parametrize("searcher", ["tpe", "gp", "nsga2"])
 def test_suggestions_stay_in_each_students_range_and_are_the_same_for_any_number_of_workers(
     tmp_path: Path, searcher: Any
@@ -165,14 +152,6 @@ def test_suggestions_stay_in_each_students_range_and_are_the_same_for_any_number
         static = params["student"] == "static"
         assert (0.01 <= params["lr"] <= 0.1) if static else (1e-4 <= params["lr"] <= 1e-3)
         assert static or params["sif"] == 0.001
-
-
-def test_only_students_of_one_start_and_size_compete(tmp_path: Path) -> None:
-    assert competition_key({"output_dim": 8}) == competition_key({"output_dim": 8, "student": None}) == ("", 32)
-    group = competition_key({"output_dim": 64, "bits": 8, "student": "static"})
-    assert group == CompetitionKey("static", 64) and str(group) == "static, 64"
-    groups = load(tmp_path).groups(get_method("hpd").judged_widths)
-    assert groups == [CompetitionKey(s, 4 * d) for s in ("auto:1", "static", "teacher") for d in (4, 8)]
 
 
 # A sweep
@@ -212,14 +191,6 @@ def test_a_sweep_chooses_the_best_of_every_student_and_dimension(swept: Command)
 
 
 @pytest.mark.slow
-def test_what_students_share_is_prepared_once(swept: Command) -> None:
-    described = json.loads((swept.run / "prepared" / "prepared.json").read_text())
-    students = described["students"]
-    assert described["tokens"] is None, "the student of --student is not trained"
-    assert students["auto:1"]["tokens"] == students["teacher"]["tokens"] != students["static"]["tokens"]
-
-
-@pytest.mark.slow
 def test_every_row_has_what_its_encoder_costs(swept: Command) -> None:
     rows = swept.scores()
     assert all(r.latency_ms and r.cost for r in rows)
@@ -235,22 +206,6 @@ def test_every_row_has_what_its_encoder_costs(swept: Command) -> None:
     for trial in swept.trials():
         at_end = trial.rungs[-1].metrics
         assert (at_end["latency_ms"], at_end["model_bytes"]) == cost["hpd", trial.params["student"], trial.dim]
-
-
-@pytest.mark.slow
-def test_the_best_within_a_latency_is_named(swept: Command) -> None:
-    fastest = min(r.latency_ms for r in swept.scores() if r.latency_ms)
-    text = CliRunner().invoke(app, ["best", str(swept.run), "--latency", f"{1.0001 * fastest:.9f}ms"]).output
-    [row] = {r.label for r in swept.scores() if r.latency_ms == fastest}
-    assert row in text and "ms per sentence" in text and "static" in row
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("student", ["static", "auto:1"])
-def test_a_trial_of_each_student_is_reproduced(swept: Command, student: str) -> None:
-    trial = next(t for t in swept.trials() if t.params["student"] == student)
-    again = reproduce(swept.run, trial.number)
-    assert again.same(1e-3), again.differences()
 
 
 # Wrong choices
@@ -290,11 +245,3 @@ def test_a_wrong_student_is_one_error_before_anything_runs(
     said = sweep.refused(*more)
     assert message.replace("NARROW", str(narrow_encoder_folder)) in " ".join(said.split())
     assert not sweep.run.exists()
-
-
-@pytest.mark.slow
-def test_records_of_before_name_no_student(swept: Command) -> None:
-    record = swept.trials()[0]
-    old = {name: value for name, value in record.params.items() if name != "student"}
-    assert TrialRecord.model_validate({**record.model_dump(), "params": old}).group == record.dim
-    assert TrialState.COMPLETE.name == record.state

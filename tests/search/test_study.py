@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from distilbench.search.study import (
     PARAMS,
     begin_trial,
     best_per_group,
-    finished_trials,
     first_settings,
     open_study,
     result_objective,
@@ -28,7 +25,6 @@ from distilbench.search.study import (
     starts_for,
     trial_dimension,
     trial_params,
-    trial_rungs,
 )
 
 YAML = """
@@ -51,14 +47,6 @@ def space(tmp_path: Path) -> SearchSpace:
 
 
 @pytest.fixture
-def fixed_space(tmp_path: Path) -> SearchSpace:
-    """One dimension, not searched."""
-    text = YAML.replace("  output_dim: {choices: [16, 4, 8]}\n", "").replace("fixed: {", "fixed: {output_dim: 8, ")
-    (tmp_path / "fixed.yaml").write_text(text)
-    return load_space(tmp_path / "fixed.yaml", "mcr2", MCR2Params, native=32)
-
-
-@pytest.fixture
 def study() -> optuna.Study:
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
 
@@ -71,10 +59,6 @@ def test_dimensions_share_the_trials_and_the_first_of_each_is_a_setting_of_the_s
     assert [s["output_dim"] for s in starts] == [4, 8, 16] * 3
     assert starts[:3] == [{"output_dim": d, "lr": 0.001, "head": "residual"} for d in (4, 8, 16)]
     assert starts[3:] == [{"output_dim": d} for d in (4, 8, 16)] * 2  # the rest is drawn
-
-
-def test_shares_differ_by_one_at_most(space: SearchSpace) -> None:
-    assert Counter(s["output_dim"] for s in starts_for(space, 8, seed=0)) == {4: 3, 8: 3, 16: 2}
 
 
 def test_a_larger_search_begins_as_a_smaller_one(space: SearchSpace) -> None:
@@ -124,14 +108,6 @@ def _whole(space: SearchSpace, start: dict[str, Any]) -> dict[str, Any]:
     return {**drawn, **start}
 
 
-def test_with_the_size_as_an_objective_the_searcher_chooses_the_dimension(space: SearchSpace) -> None:
-    assert len(starts_for(space, 9, 0, share_dimensions=False)) == 3  # those of the space alone
-
-
-def test_a_fixed_dimension_gets_every_trial_and_the_setting_of_the_space(fixed_space: SearchSpace) -> None:
-    assert starts_for(fixed_space, 3, seed=0) == [{"lr": 0.001, "head": "residual"}]
-
-
 # Trials
 
 
@@ -145,16 +121,6 @@ def test_a_trial_begins_with_all_its_values_at_once(tmp_path: Path, space: Searc
     assert (trial.state, trial.params, trial_params(trial)) == (TrialState.RUNNING, drawn, {**drawn, "head": "elu"})
     assert trial_dimension(trial) == 4
     assert open_study(url, "s").direction == optuna.study.StudyDirection.MAXIMIZE
-
-
-def test_rungs_are_in_their_order(study: optuna.Study) -> None:
-    trial = study.ask()
-    assert math.isnan(result_objective(study.trials[0]))
-    for rung in (10, 2, 1):
-        trial.set_user_attr(rung_key(rung), {"step": rung, "objective": None if rung == 10 else 0.5})
-    trial.set_user_attr("reason", "")
-    assert list(trial_rungs(study.trials[0])) == [1, 2, 10]
-    assert math.isnan(result_objective(study.trials[0]))
 
 
 def finish(study: optuna.Study, dim: int, value: float | None, state: TrialState, **rungs: float) -> None:
@@ -189,20 +155,6 @@ def test_the_best_of_each_dimension_is_complete_and_the_earlier_of_equals(study:
     assert [t.number for t in best_per_group(study.trials, top=2)["", 32]] == [1, 2]
     assert [t.number for t in best_per_group(study.trials, top=9)["", 16]] == [3, 4]
     assert list(best) == [("", 16), ("", 32)]
-
-
-def test_no_trial_no_best(study: optuna.Study) -> None:
-    assert best_per_group(study.trials) == {}
-
-
-def test_finished_trials_are_those_with_an_end(study: optuna.Study) -> None:
-    finish(study, 8, 1.0, TrialState.COMPLETE)
-    study.enqueue_trial({"output_dim": 4})
-    finish(study, 8, None, TrialState.PRUNED)
-    study.enqueue_trial({"output_dim": 4})
-    finish(study, 8, None, TrialState.FAIL)
-    study.ask()  # running
-    assert [t.number for t in finished_trials(study)] == [0, 2, 4]
 
 
 def test_a_result_is_the_best_eligible_rung_and_without_any_the_last(study: optuna.Study) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import TrialState, create_trial
-from simulated import CHOICES, YAML, Simulation, content, in_memory, in_sqlite, plain, space_of, suggested
+from simulated import YAML, Simulation, content, in_memory, in_sqlite, plain, space_of, suggested
 
 from distilbench.search.search_plan import Search
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import PARAMS
-from distilbench.search.suggestions import Suggestions, default_max_pending
+from distilbench.search.suggestions import Suggestions
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 SEARCHERS = ["tpe", "cmaes", "nsga2", "nsga3", "gp", "random"]
@@ -45,22 +45,6 @@ def test_so_it_is_with_several_objectives(tmp_path: Path, searcher: str) -> None
     assert suggested(ours.study) == plain(ours, 3)
     assert {t.state for t in ours.study.trials} == {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
     assert all(len(t.values) == 2 for t in ours.study.trials if t.state == TrialState.COMPLETE)
-
-
-@pytest.mark.parametrize("searcher", SEARCHERS)
-def test_a_space_of_choices_alone(tmp_path: Path, searcher: str) -> None:
-    ours = Simulation(in_memory(), space_of(tmp_path, CHOICES, searcher=searcher), wanted=14, max_pending=2)
-    ours.sit(workers=2, speeds=0)
-    assert suggested(ours.study) == plain(ours, 2)
-
-
-def test_another_seed_suggests_otherwise(tmp_path: Path) -> None:
-    found = []
-    for seed in (0, 1):
-        ours = Simulation(in_memory(), space_of(tmp_path), wanted=6, seed=seed)
-        ours.sit(workers=1)
-        found.append(suggested(ours.study))
-    assert found[0] != found[1]
 
 
 @pytest.mark.parametrize("searcher", SEARCHERS)
@@ -186,8 +170,3 @@ def test_history_is_known_from_the_first_trial(tmp_path: Path, searcher: str) ->
     for until in (2, 5, 99):
         again.sit(workers=1, deadline=lambda until=until: 0 if len(again.study.trials) > until else math.inf)
     assert content(again.study) == whole
-
-
-@pytest.mark.parametrize(("at_once", "max_pending"), [(1, 8), (2, 8), (8, 8), (9, 18), (64, 128)])
-def test_how_many_may_be_pending_by_default(at_once: int, max_pending: int) -> None:
-    assert default_max_pending(at_once) == max_pending

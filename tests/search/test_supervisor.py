@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from ray import tune
 
-from distilbench.search.supervisor import Supervisor, silence_limit
+from distilbench.search.supervisor import Supervisor
 from distilbench.search.trial import hang_log
-from distilbench.storage.retry import LIMIT_S
 from distilbench.trials.watchdog import MARK
 
 
@@ -100,19 +99,3 @@ def test_the_drivers_own_waiting_does_not_count(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     watched.wait(1000, look_every=200)
     assert not watched.log.exists()
-
-
-@pytest.mark.parametrize("ends", ["on_trial_complete", "on_trial_error"])
-def test_nothing_is_expected_of_a_trial_that_is_over(tmp_path: Path, ends: str) -> None:
-    watched = Watched(tmp_path)
-    getattr(watched.supervisor, ends)(0, [], watched.trial)
-    watched.wait(30)
-    assert not watched.log.exists()
-
-
-def test_the_searcher_is_told_who_has_begun(tmp_path: Path) -> None:
-    assert Watched(tmp_path).begun == ["a"]
-
-
-def test_the_limit_leaves_time_for_storage_and_for_the_workers_own_watchdog() -> None:
-    assert silence_limit(600) > LIMIT_S + 2 * 600 and silence_limit(0) == 0

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
 from driver import kill_driver
-from run_command import LONG, Command, make_sweep, scored, told, wait_for, workers
+from run_command import LONG, Command, make_sweep, scored, told, wait_for
 
-HPD_SPACE = """
-method: hpd
-budget: {trials: 4, steps: 30, rungs: 2, eta: 2, confirm: {seeds: 1}}
-parameters:
-  lr: {low: 0.0001, high: 0.01, log: true}
-  activation: {choices: [identity, tanh]}
-fixed: {output_dim: 8, batch_size: 16, epochs: 3}
-enqueue: [{lr: 0.001}]
-"""
 KINDS = {"float32", "int8", "int4", "binary"}
 
 
@@ -151,28 +140,6 @@ def test_a_driver_killed_in_the_search_and_in_the_confirmation_changes_nothing(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_a_killed_worker_is_retried_from_its_checkpoint(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
-) -> None:
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, LONG)
-    driver = sweep.start("--cpus", "1")  # also: one trial at a time gives the same trials as two
-    try:
-        wait_for(lambda: list(sweep.run.glob("trials/*/rung-1.safetensors")) or driver.poll() is not None)
-        victims = workers(driver.pid, "MCR2")
-        assert victims, sweep.log()
-        os.kill(victims[0].pid, signal.SIGKILL)
-        assert driver.wait(timeout=600) == 0, sweep.log()
-    finally:
-        driver.kill()
-    assert_whole(sweep, 6)
-    assert {r.state for r in sweep.trials()} <= {"COMPLETE", "PRUNED"}
-    assert told(sweep.trials()) == told(whole.trials())
-    assert told(sweep.confirmations()) == told(whole.confirmations())
-    assert scored(sweep.scores()) == scored(whole.scores())
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_the_same_sweep_twice_at_once_is_refused(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
 ) -> None:
@@ -186,27 +153,3 @@ def test_the_same_sweep_twice_at_once_is_refused(
         driver.kill()
     assert_whole(sweep, 6)
     assert json.loads((sweep.run / "config.json").read_text())["trials"] == 6
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_hpd_trains_an_encoder_of_its_own(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
-) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    from distilbench.data.folder import Limits, folder_corpus
-    from distilbench.evaluation.sts import sts_scores
-
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 30, space=HPD_SPACE)
-    sweep.done("--student", "layers:0,3")
-    assert len(sweep.trials()) == 4 and sweep.confirmations() == []
-    best, *quantised = [s for s in sweep.scores() if s.role == "student"]
-    assert [s.quantisation for s in (best, *quantised)] == ["float32", "int8", "int4", "binary"]
-    assert best.start == f"{encoder_folder.name} layers:0,3" and best.dim == 8
-    model = SentenceTransformer(str(sweep.run / best.model), device="cpu")
-    assert best.parameters == sum(p.numel() for p in model.parameters())
-    corpus = folder_corpus(data_folder, Limits())
-    outside = sts_scores(lambda rows: model.encode([corpus.sentences[i] for i in rows]), corpus.sts)
-    inside = [s.value for s in best.scores if s.task == "sts"]
-    assert [s.value for s in outside] == pytest.approx(inside, abs=0.6)  # stored vectors are float16; 30 pairs a set

@@ -14,7 +14,7 @@ from typing import Any
 import optuna
 import pytest
 from rich.console import Console
-from run_command import LONG, SPACE, Command, make_sweep, slow, told
+from run_command import LONG, SPACE, Command, make_sweep, told
 from typer.testing import CliRunner
 
 from distilbench.cli import app
@@ -313,92 +313,11 @@ def test_a_changed_space_is_refused_or_learns_from_the_run(
     assert sweep.files() == before and len(list(sweep.run.glob("before-*"))) == 1
 
 
-@slow
-@pytest.mark.timeout(600)
-def test_another_metric_or_other_data_sets_the_results_aside(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, whole: Command
-) -> None:
-    changed = Path(shutil.copytree(data_folder, tmp_path / "changed"))
-    dev = changed / "sts" / "STSB.dev.tsv"
-    dev.write_text("".join(dev.read_text().splitlines(keepends=True)[:-2]))
-    other = copy_of(whole, tmp_path / "data", changed, encoder_folder)
-    # The corpus is named after its folder, so the name differs too.
-    assert {line.split(":")[0].strip() for line in other.refused().splitlines() if line.startswith("  ")} == {
-        "corpus",
-        "corpus_fingerprint",
-    }
-
-    sweep = copy_of(whole, tmp_path / "metric", data_folder, encoder_folder, "--objectives", "quality,bytes")
-    [line] = [line for line in sweep.refused().splitlines() if line.startswith("  ")]
-    assert line.strip() == "objectives: ['quality'] there, ['quality', 'bytes'] now"
-    out = sweep.done("--warm-start", str(sweep.run), "--trials", "4")
-    assert "measured something else, so 2 of its settings are tried first" in out
-    assert told(TrialRecord.model_validate_json(x) for x in lines(sweep.run / "before-1" / "trials.jsonl")) == told(
-        whole.trials()
-    )
-    assert len(sweep.trials()) == 4 and len(sweep.study().directions) == 2
-    # Published settings first, then the best of each dimension, and all of them measured anew.
-    best = {int(size): own[0]["trial"] for size, own in json.loads((whole.run / "confirmed.json").read_text()).items()}
-    tried = [r.params for r in sorted(sweep.trials(), key=lambda r: r.number)]
-    old = {r.number: r.params for r in whole.trials()}
-    assert tried[2:] == [old[best[16]], old[best[32]]]
-    assert all(r.values.keys() == {"quality", "bytes"} for r in sweep.trials() if r.state == "COMPLETE")
-
-
 def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
 # Learning from an earlier search, and from the user
-
-
-@slow
-@pytest.mark.timeout(600)
-def test_a_warm_start_knows_the_earlier_trials(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, whole: Command
-) -> None:
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, LONG, "--warm-start", str(whole.run))
-    assert f"6 trials of {whole.run} are known to the searcher" in sweep.done("--trials", "6")
-    kept = json.loads((sweep.run / "warm_start.json").read_text())
-    assert len(kept["history"]) == 6 and kept["settings"] == []
-    assert len(sweep.study().trials) == 6  # its own alone
-    before = sweep.files()
-    sweep.done("--trials", "6")
-    assert sweep.files() == before
-
-
-@slow
-@pytest.mark.timeout(600)
-def test_a_file_of_settings_is_tried_first(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
-) -> None:
-    file = tmp_path / "first.yaml"
-    file.write_text("- {lr: 0.005, output_dim: 8}\n- {lambda: 0.25}\n")
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, LONG, "--warm-start", str(file))
-    sweep.done("--trials", "6")
-    params = [r.params for r in sorted(sweep.trials(), key=lambda r: r.number)]
-    assert (params[0]["output_dim"], params[0]["lr"]) == (8, 0.005)
-    assert [(p["output_dim"], p["lambda"]) for p in params[1:3]] == [(4, 0.25), (8, 0.25)]
-    assert [(p["output_dim"], p["lambda"]) for p in params[3:5]] == [(4, 1), (8, 1)]  # published
-    file.write_text("- {lr: 0.5}\n")
-    assert "setting 1: lr is 0.5; expected from 0.0001 to 0.01" in sweep.refused()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_grid_is_searched_whole(
-    tmp_path: Path, data_folder: Path, encoder_folder: Path, store: Path, cluster: None
-) -> None:
-    text = TWO_DIMENSIONS.format(searcher="grid")
-    sweep = make_sweep(tmp_path, data_folder, encoder_folder, store, 0, "--measure-speed", space=text)
-    out = sweep.done()
-    assert "8 trials by grid" in out  # of the 12 that the budget allows
-    assert len(sweep.study().directions) == 1, "speed is measured, and is no objective"
-    rows = [r for r in read_records(sweep.run / "scores.jsonl") if isinstance(r, ScoreRecord)]
-    heads = {r.latency_ms for r in rows if r.role in ("student", "teacher") and not r.method.startswith("faiss")}
-    assert len(heads) == 1 and None not in heads, "a head on the teacher takes the teacher's time"
-    points = Counter((r.params["output_dim"], r.params["lambda"], r.params["head"]) for r in sweep.trials())
-    assert points == Counter((d, lam, head) for d in (4, 8) for lam in (0.5, 2.0) for head in ("elu", "residual"))
 
 
 @pytest.mark.slow

@@ -55,31 +55,6 @@ def test_a_trial_that_waits_runs_no_longer_and_its_steps_count_once(tmp_path: Pa
     assert tally.trained == 100 and tally.progress().counts["PRUNED"] == 1
 
 
-def test_where_trials_wait_at_rungs_one_in_eta_is_expected_to_pass_each(tmp_path: Path, clock: Clock) -> None:
-    tally = Tally(plan(tmp_path, trials=4, halved=(3, 3)), clock)
-    tally.stage("search")
-    for number in (0, 1, 2):
-        tally.started(number, {"output_dim": 64})
-    clock.now += 10
-    tally.progressed(0, report(50, rung=1, speed=5.0))  # rungs at 50, 150 and 450 steps
-    tally.waiting(0)
-    tally.progressed(1, report(30, speed=5.0))
-    tally.finished(record(2, state="PRUNED", step=50))
-    progress = tally.progress()
-    assert (progress.waiting, len(progress.running)) == (1, 1)
-    waits, runs, begins = 100 / 3 + 300 / 9, 20 + 100 / 3 + 300 / 9, 50 + 100 / 3 + 300 / 9
-    assert progress.seconds_left == pytest.approx((waits + runs + begins) / (130 / 10))
-
-
-def test_a_rung_stays_known_between_rungs(tmp_path: Path, clock: Clock) -> None:
-    tally = Tally(plan(tmp_path), clock)
-    tally.started(0, {"output_dim": 32})
-    tally.progressed(0, report(50, rung=1, objective=-1.5, dev_score=78.5))
-    tally.progressed(0, report(70, rung=1))
-    (running,) = tally.progress().running
-    assert (running.rung, running.step, running.objective, running.dev) == (1, 70, -1.5, 78.5)
-
-
 def test_confirmations_are_counted_apart_and_never_best(tmp_path: Path, clock: Clock) -> None:
     tally = Tally(plan(tmp_path), clock)
     tally.finished(record(4, objective=0.5))
@@ -129,28 +104,6 @@ def test_early_stopping_is_in_the_time_left(tmp_path: Path, clock: Clock) -> Non
     tally.progressed(4, report(100))
     # Of the earlier ones that went beyond 100, one stopped at 150 and one at 450; a new one goes (50+150+450+0)/4 steps.
     assert tally.progress().seconds_left == pytest.approx((300 - 100 + 162.5) / 10)
-
-
-def test_steps_of_the_driver_before_are_not_this_ones_speed(tmp_path: Path, clock: Clock) -> None:
-    tally = Tally(plan(tmp_path, trials=1), clock)
-    tally.started(0, {})
-    clock.now += 5
-    tally.progressed(0, report(400, steps_per_second=10.0))
-    assert tally.progress().seconds_left == pytest.approx(50 / 10)
-
-
-def test_the_deadline_ends_the_search_where_it_is_sooner(tmp_path: Path, clock: Clock) -> None:
-    tally = Tally(plan(tmp_path, trials=1, deadline=clock.now + 40), clock)
-    assert tally.progress().seconds_left == 40
-    tally.started(0, {})
-    clock.now += 10
-    tally.progressed(0, report(100))
-    assert tally.progress().seconds_left == 30
-    clock.now += 25
-    tally.progressed(0, report(420))
-    assert tally.progress().seconds_left == pytest.approx(30 / (350 / 35), rel=0.1)
-    clock.now += 50
-    assert tally.progress().seconds_left == 0
 
 
 def test_a_process_is_told_from_one_that_ended() -> None:

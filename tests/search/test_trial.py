@@ -24,7 +24,7 @@ from distilbench.search.searcher import RungScheduler, StudySearcher
 from distilbench.search.space import SearchSpace
 from distilbench.search.space_files import load_space
 from distilbench.search.study import best_per_group, open_study, sqlite_url, starts_for
-from distilbench.search.trial import TrialTrainable, trial_folder
+from distilbench.search.trial import TrialTrainable
 from distilbench.training.params import Params
 from distilbench.trials.dev import dev_report, dev_rows
 from distilbench.trials.rung_training import build_method
@@ -36,7 +36,6 @@ parameters: {lr: {low: 0.001, high: 0.01}}
 enqueue: [{lr: 0.003}]
 fixed: {output_dim: 8, batch_size: 16, clusters: 4, lambda: LAMBDA}
 """
-PCA = "method: pca\nbudget: {trials: 1, steps: 18, rungs: 3}\nparameters: {output_dim: {choices: [8]}}"
 
 
 class Trial:
@@ -109,14 +108,6 @@ def test_a_trial_reports_its_rungs_and_the_shape_of_its_embeddings(tmp_path: Pat
     assert (metrics["effective_rank"], metrics["variance"]) == pytest.approx(shape)
 
 
-def test_a_search_judges_the_start_too(tmp_path: Path, prepared_folder: Path) -> None:
-    trial = Trial(tmp_path / "r", prepared_folder, MCR2.replace("LAMBDA", "50").replace(", start: false", ""))
-    trial.drive()
-    record = trial.record()
-    assert [(r.rung, r.step) for r in record.rungs] == [(0, 0), (1, 2), (2, 6), (3, 18)]
-    assert list(trial.study.trials[0].intermediate_values) == [1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("scale", "shift", "reason"),
     [
@@ -164,51 +155,6 @@ def test_a_collapsed_trial_fails_with_the_reason_and_keeps_its_metrics(
     assert last["dev_score"] is not None and last["loss"] is not None
     assert record.rungs[-1].step == [2, 6, 18][rung - 1]
     assert best_per_group(trial.study.trials) == {}  # however good its last score was
-
-
-def test_embeddings_that_are_not_finite_fail_the_trial(
-    tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trial = Trial(tmp_path / "r", prepared_folder, MCR2.replace("LAMBDA", "50"))
-    monkeypatch.setattr(Mcr2, "embed", lambda self, rows: np.full((len(rows), 8), np.nan, dtype=np.float32))
-    trial.drive()
-    record = trial.record()
-    assert (record.state, record.reason) == ("FAIL", "an embedding is not finite")
-    assert [(r.rung, r.objective) for r in record.rungs] in ([(1, None)], [])
-    assert record.objective is None
-
-
-def test_a_loss_that_diverges_is_the_reason(tmp_path: Path, prepared_folder: Path) -> None:
-    trial = Trial(tmp_path / "r", prepared_folder, MCR2.replace("LAMBDA", "1e39"))  # above float32
-    trial.drive()
-    record = trial.record()
-    assert (record.state, record.rungs, record.objective) == ("FAIL", [], None)
-    assert record.reason.startswith("loss -inf, gradient norm nan at step 0")
-
-
-def test_a_killed_worker_goes_on_and_reports_every_rung_again(tmp_path: Path, prepared_folder: Path) -> None:
-    yaml = MCR2.replace("LAMBDA", "50")
-    whole = Trial(tmp_path / "whole", prepared_folder, yaml)
-    whole.drive()
-    killed = Trial(tmp_path / "killed", prepared_folder, yaml)
-    killed.drive(reports=2)
-    killed.drive()
-    assert [r["rung"] for r in killed.results] == [1, 2, 3]
-    assert [r["rung"] for r in killed.results[2]["rungs"]] == [1, 2, 3]
-    assert killed.results[2]["rungs"][:2] == killed.results[1]["rungs"]
-    ours, wanted = killed.record(), whole.record()
-    assert [(r.rung, r.step, r.objective) for r in ours.rungs] == [(r.rung, r.step, r.objective) for r in wanted.rungs]
-    assert all(r.metrics["loss"] is not None for r in ours.rungs)
-    assert len(list(trial_folder(killed.run, 0).glob("rung-*"))) == 2
-
-
-def test_a_method_without_training_is_a_trial_of_one_rung(tmp_path: Path, prepared_folder: Path) -> None:
-    trial = Trial(tmp_path / "r", prepared_folder, PCA, Params)
-    trial.drive()
-    record = trial.record()
-    assert (record.state, len(record.rungs), record.rungs[0].step) == ("COMPLETE", 1, 0)
-    assert record.rungs[0].metrics["loss"] is None
-    assert record.objective == pytest.approx(0.0, abs=0.1)  # PCA beside PCA
 
 
 def test_a_methods_own_task_is_the_objective(prepared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

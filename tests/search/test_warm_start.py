@@ -14,7 +14,7 @@ from distilbench.search import warm_start
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import best_per_group, open_study, sqlite_url
 from distilbench.search.study_storage import latest_study
-from distilbench.search.warm_start import WarmStart, as_frozen, import_history, params_within, set_aside
+from distilbench.search.warm_start import as_frozen, import_history, params_within, set_aside
 from distilbench.storage.files import bound_config, write_json
 
 CONFIG: dict[str, Any] = {"method": "mcr2", "data": "d", "budget.steps": 90, "parameters": {}, "fixed": {}, "seed": 0}
@@ -47,14 +47,6 @@ CHANGES = {
     "a parameter less": ("  clusters: {low: 2, high: 30}\nf", "f"),
     "a condition less": (", when: {pairs: noise}", ""),
 }
-
-
-def test_the_study_of_a_folder_that_was_renamed(tmp_path: Path) -> None:
-    swept(tmp_path / "r", variant(tmp_path), wanted=3)
-    (tmp_path / "r").rename(tmp_path / "copy")
-    assert len(latest_study(tmp_path / "copy").trials) == 3
-    with pytest.raises(InputError, match=r"absent: no study.db or study.json in it; expected the folder of a sweep"):
-        latest_study(tmp_path / "absent")
 
 
 # Set aside
@@ -143,10 +135,6 @@ def test_what_is_no_sweep_of_the_method_is_refused(tmp_path: Path, config: dict[
         write_json(tmp_path / "config.json", config)
     with pytest.raises(InputError, match=f"--warm-start .*{message}"):
         import_history(tmp_path, CONFIG, variant(tmp_path))
-
-
-def test_nothing_kept_is_nothing_known(tmp_path: Path) -> None:
-    assert warm_start.saved_warm_start(tmp_path) == WarmStart([], [])
 
 
 def test_fitting_follows_choices_ranges_and_conditions(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,7 +11,7 @@ import psutil
 import pytest
 
 from distilbench.heartbeat import beat, subscribe, unsubscribe
-from distilbench.trials.watchdog import MARK, Watchdog
+from distilbench.trials.watchdog import Watchdog
 
 HEAD = """
 import hashlib, os, signal, sys, time
@@ -105,12 +103,6 @@ def test_a_machine_that_was_suspended_as_a_whole_is_no_hang(tmp_path: Path) -> N
     assert process.communicate(timeout=20)[0] == "alive\n" and not log.exists()
 
 
-def test_without_a_limit_nothing_is_watched(tmp_path: Path) -> None:
-    with Watchdog(tmp_path / "logs" / "h.txt", 0) as dog:
-        dog.alive()
-    assert not (tmp_path / "logs").exists() and dog.hangs() == 0
-
-
 def test_a_run_whose_folder_is_gone_gets_no_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from distilbench.storage import retry
 
@@ -118,19 +110,3 @@ def test_a_run_whose_folder_is_gone_gets_no_new_one(tmp_path: Path, monkeypatch:
     with pytest.raises(retry.StorageGone), Watchdog(tmp_path / "gone" / "logs" / "h.txt", 9):
         pass
     assert not (tmp_path / "gone").exists()
-
-
-def test_hangs_are_counted(tmp_path: Path) -> None:
-    log = tmp_path / "h.txt"
-    assert Watchdog(log, 1).hangs() == 0
-    log.write_text(f"{MARK}0:00:01)!\nThread 0x1\n  File\n{MARK}the whole process stood still)!\n")
-    assert Watchdog(log, 1).hangs() == 2
-
-
-def test_a_hang_log_outlives_a_training_that_goes_on(tmp_path: Path) -> None:
-    log = tmp_path / "h.txt"
-    log.write_text(f"{MARK}0:00:01)!\n")
-    with Watchdog(log, 60):
-        pass
-    assert Watchdog(log, 60).hangs() == 1
-    os.kill(os.getpid(), signal.SIGCONT)  # nothing of it is left that would end this process

@@ -73,15 +73,6 @@ def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(
         assert np.array_equal(second.method.embed(rows), whole.method.embed(rows))
 
 
-def test_another_seed_is_another_run(prepared_folder: Path) -> None:
-    runs = []
-    for seed in (0, 1):
-        trainer = Trainer(build(prepared_folder, "mcr2", MCR2), seed, 3)
-        trainer.train_until(3)
-        runs.append(weights(trainer.method)["compression.features.linear.weight"])
-    assert not torch.equal(*runs)
-
-
 def test_two_checkpoints_are_kept_and_a_damaged_one_is_passed_over(prepared_folder: Path, tmp_path: Path) -> None:
     trainer = Trainer(build(prepared_folder, "mcr2", MCR2), 0, 9)
     for rung, step in enumerate((1, 3, 9), start=1):
@@ -128,18 +119,6 @@ def test_a_loss_that_is_not_finite_stops_the_trial_with_its_step(
     with pytest.raises(Diverged, match="at step 2"):
         trainer.train_until(9)
     assert all(torch.isfinite(w).all() for w in weights(method).values())
-
-
-@pytest.mark.parametrize("name", ["pca", "random_projection", "whitening"])
-def test_a_method_without_training_takes_no_step_and_is_kept(prepared_folder: Path, tmp_path: Path, name: str) -> None:
-    method = build(prepared_folder, name, {"output_dim": 8})
-    trainer = Trainer(method, 0, 100)
-    assert trainer.total_steps == 0 and np.isnan(trainer.train_until(1)) and trainer.step == 0
-    trainer.save(tmp_path, 1)
-    again = Trainer(build(prepared_folder, name, {"output_dim": 8}), 0, 100)
-    assert again.resume(tmp_path) == 1 and again.step == 0
-    rows = method.prepared.train[:5]
-    assert np.array_equal(again.method.embed(rows), method.embed(rows))
 
 
 @pytest.mark.parametrize(("name", "params"), [("mcr2", MCR2), ("hpd", HPD)])
