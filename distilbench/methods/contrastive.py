@@ -79,11 +79,14 @@ class Contrastive(Whitened):
         """One, over the labelled examples."""
         p, examples = self.params, len(self.labelled)
         steps = epoch_steps(p.epochs, examples, p.batch_size)
-        return [Phase("contrast", examples, steps, p.batch_size, p.lr, self.loss)]
+        return [Phase("contrast", examples, steps, p.batch_size, p.lr, self.loss, shape=self._shape)]
 
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+    def _shape(self, index_B: NDArray[np.int64]) -> int | None:
+        return self.batch_shape(self.labelled.rows(index_B))
+
+    def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """Supervised InfoNCE with hard negatives (SimCSE)."""
-        return self.contrast(self.outputs(self.labelled.rows(index_B)).float(), len(index_B))
+        return self.contrast(self.outputs(self.labelled.rows(index_B, self.at)).float(), len(index_B))
 
     def contrast(self, vectors: Tensor, anchors: int) -> Tensor:
         """Supervised InfoNCE of the vectors of a batch's rows (anchors first)."""

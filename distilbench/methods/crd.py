@@ -90,6 +90,7 @@ class CRD(Unlabelled):
 
     params_type = CRDParams
     title: ClassVar[str] = "CRD"
+    replayable: ClassVar[bool] = True
     params: CRDParams
 
     def __init__(self, params: CRDParams, prepared: Prepared, device: str) -> None:
@@ -173,7 +174,7 @@ class CRD(Unlabelled):
     def _student(self, states_BD: Tensor) -> Tensor:
         return functional.normalize(self.student_map(states_BD), dim=-1).float()
 
-    def _teacher(self, rows: NDArray[np.int64]) -> Tensor:
+    def _teacher(self, rows: NDArray[np.int64] | Tensor) -> Tensor:
         vectors = self.teacher_vectors(rows)
         return functional.normalize(self.teacher_map(vectors), dim=-1).float()
 
@@ -201,13 +202,20 @@ class CRD(Unlabelled):
         related = torch.eye(size, dtype=torch.bool, device=student.device).repeat(2, 2)
         return value + crd_loss(teacher, student, student, related, p.tau, len(train), log_z)
 
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+    @staticmethod
+    def _drawn(index_B: NDArray[np.int64] | Tensor, limit: int, count: int) -> Any:
+        """Random numbers below `limit`, where those of the batch are: in memory, or on the device."""
+        if isinstance(index_B, Tensor):
+            return torch.randint(limit, (count,), device=index_B.device)
+        return torch.randint(limit, (count,)).numpy()
+
+    def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """The critic's loss with negatives drawn from all training sentences; in the other direction, from the batch."""
         p, train, count = self.params, self.rows, self.params.negatives
         log_z = self.log_z.detach() if p.normaliser else 0.0
-        rows, others = train[index_B], train[torch.randint(len(train), (count,)).numpy()]
+        rows, others = self.at(train, index_B), self.at(train, self._drawn(index_B, len(train), count))
         student, teacher = self._student(self.outputs(rows)), self._teacher(rows)
-        same = torch.from_numpy(rows[:, None] == others[None, :]).to(self.device)
+        same = torch.as_tensor(rows[:, None] == others[None, :], device=self.device)
         value = crd_loss(student, teacher, self._teacher(others), same, p.tau, len(train), log_z)
         if p.directions == "teacher":
             return value

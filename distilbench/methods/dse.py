@@ -161,9 +161,9 @@ class DSE(EncoderMethod):
             loss = loss + (1 - alpha) * label_loss(s_BC, target_B, self.task.kind)
         return loss
 
-    def pooled(self, rows: NDArray[np.int64]) -> Tensor:
+    def pooled(self, rows: NDArray[np.int64] | Tensor) -> Tensor:
         """Concatenated means, B x D, in float32; with gradients unless the student is frozen."""
-        if self.params.frozen:
+        if self.params.frozen and not isinstance(rows, Tensor):
             features = _FrozenFeatures.of(self.prepared, self.pooled_layers)
             return torch.from_numpy(features.take(rows, self._compute_features)).to(self.device)
         return super().pooled(rows)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
@@ -64,6 +63,7 @@ class HPD(Nested, Whitened, Unlabelled):
     params_type = HPDParams
     title: ClassVar[str] = "HPD"
     takes_static: ClassVar[bool] = True
+    replayable: ClassVar[bool] = True
     params: HPDParams
 
     def __init__(self, params: HPDParams, prepared: Prepared, device: str) -> None:
@@ -119,13 +119,13 @@ class HPD(Nested, Whitened, Unlabelled):
         """Distillation, then the steps of the projection alone and the fine-tuning, where they were asked for."""
         return [self.distil(), *(part.phase() for part in (self.head_tuning, self.fine_tuning) if part is not None)]
 
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+    def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """Mean over the batch of ||h_s - h_t||^2 (HPD, equation 2), or of 1 - cos(h_s, h_t).
 
         Of nested widths it is the mean over them; the targets of a width are the first columns of one PCA.
         """
-        h_s = self.outputs(self.rows[index_B]).float()
-        h_t = torch.from_numpy(self.targets_Nd[index_B]).to(self.device)
+        rows = self.at(self.rows, index_B)
+        h_s, h_t = self.outputs(rows).float(), self.on_device(self.targets_Nd, index_B)
         loss = target_distance(self.params.loss, h_s, h_t, self._loss_widths)
         loss = with_similarities(self.params, loss, h_s, h_t, self._loss_widths)
-        return with_neighbours(self.params, loss, h_s, lambda: self.teacher_vectors(self.rows[index_B]))
+        return with_neighbours(self.params, loss, h_s, lambda: self.teacher_vectors(rows))

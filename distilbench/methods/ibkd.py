@@ -105,6 +105,7 @@ class IBKD(Unlabelled):
     params_type = IBKDParams
     title: ClassVar[str] = "IBKD"
     takes_static: ClassVar[bool] = True
+    replayable: ClassVar[bool] = True
     params: IBKDParams
 
     def __init__(self, params: IBKDParams, prepared: Prepared, device: str) -> None:
@@ -247,7 +248,7 @@ class IBKD(Unlabelled):
             return self.map({"sentence_embedding": s_BD})["sentence_embedding"].float()
         return self.map(s_BD).float()
 
-    def _input_and_output(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    def _input_and_output(self, rows: NDArray[np.int64] | Tensor) -> tuple[Tensor, Tensor]:
         """X and the pooled S of rows, both B x D, in one forward pass."""
 
         def run(part: dict[str, Tensor]) -> Tensor:
@@ -258,7 +259,10 @@ class IBKD(Unlabelled):
             x_BTD = states.hidden_states[self.params.input_layer]
             return torch.cat([(x_BTD * mask_BT).sum(dim=1) / mask_BT.sum(dim=1), s_BD], dim=-1)
 
-        both = self.over_parts(rows, TRAINING_TOKENS[torch.device(self.device).type], run).float()
+        if isinstance(rows, Tensor):
+            both = self.pooled_on_device(rows, (self.params.input_layer,))
+        else:
+            both = self.over_parts(rows, TRAINING_TOKENS[torch.device(self.device).type], run).float()
         return both[:, : self.width], both[:, self.width :]
 
     def _hsic(self, x_BD: Tensor, s_BD: Tensor) -> Tensor:
@@ -267,9 +271,9 @@ class IBKD(Unlabelled):
             x_BD, s_BD = functional.normalize(x_BD, dim=-1), functional.normalize(s_BD, dim=-1)
         return hsic(x_BD, s_BD, p.kernel, p.gamma)
 
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+    def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """Stage 1: InfoNCE between W s and t of the same sentence, + beta1 HSIC(X, S) (IBKD, equations 5 and 8)."""
-        rows = self.rows[index_B]
+        rows = self.at(self.rows, index_B)
         t_BT = self.teacher_vectors(rows)
         if not self.params.beta1:
             return info_nce(self._mapped(self.pooled(rows)), t_BT, self.params.tau)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
@@ -108,6 +107,7 @@ class MCR2Distil(Nested, EncoderMethod):
             begin=self._begin,
             start=self._start,
             trained=[self.student] if self.down is None else [self.student, self.down],
+            shape=lambda index_B: self.batch_shape(self.prepared.train[index_B]),
         )
         return [self.compression.phase(), distil]
 
@@ -130,14 +130,13 @@ class MCR2Distil(Nested, EncoderMethod):
         """The student's vectors of corpus rows; while the head is trained, what the student is to learn."""
         return super().embed(rows) if self.distilling else self._features(rows)
 
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+    def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """Mean over the batch of ||student - target||^2, or of 1 - cos(student, target).
 
         Nested: the mean over the widths, of which the head was trained at each.
         """
-        vectors_Bd = self.outputs(self.prepared.train[index_B]).float()
-        target_Bd = torch.from_numpy(self.targets_Nd[index_B]).to(self.device)
+        rows = self.at(self.prepared.train, index_B)
+        vectors_Bd, target_Bd = self.outputs(rows).float(), self.on_device(self.targets_Nd, index_B)
         loss = target_distance(self.params.loss, vectors_Bd, target_Bd, self.compression.widths)
         loss = with_similarities(self.params, loss, vectors_Bd, target_Bd, self.compression.widths)
-        rows = self.prepared.train[index_B]
         return with_neighbours(self.params, loss, vectors_Bd, lambda: self.teacher_vectors(rows))

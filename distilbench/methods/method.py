@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.prepare.prepared import Prepared
 from distilbench.records import Score
+from distilbench.storage.arrays import ShardedArray
 from distilbench.training.params import Params
 from distilbench.training.phases import Learner
 
@@ -26,6 +28,12 @@ if TYPE_CHECKING:
 
 Possible = Callable[[str], list[Any]]
 """The values that a search space can give a parameter (the ends of a range)."""
+
+
+@functools.lru_cache(maxsize=1)
+def all_on_device(vectors: ShardedArray, device: str) -> Tensor:
+    """All of the teacher's vectors on a device, as they are stored. A process keeps them for its next trial."""
+    return torch.cat([torch.from_numpy(shard).to(device) for shard in vectors.shards()])
 
 
 class Method(Learner):
@@ -45,6 +53,20 @@ class Method(Learner):
     def __init__(self, params: Any, prepared: Prepared, device: str) -> None:
         super().__init__()
         self.params, self.prepared, self.device = params, prepared, device
+        self._copies: dict[int, tuple[NDArray[Any], Tensor]] = {}
+
+    def at(self, array: NDArray[Any], index_B: NDArray[np.int64] | Tensor) -> Any:
+        """`array[index_B]`: an array, or a tensor on the device where the numbers are one, from a copy that is made once."""
+        if not isinstance(index_B, Tensor):
+            return array[index_B]
+        if id(array) not in self._copies:
+            self._copies[id(array)] = (array, torch.from_numpy(np.ascontiguousarray(array)).to(index_B.device))
+        return self._copies[id(array)][1][index_B]
+
+    def on_device(self, array: NDArray[np.float32], index_B: NDArray[np.int64] | Tensor) -> Tensor:
+        """`array[index_B]` on the method's device."""
+        chosen = self.at(array, index_B)
+        return chosen if isinstance(chosen, Tensor) else torch.from_numpy(chosen).to(self.device)
 
     @classmethod
     def native_dim(cls, teacher: EncoderSpec, student: str) -> int:
@@ -73,8 +95,10 @@ class Method(Learner):
         `native` is what `native_dim` said.
         """
 
-    def teacher_vectors(self, rows: NDArray[np.int64]) -> Tensor:
+    def teacher_vectors(self, rows: NDArray[np.int64] | Tensor) -> Tensor:
         """The teacher's cached embeddings of corpus rows, B x D, on the method's device."""
+        if isinstance(rows, Tensor):
+            return all_on_device(self.prepared.vectors, self.device)[rows].float()
         return torch.from_numpy(self.prepared.vectors.take(rows)).to(self.device)
 
     @abstractmethod

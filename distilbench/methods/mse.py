@@ -47,6 +47,7 @@ class MSE(Unlabelled):
     params_type = MSEParams
     title: ClassVar[str] = "MSE"
     takes_static: ClassVar[bool] = True
+    replayable: ClassVar[bool] = True
     params: MSEParams
 
     def __init__(self, params: MSEParams, prepared: Prepared, device: str) -> None:
@@ -85,9 +86,9 @@ class MSE(Unlabelled):
         """One, over the training sentences."""
         return [self.distil()]
 
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+    def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """Mean over the batch of ||map(s) - t||^2, both brought to unit norm, or s scaled, where `norm` says so."""
-        rows = self.rows[index_B]
+        rows = self.at(self.rows, index_B)
         s_BT, t_BT = self.map(self.outputs(rows)).float(), self.teacher_vectors(rows)
         if self.params.norm == "unit":
             s_BT, t_BT = functional.normalize(s_BT, dim=-1), functional.normalize(t_BT, dim=-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,11 @@ class ShardedArray:
             data = np.load(self.folder / shard_name(int(shard)), mmap_mode="r", allow_pickle=False)
             out[in_shard] = data[index[in_shard] - shard * self.shard_rows]
         return out
+
+    def shards(self) -> Iterator[NDArray[np.floating]]:
+        """The shards one after the other as they are stored, in memory."""
+        for shard in range(-(-self.rows // self.shard_rows)):
+            yield np.load(self.folder / shard_name(shard), allow_pickle=False)
 
     def block(self, start: int, stop: int) -> NDArray[np.float32]:
         """The rows `start` to `stop` - 1 as float32, in memory; only the shards that hold them are read."""

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from distilbench.training.checkpoint import load_checkpoint, save_checkpoint
 from distilbench.training.params import TrainedParams
 from distilbench.training.phases import Learner, within_budget
+from distilbench.training.replay import Replay
 from distilbench.training.row_adam import RowAdam, clip_gradients
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -57,6 +59,8 @@ class Trainer:
         self.phase = -1
         self._epoch: tuple[list[int], NDArray[np.int64]] = ([], np.empty((0, 0), dtype=np.int64))
         self._losses = (0.0, 0)
+        self._recent: list[float] = []
+        self.replay: Replay | None = None
 
     def _phase_of(self, step: int) -> int:
         return int(np.searchsorted(self.starts, step, side="right")) - 1
@@ -72,13 +76,22 @@ class Trainer:
         self.parameters = [q for module in modules for q in module.parameters() if q.requires_grad]
         rows = {id(q) for q in self.method.row_parameters()}
         self.optimizers: list[torch.optim.Optimizer] = []
+        on_gpu = self.device == "cuda"
         if dense := [q for q in self.parameters if id(q) not in rows]:
-            adamw = torch.optim.AdamW(decay_groups(dense, p), lr=phase.lr, betas=p.betas, fused=True)
-            self.optimizers.append(adamw)
+            lr = torch.tensor(phase.lr, device=dense[0].device) if on_gpu else phase.lr
+            groups = decay_groups(dense, p)
+            self.optimizers.append(torch.optim.AdamW(groups, lr=lr, betas=p.betas, fused=True, capturable=on_gpu))
         if sparse := [q for q in self.parameters if id(q) in rows]:
             self.optimizers.append(RowAdam(sparse, phase.lr, p.betas))
         self.precision = {"cuda": "bf16"}.get(self.device, "fp32") if p.precision == "auto" else p.precision
         self.scaler = torch.amp.GradScaler(self.device, enabled=self.precision == "fp16")
+        self.replay = None
+        if phase.shape is not None and not sparse and self._can_replay():
+            self.replay = Replay(self._loss, self.optimizer, self.parameters, p.clip, self.parameters[0].device)
+
+    def _can_replay(self) -> bool:
+        """Whether this is a GPU in bfloat16: the attention of sentences end to end knows no other precision."""
+        return self.device == "cuda" and self.precision == "bf16"
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -111,30 +124,34 @@ class Trainer:
             return phase.lr * (1 + math.cos(math.pi * (step - warm) / max(1, phase.steps - warm))) / 2
         return phase.lr * (phase.steps - step) / max(1, phase.steps - warm)
 
-    def _batch(self, step: int) -> NDArray[np.int64]:
+    def _place(self, step: int) -> tuple[NDArray[np.int64], int]:
+        """The batches of the epoch that `step` is in, and its place among them."""
         phase = self.phases[self.phase]
         examples = max(phase.batch_size, phase.examples)
         epoch, position = divmod(step - self.starts[self.phase], examples // phase.batch_size)
         seed = [self.seed, self.phase, epoch]
         if self._epoch[0] != seed:
             self._epoch = (seed, epoch_batches(examples, phase.batch_size, seed))
-        return np.asarray(self._epoch[1][position])
+        return self._epoch[1], position
+
+    def _batch(self, step: int) -> NDArray[np.int64]:
+        epoch, position = self._place(step)
+        return np.asarray(epoch[position])
 
     def train_until(self, step: int, pause: Callable[[], bool] = lambda: False) -> float:
         """Train to `step` (at most `total_steps`), or until `pause()`, which is asked after every step; gives the mean loss.
 
         `Diverged`: a loss or gradient is not finite; parameters are as before that step.
         """
-        losses: list[float] = []
+        self._recent, first = [], self.step
         self.method.train()
         try:
-            while self.step < min(step, self.total_steps) and not (losses and pause()):
-                losses.append(self._train_step())
-                # One by one: neither what `pause` saves nor where it ends the call alters the sum.
-                self._losses = (self._losses[0] + losses[-1], self._losses[1] + 1)
+            while self.step < min(step, self.total_steps) and not (self.step > first and pause()):
+                self._train_step()
+            self._settle()
         finally:
             self.method.eval()
-        return float(np.mean(losses)) if losses else math.nan
+        return float(np.mean(self._recent)) if self._recent else math.nan
 
     @property
     def in_last_phase(self) -> bool:
@@ -153,17 +170,40 @@ class Trainer:
         self._losses = (0.0, 0)
         return math.nan if mean is None else mean
 
-    def _train_step(self) -> float:
+    def _train_step(self) -> None:
         if self.phase != self._phase_of(self.step):
+            self._settle()
             self._enter(self._phase_of(self.step), first=True)
-        # `torch.manual_seed` would note the call's stack for each kind of device that is not there.
-        seeded = torch.default_generator.manual_seed if self.device == "cpu" else torch.manual_seed
-        seeded(np.random.SeedSequence([self.seed, self.step]).generate_state(1)[0].item())
-        for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
-            group["lr"] = self.learning_rate(self.step)
+        self._seed(np.random.SeedSequence([self.seed, self.step]).generate_state(1)[0].item())
+        index_B, shape = self._batch(self.step), None
+        if self.replay is not None and (choose := self.phases[self.phase].shape) is not None:
+            shape = choose(index_B)
+        if self.replay is not None and shape is not None:
+            if self.replay.full:
+                self._settle()
+            self.replay.step(*self._place(self.step), shape, self.learning_rate(self.step))
+        else:
+            self._settle()
+            self._note(self.step, *self._eager_step(index_B))
+        self.step += 1
+
+    def _seed(self, number: int) -> None:
+        """Seed this device alone: `torch.manual_seed` also notes the call's stack for kinds of device that are not there."""
+        torch.default_generator.manual_seed(number)
+        if self.device == "cuda":
+            torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(number)
+
+    def _loss(self, index_B: Any) -> Tensor:
         autocast = AUTOCAST.get(self.precision)
         with torch.autocast(self.device, dtype=autocast, enabled=autocast is not None):
-            loss = self.phases[self.phase].loss(self._batch(self.step))
+            return self.phases[self.phase].loss(index_B)
+
+    def _eager_step(self, index_B: NDArray[np.int64]) -> tuple[float, float]:
+        """Loss and gradient norm of a step, which is not made where they are not finite."""
+        for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
+            lr = self.learning_rate(self.step)
+            group["lr"] = group["lr"].fill_(lr) if isinstance(group["lr"], Tensor) else lr
+        loss = self._loss(index_B)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
@@ -173,16 +213,31 @@ class Trainer:
         value = loss.item()
         # In fp16 an overflowing gradient is usual: the scaler skips the step and lowers the scale.
         overflow = self.scaler.is_enabled() and self.scaler.get_scale() > SMALLEST_SCALE
-        if not (math.isfinite(value) and (math.isfinite(norm) or overflow)):
-            raise Diverged(f"loss {value:.6g}, gradient norm {norm:.6g} at step {self.step}")
-        for optimizer in self.optimizers:
-            self.scaler.step(optimizer)
-        self.scaler.update()
-        self.step += 1
-        return value
+        if math.isfinite(value) and (math.isfinite(norm) or overflow):
+            for optimizer in self.optimizers:
+                self.scaler.step(optimizer)
+            self.scaler.update()
+            norm = 0.0 if overflow and not math.isfinite(norm) else norm
+        return value, norm
+
+    def _settle(self) -> None:
+        """Wait for the steps that a GPU has not reported yet, and note their losses."""
+        if self.replay is not None:
+            first = self.step - self.replay.pending
+            for number, (loss, norm) in enumerate(self.replay.drain(), first):
+                self._note(number, loss, norm)
+
+    def _note(self, step: int, loss: float, norm: float) -> None:
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self.step = step
+            raise Diverged(f"loss {loss:.6g}, gradient norm {norm:.6g} at step {step}")
+        self._recent.append(loss)
+        # One by one: neither what `pause` saves nor where it ends the call alters the sum.
+        self._losses = (self._losses[0] + loss, self._losses[1] + 1)
 
     def save(self, folder: Path, rung: int) -> None:
         """Write a checkpoint, keeping the one before it until the new one is whole."""
+        self._settle()
         optimizers = self.optimizers if self.phases else []
         scaler = self.scaler.state_dict() if self.phases else {}
         state = {"step": self.step, "phase": self.phase, "scaler": scaler, "losses": self._losses}

@@ -20,6 +20,10 @@ class Phase:
     the phase is entered, also when training is resumed within it, after the parameters have been restored. `start` is
     called after it, and only when the phase is entered for the first time: it may set parameters. `trained` are the
     modules whose parameters it trains; None means all of the method's that require gradients.
+
+    With `shape`, `loss` also takes the numbers as a tensor on the device and then never waits for it, so that a GPU can
+    replay steps (training/replay.py). `shape` is called before a step: batches of one shape have the same graph, and None
+    means that this one cannot be replayed.
     """
 
     name: str
@@ -27,10 +31,11 @@ class Phase:
     steps: int
     batch_size: int
     lr: float
-    loss: Callable[[NDArray[np.int64]], Tensor]
+    loss: Callable[[Any], Tensor]
     begin: Callable[[], None] = lambda: None
     start: Callable[[], None] = lambda: None
     trained: Sequence[nn.Module] | None = None
+    shape: Callable[[NDArray[np.int64]], int | None] | None = None
 
 
 def epoch_steps(epochs: float, examples: int, batch_size: int) -> int:

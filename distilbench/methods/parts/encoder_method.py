@@ -27,13 +27,14 @@ from distilbench.errors import InputError
 from distilbench.heartbeat import beat
 from distilbench.methods.method import Method, Possible
 from distilbench.methods.parts.packed import PACKED_TOKENS, can_pack, filled_parts, packed, packed_means
+from distilbench.methods.parts.packed_device import DeviceTokens, filled_tokens
 from distilbench.methods.parts.straight_through import coded
 from distilbench.prepare.prepared import Prepared
 from distilbench.training.params import check_enough
 
 TRAINING_TOKENS = {"cpu": 512, "cuda": 65536}
 """Padded tokens of one forward pass in training. A batch is drawn at random and cut into parts of similar length.
-Where `can_pack` says so it is read without padding instead."""
+Where `can_pack` says so a CPU reads it without padding instead, and so does a GPU where steps are replayed."""
 STATIC_ROWS = 4096
 """Sentences that a static student embeds at a time."""
 
@@ -91,6 +92,8 @@ class EncoderMethod(Method):
             self.pad = self.student.tokenizer.pad_token_id or 0
             self.width = int(self.student[0].get_embedding_dimension())
         self.projection: Dense | None = None
+        self.device_tokens: DeviceTokens | None = None
+        self._batch_tokens = 0
         self.micro_batches = 1
         """In how many parts at least a batch is read in training. From 2 on a part's states are not kept: the backward pass
         reads it again and adds its gradient to that of the others, so that the memory is that of one part."""
@@ -201,11 +204,29 @@ class EncoderMethod(Method):
         back[np.concatenate(parts)] = np.arange(len(rows))
         return torch.cat(outs)[torch.from_numpy(back).to(outs[0].device)]
 
-    def pooled(self, rows: NDArray[np.int64]) -> Tensor:
+    def batch_shape(self, rows: NDArray[np.int64]) -> int | None:
+        """The tokens that a batch of these rows is filled up to, so that its step can be replayed; None where it cannot.
+
+        The next batch of rows on the device is of this shape.
+        """
+        if self.static is not None or self.micro_batches > 1 or not can_pack(self.student):
+            return None
+        self._batch_tokens = filled_tokens(int(self.tokens.lengths_of(rows).sum()))
+        return self._batch_tokens
+
+    def pooled_on_device(self, rows_B: Tensor, layers: tuple[int, ...] = ()) -> Tensor:
+        """`pooled` of rows whose numbers are on the device, after those of the hidden states that `layers` names."""
+        if self.device_tokens is None:
+            self.device_tokens = DeviceTokens(self.tokens, self.pad, self.device)
+        return self.device_tokens.means(self.student, rows_B, self._batch_tokens, layers)
+
+    def pooled(self, rows: NDArray[np.int64] | Tensor) -> Tensor:
         """Mean-pooled student states with gradients, B x D, in float32."""
+        if isinstance(rows, Tensor):
+            return self.pooled_on_device(rows)
         if self.static is not None:
             return self.static(*self.tokens.flat(rows)).float()
-        if can_pack(self.student):
+        if self.device == "cpu" and can_pack(self.student):
             return self.over_parts(rows, PACKED_TOKENS, partial(packed_means, self.student), pack=True).float()
         budget = TRAINING_TOKENS[torch.device(self.device).type]
         return self.over_parts(rows, budget, lambda part: self.student(part)["sentence_embedding"]).float()
@@ -216,7 +237,7 @@ class EncoderMethod(Method):
             return pooled_BD
         return self.projection({"sentence_embedding": pooled_BD})["sentence_embedding"]
 
-    def outputs(self, rows: NDArray[np.int64]) -> Tensor:
+    def outputs(self, rows: NDArray[np.int64] | Tensor) -> Tensor:
         """The student's vectors with gradients, B x d, as they are stored."""
         return self.as_stored(self.project(self.pooled(rows)))
 
@@ -273,7 +294,8 @@ class EncoderMethod(Method):
             layers = [layer.cpu() for layer in self.layers_after_pooling()]
             save_static(self.static, layers, folder, self.prepared.student_prompts)
             return
-        modules = [*self.student.cpu(), *(layer.cpu() for layer in self.layers_after_pooling())]
+        after = list(self.layers_after_pooling())  # some are made with the student, so before it leaves the device
+        modules = [*self.student.cpu(), *(layer.cpu() for layer in after)]
         model = SentenceTransformer(modules=modules, device="cpu")
         model.max_seq_length = self.student.max_seq_length
         if self.prepared.student_prompts is not None:

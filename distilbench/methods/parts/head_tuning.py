@@ -7,6 +7,7 @@ student's states are read once, so a step costs next to nothing. Axes: N sentenc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -54,17 +55,17 @@ class HeadTuning:
         if projection is None:
             raise ValueError("head_steps: the student has no projection")
         batch = min(p.head_batch_size, len(self.rows_N))
-        return Phase(
-            "head", len(self.rows_N), p.head_steps, batch, p.head_lr, self.loss, self._begin, trained=[projection]
-        )
+        examples, trained = len(self.rows_N), [projection]
+        phase = Phase("head", examples, p.head_steps, batch, p.head_lr, self.loss, self._begin, trained=trained)
+        return replace(phase, shape=lambda _: 0)  # all its batches are alike
 
     def _begin(self) -> None:
         self.states_ND = torch.from_numpy(self.method.states(self.rows_N)).to(self.method.device)
         self.teacher_ND = self.method.teacher_vectors(self.rows_N)
 
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+    def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """The mean over the widths of `neighbour_loss` within the batch, of vectors as they are stored."""
-        chosen = torch.from_numpy(index_B)
+        chosen = index_B if isinstance(index_B, Tensor) else torch.from_numpy(index_B)
         student_Bd = self.method.as_stored(self.method.project(self.states_ND[chosen]))
         teacher_BD, temperature = self.teacher_ND[chosen], self.params.head_temperature
         losses = [

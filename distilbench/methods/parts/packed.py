@@ -1,8 +1,9 @@
 """A batch read without padding: its sentences one after the other, each token through the same layers as in a padded batch.
 
-What treats a token alone (linear layers, LayerNorm, GELU) runs over all tokens at once. Attention runs over the sentences of
-one length at a time, without a mask. transformers calls the function for it that is registered here.
-On one CPU thread a step over 64 real sentences takes 0.75 to 0.78 times as long as in padded parts of similar length.
+What treats a token alone (linear layers, LayerNorm, GELU) runs over all tokens at once. On a CPU attention runs over the
+sentences of one length at a time, without a mask: on one thread a step over 64 real sentences takes 0.75 to 0.78 times as
+long as in padded parts of similar length. packed_device.py does it on a GPU. transformers calls the function for
+attention that is registered here.
 
 Axes: B sentences, T tokens of all of them, D width, H heads, W width of a head, n sentences of one length L.
 """
@@ -34,17 +35,23 @@ FIRST_POSITION_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert"}
 
 
 def can_pack(student: SentenceTransformer) -> bool:
-    """Whether `student` is an encoder of a known architecture on a CPU with mean pooling, and no dropout acts.
+    """Whether `student` is an encoder of a known architecture with mean pooling, and no dropout acts.
 
     Dropout draws other numbers for other shapes, so that a training with it would not be reproduced.
     """
-    if student.training or student.device.type != "cpu" or len(student) != 2:
+    if student.training or len(student) != 2:
         return False
     pooling, config = student[1], getattr(getattr(student[0], "model", None), "config", None)
     if not isinstance(pooling, Pooling) or tuple(np.atleast_1d(pooling.pooling_mode)) != ("mean",):
         return False
     known_type = getattr(config, "model_type", "") in FIRST_POSITION_0 | FIRST_POSITION_AFTER_PADDING
     return known_type and not getattr(config, "is_decoder", False)
+
+
+def first_position(model: nn.Module) -> int:
+    """The number of a sentence's first position in a model that `can_pack` knows."""
+    config: Any = model.config
+    return 0 if config.model_type in FIRST_POSITION_0 else int(config.pad_token_id) + 1
 
 
 def filled_parts(lengths: NDArray[np.int64], budget: int) -> list[NDArray[np.int64]]:
@@ -75,10 +82,10 @@ def packed(ids: Sequence[NDArray[np.int32]]) -> dict[str, Tensor]:
 def packed_means(student: SentenceTransformer, part: dict[str, Tensor]) -> Tensor:
     """The mean-pooled states of the sentences in `packed`, B x D, as a padded batch gives them."""
     model = student[0].model
-    first = 0 if model.config.model_type in FIRST_POSITION_0 else model.embeddings.padding_idx + 1
+    first = first_position(model)
     length_G, count_G = (t.tolist() for t in torch.unique_consecutive(part["lengths"], return_counts=True))
     groups = list(zip(count_G, length_G, strict=True))
-    with _attention(model):
+    with attention_of(model, ATTENTION):
         states_1TD = model(
             input_ids=part["input_ids"], position_ids=part["position_ids"] + first, sentences_of_one_length=groups
         ).last_hidden_state
@@ -86,10 +93,11 @@ def packed_means(student: SentenceTransformer, part: dict[str, Tensor]) -> Tenso
 
 
 @contextmanager
-def _attention(model: nn.Module) -> Iterator[None]:
+def attention_of(model: nn.Module, name: str) -> Iterator[None]:
+    """Have a transformer call the registered attention `name`."""
     config: Any = model.config
     before = config._attn_implementation
-    config._attn_implementation = ATTENTION
+    config._attn_implementation = name
     try:
         yield
     finally:

@@ -5,11 +5,13 @@ Axes: B batch, T examples, K hard negatives, M candidates of an anchor, D width.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import faiss
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
@@ -80,9 +82,13 @@ class LabelledExamples:
     def __len__(self) -> int:
         return len(self.anchor_T)
 
-    def rows(self, index_B: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of a batch: B anchors, B positives, B x K negatives."""
-        return np.concatenate([self.anchor_T[index_B], self.positive_T[index_B], self.negative_TK[index_B].ravel()])
+    def rows(self, index_B: Any, at: Callable[[Any, Any], Any] = operator.getitem) -> Any:
+        """Rows of a batch: B anchors, B positives, B x K negatives.
+
+        `at` is `Method.at` where the numbers may be on the device; then so are the rows.
+        """
+        rows = [at(self.anchor_T, index_B), at(self.positive_T, index_B), at(self.negative_TK, index_B).ravel()]
+        return torch.cat(rows) if isinstance(index_B, Tensor) else np.concatenate(rows)
 
 
 def mine(prepared: Prepared, known_TE: NDArray[np.int64], count: int, max_share: float = 0.0) -> NDArray[np.int64]:

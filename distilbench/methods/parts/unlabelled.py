@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,9 @@ class UnlabelledParams(TrainedParams, DistilledParams):
 class Unlabelled(EncoderMethod):
     """A student that is trained on unlabelled sentences: `rows`, those of the corpus, with their copies where asked for."""
 
+    replayable: ClassVar[bool] = False
+    """Whether `loss` also takes numbers on the device, so that a GPU can replay its steps."""
+
     def __init__(self, params: Any, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
         self.rows = np.concatenate([prepared.train, prepared.augmented]) if params.augmentation else prepared.train
@@ -51,8 +55,9 @@ class Unlabelled(EncoderMethod):
     def distil(self, start: Callable[[], None] = lambda: None, trained: Sequence[nn.Module] | None = None) -> Phase:
         """Make the phase over the sentences, with the method's own loss."""
         p, steps = self.params, epoch_steps(self.params.epochs, len(self.rows), self.params.batch_size)
-        return Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss, start=start, trained=trained)
+        phase = Phase("distil", len(self.rows), steps, p.batch_size, p.lr, self.loss, start=start, trained=trained)
+        return replace(phase, shape=lambda index_B: self.batch_shape(self.rows[index_B])) if self.replayable else phase
 
     @abstractmethod
-    def loss(self, index_B: NDArray[np.int64]) -> Tensor:
+    def loss(self, index_B: NDArray[np.int64] | Tensor) -> Tensor:
         """The loss of a batch of the sentences numbered in `rows`."""
