@@ -1,7 +1,8 @@
-"""Memory: the most that this process has had resident, as the operating system counts it."""
+"""Memory: the most that this process has had, on its machine and on a GPU; and what goes back when work is over."""
 
 from __future__ import annotations
 
+import gc
 import re
 import resource
 import sys
@@ -9,6 +10,9 @@ from pathlib import Path
 
 STATUS = Path("/proc/self/status")
 """Where Linux says it. What `getrusage` says there is also of the process that started this one, until it began its own."""
+PEAK, GPU_PEAK = "peak_mb", "gpu_peak_mb"
+"""Among a rung's metrics: the most memory until then in MB, resident and on the GPU, of the training's worker. On a GPU it is
+what torch held for this trial, without the context (some 500 MB)."""
 UNIT = 1 if sys.platform == "darwin" else 1024
 """Bytes of the unit in which `getrusage` counts elsewhere."""
 
@@ -19,3 +23,33 @@ def peak_mb() -> float:
     if peak := re.search(r"VmHWM:\s*(\d+) kB", status):
         return int(peak[1]) * 1024 / 1e6
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT / 1e6
+
+
+def peaks() -> dict[str, float]:
+    """The metrics of memory."""
+    import torch
+
+    on_gpu = {GPU_PEAK: torch.cuda.max_memory_reserved() / 1e6} if torch.cuda.is_initialized() else {}  # type: ignore[no-untyped-call]
+    return {PEAK: peak_mb(), **on_gpu}
+
+
+def release_memory() -> None:
+    """Give back what nothing refers to any more, on a GPU to the other processes; its peak is counted anew."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+GPU_MARGIN = 2.0
+"""Of its share of a GPU's memory that a process may take: most take less, and one that takes all stops the others."""
+
+
+def limit_gpu_memory(share: float) -> None:
+    """Let torch take no more of the GPU than the process's share allows; beyond it memory is out, as on a full GPU."""
+    import torch
+
+    if 0 < share < 1 and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(min(1.0, GPU_MARGIN * share))

@@ -10,13 +10,11 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from distilbench.events import INTERRUPTED, Event
-from distilbench.memory import peak_mb
+from distilbench.memory import GPU_PEAK, PEAK, peak_mb
 from distilbench.storage.files import DiskFull, write_json
 from distilbench.storage.retry import require_exists
 
 TIMINGS = "timings.json"
-PEAK = "peak_mb"
-"""Among a rung's metrics: the most memory that the training's worker has had resident until then, in MB."""
 
 
 class StageTiming(BaseModel):
@@ -37,6 +35,8 @@ class StageTiming(BaseModel):
     """The most memory that the driver has had resident until the stage ended, in MB; 0 where it was not noted."""
     worker_mb: float = 0.0
     """The peak memory in MB of the worker that had most: of a pool, or of the trainings that ended in the stage."""
+    gpu_mb: float = 0.0
+    """The same of the GPU's memory; 0 where none was used."""
 
 
 _list = TypeAdapter(list[StageTiming])
@@ -78,13 +78,15 @@ class StageTimes:
 
     def __init__(self, run: Path, workers: int) -> None:
         self.run, self.workers = run, workers
-        self.at, self.began, self.count, self.worker_mb = "", time.monotonic(), 0, 0.0
+        self.at, self.began, self.count, self.worker_mb, self.gpu_mb = "", time.monotonic(), 0, 0.0, 0.0
 
     def __call__(self, event: Event) -> None:
         """Count what has ended, with its memory; write the stage that is over."""
         if event.record:
             self.count += 1
-            self.worker_mb = max([self.worker_mb, *(rung.metrics.get(PEAK) or 0.0 for rung in event.record.rungs)])
+            rungs = event.record.rungs
+            self.worker_mb = max([self.worker_mb, *(rung.metrics.get(PEAK) or 0.0 for rung in rungs)])
+            self.gpu_mb = max([self.gpu_mb, *(rung.metrics.get(GPU_PEAK) or 0.0 for rung in rungs)])
         if not event.stage:
             return
         now = time.monotonic()
@@ -95,6 +97,8 @@ class StageTimes:
                 count=self.count,
                 workers=self.workers,
                 worker_mb=self.worker_mb,
+                gpu_mb=self.gpu_mb,
             )
             keep(self.run, took)
-        self.at, self.began, self.count, self.worker_mb = ("" if event.stage == "done" else event.stage), now, 0, 0.0
+        self.at, self.began, self.count = ("" if event.stage == "done" else event.stage), now, 0
+        self.worker_mb = self.gpu_mb = 0.0

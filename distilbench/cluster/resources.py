@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +20,11 @@ from distilbench.cluster.nodes import Node, alive_nodes, needed, places_on, poss
 from distilbench.errors import InputError
 from distilbench.threads import torch_threads
 
-GPU_SHARE = 0.25
-"""The share of a GPU for each trial: a head or a 6-layer student leaves most of a GPU idle."""
+TRIAL_GPU_BYTES = 4e9
+"""What a trial is given of a GPU's memory by default: 16 trials of two-layer students in batches up to 512 took 3.2 GB each,
+half a gigabyte for the context of each included."""
+UNKNOWN_GPU_BYTES = 16e9
+"""A GPU's memory where this machine has none of its own to ask."""
 
 IDLE_TIMEOUT_S = 60
 
@@ -52,7 +56,7 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
         return
     cluster = address or (os.environ.get("RAY_ADDRESS") if cpus is None else None)
     target = cluster or (None if cpus is None else "local")
-    local = {} if cluster else {"num_cpus": cpus, "include_dashboard": dashboard}
+    local = {} if cluster else {"num_cpus": cpus, "num_gpus": _gpus_here(), "include_dashboard": dashboard}
     try:
         _knock(cluster or "")
         with _level_line_left_out():
@@ -73,6 +77,13 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
         ray.shutdown()
 
 
+def _gpus_here() -> int | None:
+    """The GPUs that torch sees, None for none: Ray asks NVML alone, and counts none in silence where that does not answer."""
+    import torch
+
+    return torch.cuda.device_count() or None
+
+
 def _started(**settings: Any) -> Any:
     """`ray.init`, tried again where a busy machine takes longer than Ray waits for its own processes.
 
@@ -85,6 +96,9 @@ def _started(**settings: Any) -> Any:
         try:
             return ray.init(**settings)
         except Exception as error:  # of no class of its own
+            if settings.get("num_gpus") and "num_gpus must not be provided" in str(error):
+                settings["num_gpus"] = None  # a cluster runs here already
+                continue
             if TOO_SLOW not in str(error):
                 raise
             ray.shutdown()
@@ -161,13 +175,14 @@ def trial_resources(share: TrialShare) -> TrialResources:
     """Fit trials to the cluster, and say why so.
 
     By itself a trial takes one CPU (small heads and students gain little from a second thread, another trial a whole
-    core), and where there are GPUs a quarter of one: several small trials share a GPU. On a cluster that grows, so many run
-    at once as fit when it has grown: those that wait for a place make the nodes come.
+    core), and where there are GPUs such a share of one that all CPUs are at work, and its memory is enough: a small trial
+    waits for its CPU more than for the GPU. On a cluster that grows, so many run at once as fit when it has grown: those
+    that wait for a place make the nodes come.
     """
     up, nodes = alive_nodes(), possible_nodes(share.grow_to)
     cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
     own_cpus = share.cpus or 1
-    own_gpus = GPU_SHARE if share.gpus is None and gpus else share.gpus or 0.0
+    own_gpus = _gpu_share(nodes, own_cpus) if share.gpus is None and gpus else share.gpus or 0.0
     if own_gpus > 1 and own_gpus % 1:
         raise InputError(f"--gpus-per-trial {own_gpus:g}: expected a share of one GPU (at most 1), or whole ones")
     fits, now = places_on(nodes, own_cpus, own_gpus), places_on(up, own_cpus, own_gpus)
@@ -181,7 +196,7 @@ def trial_resources(share: TrialShare) -> TrialResources:
     on = f"{own_cpus} of {cpus} CPUs" + (f" and {own_gpus:g} of {gpus} GPUs" if own_gpus else "")
     why = [] if share.cpus else ["one CPU each by default"]
     if own_gpus and share.gpus is None:
-        why.append(f"{GPU_SHARE:g} of a GPU each by default")
+        why.append(f"{own_gpus:g} of a GPU each by default")
     if not gpus:
         why.append("no GPU found")
     if share.at_once and share.at_once < fits:
@@ -197,6 +212,23 @@ def trial_resources(share: TrialShare) -> TrialResources:
         share.hang_s,
         grows=now < fits,
     )
+
+
+def _gpu_share(nodes: Sequence[Node], cpus: int) -> float:
+    """The share of a GPU with which trials of `cpus` CPUs fill a node's CPUs, as far as the GPU's memory allows.
+
+    Rounded down to Ray's ten thousandths: of a third that is rounded up only two fit.
+    """
+    wanted = max(-(-(node.cpus // cpus) // node.gpus) for node in nodes if node.gpus)
+    return math.floor(1e4 / max(1, min(wanted, int(_gpu_memory() // TRIAL_GPU_BYTES)))) / 1e4
+
+
+def _gpu_memory() -> float:
+    """The memory in bytes of the smallest GPU here."""
+    import torch
+
+    sizes = [torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count())]
+    return min(sizes, default=UNKNOWN_GPU_BYTES)
 
 
 def wait_for_idle(resources: TrialResources) -> None:

@@ -20,14 +20,14 @@ from rich.table import Table
 from rich.text import Text
 
 from distilbench.errors import InputError
+from distilbench.memory import GPU_PEAK, PEAK
 from distilbench.records import Rung, TrialRecord, read_records
 from distilbench.reporting.runs import TRIAL_FILES, run_folders
-from distilbench.stage_times import PEAK
 from distilbench.storage.arrays import MANIFEST
 from distilbench.storage.files import bound_config
 from distilbench.trials.budget import Budget
 
-NOT_COMPARED = frozenset({"rung_seconds", PEAK, "latency_ms", "single_ms", "model_bytes", "micro_batches"})
+NOT_COMPARED = frozenset({"rung_seconds", PEAK, GPU_PEAK, "latency_ms", "single_ms", "model_bytes", "micro_batches"})
 """Metrics that depend on the machine at that moment (times, memory), or were measured beforehand."""
 
 

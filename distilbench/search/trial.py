@@ -12,6 +12,7 @@ from ray.tune import PlacementGroupFactory
 
 from distilbench.cluster.path_map import PathMap
 from distilbench.cluster.provenance import machine
+from distilbench.memory import limit_gpu_memory, release_memory
 from distilbench.methods import get_method
 from distilbench.storage.files import remove_folder
 from distilbench.storage.retry import StorageGone
@@ -51,6 +52,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         import torch
 
         torch.set_num_threads(config["cpus"])
+        limit_gpu_memory(config["gpus"])
         self.where = this_node()
         self.node_folder: Path | None = None
         """The folder of the trial that it is at, on this node."""
@@ -68,7 +70,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]
         from distilbench.encoders.encoder import default_device
 
         self.training: RungTraining | None = None  # the last trial's memory goes before the next one's is taken
-        gc.collect()
+        release_memory()
         path_map: PathMap | None = config.get("path_map")
         if path_map is not None and not path_map.here and self.node_folder is not None:
             remove_folder(self.node_folder)  # what it holds is in the storage

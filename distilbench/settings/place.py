@@ -123,7 +123,7 @@ class TrialSettings(GrowingClusterSettings):
 
     cpus_per_trial: int | None = option("CPUs of a trial; default 1.", None, panel=RESOURCES, ge=1)
     gpus_per_trial: float | None = option(
-        "Share of a GPU for a trial; default 0.25 where there is a GPU.", None, panel=RESOURCES, ge=0
+        "Share of a GPU for a trial; default: as CPUs and the GPU's memory allow.", None, panel=RESOURCES, ge=0
     )
     trials_at_once: int | None = option("Trials at once at most; default: as fit.", None, panel=RESOURCES, ge=1)
     stall_timeout: float = option(

@@ -22,10 +22,9 @@ from distilbench.cluster.run_copy import active_map
 from distilbench.data.corpus import Corpus
 from distilbench.encoders.encoder import default_device
 from distilbench.heartbeat import beat
-from distilbench.memory import peak_mb
+from distilbench.memory import limit_gpu_memory, peaks
 from distilbench.methods.method import Method
 from distilbench.records import Rung
-from distilbench.stage_times import PEAK
 from distilbench.storage.files import remove_folder
 from distilbench.storage.remote import files_in
 from distilbench.storage.retry import StorageGone, require_exists, retry_io
@@ -75,7 +74,7 @@ class Outcome:
 
 
 def finish(
-    job: Job, prepared_folder: Path, corpus: Corpus, threads: int, hang_s: float, path_map: PathMap | None = None
+    job: Job, prepared_folder: Path, corpus: Corpus, resources: TrialResources, path_map: PathMap | None = None
 ) -> Outcome:
     """Train to the end from the newest checkpoint, export, embed. An exception is returned as the reason of a failure.
 
@@ -83,8 +82,9 @@ def finish(
     """
     import torch
 
-    torch.set_num_threads(threads)
-    given, spec = job, job.spec(prepared_folder, hang_s).localised(path_map)
+    torch.set_num_threads(resources.cpus)
+    limit_gpu_memory(resources.gpus)
+    given, spec = job, job.spec(prepared_folder, resources.hang_s).localised(path_map)
     if path_map is not None:
         job = replace(job, run=path_map.in_run(job.run), folder=spec.folder)
     try:
@@ -114,7 +114,7 @@ def finish(
 def _with_memory(rungs: Sequence[Rung]) -> tuple[Rung, ...]:
     """The rungs; peak memory of export and embedding is added to the last."""
     return tuple(
-        rung.model_copy(update={"metrics": {**rung.metrics, PEAK: peak_mb()}}) if rung is rungs[-1] else rung
+        rung.model_copy(update={"metrics": {**rung.metrics, **peaks()}}) if rung is rungs[-1] else rung
         for rung in rungs
     )
 
@@ -191,7 +191,7 @@ def _finish_open(
     while queue or waiting:
         while queue and len(waiting) < resources.concurrency and time.time() < deadline:
             job = queue.pop(0)
-            waiting[remote.remote(job, prepared, shared, resources.cpus, resources.hang_s, active_map())] = job
+            waiting[remote.remote(job, prepared, shared, resources, active_map())] = job
         left = deadline - time.time()
         ready, _ = ray.wait(list(waiting), num_returns=1, timeout=max(0.0, min(left, 3600.0))) if waiting else ([], [])
         for reference in ready:

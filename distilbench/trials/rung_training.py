@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from distilbench.errors import InputError
-from distilbench.memory import peak_mb
+from distilbench.memory import peaks
 from distilbench.methods import get_method
 from distilbench.methods.method import Method
 from distilbench.prepare.prepared import Prepared, load_prepared
 from distilbench.records import Rung, result_rung
-from distilbench.stage_times import PEAK
 from distilbench.storage.files import remove_folder, write_json
 from distilbench.storage.retry import StorageGone, require_exists, retry_io
 from distilbench.training.checkpoint import load_parameters, save_parameters
@@ -212,7 +211,7 @@ class RungTraining:
             known = read_costs(self.spec.prepared).get(kind_key(self.spec.method, self.spec.params))
             found = {**found, **(cost_metrics(known) if known else {})}
         seconds = self._seconds + time.monotonic() - began
-        metrics = {**found, "loss": self.trainer.take_loss(), "rung_seconds": seconds, PEAK: peak_mb()}
+        metrics = {**found, "loss": self.trainer.take_loss(), "rung_seconds": seconds, **peaks()}
         if self._halved:
             metrics["micro_batches"] = 2.0
         self.watchdog.alive()

@@ -16,6 +16,7 @@ from rich.console import Console
 from samples import WORDS, make_data, random_sentences, write_tsv
 
 from distilbench.choices import EVERY_TASK, Stored
+from distilbench.cluster.resources import TrialResources
 from distilbench.commands.evaluate import evaluate
 from distilbench.data.corpus import Corpus
 from distilbench.data.folder import Limits, folder_corpus
@@ -114,7 +115,7 @@ def swept(run: Run, folder: Path, name: str, stored: Stored = "float32") -> list
     params = method.params_type.model_validate(METHODS[name]).model_dump(mode="json", by_alias=True)
     candidate = Candidate("r", "student", name, 8, params, 0)
     job = Job(candidate, Budget(trials=1, steps=6, rungs=1, eta=3), folder, folder / "job", "students/s")
-    assert finish(job, prepared, run.corpus, threads=1, hang_s=0).failed == ""
+    assert finish(job, prepared, run.corpus, TrialResources(1, 0, 1, "")).failed == ""
     encoded = Encoded.load(job.folder)
     assert encoded is not None
     return board.rows(candidate, method.widths_of(params), lambda: encoded)

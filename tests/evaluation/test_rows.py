@@ -67,7 +67,7 @@ class Run:
                     on_outcome(Outcome(job, "", tuple(known_rungs(job.folder))))
                     continue
                 self.trained.append(job.candidate.configuration)
-                on_outcome(finish(job, prepared, scored, threads=1, hang_s=0))
+                on_outcome(finish(job, prepared, scored, RESOURCES))
             return []
 
         monkeypatch.setattr(module, "finish_jobs", finish_here)

@@ -69,12 +69,13 @@ def test_the_number_of_training_sentences_is_told(two_runs, tmp_path):
     assert run_facts(records, board, folders)[0].described.sentences is None
 
 
-def test_what_the_stages_took_is_shown_and_kept(two_runs, tmp_path):
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_what_the_stages_took_is_shown_and_kept(two_runs, tmp_path, on_gpu):
     records, folders = two_runs()
     board = leaderboard(records)
     shared = [StageTiming(stage="Teacher <b>encoding", seconds=30.25, count=900, workers=2, worker_mb=1234.4)]
     write_json(tmp_path / TIMINGS, [took.model_dump() for took in shared])  # of the sweep of both
-    own = [{"stage": "search", "seconds": 5.0, "driver_mb": 678.0}]
+    own = [{"stage": "search", "seconds": 5.0, "driver_mb": 678.0, "gpu_mb": 345.0 * on_gpu}]
     write_json(folders[0] / TIMINGS, own)
     a, b = run_facts(records, board, folders)
     assert [took.stage for took in a.described.timings] == ["Teacher <b>encoding", "search"] and list(
@@ -85,6 +86,7 @@ def test_what_the_stages_took_is_shown_and_kept(two_runs, tmp_path):
         b.described.timings,
     ]
     page = render_run(a, [r for r in records if r.run == "a"], board, "t")
+    assert ("GPU,\u00a0MB" in page) == on_gpu and (">345</td>" in page) == on_gpu
     assert "Teacher &lt;b&gt;encoding" in page and "<b>" not in page
     assert ">1,234</td>" in page and ">678</td>" in page and ">30.2</td>" in page
     write_json(folders[1] / TIMINGS, ["nonsense"])

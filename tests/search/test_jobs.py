@@ -38,6 +38,9 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing in the code catches it."""
 
 
+RESOURCES = TrialResources(1, 0, 2, "")
+
+
 @pytest.fixture(scope="module")
 def corpus(data_folder: Path) -> Corpus:
     """That of `prepared_folder`."""
@@ -56,7 +59,7 @@ def make_job(run: Path, method: str = "mcr2", **params: Any) -> Job:
 def whole(tmp_path_factory: pytest.TempPathFactory, prepared_folder: Path, corpus: Corpus) -> tuple[Job, Outcome]:
     """A job that nothing interrupted."""
     job = make_job(tmp_path_factory.mktemp("whole"))
-    return job, finish(job, prepared_folder, corpus, threads=1, hang_s=0)
+    return job, finish(job, prepared_folder, corpus, RESOURCES)
 
 
 def test_a_job_trains_reports_saves_and_embeds(
@@ -125,9 +128,9 @@ def test_killed_anywhere_it_ends_the_same(
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, deadly)
         with pytest.raises(Killed):
-            finish(job, prepared_folder, corpus, threads=1, hang_s=0)
+            finish(job, prepared_folder, corpus, RESOURCES)
     assert Encoded.load(job.folder) is None
-    outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
+    outcome = finish(job, prepared_folder, corpus, RESOURCES)
     unbroken, wanted = whole
     assert outcome.failed == "" and [(r.rung, r.step) for r in outcome.rungs] == [(1, 2), (2, 6), (3, 18)]
     assert comparable(outcome) == comparable(wanted)
@@ -140,11 +143,11 @@ def test_killed_anywhere_it_ends_the_same(
 
 
 def test_a_failure_is_an_outcome(tmp_path: Path, prepared_folder: Path, corpus: Corpus) -> None:
-    diverged = finish(make_job(tmp_path / "one", **{"lambda": 1e39}), prepared_folder, corpus, threads=1, hang_s=0)
+    diverged = finish(make_job(tmp_path / "one", **{"lambda": 1e39}), prepared_folder, corpus, RESOURCES)
     assert diverged.failed == "loss -inf, gradient norm nan at step 0" and diverged.rungs == ()
     job = make_job(tmp_path / "two")
     broken = replace(job, candidate=replace(job.candidate, params={**job.candidate.params, "head": "none"}))
-    outcome = finish(broken, prepared_folder, corpus, threads=1, hang_s=0)
+    outcome = finish(broken, prepared_folder, corpus, RESOURCES)
     assert outcome.failed.startswith("ValidationError: ") and "head" in outcome.failed
 
 
@@ -152,11 +155,11 @@ def test_a_trial_of_a_search_is_not_trained_or_judged_again(
     tmp_path: Path, prepared_folder: Path, corpus: Corpus, whole: tuple[Job, Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = make_job(tmp_path)
-    outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
+    outcome = finish(job, prepared_folder, corpus, RESOURCES)
     (job.folder / "encoded.json").unlink()
     monkeypatch.setattr(rung_training, "dev_report", lambda *_: pytest.fail("judged again"))
     monkeypatch.setattr(Trainer, "_train_step", lambda _: pytest.fail("trained again"))
-    again = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
+    again = finish(job, prepared_folder, corpus, RESOURCES)
     assert (again.failed, comparable(again)) == ("", comparable(outcome))
     encoded, wanted = Encoded.load(job.folder), Encoded.load(whole[0].folder)
     assert encoded is not None and wanted is not None and np.array_equal(encoded.vectors_ND, wanted.vectors_ND)
@@ -170,7 +173,7 @@ def test_an_interrupted_trial_is_taken_as_it_is(tmp_path: Path, prepared_folder:
     training.advance()
     training.advance(0.0)
     training.keep()
-    outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=0)
+    outcome = finish(job, prepared_folder, corpus, RESOURCES)
     assert (outcome.failed, [r.step for r in outcome.rungs]) == ("", [2])
     encoded = Encoded.load(job.folder)
     rows = evaluation_rows(corpus)
@@ -183,7 +186,7 @@ def test_a_job_that_hung_twice_fails(tmp_path: Path, prepared_folder: Path, corp
     job = make_job(tmp_path)
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "key-hang.txt").write_text("Timeout (0:00:05)!\n  stack\nTimeout (0:00:05)!\n  stack\n")
-    outcome = finish(job, prepared_folder, corpus, threads=1, hang_s=5)
+    outcome = finish(job, prepared_folder, corpus, TrialResources(1, 0, 1, "", hang_s=5))
     assert outcome.failed == "no progress for 5 s, 2 times; where it was stuck is in key-hang.txt"
     assert outcome.rungs == () and not (tmp_path / "students").exists()
 
@@ -206,8 +209,8 @@ def test_storage_that_is_gone_is_no_failure_of_the_job(
     with monkeypatch.context() as patch:
         patch.setattr(*((Trainer, "save", failing) if when == "training" else (Mcr2, "export", failing)))
         with pytest.raises(StorageGone, match="Input/output error"):
-            finish(job, prepared_folder, corpus, threads=1, hang_s=0)
-    assert comparable(finish(job, prepared_folder, corpus, threads=1, hang_s=0)) == comparable(whole[1])
+            finish(job, prepared_folder, corpus, RESOURCES)
+    assert comparable(finish(job, prepared_folder, corpus, RESOURCES)) == comparable(whole[1])
     assert not list(tmp_path.rglob("*.partial"))
 
 

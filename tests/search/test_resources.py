@@ -18,6 +18,7 @@ from distilbench.cluster import resources as module
 from distilbench.cluster.nodes import Node
 from distilbench.cluster.resources import TrialShare, trial_resources
 from distilbench.errors import InputError
+from distilbench.memory import limit_gpu_memory
 from distilbench.search.trial import TrialTrainable
 from distilbench.trials.budget import Budget
 
@@ -30,7 +31,7 @@ CASES: list[tuple[list[tuple[int, int]], dict[str, Any], tuple[int, float, int],
     ([(4, 0)], {"at_once": 3}, (1, 0, 3), "1 of 4 CPUs", [CPU, NONE, "4 would fit"]),
     ([(4, 0)], {"cpus": 1, "at_once": 9}, (1, 0, 4), "1 of 4 CPUs", [NONE]),
     ([(8, 1)], {}, (1, 0.25, 4), "1 of 8 CPUs and 0.25 of 1 GPUs", [CPU, GPU]),
-    ([(2, 1)], {}, (1, 0.25, 2), "1 of 2 CPUs and 0.25 of 1 GPUs", [CPU, GPU]),
+    ([(2, 1)], {}, (1, 0.5, 2), "1 of 2 CPUs and 0.5 of 1 GPUs", [CPU, "0.5 of a GPU each by default"]),
     ([(8, 2)], {"cpus": 1, "gpus": 1.0}, (1, 1.0, 2), "1 of 8 CPUs and 1 of 2 GPUs", []),
     ([(8, 2)], {"cpus": 1, "gpus": 0.4}, (1, 0.4, 4), "1 of 8 CPUs and 0.4 of 2 GPUs", []),
     ([(8, 4)], {"cpus": 1, "gpus": 2.0}, (1, 2.0, 2), "1 of 8 CPUs and 2 of 4 GPUs", []),
@@ -38,8 +39,46 @@ CASES: list[tuple[list[tuple[int, int]], dict[str, Any], tuple[int, float, int],
     # What is left over on two nodes is no place for a trial.
     ([(3, 0), (3, 0)], {"cpus": 2}, (2, 0, 2), "2 of 6 CPUs", [NONE]),
     ([(4, 1), (4, 1)], {"cpus": 1, "gpus": 0.6}, (1, 0.6, 2), "1 of 8 CPUs and 0.6 of 2 GPUs", []),
-    ([(8, 0), (2, 1)], {"cpus": 1}, (1, 0.25, 2), "1 of 10 CPUs and 0.25 of 1 GPUs", [GPU]),
+    (
+        [(8, 0), (3, 1)],
+        {"cpus": 1},
+        (1, 0.3333, 3),
+        "1 of 11 CPUs and 0.3333 of 1 GPUs",
+        ["0.3333 of a GPU each by default"],
+    ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("node", "cpus", "gpu_bytes", "share", "at_once"),
+    [
+        ((16, 1), 1, 85e9, 0.0625, 16),  # an H100: as many as CPUs
+        ((12, 1), 1, 85e9, 0.0833, 12),
+        ((16, 1), 1, 23.7e9, 0.2, 5),  # an L4: as many as its memory takes
+        ((24, 8), 1, 85e9, 0.3333, 24),
+        ((16, 1), 4, 85e9, 0.25, 4),
+        ((10, 4), 1, 85e9, 0.3333, 10),
+        ((4, 8), 1, 85e9, 1.0, 4),
+        ((64, 1), 1, 150e9, 0.027, 37),  # an H200
+        ((8, 1), 1, 2e9, 1.0, 1),
+    ],
+)
+def test_a_trial_takes_what_its_cpus_can_use_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, node: tuple[int, int], cpus: int, gpu_bytes: float, share: float, at_once: int
+) -> None:
+    given(monkeypatch, [node])
+    monkeypatch.setattr(module, "_gpu_memory", lambda: gpu_bytes)
+    found = trial_resources(TrialShare(cpus=cpus))
+    assert (found.gpus, found.concurrency) == (share, at_once)
+
+
+@pytest.mark.parametrize(("share", "fraction"), [(0.0625, 0.125), (0.6, 1.0), (1.0, None), (2.0, None), (0.0, None)])
+def test_a_share_limits_memory(monkeypatch: pytest.MonkeyPatch, share: float, fraction: float | None) -> None:
+    limits: list[float | None] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limits.append)
+    limit_gpu_memory(share)
+    assert limits == ([] if fraction is None else [fraction])
 
 
 def given(monkeypatch: pytest.MonkeyPatch, nodes: list[tuple[int, int]]) -> None:
@@ -212,6 +251,23 @@ def test_a_reused_worker_does_not_grow(tmp_path: Path, prepared_folder: Path, me
     growth = max(sizes[40:]) - max(sizes[10:20])
     assert growth < 8e6, [round(size / 1e6) for size in sizes]
     assert len(process.children()) <= 1 + len([c for c in process.children() if "ray" in " ".join(c.cmdline())])
+
+
+def test_a_cluster_that_runs_here_has_its_own_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "When connecting to an existing cluster, num_cpus and num_gpus must not be provided."
+    asked: list[int | None] = []
+
+    def init(**given: Any) -> None:
+        asked.append(given["num_gpus"])
+        raise ValueError(told) if given["num_gpus"] else KeyboardInterrupt
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(KeyboardInterrupt), module.ray_cluster(None, None, dashboard=False):
+        pass
+    assert asked == [3, None]
 
 
 @pytest.mark.parametrize(

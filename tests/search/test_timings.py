@@ -8,14 +8,17 @@ import pytest
 
 from distilbench.cluster.provenance import provenance
 from distilbench.events import Event
+from distilbench.memory import GPU_PEAK, PEAK
 from distilbench.records import Rung, TrialRecord
-from distilbench.stage_times import PEAK, StageTimes, StageTiming, note_pool, read_timings, timed_stage
+from distilbench.stage_times import StageTimes, StageTiming, note_pool, read_timings, timed_stage
 
 DRIVER_MB = 512.0
 
 
 def trial(number: int, *peaks: float) -> TrialRecord:
-    rungs = [Rung(rung=i, step=i, objective=None, metrics={PEAK: peak}) for i, peak in enumerate(peaks)]
+    rungs = [
+        Rung(rung=i, step=i, objective=None, metrics={PEAK: peak, GPU_PEAK: 2 * peak}) for i, peak in enumerate(peaks)
+    ]
     return TrialRecord(
         run="r",
         number=number,
@@ -55,8 +58,12 @@ def test_stages_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     times(Event("stage", "done"))
     times(Event("close"))
     assert read_timings(tmp_path) == [
-        StageTiming(stage="search", seconds=30.0, count=4, workers=3, driver_mb=DRIVER_MB, worker_mb=700.0),
-        StageTiming(stage="confirm", seconds=5.0, count=1, workers=3, driver_mb=DRIVER_MB, worker_mb=900.0),
+        StageTiming(
+            stage="search", seconds=30.0, count=4, workers=3, driver_mb=DRIVER_MB, worker_mb=700.0, gpu_mb=1400.0
+        ),
+        StageTiming(
+            stage="confirm", seconds=5.0, count=1, workers=3, driver_mb=DRIVER_MB, worker_mb=900.0, gpu_mb=1800.0
+        ),
         StageTiming(stage="score", seconds=2.5, workers=3, driver_mb=DRIVER_MB),
     ]
 
