@@ -74,7 +74,7 @@ data() { once data "$PYTHON" benchmarks/folders.py "$DIR" "$RUNS/data"; }
 
 # All-MiniLM-L6-v2 as the teacher: heads, static students, every method at two layers, the best two at one to three layers.
 heads() {
-  sweep heads --method pca,whitening,random_projection,mcr2,neighbours --budget real --teacher "$MINILM"
+  sweep heads --method pca,whitening,random_projection,mcr2,neighbours --space real --teacher "$MINILM"
 }
 static() {
   sweep static --method hpd,mse,mcr2_distil --space $SPACES/static --student static --teacher "$MINILM"
@@ -106,12 +106,12 @@ depths() {
 # Heads on the student of two layers, as if it were the teacher: few layers and few bytes.
 coded() {
   general 384
-  READ="--max-sentences 50000 --max-documents 20000" sweep two-heads --method neighbours --budget real \
+  READ="--max-sentences 50000 --max-documents 20000" sweep two-heads --method neighbours --space real \
     --teacher "$(relative "$STUDENTS/two-384")"
 }
 # Students selected by retrieval, on Quora's dev queries.
 retrieval() {
-  sweep retrieval --method neighbours --budget real --teacher "$MINILM" --select retrieval
+  sweep retrieval --method neighbours --space real --teacher "$MINILM" --select retrieval
   sweep retrieval-2 --method hpd --space $SPACES/two --student auto:2 --teacher "$MINILM" --select retrieval
 }
 # All-mpnet-base-v2 as the teacher.
@@ -120,7 +120,7 @@ mpnet() {
   mpnet_static
   mpnet_two
 }
-mpnet_heads() { sweep mpnet-heads --method pca,mcr2,neighbours --budget real --teacher "$MPNET"; }
+mpnet_heads() { sweep mpnet-heads --method pca,mcr2,neighbours --space real --teacher "$MPNET"; }
 mpnet_static() { sweep mpnet-static --method hpd --space $SPACES/static --student static --teacher "$MPNET"; }
 mpnet_two() {
   sweep mpnet-2 --method hpd --space $SPACES/long --student "auto:2@$MINILM" --teacher "$MPNET"

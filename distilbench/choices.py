@@ -4,8 +4,7 @@ from typing import Literal, get_args
 
 Searcher = Literal["tpe", "cmaes", "nsga2", "nsga3", "gp", "random", "grid"]
 Stopping = Literal["halving", "asha", "median", "none"]
-SpaceBudget = Literal["small", "real", "cluster"]
-BUDGETS: tuple[SpaceBudget, ...] = get_args(SpaceBudget)
+BUDGETS = ("small", "real", "cluster")
 """For the demonstration, for real data on a few cores, and for GPUs: a folder of METHOD.yaml each."""
 QUALITY = "quality"
 """The objective that every search has."""

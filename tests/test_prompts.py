@@ -35,7 +35,7 @@ from distilbench.storage.store import ArtifactStore
 from distilbench.trials.rung_training import build_method
 
 ASKED, SEARCHED = "what is ", "the red "
-BOTH = {"query_prompt": "query", "document_prompt": "passage"}
+BOTH = {"prompt": ("query=query", "document=passage")}
 
 
 @pytest.fixture(scope="module")
@@ -68,24 +68,25 @@ def settings(root: Path, data: Path, encoder: Path, **given: Any) -> RunSettings
     ("value", "text"), [("query", ASKED), ("passage", SEARCHED), ("document", ""), ("query: ", "query: "), ("", "")]
 )
 def test_a_name_is_the_encoders_own_prompt_and_anything_else_is_text(encoder: Path, value: str, text: str) -> None:
-    assert literal_prompt(EncoderSpec(str(encoder)), value, "--query-prompt") == text
+    assert literal_prompt(EncoderSpec(str(encoder)), value, "--prompt query=") == text
 
 
 def test_a_name_that_the_encoder_does_not_have_is_refused(encoder: Path, encoder_folder: Path) -> None:
-    with pytest.raises(InputError, match=r"--query-prompt search_query: .* \(it has document, passage, query\)"):
-        literal_prompt(EncoderSpec(str(encoder)), "search_query", "--query-prompt")
+    with pytest.raises(InputError, match=r"--prompt query=search_query: .* \(it has document, passage, query\)"):
+        literal_prompt(EncoderSpec(str(encoder)), "search_query", "--prompt query=")
     # sentence-transformers writes empty prompts called query and document into every folder.
-    with pytest.raises(InputError, match=r"--document-prompt query: .* \(it has no prompts\).* such as 'query: '"):
-        literal_prompt(EncoderSpec(str(encoder_folder)), "query", "--document-prompt")
+    with pytest.raises(InputError, match=r"--prompt document=query: .* \(it has no prompts\).* such as 'query: '"):
+        literal_prompt(EncoderSpec(str(encoder_folder)), "query", "--prompt document=")
 
 
-@pytest.mark.parametrize("option", ["query_prompt", "document_prompt"])
-def test_it_is_refused_before_anything_runs(tmp_path: Path, data: Path, encoder: Path, option: str) -> None:
-    wrong = SweepSettings(**settings(tmp_path, data, encoder, **{option: "nowhere"}).model_dump(), method="hpd")
-    with pytest.raises(InputError, match=rf"--{option.replace('_', '-')} nowhere: encoder .* no prompt of that name"):
+@pytest.mark.parametrize("role", ["query", "document"])
+def test_it_is_refused_before_anything_runs(tmp_path: Path, data: Path, encoder: Path, role: str) -> None:
+    given = {"prompt": (f"{role}=nowhere",)}
+    wrong = SweepSettings(**settings(tmp_path, data, encoder, **given).model_dump(), method="hpd")
+    with pytest.raises(InputError, match=rf"--prompt {role}=nowhere: encoder .* no prompt of that name"):
         sweep(wrong, Console(file=io.StringIO()))
     assert not any(tmp_path.iterdir())
-    own = EvaluateSettings(model=(str(encoder),), data=str(data), store=tmp_path / "store", **{option: "nowhere"})
+    own = EvaluateSettings(model=(str(encoder),), data=str(data), store=tmp_path / "store", **given)
     with pytest.raises(InputError, match="no prompt of that name"):
         evaluate(own, Console(file=io.StringIO()))
     assert not any(tmp_path.iterdir())
@@ -206,14 +207,14 @@ def test_a_students_own_prompt_of_the_name_goes_before_the_teachers_text(
     config = json.loads((other / "config_sentence_transformers.json").read_text())
     config["prompts"]["query"] = "can you "
     (other / "config_sentence_transformers.json").write_text(json.dumps(config))
-    both = settings(tmp_path, data, encoder, **BOTH, prompt="plain ", student=str(other))
+    both = settings(tmp_path, data, encoder, prompt=(*BOTH["prompt"], "plain "), student=str(other))
     assert Prompts.of(both.student_encoder) == Prompts("plain ", "can you ", SEARCHED)
     check_encoders(both)
     check_student_encoder(both, both.student)
 
 
 def test_without_these_options_nothing_is_read_by_role(tmp_path: Path, data: Path, encoder: Path) -> None:
-    old = settings(tmp_path, data, encoder, prompt="plain ")
+    old = settings(tmp_path, data, encoder, prompt=("plain ",))
     corpus = load_corpus(old, NO_REQUIREMENTS, Console(quiet=True))
     assert corpus.roles_N is None and "student_prompts" not in run_config(old, corpus)
     assert old.student_encoder.prompt == "" and not old.student_encoder.by_role
@@ -256,7 +257,7 @@ def test_a_sweep_and_an_evaluation_of_its_student_give_the_same(
     def values(record: ScoreRecord) -> dict[tuple[str, ...], float]:
         return {(s.task, s.set, s.split, s.metric, s.variant): s.value for s in record.scores}
 
-    own, same = values(student), evaluated("e", query_prompt="query", document_prompt="document")
+    own, same = values(student), evaluated("e", prompt=("query=query", "document=document"))
     assert same.prompts == student.prompts
     assert {key: values(same)[key] for key in own} == pytest.approx(own, abs=0.1)  # ranks of 40 pairs
     alike = evaluated("e")  # beside it, under the same name: the data are the same

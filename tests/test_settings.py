@@ -11,7 +11,6 @@ import typer
 from samples import demonstration
 from typer.testing import CliRunner
 
-from distilbench.choices import BUDGETS
 from distilbench.cli import app
 from distilbench.errors import InputError
 from distilbench.search.objectives import OBJECTIVES
@@ -30,15 +29,7 @@ def settings(method: str = "mcr2", **given: Any) -> SweepSettings:
 def test_defaults_leave_everything_to_the_search_space() -> None:
     found = settings()
     assert found.methods == ("mcr2",) and found.objectives == ("quality",)
-    open_ones = (
-        found.trials,
-        found.time_budget,
-        found.searcher,
-        found.stopping,
-        found.confirm_top,
-        found.confirm_seeds,
-    )
-    assert open_ones == (None,) * 6 and found.max_pending is None
+    assert (found.trials, found.time_budget, found.searcher, found.stopping, found.space) == (None,) * 5
 
 
 @pytest.mark.parametrize(
@@ -50,10 +41,12 @@ def test_methods(text: str, methods: tuple[str, ...]) -> None:
 
 
 def test_values() -> None:
-    given = {"searcher": "nsga2", "stopping": "none", "max_pending": 3, "confirm_top": 2}
+    given = {"searcher": "nsga2", "stopping": "none", "space": Path("own")}
     found = settings(time_budget="1h30m", objectives="bytes, quality", **given)
     assert found.time_budget == 5400 and found.objectives == ("quality", "bytes")
-    assert (found.searcher, found.stopping, found.max_pending, found.confirm_top) == ("nsga2", "none", 3, 2)
+    assert (found.searcher, found.stopping, found.space) == ("nsga2", "none", "own")
+    read = settings(prompt=("p ", "query=query: ", "document="))
+    assert read.by_role and read.prompts == {"query": "query: ", "document": "", "": "p "}
 
 
 @pytest.mark.parametrize(
@@ -70,11 +63,9 @@ def test_values() -> None:
             "--objectives bytes: expected quality alone, or with some of bytes, latency and model_bytes, with commas between",
         ),
         ({"objectives": "quality,speed"}, "--objectives speed: expected quality alone, or with"),
-        ({"budget": "huge"}, "--budget huge: expected one of small, real, cluster"),
         ({"trials": 0}, "--trials 0: expected at least 1"),
         ({"trials": "many"}, "--trials many: expected a whole number"),
         ({"backend": "jax"}, "--backend jax: expected one of torch, onnx, bf16"),
-        ({"pooling": "sum"}, "--pooling sum: expected one of mean, cls, lasttoken"),
         ({"quantise": "int8,int3"}, "--quantise int3: expected int8, int4, binary, or one of FAISS's"),
         ({"marian": "one"}, "--marian one: expected two models, there and back, with a comma between"),
         ({"grow_to": "many"}, "--grow-to many: 'many' is no kind of node"),
@@ -96,7 +87,7 @@ def test_the_names_are_those_that_there_are() -> None:
     from distilbench.trials.budget import Budget
 
     assert get_args(Searcher) == tuple(SAMPLERS) and get_args(ObjectiveName) == tuple(OBJECTIVES)
-    assert BUDGETS == ("small", "real", "cluster") and Budget(trials=1, steps=1).stopping == "halving"
+    assert Budget(trials=1, steps=1).stopping == "halving"
 
 
 def test_settings_are_changed_by_their_own_checks() -> None:

@@ -151,7 +151,7 @@ def test_an_encoder_student_starts_from_its_folder(
         ("hpd", {"student": "layers:0"}, "--student layers:0 would be made of its layers"),
         ("hpd", {"student": "static"}, "--student static starts from a teacher.s tokens"),
         ("pca", {"augment": "swap"}, "--augment makes sentences that have no vector in it"),
-        ("pca", {"query_prompt": "a "}, "--query-prompt: expected none with --teacher-vectors"),
+        ("pca", {"prompt": ("query=a ",)}, "--prompt: expected none with --teacher-vectors"),
         ("pca", {"teacher": "another"}, "--teacher: expected none with --teacher-vectors"),
         (
             "mcr2",

@@ -21,7 +21,7 @@ from pydantic_core import PydanticUndefined
 from distilbench.errors import InputError
 from distilbench.settings.option import COMMAS, Settings, choices_of, extra_of, option_name
 
-EVERYDAY = "method data text teacher student trials time_budget budget space name seed".split()
+EVERYDAY = "method data text teacher student trials time_budget space name seed".split()
 """The fields without a panel, in the order of `--help`; what is not here comes after them."""
 PANELS = (
     "",

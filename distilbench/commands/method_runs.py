@@ -58,8 +58,8 @@ def _method_names(settings: SweepSettings) -> list[str]:
     names = list(settings.methods) or [name for name in method_names() if _has_space(settings, name)]
     if not settings.methods:  # heads take seconds: what they leave of their time is that of the methods after them
         names.sort(key=lambda name: get_method(name).trains_encoder)
-    space = None if settings.space is not None and settings.space.is_dir() else settings.space
-    for option, file in (("--space", space), ("--warm-start", settings.warm_start_file)):
+    space_file = settings.space if settings.space and settings.space.endswith((".yaml", ".yml")) else None
+    for option, file in (("--space", space_file), ("--warm-start", settings.warm_start_file)):
         if file is not None and (not settings.methods or len(names) > 1):
             raise InputError(f"{option} {file}: it is of one method; expected one --method with it")
     if settings.trials is not None and settings.trials < len(names):
@@ -139,11 +139,8 @@ def _shares(settings: SweepSettings, spaces: Sequence[SearchSpace]) -> list[int]
 
 def _with_options(settings: SweepSettings, space: SearchSpace, trials: int) -> SearchSpace:
     """The space with what the command says instead of it."""
-    confirm = {"top": settings.confirm_top, "seeds": settings.confirm_seeds}
-    confirmation = space.budget.confirm.model_copy(update={k: v for k, v in confirm.items() if v is not None})
     chosen = space.model_copy(update={"searcher": settings.searcher or space.searcher})
-    stopping = stopping_for(chosen, len(settings.objectives), settings.stopping)
-    budget = {"trials": trials, "stopping": stopping, "confirm": confirmation}
+    budget = {"trials": trials, "stopping": stopping_for(chosen, len(settings.objectives), settings.stopping)}
     chosen = chosen.model_copy(update={"budget": space.budget.model_copy(update=budget)})
     make_sampler(chosen, settings.seed, trials, len(settings.objectives))  # refuses what it cannot do
     return chosen

@@ -196,17 +196,9 @@ class MethodSweep:
 
     def _kept_from_the_first_driver(self, name: str, default: int) -> int:
         """A number that suggestions depend on, as the study has it; set by the first driver."""
-        requested = getattr(self.settings, name, None)
-        kept = self.study.user_attrs.get(name)
-        if kept is None:
-            kept = default if requested is None else requested
-            self.study.set_user_attr(name, kept)
-        if requested not in (None, kept):
-            option = f"--{name.replace('_', '-')}"
-            raise InputError(
-                f"{option} {requested}: {self.run} was begun with {kept}; expected the same, or another --name"
-            )
-        return int(kept)
+        if name not in self.study.user_attrs:
+            self.study.set_user_attr(name, default)
+        return int(self.study.user_attrs[name])
 
     def _estimate(self) -> None:
         """Tell the clock what drivers before this one have measured."""

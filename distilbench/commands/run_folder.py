@@ -57,8 +57,6 @@ def check_student_encoder(settings: PreparationSettings, student: str) -> None:
     if settings.teacher_encoder.vectors is not None:
         _check_given(settings, student)
     check_student(student, settings.teacher_encoder)
-    if is_static(student) and settings.pooling not in (None, MEAN):
-        raise InputError(f"--pooling {settings.pooling}: --student static averages its tokens; expected mean, or none")
     if named := StudentSpec.parse(student).encoder:
         EncoderSpec(named).check_tokenizer("student")
     if StudentSpec.parse(student).fewer_tokens:
@@ -142,7 +140,7 @@ def _student_config(settings: RunSettings) -> dict[str, Any]:
     if StudentSpec.parse(student).rule == HALF:
         with contextlib.suppress(InputError):  # of a teacher without layers, which a run of heads alone may have
             student = resolved_student(student, teacher)
-    pooling = settings.pooling or student_pooling(student, teacher)
+    pooling = student_pooling(student, teacher)
     return {
         "student": portable_student(student),
         **({"pooling": pooling} if pooling != MEAN else {}),

@@ -124,7 +124,7 @@ def space_of(settings: SpaceSettings, method: str) -> SpaceFile:
         InputError: there is none.
     """
     data, static = settings.data is not None, is_static(settings.student)
-    return space_file(method, settings.space, settings.budget, data=data, static=static)
+    return space_file(method, settings.space, data=data, static=static)
 
 
 def fitted_to_options(settings: PreparationSettings, space: SearchSpace) -> SearchSpace:

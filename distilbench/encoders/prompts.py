@@ -67,7 +67,7 @@ def literal_prompt(spec: EncoderSpec, value: str, option: str) -> str:
     if _NAME.fullmatch(value):
         has = f"it has {', '.join(own)}" if own else "it has no prompts"
         raise InputError(
-            f"{option} {value}: encoder {spec.name!r} has no prompt of that name ({has}); expected one of these, or the text "
+            f"{option}{value}: encoder {spec.name!r} has no prompt of that name ({has}); expected one of these, or the text "
             f"itself with what stands between it and a sentence, such as '{value}: '"
         )
     return value

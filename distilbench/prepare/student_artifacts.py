@@ -37,7 +37,7 @@ def prepare_student(
     """What a student of this name is trained from, made or found in the store; students of one encoder share its tokens."""
     teacher, reads = settings.teacher_encoder, settings.student_reading(student)
     spec = StudentSpec.parse(student)
-    pooling = settings.pooling or student_pooling(student, teacher)
+    pooling = student_pooling(student, teacher)
     static = None
     if spec.is_static:
         static = static_start_artifact(student_source(student, teacher), store, settings.pool)

@@ -24,7 +24,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from distilbench.choices import BUDGETS, Searcher, SpaceBudget
+from distilbench.choices import BUDGETS, Searcher
 from distilbench.encoders.student import aliases
 from distilbench.errors import InputError
 from distilbench.search.space import Range, SearchSpace
@@ -50,35 +50,29 @@ def shipped_folder() -> Path:
     return top if (top / BUDGETS[0]).is_dir() else _PACKAGE / FOLDER
 
 
-def space_file(
-    method: str, path: Path | None, budget: SpaceBudget | None, *, data: bool, static: bool = False
-) -> SpaceFile:
+def space_file(method: str, named: str | None, *, data: bool, static: bool = False) -> SpaceFile:
     """The search space of a method.
 
-    `path` (`--space`) is a file, or a folder with METHOD.yaml in it, and wins; it may be one of the package's folders.
-    Without it `search_spaces/METHOD.yaml` of the working folder is the user's own; it comes after the package's where
-    `budget` (`--budget`) asks for one of those. The package's is that of `budget`; None is small for the built-in corpus and
-    real where there are `data`. For a static student it is the one in `static`, whatever the budget, if the method has one
-    there.
+    `named` (`--space`) is a file, a folder with METHOD.yaml in it, or the name of one of the package's folders. None is
+    `search_spaces/METHOD.yaml` of the working folder, the user's own; else the package's `real` where there are `data`, and
+    `small` without. For a static student the package's `static` takes the place of its budgets, if the method is there.
     """
-    if path is not None and path.is_dir():
-        if not (path / f"{method}.yaml").exists():
-            raise InputError(f"--space {path}: expected {method}.yaml in this folder")
-        return SpaceFile(path / f"{method}.yaml", shipped=path.resolve().parent == shipped_folder().resolve())
-    if path is not None:
-        return SpaceFile(path, shipped=False)
-    local_file = SpaceFile(FOLDER / f"{method}.yaml", shipped=False)
-    came = SpaceFile(shipped_folder() / (budget or ("real" if data else "small")) / f"{method}.yaml", shipped=True)
-    own_kind = SpaceFile(shipped_folder() / STATIC / f"{method}.yaml", shipped=True)
-    came = own_kind if static and own_kind.path.exists() else came
-    places = [local_file, came] if budget is None else [came, local_file]
-    for place in places:
-        if place.path.exists():
-            return place
-    raise InputError(
-        f"no search space: looked for {' and '.join(str(place.path) for place in places)}; expected one there or "
-        "--space FILE"
-    )
+    file, shipped = f"{method}.yaml", shipped_folder()
+    if named is None and (FOLDER / file).exists():
+        return SpaceFile(FOLDER / file, shipped=False)
+    name = named or ("real" if data else "small")
+    if static and name in BUDGETS and (shipped / STATIC / file).exists():
+        return SpaceFile(shipped / STATIC / file, shipped=True)
+    folder = shipped / name if Path(name).name == name and (shipped / name).is_dir() else Path(name)
+    if not folder.is_dir():
+        return SpaceFile(folder, shipped=False)
+    if not (folder / file).exists():
+        if named is None:
+            raise InputError(
+                f"no search space: looked for {FOLDER / file} and {folder / file}; expected one there or --space FILE"
+            )
+        raise InputError(f"--space {named}: expected {file} in this folder")
+    return SpaceFile(folder / file, shipped=folder.resolve().parent == shipped.resolve())
 
 
 class _File(BaseModel):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from distilbench.choices import Backend, Pooling
+from distilbench.choices import Backend
 from distilbench.settings.option import Settings, option
 
 if TYPE_CHECKING:
@@ -19,15 +19,11 @@ DEFAULT_TEACHER, DEFAULT_STUDENT = "all-MiniLM-L6-v2", "auto"
 class ReadingSettings(Settings):
     """How encoders read sentences."""
 
-    revision: str | None = option("The encoder's revision on the hub.", None, panel=PANEL)
-    prompt: str = option("Text that the encoder wants before every sentence.", "", panel=PANEL)
-    query_prompt: str | None = option(
-        "What the encoder wants before a query: the name of a prompt that it has, such as query, or text; default: --prompt.",
-        None,
+    prompt: tuple[str, ...] = option(
+        "Text that the encoder wants before every sentence; or query=... and document=..., what it wants before these: the "
+        "name of a prompt that it has, or text; repeatable.",
+        (),
         panel=PANEL,
-    )
-    document_prompt: str | None = option(
-        "The same before a document, such as passage; default: --prompt.", None, panel=PANEL
     )
     max_tokens: int | None = option("Cut sentences here; default: the encoder's own limit.", None, panel=PANEL, ge=3)
     backend: Backend = option(
@@ -37,19 +33,26 @@ class ReadingSettings(Settings):
     )
 
     @property
+    def prompts(self) -> dict[str, str]:
+        """The prompts by what they are put before: "query", "document", and "" for every other sentence."""
+        by_role = (text.partition("=") for text in self.prompt if text.startswith(("query=", "document=")))
+        plain = [text for text in self.prompt if not text.startswith(("query=", "document="))]
+        return {**{role: text for role, _, text in by_role}, **({"": plain[-1]} if plain else {})}
+
+    @property
     def by_role(self) -> bool:
         """Whether queries, documents and other text are told apart."""
-        return self.query_prompt is not None or self.document_prompt is not None
+        return bool(self.prompts.keys() - {""})
 
     def encoder(self, name: str) -> EncoderSpec:
         """An encoder of that name, read so."""
         from distilbench.encoders.encoder import EncoderSpec
         from distilbench.encoders.prompts import literal_prompt
 
-        spec = EncoderSpec(name, self.revision, self.prompt, self.max_tokens)
+        spec = EncoderSpec(name, prompt=self.prompts.get("", ""), max_tokens=self.max_tokens)
         query, document = (
-            None if value is None else literal_prompt(spec, value, option)
-            for value, option in ((self.query_prompt, "--query-prompt"), (self.document_prompt, "--document-prompt"))
+            literal_prompt(spec, self.prompts[role], f"--prompt {role}=") if role in self.prompts else None
+            for role in ("query", "document")
         )
         return replace(spec, query_prompt=query, document_prompt=document)
 
@@ -63,11 +66,6 @@ class EncoderSettings(ReadingSettings):
         "layers:0,2,4, teacher (all of them), a folder or hub id; auto:N@FOLDER and the like: layers of another encoder; "
         "static: no layers, a vector for each token; :corpus after any of them: only the tokens of the training sentences.",
         DEFAULT_STUDENT,
-    )
-    pooling: Pooling | None = option(
-        "How an encoder student pools; default: as the encoder that it is made of.",
-        None,
-        panel=PANEL,
     )
     cross_encoder: str | None = option(
         "For dse: a fine-tuned cross-encoder's folder; default: the teacher is fine-tuned on the task.",
@@ -92,4 +90,4 @@ class EncoderSettings(ReadingSettings):
         source = student_source(student, self.teacher_encoder)
         if not self.by_role:
             return source
-        return student_reading(source, self.teacher_encoder, self.query_prompt, self.document_prompt)
+        return student_reading(source, self.teacher_encoder, self.prompts.get("query"), self.prompts.get("document"))

@@ -126,14 +126,10 @@ class TrialSettings(GrowingClusterSettings):
         "Share of a GPU for a trial; default: as CPUs and the GPU's memory allow.", None, panel=RESOURCES, ge=0
     )
     trials_at_once: int | None = option("Trials at once at most; default: as fit.", None, panel=RESOURCES, ge=1)
-    stall_timeout: float = option(
-        "Seconds without progress after which a trial is started again; 0: none.", 600.0, panel=RESOURCES, ge=0
-    )
 
     @property
     def share(self) -> TrialShare:
         """A trial's share of the cluster."""
         from distilbench.cluster.resources import TrialShare
 
-        limits = (self.cpus_per_trial, self.gpus_per_trial, self.trials_at_once, self.stall_timeout)
-        return TrialShare(*limits, grow_to=self.nodes_to_come)
+        return TrialShare(self.cpus_per_trial, self.gpus_per_trial, self.trials_at_once, grow_to=self.nodes_to_come)

@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from distilbench.choices import EVERY_TASK, SWEPT_TASKS, SpaceBudget, TaskKind
+from distilbench.choices import EVERY_TASK, SWEPT_TASKS, TaskKind
 from distilbench.codes import CODE_PATTERN, told_codes
 from distilbench.errors import InputError
 from distilbench.records import Quantisation
@@ -94,7 +94,7 @@ class PreparationSettings(TrainingDataSettings, EncoderSettings, AugmentationSet
             return super().teacher_encoder
         from distilbench.encoders.encoder import EncoderSpec
 
-        for name in ("teacher", "revision", "prompt", "query_prompt", "document_prompt"):
+        for name in ("teacher", "prompt"):
             if name in self.model_fields_set and getattr(self, name) != type(self).model_fields[name].default:
                 raise InputError(
                     f"--{name.replace('_', '-')}: expected none with --teacher-vectors, which are taken as they are"
@@ -136,13 +136,9 @@ class RunSettings(PreparationSettings, TrialSettings, RunPlaceSettings, CodeSett
 class SpaceSettings(PreparationSettings):
     """The search spaces."""
 
-    space: Path | None = option(
-        "A search space, or a folder of METHOD.yaml; default: search_spaces/METHOD.yaml of the working folder, else the "
-        "one for --budget.",
-        None,
-    )
-    budget: SpaceBudget | None = option(
-        "Which of the search spaces that come along: small (minutes, the demonstration), real (ten minutes or more on two "
-        "cores) or cluster (hours on GPUs); default: real with --data, else small.",
+    space: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = option(
+        "A search space: a file, a folder of METHOD.yaml, or one that comes along: small (minutes, the demonstration), real "
+        "(ten minutes or more on two cores), cluster (hours on GPUs), front and others; default: search_spaces/METHOD.yaml "
+        "of the working folder, else real with --data and small without.",
         None,
     )

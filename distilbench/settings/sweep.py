@@ -71,22 +71,11 @@ class SweepSettings(SpaceSettings, RunSettings):
     measure_speed: bool = option(
         "Measure before the search how fast each kind of student embeds, and its teacher.", False, panel=SEARCH
     )
-    confirm_top: int | None = option(
-        "Trials of each output dimension to confirm; default: the space's.", None, panel=SEARCH, ge=1
-    )
-    confirm_seeds: int | None = option("Seeds that confirm each, its own included.", None, panel=SEARCH, ge=1)
     warm_start: Annotated[str | None, AfterValidator(_source)] = option(
         "What to begin from: a YAML list of settings to try first, or an earlier sweep's folder or URI to learn from; the "
         "run's own folder continues it although its search space, data or metric is another now.",
         None,
         panel=SEARCH,
-    )
-    max_pending: int | None = option(
-        "How many unfinished trials the sampler ignores: with up to so many at once, the trials are the same however many "
-        "run. Default: 8; above 8 at once, twice as many as those.",
-        None,
-        panel=SEARCH,
-        ge=1,
     )
     study: str | None = option(
         "Keep the study in this database, such as postgresql+psycopg://user@host/db (no password in it); default: SQLite "

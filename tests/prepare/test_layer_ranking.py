@@ -225,7 +225,6 @@ def test_a_run_is_bound_to_its_student(corpus: Corpus, encoder_folder: Path, tmp
     assert (
         config(student="half") == config(student="layers:0,3") == {"student": "layers:0,3"}
     )  # not what "half" once was
-    assert config(student="layers:0", pooling="cls") == {"student": "layers:0", "pooling": "cls"}
     static = EncoderSpec(str(make_static(encoder_folder, tmp_path / "static")))
     assert config(teacher=static, student="half") == {"student": "half"}  # heads alone need no layers
     before = config(student=f"auto:2@{other}")

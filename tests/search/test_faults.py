@@ -17,7 +17,7 @@ from distilbench.commands.status import run_statuses, status_lines
 
 MCR2 = """
 method: mcr2
-budget: {trials: 5, steps: 900, rungs: 3, eta: 2}
+budget: {trials: 5, steps: 900, rungs: 3, eta: 2, confirm: {seeds: 1}}
 parameters:
   lambda: {low: 0.1, high: 2, log: true}
   lr: {low: 0.0001, high: 0.01, log: true}
@@ -30,7 +30,7 @@ def make(folder: Path, data: Path, encoder: Path, store: Path, space: str, *argu
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "space.yaml").write_text(space)
     method = space.split()[1]
-    given = ("--method", method, "--space", str(folder / "space.yaml"), "--confirm-seeds", "1", *arguments)
+    given = ("--method", method, "--space", str(folder / "space.yaml"), *arguments)
     return Command("sweep", folder, data, encoder, store, *given)
 
 
@@ -106,7 +106,7 @@ def test_a_worker_and_then_a_node_are_killed(
 def test_ctrl_c_and_sigterm_are_heard_in_every_stage(
     tmp_path: Path, data_folder: Path, encoder_folder: Path, fault_store: Path
 ) -> None:
-    sweep = make(tmp_path, data_folder, encoder_folder, fault_store, MCR2, "--confirm-seeds", "3")
+    sweep = make(tmp_path, data_folder, encoder_folder, fault_store, MCR2.replace("seeds: 1", "seeds: 3"))
 
     def at(stage: str) -> bool:
         (run,) = run_statuses(sweep.run) if (sweep.run / "config.json").exists() else [None]

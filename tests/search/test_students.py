@@ -217,7 +217,6 @@ def test_every_row_has_what_its_encoder_costs(swept: Command) -> None:
         ("crd", ["static"], (), "needs an encoder's hidden states"),
         ("hpd", ["static", "auto:9"], (), "expected auto, or auto:N with N from 1 to 4"),
         ("hpd", ["layers:0,4"], (), "layers:0,4: expected rising layer numbers from 0 to 3"),
-        ("hpd", ["static", "auto:1"], ("--pooling", "cls"), "--pooling cls: --student static averages its tokens"),
         ("hpd", ["teacher", "no/such/folder"], (), "no/such/folder"),
         ("mse", ["static", "NARROW"], (), "NARROW"),
         ("crd", ["static:corpus"], (), "needs an encoder's hidden states"),
