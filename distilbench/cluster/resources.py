@@ -56,6 +56,8 @@ def ray_cluster(address: str | None, cpus: int | None, dashboard: bool) -> Itera
         return
     cluster = address or (os.environ.get("RAY_ADDRESS") if cpus is None else None)
     target = cluster or (None if cpus is None else "local")
+    if cpus is not None and not cluster:
+        os.environ.setdefault("RAYON_NUM_THREADS", str(cpus))  # the threads of tokenizers
     local = {} if cluster else {"num_cpus": cpus, "num_gpus": _gpus_here(), "include_dashboard": dashboard}
     try:
         _knock(cluster or "")

@@ -12,7 +12,7 @@ import rich
 from numpy.typing import NDArray
 
 from distilbench.choices import Backend, Stored
-from distilbench.cluster.nodes import gpus_elsewhere, working_device
+from distilbench.cluster.nodes import Node, gpus_elsewhere, working_device
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.bf16 import check_bf16
 from distilbench.encoders.encoder import EncoderSpec, default_device, encode
@@ -53,6 +53,10 @@ class TeacherEncoding(ShardTask):
     graph: Path | None = None
     roles_N: NDArray[np.int8] | None = None
     bf16: bool = False
+
+    def suits_one_process(self, machine: Node) -> bool:
+        """Whether there is one GPU, and it is used."""
+        return self.device == "cuda" and machine.gpus == 1
 
     def load(self) -> Callable[[int, int, int], None]:
         """The encoder onto its device."""
@@ -158,7 +162,7 @@ class CorpusEncoding:
         bf16, gpu = self.backend == "bf16", device == "cuda"
         task = TeacherEncoding(self.spec.absolute(), readable, folder, device, self.stored, graph, text.roles_N, bf16)
         if self.in_process:
-            run_in_process(task, shards, self.label, gpu=gpu)
+            run_in_process(task, shards, self.label, threads=2 if gpu else None)
         else:
             run_pool(task, shards, self.label, size=self.size, gpu=gpu, store=self.store)
         return wanted

@@ -77,7 +77,7 @@ def static_start_artifact(
         missing_shards = [shard for shard in shards if not (work / shard_name(shard[0])).exists()]
         task = TokenEncoding(teacher.absolute(), work)
         if here or len(missing_shards) == 1:
-            run_in_process(task, missing_shards, "Single tokens", gpu=False)
+            run_in_process(task, missing_shards, "Single tokens")
         else:
             run_pool(task, missing_shards, "Single tokens", size=size, store=store)
         vectors = [np.load(work / shard_name(shard), allow_pickle=False) for shard, _, _ in shards]

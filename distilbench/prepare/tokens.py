@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from distilbench.cluster.nodes import Node
 from distilbench.data.sentences import CorpusText, SentenceFile, sentences_artifact
 from distilbench.encoders.encoder import EncoderSpec, token_ids
 from distilbench.prepare.pool import ShardTask, run_pool
@@ -20,6 +22,8 @@ from distilbench.storage.store import ArtifactStore
 
 SHARD_ROWS = 16_384
 """Sentences that a worker tokenises at a time."""
+ONE_PROCESS = 1_000_000
+"""Sentences up to which one process makes the tokens on one machine."""
 
 STEP_VERSION = 1
 FILES = ("ids.npy", "offsets.npy")
@@ -66,6 +70,10 @@ class Tokenising(ShardTask):
     roles_N: NDArray[np.int8] | None = None
     static: Path | None = None
 
+    def suits_one_process(self, machine: Node) -> bool:
+        """Whether workers would not be ahead by the time they have started: a tokenizer uses all cores by itself."""
+        return len(self.sentences) <= ONE_PROCESS
+
     def load(self) -> Callable[[int, int, int], None]:
         """The encoder, whose tokenizer and limit are its module's; or the static student's tokenizer alone."""
         read = self._reader()
@@ -76,7 +84,7 @@ class Tokenising(ShardTask):
             rows = read(self.sentences[start:stop], exact)
             lengths = np.array([len(row) for row in rows], dtype=np.int64)
             save_array(_lengths(self.folder, shard), lengths)
-            ids = np.fromiter((i for row in rows for i in row), dtype=IDS, count=int(lengths.sum()))
+            ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=IDS, count=int(lengths.sum()))
             save_array(self.folder / shard_name(shard), ids)  # last: it says that the shard is done
 
         return make

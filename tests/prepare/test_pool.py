@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +13,15 @@ import numpy as np
 import pytest
 import torch
 
+from distilbench.cluster.nodes import Node
 from distilbench.data.sentences import CorpusText
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
+from distilbench.prepare import pool as module
 from distilbench.prepare.dedup import distinct_readings
-from distilbench.prepare.encode import CorpusEncoding
-from distilbench.prepare.pool import ShardTask, run_in_process
+from distilbench.prepare.encode import CorpusEncoding, TeacherEncoding
+from distilbench.prepare.pool import ShardTask, run_in_process, run_pool
+from distilbench.settings.pool import PoolSize
 from distilbench.storage.store import ArtifactStore
 
 SHARDS = [(i, 10 * i, 10 * i + 10) for i in range(20)]
@@ -49,10 +53,10 @@ def two_threads():  # type: ignore[no-untyped-def]
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("gpu", "threads"), [(False, 2), (True, 1)])
-def test_every_shard_is_made_once(two_threads: None, gpu: bool, threads: int) -> None:
+@pytest.mark.parametrize(("asked", "threads"), [(None, 2), (1, 1), (3, 3)])
+def test_every_shard_is_made_once(two_threads: None, asked: int | None, threads: int) -> None:
     task = Noted([])
-    run_in_process(task, SHARDS, "test", gpu=gpu)
+    run_in_process(task, SHARDS, "test", threads=asked)
     assert sorted(made[:3] for made in task.made) == SHARDS
     assert len({thread for *_, thread in task.made}) == threads
 
@@ -62,6 +66,28 @@ def test_an_error_ends_it_and_what_is_made_stays(two_threads: None) -> None:
     with pytest.raises(InputError, match="shard 7 cannot be made"):
         run_in_process(task, SHARDS, "test")
     assert {0, 1, 2, 3, 4, 5} <= {made[0] for made in task.made} and len(task.made) < 12
+
+
+@pytest.mark.parametrize(
+    ("nodes", "workers", "here"),
+    [
+        ([Node(16, 1)], None, True),
+        ([Node(16, 1)], 4, False),
+        ([Node(16, 2)], None, False),
+        ([Node(16, 0)], None, False),
+        ([Node(16, 1), Node(4)], None, False),
+    ],
+)
+def test_on_a_machine_with_one_gpu_no_worker_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: list[Node], workers: int | None, here: bool
+) -> None:
+    task, asked = TeacherEncoding(EncoderSpec("x"), ["a"], tmp_path, "cuda", "float16"), []
+    monkeypatch.setattr(module, "possible_nodes", lambda grow_to: nodes)
+    monkeypatch.setattr(module, "run_in_process", lambda *_, **__: asked.append("here"))
+    monkeypatch.setattr(module, "_results", lambda *_: asked.append("workers") or [])
+    monkeypatch.setattr(module, "waiting_told", lambda *_: nullcontext())
+    run_pool(task, [(0, 0, 1)], "test", size=PoolSize(workers), gpu=True)
+    assert asked == ["here" if here else "workers"]
 
 
 def test_vectors_are_those_of_the_encoder(tmp_path: Path, encoder_folder: Path, two_threads: None) -> None:

@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from distilbench.cluster.nodes import Node
 from distilbench.data.sentences import CorpusText
-from distilbench.encoders.encoder import EncoderSpec
+from distilbench.encoders.encoder import EncoderSpec, token_ids
+from distilbench.prepare import pool
 from distilbench.prepare import tokens as module
 from distilbench.prepare.tokens import load_tokens, tokens_artifact
+from distilbench.settings.pool import PoolSize
 from distilbench.storage.store import ArtifactStore
 
 SENTENCES = ("the dog runs in the park", "", "a", "zq?", "how do i open the door " * 30)
@@ -34,16 +37,28 @@ def test_ids_are_the_tokenizers(spec: EncoderSpec, tmp_path: Path) -> None:
     assert tokens.ids.dtype == np.int32 and tokens.offsets.dtype == np.int64
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("size", [PoolSize(), pytest.param(PoolSize(2), marks=pytest.mark.slow)])
 def test_shards_leave_no_trace(
-    spec: EncoderSpec, tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
+    spec: EncoderSpec, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, size: PoolSize
 ) -> None:
+    if size.workers:
+        request.getfixturevalue("cluster")
+    else:
+        monkeypatch.setattr(pool, "possible_nodes", lambda grow_to: [Node(2)])
     one = tokens_artifact(CorpusText(SENTENCES, "key"), spec, ArtifactStore(tmp_path / "one"))
     monkeypatch.setattr(module, "SHARD_ROWS", 2)
-    two = tokens_artifact(CorpusText(SENTENCES, "key"), spec, ArtifactStore(tmp_path / "two"))
+    two = tokens_artifact(CorpusText(SENTENCES, "key"), spec, ArtifactStore(tmp_path / "two"), size)
     assert sorted(p.name for p in two.iterdir()) == ["ids.npy", "manifest.json", "offsets.npy"]
     for name in ("ids.npy", "offsets.npy", "manifest.json"):
         assert (one / name).read_bytes() == (two / name).read_bytes()
+
+
+@pytest.mark.parametrize("prompt", ["", "how "])
+def test_many_texts_have_the_ids_of_each(spec: EncoderSpec, prompt: str) -> None:
+    model = spec.load()
+    model.max_seq_length = 6
+    many = [sentence for i in range(40) for sentence in (*SENTENCES, "dog " * i)]
+    assert token_ids(model, many, prompt) == [token_ids(model, [one], prompt)[0] for one in many]
 
 
 def test_max_tokens_and_prompt_count(spec: EncoderSpec, tmp_path: Path) -> None:
