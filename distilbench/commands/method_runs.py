@@ -175,9 +175,9 @@ def claim_run(settings: SweepSettings, run: MethodRun, console: Console) -> bool
         hint = f", or begin again from its trials with --warm-start {folder}"
         claim_folder(folder, config, may_change=GROWS, hint=hint)
         return False
-    imported = warm_start.import_history(source, config, run.space)  # also where it was killed before
+    settings_found = warm_start.best_settings(source, run.space)  # also where it was killed before
     claim_folder(folder, config, may_change=GROWS)
-    _keep_imported(folder, source, imported, console)
+    _keep_settings(folder, source, settings_found, console)
     return False
 
 
@@ -198,14 +198,11 @@ def _start_again(run: MethodRun, config: dict[str, Any], console: Console) -> bo
         write_json(folder / "config.json", config)
         return False
     aside = warm_start.set_aside(folder)
-    _keep_imported(folder, aside, warm_start.import_history(aside, config, run.space), console)
+    _keep_settings(folder, aside, warm_start.best_settings(aside, run.space), console)
     write_json(folder / "config.json", config)
     return True
 
 
-def _keep_imported(folder: Path, source: Path, imported: warm_start.WarmStart, console: Console) -> None:
-    warm_start.save_warm_start(folder, imported)
-    told = f"{len(imported.history)} trials of {source} are known to the searcher"
-    if imported.settings:
-        told = f"{source} measured something else, so {len(imported.settings)} of its settings are tried first"
-    console.print(told, markup=False)
+def _keep_settings(folder: Path, source: Path, found: list[dict[str, Any]], console: Console) -> None:
+    write_json(folder / warm_start.FILE, found)
+    console.print(f"{len(found)} settings of {source}, its best, are tried first", markup=False)

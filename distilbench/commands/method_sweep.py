@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from optuna.trial import FrozenTrial
 from rich.console import Console
@@ -171,12 +171,11 @@ class MethodSweep:
         place = claim_place(run, settings.study, self.member.name)
         self.study = open_run_study(run, place, self.member.name, directions(settings.objectives))
         max_pending = self._kept_from_the_first_driver("max_pending", default_max_pending(self.resources.concurrency))
-        imported = warm_start.saved_warm_start(run)
         starts = starts_for(
             space,
             space.budget.trials,
             settings.seed,
-            [*self.member.enqueued, *imported.settings],
+            [*self.member.enqueued, *warm_start.saved_settings(run)],
             share_dimensions=len(settings.objectives) == 1,
         )
         trials = min(space.budget.trials, len(starts)) if space.searcher == "grid" else space.budget.trials
@@ -188,7 +187,6 @@ class MethodSweep:
             starts=starts,
             max_pending=max_pending,
             seed=settings.seed,
-            history=warm_start.as_frozen(imported.history, space, len(settings.objectives)),
             select=str(self.inputs.corpus.selection),
             baseline_points=self.baseline_points,
             planned=self._kept_from_the_first_driver("planned", trials),
@@ -215,26 +213,26 @@ class MethodSweep:
     def _start_tally(self, search: Search) -> Tally:
         from distilbench.progress.console import on_console
         from distilbench.progress.file import ProgressFile
+        from distilbench.progress.loggers import make_loggers
         from distilbench.progress.metrics import SweepMetrics
 
-        end, budget = self.clock.search_end(0), self.space.budget
+        end = self.clock.search_end(0)
         plan = SweepPlan(
             run=self.run,
             method=self.space.method,
             trials=search.wanted,
             resources=self.resources.explanation,
             deadline=end if math.isfinite(end) else None,
-            halved=(budget.rungs, budget.eta) if waits_at_rungs(budget) else None,
             earlier=tuple(self._recorded()),
         )
         self.console.print(f"A page to reload while it runs: {self.page.report / 'index.html'}", markup=False)
         tally = Tally(plan)
         tally.listeners += [on_console(tally, self.console), ProgressFile(tally), SweepMetrics(tally), self.page]
         tally.listeners += [StageTimes(self.run, self.resources.concurrency), *([self.copy] if self.copy else [])]
+        tally.listeners += make_loggers(self.settings.log_to, self.run, self.member.name)
         return tally
 
     def _search(self, search: Search) -> None:
-        settings = self.settings
         self.tally.stage("search")
         for number in open_trials(self.study.get_trials(deepcopy=False)):
             remove_encoded(trial_folder(self.run, number))  # of an earlier driver, which took the student as it was
@@ -246,18 +244,12 @@ class MethodSweep:
                 return 0.0
             return self.clock.search_end(rows, trainings / self.resources.concurrency)
 
-        callbacks: list[Any] = []
-        if settings.log_to:
-            from distilbench.progress.loggers import callbacks as make_callbacks
-
-            callbacks = make_callbacks(settings.log_to, self.member.name)
-
         def note_time(event: Event) -> None:
             if event.record and not event.record.confirms:
                 self.clock.finished(event.record)
 
         self.tally.listeners.append(note_time)
-        place = SearchPlace(self.run, self.prepared, self.resources, deadline, bool(self.costs), callbacks)
+        place = SearchPlace(self.run, self.prepared, self.resources, deadline, bool(self.costs))
         run_trials(self.study, search, place, self.tally)
 
     def _confirm(self, search: Search, board: RowScorer) -> None:

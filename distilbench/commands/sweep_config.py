@@ -8,7 +8,6 @@ from typing import Any
 from distilbench.commands.run_folder import portable_student, run_config
 from distilbench.data.corpus import Corpus
 from distilbench.search.space import SearchSpace
-from distilbench.search.warm_start import STUDENT
 from distilbench.settings.sweep import SweepSettings
 
 GROWS = frozenset({"trials", "confirm"})
@@ -44,4 +43,4 @@ def sweep_config(
 
 def _students_config(space: SearchSpace) -> dict[str, Any]:
     """The students that the space names, each by its content."""
-    return {f"{STUDENT}{student}": portable_student(student) for student in space.students}
+    return {f"student.{student}": portable_student(student) for student in space.students}

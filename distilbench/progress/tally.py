@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -37,8 +38,6 @@ class SweepPlan:
     """The share of the cluster that each trial has, in words."""
     deadline: float | None = None
     """Seconds since the epoch at which the search ends; None where it ends with the trials."""
-    halved: tuple[int, int] | None = None
-    """(Rungs, eta) of a search whose trials wait at rungs, where the best 1/eta go on; None: trials do not wait."""
     earlier: tuple[TrialRecord, ...] = ()
     """Trials that drivers before this one finished."""
 
@@ -238,8 +237,7 @@ class Tally:
     def seconds_left(self, now: float) -> float | None:
         """To the end of the search: the steps still expected at the rate so far, or the deadline where that is sooner.
 
-        A trial is expected to go as far as those before it that went farther than it is; early stopping is thereby in. Where
-        trials wait at rungs, one in eta is expected to pass each.
+        A trial is expected to go as far as those before it that went farther than it is; early stopping is thereby in.
         A stage after the search takes as long for each of what is left as for those that are done.
         """
         if self.done:
@@ -255,49 +253,18 @@ class Tally:
     def _steps_ahead(self) -> float | None:
         lengths = [_length(r) for r in self.records.values()]
         totals = [r.total_steps for r in self.running.values() if r.total_steps]
-        ahead = 0.0
-        for trial in self.running.values():
-            farther = [n for n in lengths if n > trial.step]
-            if farther:
-                ahead += _mean(farther) - trial.step
-            elif totals:
-                ahead += max(0, (trial.total_steps or max(totals)) - trial.step)
-            else:
-                return None
         to_begin = max(0, self.plan.trials - len(self.records) - len(self.running) - len(self.waiting_trials))
-        if self.plan.halved:
-            totals += [r.total_steps for r in self.waiting_trials.values() if r.total_steps]
-            return self._halved(max(totals or lengths, default=0), to_begin)
-        if to_begin and not (lengths or totals):
-            return None
-        return ahead + to_begin * _mean(lengths or totals) if to_begin else ahead
-
-    def _halved(self, total: int, to_begin: int) -> float | None:
-        """The steps ahead of a search of whose trials at a rung the best 1/eta go on, each of `total` steps at most."""
-        assert self.plan.halved is not None
-        if not total:
-            return None
-        rungs, eta = self.plan.halved
-        at = [total / eta**k for k in reversed(range(rungs))]
-
-        def expected(step: int, share: float) -> float:
-            ahead, before = 0.0, float(step)
-            for rung in (rung for rung in at if rung > step):
-                ahead += share * (rung - before)
-                before, share = rung, share / eta
-            return ahead
-
-        running = sum(expected(trial.step, 1.0) for trial in self.running.values())
-        waiting = sum(expected(trial.step, 1 / eta) for trial in self.waiting_trials.values())
-        return running + waiting + to_begin * expected(0, 1.0)
+        if not (lengths or totals):
+            return None if self.running or to_begin else 0.0
+        ahead = to_begin * fmean(lengths or totals)
+        for trial in self.running.values():
+            farther = [n for n in lengths if n > trial.step] or [max(totals, default=trial.step)]
+            ahead += max(0.0, fmean(farther) - trial.step)
+        return ahead
 
 
 def _length(record: TrialRecord) -> int:
     return record.rungs[-1].step if record.rungs else 0
-
-
-def _mean(values: list[int]) -> float:
-    return sum(values) / len(values)
 
 
 def finite(value: Any) -> float | None:

@@ -6,10 +6,10 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
@@ -104,8 +104,6 @@ class SearchPlace:
     """Seconds since the epoch at which no trial is begun any more."""
     costs: bool = False
     """Whether trials have what their students cost, which is in `prepared`."""
-    callbacks: Sequence[Any] = ()
-    """Tune's."""
 
 
 def run_trials(study: optuna.Study, search: Search, at: SearchPlace, tally: Tally | None = None) -> None:
@@ -168,7 +166,7 @@ def _tuner(search: Search, at: SearchPlace, searcher: StudySearcher) -> Tuner:
             storage_path=str((at.run / "tune").resolve()),
             failure_config=tune.FailureConfig(max_failures=0),  # the searcher hands such a trial out again
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            callbacks=[*at.callbacks, Supervisor(at.run, silence_limit(resources.hang_s), searcher.begun)],
+            callbacks=[Supervisor(at.run, silence_limit(resources.hang_s), searcher.begun)],
             verbose=0,
         ),
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from optuna.samplers import BaseSampler
-from optuna.trial import FrozenTrial
 
 from distilbench.search.front_patience import FrontPatience, Point
 from distilbench.search.samplers import make_sampler
@@ -29,8 +28,6 @@ class Search:
     max_pending: int
     """A trial is suggested from the results of those at least so many before it."""
     seed: int
-    history: Sequence[FrozenTrial] = ()
-    """Finished trials of another study that measured the same, which the searcher starts from."""
     select: str = "sts"
     """The measure that selects students."""
     baseline_points: Sequence[Point] = ()

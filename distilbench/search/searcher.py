@@ -19,7 +19,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from distilbench.choices import QUALITY
-from distilbench.codes import CompetitionKey, competition_key, stored_bytes, vector_bytes
+from distilbench.codes import CompetitionKey, competition_key, stored_bytes
 from distilbench.records import result_rung
 from distilbench.search.front_patience import EXHAUSTED
 from distilbench.search.search_plan import Search
@@ -98,16 +98,10 @@ class _Live:
     """Its worker's machine, for its record."""
     lost: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     """Workers that died, at work and before they began."""
-    as_told: tuple[tuple[int, int | None], FrozenTrial] | None = None
-    """The unfinished trial as suggestions last saw it, and the rungs that it had then."""
 
     @property
     def group(self) -> CompetitionKey:
         return competition_key(self.params)
-
-    @property
-    def stored_bytes(self) -> int:
-        return vector_bytes(self.params, int(self.params["output_dim"]))
 
 
 class StudySearcher(Searcher):  # type: ignore[misc]
@@ -403,7 +397,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         end = live_trial.rungs[max(live_trial.rungs)]  # what a student costs is noted there alone
         by_objective = {
             QUALITY: result.metrics["dev_quality"],
-            "bytes": live_trial.stored_bytes,
+            "bytes": live_trial.group.bytes,
             "latency": end.get("latency_ms"),
             "model_bytes": end.get("model_bytes"),
         }
@@ -443,20 +437,15 @@ class StudySearcher(Searcher):  # type: ignore[misc]
             return self.finished.get(number)
         if (live_trial := self.unsettled.get(number)) is None:  # storage was gone when it ended
             return None
-        at = live_trial.stored, live_trial.last
-        if live_trial.as_told is not None and live_trial.as_told[0] == at:
-            return live_trial.as_told[1]
         suggested = self.suggestions.asked[number]
         rungs = {rung: values for rung, values in live_trial.rungs.items() if rung <= live_trial.stored}
         ended = {LAST: live_trial.last} if live_trial.last is not None else {}
-        trial = create_trial(
+        return create_trial(
             state=TrialState.RUNNING,
             params=suggested.params,
             distributions=suggested.distributions,
             user_attrs={PARAMS: live_trial.params, **{rung_key(r): values for r, values in rungs.items()}, **ended},
         )
-        live_trial.as_told = at, trial
-        return trial
 
     def _serve_again(self, live_trial: _Live) -> None:
         """Hand it out before any new trial."""

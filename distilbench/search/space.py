@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import BaseTrial
 from pydantic import BaseModel, ConfigDict, Field
 
 from distilbench.choices import Searcher
@@ -176,7 +177,15 @@ class SearchSpace(BaseModel):
 
     def examples(self, of: Sequence[str]) -> list[dict[str, Any]]:
         """Hyper-parameters of a trial for every combination of what these can be; of the others their first value."""
-        return [self.suggest(_First(setting)) for setting in self._settings(*of)]
+        examples = []
+        for setting in self._settings(*of):
+            drawn: dict[str, Any] = dict(self.fixed)
+            for name in self.parameters:
+                _, r = self.searched(name, drawn)
+                values = self._ends(name, r) if r.active(drawn) else [self.defaults[name]]
+                drawn[name] = setting[name] if setting.get(name) in values else values[0]
+            examples.append(drawn)
+        return examples
 
     def _ends(self, name: str, r: Range) -> list[Any]:
         if r.choices is not None:
@@ -212,7 +221,7 @@ class SearchSpace(BaseModel):
             return IntDistribution(int(low), int(high), log=r.log)
         return FloatDistribution(low, high, log=r.log)
 
-    def suggest(self, trial: Suggester) -> dict[str, Any]:
+    def suggest(self, trial: BaseTrial) -> dict[str, Any]:
         """All hyper-parameters of a trial. One whose condition does not hold has its default."""
         drawn: dict[str, Any] = dict(self.fixed)
         for name in self.parameters:
@@ -226,36 +235,3 @@ class SearchSpace(BaseModel):
             else:
                 drawn[name] = trial.suggest_float(key, r.low or 0.0, r.high or 0.0, log=r.log)
         return drawn
-
-
-class Suggester(Protocol):
-    """An Optuna trial, as far as a search space uses it."""
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """One of `choices`."""
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool) -> int:
-        """A whole number from `low` to `high`."""
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float:
-        """A number from `low` to `high`."""
-
-
-class _First:
-    """Suggests what is given, and the first value of everything else."""
-
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self.given = given
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """The given value where it is one of the choices, or the first of these."""
-        value = self.given.get(name.partition("@")[0])
-        return value if value in choices else choices[0]
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool) -> int:
-        """The lowest."""
-        return low
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float:
-        """The lowest."""
-        return low

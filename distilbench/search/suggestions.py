@@ -7,14 +7,10 @@ same trials, and an interrupted search repeats the same asks and tells, then goe
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from distilbench.search.objectives import directions
@@ -67,11 +63,6 @@ class Suggestions:
         self._visible_history = VisibleHistory(self.space.budget)
         self._slim: dict[int, tuple[FrozenTrial, FrozenTrial]] = {}
         """By identity: a trial that ended, or waits, and the same for a sampler."""
-        for trial in self.search.history:
-            if self.space.searcher in GENERATIONS:
-                self._end(self._as_begun(trial), trial)
-            elif self._has_all_parameters(trial):
-                self.study_of(trial.params.get("student")).add_trial(trial)
 
     def study_of(self, student: str | None) -> optuna.Study:
         """The sampler's study of one student, where the student is searched: values of other students say nothing of it."""
@@ -157,23 +148,23 @@ class Suggestions:
     def _rebuilt(self, student: str | None, visible: Sequence[FrozenTrial]) -> optuna.Study:
         """A study for one suggestion: the visible trials of a student as they stand, the later ones RUNNING."""
         study = self._new_study(self.study_of(student).sampler)
-        ended = [self._for_sampler(trial) for trial in (*self.search.history, *visible)]
-        study.add_trials([t for t in ended if self._is_of(t.params, student) and self._has_all_parameters(t)])
-        for pending in self.asked[len(visible) :]:
-            if self._is_of(pending.params, student) and self._has_all_parameters(pending):
-                study.add_trial(_SlimTrial.of(TrialState.RUNNING, pending.params, pending.distributions))
+        for trial in (*map(self._for_sampler, visible), *self.asked[len(visible) :]):
+            if student in (None, trial.params.get("student")) and self._has_all_parameters(trial):
+                study.add_trial(trial if isinstance(trial, FrozenTrial) else _running(trial))
         return study
 
     def _for_sampler(self, trial: FrozenTrial) -> FrozenTrial:
-        """A finished trial without its metrics, made once."""
+        """A finished trial without its metrics, made once: they are most of what is copied for every suggestion."""
         if id(trial) not in self._slim:
-            value = trial.value if trial.state == TrialState.COMPLETE else None
-            slim = _SlimTrial.of(trial.state, trial.params, trial.distributions, value, trial.intermediate_values)
+            slim = create_trial(
+                state=trial.state,
+                value=trial.value if trial.state == TrialState.COMPLETE else None,
+                params=trial.params,
+                distributions=trial.distributions,
+                intermediate_values=trial.intermediate_values,
+            )
             self._slim[id(trial)] = trial, slim
         return self._slim[id(trial)][1]
-
-    def _is_of(self, params: Mapping[str, Any], student: str | None) -> bool:
-        return student is None or params.get("student") == student
 
     def repeat(self, trials: Sequence[FrozenTrial]) -> None:
         """Bring an interrupted search to where it was: `trials` are those that it has begun, by number.
@@ -213,33 +204,5 @@ class Suggestions:
         return all(self.space.searched(name, values)[0] in trial.params for name in active)
 
 
-class _SlimTrial(FrozenTrial):  # type: ignore[misc]
-    """A read-only trial that is cheap to add to the study rebuilt for each suggestion."""
-
-    @classmethod
-    def of(
-        cls,
-        state: TrialState,
-        params: Mapping[str, Any],
-        distributions: Mapping[str, BaseDistribution],
-        value: float | None = None,
-        intermediate_values: Mapping[int, float] = MappingProxyType({}),
-    ) -> _SlimTrial:
-        """Do the same as `create_trial`, without its check of every value."""
-        ended = datetime.now() if state.is_finished() else None
-        return cls(
-            number=-1,
-            trial_id=-1,
-            state=state,
-            value=value,
-            datetime_start=datetime.now(),
-            datetime_complete=ended,
-            params=dict(params),
-            distributions=dict(distributions),
-            user_attrs={},
-            system_attrs={},
-            intermediate_values=dict(intermediate_values),
-        )
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _SlimTrial:
-        return copy.copy(self)  # a study changes nothing in it but its number
+def _running(trial: optuna.Trial) -> FrozenTrial:
+    return create_trial(state=TrialState.RUNNING, params=trial.params, distributions=trial.distributions)

@@ -72,8 +72,8 @@ class SweepSettings(SpaceSettings, RunSettings):
         "Measure before the search how fast each kind of student embeds, and its teacher.", False, panel=SEARCH
     )
     warm_start: Annotated[str | None, AfterValidator(_source)] = option(
-        "What to begin from: a YAML list of settings to try first, or an earlier sweep's folder or URI to learn from; the "
-        "run's own folder continues it although its search space, data or metric is another now.",
+        "What to begin from: a YAML list of settings to try first, or an earlier sweep's folder or URI, of which the best "
+        "settings are tried first; the run's own folder begins again with another search space, data or metric.",
         None,
         panel=SEARCH,
     )

@@ -109,7 +109,6 @@ class Simulation:
     seed: int = 0
     objectives: tuple[str, ...] = ("quality",)
     given: tuple[dict[str, Any], ...] = ()
-    history: tuple[FrozenTrial, ...] = ()
     trained: dict[int, int] = field(default_factory=dict)
     """Rungs that each trial has trained to, as its folder knows."""
     outcome: Callable[[dict[str, Any]], tuple[int, str, bool]] = ends
@@ -131,7 +130,6 @@ class Simulation:
             self.starts(),
             self.max_pending,
             self.seed,
-            self.history,
             planned=self.planned,
         )
         made = StudySearcher(self.study, search, workers, more.pop("events", Events()), **more)

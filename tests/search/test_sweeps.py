@@ -302,7 +302,7 @@ def test_a_changed_space_is_refused_or_learns_from_the_run(
     assert told(sweep.trials()) == told(whole.trials())  # nothing is touched
 
     out = sweep.done("--warm-start", str(sweep.run), "--trials", "3")
-    assert "6 trials of" in out and "are known to the searcher" in out
+    assert "2 settings of" in out and "are tried first" in out
     assert told(TrialRecord.model_validate_json(x) for x in lines(sweep.run / "before-1" / "trials.jsonl")) == told(
         whole.trials()
     )

@@ -1,4 +1,4 @@
-"""What a search takes over: trials where they mean the same, else settings; and nothing is lost when it is killed."""
+"""What a search takes over from an earlier one; and nothing is lost when a run is set aside and killed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from distilbench.search import warm_start
 from distilbench.search.space import SearchSpace
 from distilbench.search.study import best_per_group, open_study, sqlite_url
 from distilbench.search.study_storage import latest_study
-from distilbench.search.warm_start import as_frozen, import_history, params_within, set_aside
+from distilbench.search.warm_start import best_settings, params_within, set_aside
 from distilbench.storage.files import bound_config, write_json
 
 CONFIG: dict[str, Any] = {"method": "mcr2", "data": "d", "budget.steps": 90, "parameters": {}, "fixed": {}, "seed": 0}
@@ -35,18 +35,6 @@ def variant(folder: Path, *changes: tuple[str, str], **more: Any) -> SearchSpace
         assert old in text
         text = text.replace(old, new)
     return space_of(folder, text, **more)
-
-
-CHANGES = {
-    "a choice more": ("choices: [4, 8]", "choices: [4, 8, 16]"),
-    "a choice less": ("choices: [4, 8]", "choices: [8]"),
-    "a narrower range": ("low: 2, high: 30", "low: 5, high: 12"),
-    "a wider range": ("low: 2, high: 30", "low: 2, high: 60"),
-    "another scale": ("{low: 2, high: 30}", "{low: 2, high: 30, log: true}"),
-    "a parameter more": ("fixed: {", "  eps2: {low: 0.1, high: 0.9}\nfixed: {"),
-    "a parameter less": ("  clusters: {low: 2, high: 30}\nf", "f"),
-    "a condition less": (", when: {pairs: noise}", ""),
-}
 
 
 # Set aside
@@ -93,37 +81,12 @@ def test_setting_aside_can_be_killed_and_repeated(tmp_path: Path, monkeypatch: p
 # Warm start
 
 
-def test_the_same_measured_is_history(tmp_path: Path) -> None:
+def test_the_best_settings_are_tried_as_far_as_the_space_has_them(tmp_path: Path) -> None:
     source, space = tmp_path / "r", variant(tmp_path)
     begun = swept(source, space)
-    narrower = variant(tmp_path, CHANGES["a narrower range"])
-    config = {**CONFIG, "seed": 4, "searcher": "gp"}
-    found = import_history(source, config, narrower)
-    assert found.settings == [] and len(found.history) == 12
-    warm_start.save_warm_start(tmp_path / "r", found)
-    kept = warm_start.saved_warm_start(tmp_path / "r")
-    frozen = as_frozen(kept.history, narrower, 1)
-    for trial, was in zip(frozen, begun.study.trials, strict=True):
-        assert (trial.state, trial.intermediate_values) == (was.state, was.intermediate_values)
-        assert was.state.name != "COMPLETE" or trial.values == was.values
-        assert set(was.params) - set(trial.params) <= {"clusters"}
-        assert 5 <= trial.params.get("clusters", 5) <= 12
-    # The space has changed again since it was kept.
-    again = variant(tmp_path, ("choices: [4, 8]", "choices: [8]"), ("{low: 0.0001,", "{low: 0.0009,"))
-    for trial in as_frozen(kept.history, again, 1):
-        assert trial.params.get("output_dim", 8) == 8 and trial.params.get("lr", 1) >= 0.0009
-    assert all(not trial.intermediate_values for trial in as_frozen(kept.history, again, 2))
-
-
-def test_something_else_measured_is_settings_to_try(tmp_path: Path) -> None:
-    source, space = tmp_path / "r", variant(tmp_path)
-    begun = swept(source, space)
-    found = import_history(
-        source, {**CONFIG, "data": "other"}, variant(tmp_path, ("choices: [4, 8]", "choices: [8, 16]"))
-    )
-    assert found.history == []
+    found = best_settings(source, variant(tmp_path, ("choices: [4, 8]", "choices: [8, 16]")))
     best = {key.bytes // 4: own[0].params for key, own in best_per_group(begun.study.trials).items()}
-    assert found.settings == [{n: v for n, v in best[4].items() if n != "output_dim"}, best[8]]
+    assert found == [{n: v for n, v in best[4].items() if n != "output_dim"}, best[8]]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +97,7 @@ def test_what_is_no_sweep_of_the_method_is_refused(tmp_path: Path, config: dict[
     if config is not None:
         write_json(tmp_path / "config.json", config)
     with pytest.raises(InputError, match=f"--warm-start .*{message}"):
-        import_history(tmp_path, CONFIG, variant(tmp_path))
+        best_settings(tmp_path, variant(tmp_path))
 
 
 def test_fitting_follows_choices_ranges_and_conditions(tmp_path: Path) -> None:
