@@ -16,16 +16,13 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.cluster import nodes as module
 from distilbench.cluster.nodes import (
-    Growth,
     Node,
-    autoscaling_config,
-    config_growth,
     described,
-    grown,
     needed,
     nodes_line,
     parse_growth,
     places_on,
+    possible_nodes,
     waiting_told,
 )
 from distilbench.errors import InputError
@@ -93,56 +90,16 @@ def test_grow_to_is_refused_by_the_command(tmp_path: Path, monkeypatch: pytest.M
     assert done.exit_code == 2 and done.stderr.startswith("error: --grow-to many: 'many' is no kind of node; expected")
 
 
-FILE = """
-cluster_name: c
-max_workers: {most}
-head_node_type: head
-available_node_types:
-  head: {{resources: {{CPU: 4}}, node_config: {{}}}}
-  cpu: {{min_workers: 0, max_workers: 2, resources: {{CPU: 32, memory: 68719476736}}}}
-  gpu: {{max_workers: 3, resources: {{CPU: 16, GPU: 1}}}}
-  bare: {{max_workers: 1, resources: {{}}}}
-  off: {{max_workers: 0, resources: {{}}}}
-"""
-
-
-def test_what_the_file_of_a_cluster_lets_come(tmp_path: Path) -> None:
-    path = tmp_path / "ray_bootstrap_config.yaml"
-    path.write_text(FILE.format(most=9))
-    cpu, gpu = Node(32, 0, 64 * 2**30), Node(16, 1)
-    assert config_growth(path) == Growth((gpu, gpu, gpu, cpu, cpu), str(path), ("bare",))
-    path.write_text(FILE.format(most=4))  # of all kinds together
-    assert config_growth(path).nodes == (gpu, gpu, gpu, cpu)
-
-
-@pytest.mark.parametrize(
-    "text", ["[", "a: 1", "available_node_types: {n: {resources: {CPU: many}, max_workers: 1}}", "3"]
-)
-def test_a_file_that_is_none_of_a_cluster(tmp_path: Path, text: str) -> None:
-    (tmp_path / "c.yaml").write_text(text)
-    with pytest.raises(InputError, match=r"c.yaml: no cluster's file \("):
-        config_growth(tmp_path / "c.yaml")
-
-
-def test_where_the_autoscalers_file_is(tmp_path: Path) -> None:
-    def process(number: int, *words: str) -> None:
-        (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "cmdline").write_bytes("\0".join(words).encode())
-
-    process(1, "python", "monitor.py", "--gcs-address=10.0.0.1:6379", "--autoscaling-config=/other.yaml")
-    process(2, "python", "gcs_server", "--gcs-address=10.0.0.2:6379", "--autoscaling-config=/wrong.yaml")
-    process(3, "python", "/x/monitor.py", "--gcs-address=10.0.0.2:6379")
-    assert autoscaling_config("10.0.0.2:6379", tmp_path) is None
-    process(4, "python", "/x/monitor.py", "--gcs-address=10.0.0.2:6379", "--autoscaling-config=/home/u/c.yaml")
-    assert autoscaling_config("10.0.0.2:6379", tmp_path) == Path("/home/u/c.yaml")
-
-
-def test_workers_that_are_there_are_some_of_those_that_may_come() -> None:
-    head, worker, other = (Node(16, 1), True), (Node(16, 1, 7), False), (Node(4), False)
-    growth = Growth((Node(16, 1),) * 3 + (Node(32),))
-    assert grown([head], growth) == [Node(16, 1), *growth.nodes]
-    assert grown([head, worker, other], growth) == [Node(16, 1), worker[0], Node(4), *[Node(16, 1)] * 2, Node(32)]
-    assert grown([head, *[worker] * 5], Growth()) == [Node(16, 1), *[worker[0]] * 5]
+def test_workers_that_are_there_are_some_of_those_that_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, grow_to = [(Node(16, 1), True)], (Node(16, 1),) * 3 + (Node(32),)
+    monkeypatch.setattr(module, "_alive", lambda: there)
+    assert nodes_line() == "" and possible_nodes(grow_to) == [Node(16, 1), *grow_to]
+    there += [(Node(16, 1), False), (Node(4), False)]
+    assert possible_nodes(grow_to) == [Node(16, 1), Node(16, 1), Node(4), Node(16, 1), Node(16, 1), Node(32)]
+    assert possible_nodes() == [Node(16, 1), Node(16, 1), Node(4)]
+    assert nodes_line((Node(16, 1),) * 2) == (
+        "Nodes: 2 nodes of 16 CPUs, 1 GPU; 1 node of 4 CPUs; may come: 1 node of 16 CPUs, 1 GPU"
+    )
 
 
 def test_words() -> None:
@@ -155,19 +112,6 @@ def test_words() -> None:
         "1 CPU and 1 GPU",
         "1 CPU and 2 GPUs",
     ]
-
-
-def test_what_a_command_says_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    there, growth = [(Node(4), True)], Growth()
-    monkeypatch.setattr(module, "_alive", lambda: there)
-    monkeypatch.setattr(module, "growth_of", lambda _: growth)
-    assert nodes_line() == ""
-    there.append((Node(16, 1), False))
-    growth = Growth((Node(16, 1),) * 3, "--grow-to", ("bare",))
-    assert nodes_line() == (
-        "Nodes: 1 node of 4 CPUs; 1 node of 16 CPUs, 1 GPU; may come (--grow-to): 2 nodes of 16 CPUs, 1 GPU; "
-        "--grow-to does not say what bare has: expected --grow-to where it may come"
-    )
 
 
 def test_it_is_said_when_no_node_has_room_and_when_one_has_again(

@@ -5,8 +5,7 @@ cluster that grows, more work is begun than fits now: what waits for its place i
 
     --grow-to 8x16:1,4x32
 
-says which nodes may come: 8 of 16 CPUs and a GPU, 4 of 32 CPUs. Where `ray up` started the cluster, and the command runs on
-its head, that is read from the file of the cluster (`~/ray_bootstrap_config.yaml` there).
+says which nodes may come: 8 of 16 CPUs and a GPU, 4 of 32 CPUs. The files of clusters say it in `DISTILBENCH_GROW_TO`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import rich
@@ -58,14 +56,6 @@ class Node(NamedTuple):
         return f"{self.cpus} CPU{'s' if self.cpus != 1 else ''}{gpus}{memory}"
 
 
-class Growth(NamedTuple):
-    """Nodes that an autoscaler may have beside the head: `source` says so; `untold` are kinds whose size it does not say."""
-
-    nodes: tuple[Node, ...] = ()
-    source: str = ""
-    untold: tuple[str, ...] = ()
-
-
 def parse_growth(text: str) -> tuple[Node, ...]:
     """The nodes of `--grow-to`: COUNTxCPUS or COUNTxCPUS:GPUS, several with commas between; "" is none."""
     nodes: list[Node] = []
@@ -78,36 +68,6 @@ def parse_growth(text: str) -> tuple[Node, ...]:
             )
         nodes += [Node(int(match[2]), int(match[3] or 0))] * int(match[1])
     return tuple(nodes)
-
-
-def config_growth(path: Path) -> Growth:
-    """The workers that a cluster's file (of `ray up`) lets its autoscaler have, the larger kinds first.
-
-    All kinds together may have at most the file's `max_workers`. Kinds without written resources (those of provider `local`,
-    for example) are only named.
-    """
-    import yaml
-
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        kinds, head = config["available_node_types"], config.get("head_node_type")
-        # A file as it was given to `ray up`, and not as Ray writes it, may leave these out.
-        most = int(config.get("max_workers", 2))
-        nodes, unsized = [], []
-        for name, kind in kinds.items():
-            count = int(kind.get("max_workers", 0 if name == head else most))
-            resources = kind.get("resources") or {}
-            if count and "CPU" not in resources:
-                unsized.append(str(name))
-            elif count:
-                node = Node(int(resources["CPU"]), int(resources.get("GPU", 0)), int(resources.get("memory", 0)))
-                nodes += [node] * count
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise InputError(
-            f"{path}: no cluster's file ({type(error).__name__}: {str(error).splitlines()[0]:.200})"
-        ) from None
-    nodes.sort(key=lambda node: (-node.gpus, -node.cpus))
-    return Growth(tuple(nodes[:most]), str(path), tuple(unsized))
 
 
 def alive_nodes() -> list[Node]:
@@ -130,47 +90,14 @@ def lost_nodes() -> frozenset[str]:
     return frozenset(node["NodeID"] for node in ray.nodes() if not node["Alive"])
 
 
-def growth_of(grow_to: Sequence[Node]) -> Growth:
-    """The nodes that may come: `grow_to`, else those of the cluster's file. Needs `ray.init`."""
-    if grow_to:
-        return Growth(tuple(grow_to), OPTION)
-    import ray
-
-    path = autoscaling_config(ray.get_runtime_context().gcs_address)
-    return config_growth(path) if path and path.exists() else Growth()
-
-
-def autoscaling_config(gcs_address: str, processes: Path = Path("/proc")) -> Path | None:
-    """The file that the autoscaler of the cluster at this address works with; None where it does not run on this machine."""
-    for file in processes.glob("[0-9]*/cmdline"):
-        try:
-            words = file.read_bytes().decode(errors="replace").split("\0")
-        except OSError:  # it has ended, or is another user's
-            continue
-        if f"--gcs-address={gcs_address}" not in words or not any(w.endswith("monitor.py") for w in words):
-            continue
-        config_paths = [w.partition("=")[2] for w in words if w.startswith("--autoscaling-config=")]
-        if config_paths and config_paths[0]:
-            return Path(config_paths[0]).expanduser()
-    return None
-
-
-def grown(alive: Iterable[tuple[Node, bool]], growth: Growth) -> list[Node]:
-    """The nodes of a cluster that has grown as far as it may: `alive` are nodes, and whether each is the head.
-
-    A worker that is there and is as large as one that may come is taken to be that one.
-    """
-    nodes, coming = [], Counter((node.cpus, node.gpus) for node in growth.nodes)
-    for node, is_head in alive:
+def possible_nodes(grow_to: Sequence[Node] = ()) -> list[Node]:
+    """The nodes that are up, and those of `grow_to` that are not; a worker of such a size is taken to be one of them."""
+    nodes, coming = [], Counter((node.cpus, node.gpus) for node in grow_to)
+    for node, is_head in _alive():
         nodes.append(node)
         if not is_head and coming[node.cpus, node.gpus]:
             coming[node.cpus, node.gpus] -= 1
     return nodes + [Node(*kind) for kind, count in coming.items() for _ in range(count)]
-
-
-def possible_nodes(grow_to: Sequence[Node] = ()) -> list[Node]:
-    """The nodes that are up, and those that may come. Needs `ray.init`."""
-    return grown(_alive(), growth_of(grow_to))
 
 
 def places_on(nodes: Iterable[Node], cpus: int, gpus: float) -> int:
@@ -188,18 +115,9 @@ def described(nodes: Sequence[Node]) -> str:
 
 def nodes_line(grow_to: Sequence[Node] = ()) -> str:
     """A line on the nodes for the start of a command; "" if there is only one. Needs `ray.init`."""
-    alive, growth = _alive(), growth_of(grow_to)
-    nodes = grown(alive, growth)
-    if len(nodes) < 2 and not growth.untold:
-        return ""
-    line = f"Nodes: {described([node for node, _ in alive])}"
-    if len(nodes) > len(alive):
-        line += f"; may come ({growth.source}): {described(nodes[len(alive) :])}"
-    if growth.untold:
-        line += (
-            f"; {growth.source} does not say what {', '.join(growth.untold)} has: expected {OPTION} where it may come"
-        )
-    return line
+    alive, nodes = alive_nodes(), possible_nodes(grow_to)
+    coming = f"; may come: {described(nodes[len(alive) :])}" if len(nodes) > len(alive) else ""
+    return f"Nodes: {described(alive)}{coming}" if len(nodes) > 1 else ""
 
 
 @contextmanager

@@ -103,7 +103,7 @@ class PathMap:
             if not file.exists():
                 self._fetch_prepared(copy)
         store = ArtifactStore(scratch() / "store", self.remote_store)
-        for path in _paths_in(json.loads(file.read_text())):  # again where a clean-up of the node has deleted them
+        for path in paths_in(json.loads(file.read_text())):  # again where a clean-up of the node has deleted them
             if path.is_relative_to(store.root):
                 _fetched(store, path.relative_to(store.root).parts[0])
         return copy
@@ -143,7 +143,7 @@ def map_paths(store: ArtifactStore, *values: Any) -> PathMap | None:
     if store.remote is None:
         return None
     root = store.root.absolute()
-    outside = {p for value in values for p in _paths_in(value) if not p.is_relative_to(root) and p.is_dir()}
+    outside = {p for value in values for p in paths_in(value) if not p.is_relative_to(root) and p.is_dir()}
     return PathMap(root, store.remote, _node(), {str(p): _pushed_folder(store.remote, p) for p in sorted(outside)})
 
 
@@ -217,7 +217,7 @@ def _with_paths(value: Any, change: Callable[[Path], Path], name: str = "") -> A
     return value
 
 
-def _paths_in(value: Any) -> list[Path]:
+def paths_in(value: Any) -> list[Path]:
     """The absolute paths in a value."""
     paths: list[Path] = []
 

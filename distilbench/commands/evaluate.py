@@ -17,7 +17,6 @@ from distilbench.cluster.resources import ray_cluster
 from distilbench.commands.corpus import print_sets
 from distilbench.commands.own_heads import own_head_scores
 from distilbench.commands.run_folder import one_writer, plain_name
-from distilbench.data.corpus import Rows
 from distilbench.data.evaluation_sets import EvaluationData, evaluation_data
 from distilbench.data.roles import DOCUMENT, PLAIN, QUERY
 from distilbench.data.sentences import CorpusText
@@ -27,8 +26,6 @@ from distilbench.errors import InputError
 from distilbench.evaluation.cost import CostBench
 from distilbench.evaluation.encoders import (
     Codes,
-    EncoderRow,
-    Pieces,
     RetrievalOptions,
     Vectors,
     check_vectors,
@@ -59,6 +56,7 @@ from distilbench.storage.store import ArtifactStore
 from distilbench.trials.scoring import encoder_parameters
 
 SCORES = "scores.jsonl"
+_NO_ROWS = (np.empty(0, dtype=np.int64),)
 GROWS = frozenset({"models", "dims", "quantisations", "documents"})
 """Settings of an evaluation that may differ when it is run again under its name: its rows are added to."""
 
@@ -87,41 +85,41 @@ class Evaluation:
                 "expected documents and queries of one width"
             )
         widths = [whole, *sorted((d for d in set(self.settings.dims) if d < whole), reverse=True)]
-        weights = fingerprint(spec.identity())
+        how = self._how(spec, role)
         identities = {
-            (w, q): self._identity(spec, weights, role, w, whole, q)
+            (w, q): self._identity(spec, how, role if w == whole else "encoder", w, q)
             for w in widths
             for q in self.quantisations
             if q == "float32" or not not_possible(q, w)
         }
-        unknown = {w for (w, _), identity in identities.items() if identity["record_id"] not in self.known}
-        missing = [w for w in widths if w in unknown]
-        if missing:
-            self._score(spec, role, whole, missing, identities)
-
-    def _score(
-        self,
-        spec: EncoderSpec,
-        role: Role,
-        whole: int,
-        widths: list[int],
-        identities: dict[tuple[int, Quantisation], dict[str, Any]],
-    ) -> None:
+        missing = {w for (w, _), identity in identities.items() if identity["record_id"] not in self.known}
+        if not missing:
+            return
         vectors = self._vectors(spec, role)
-        if vectors.width != whole:
-            raise InputError(f"encoder {spec.name!r}: vectors of {vectors.width} dimensions, but its files say {whole}")
-        cost = self._cost(spec) if whole in widths and self.settings.cost else None
-        parameters = encoder_parameters(spec)
-
-        codes = self._codes(spec, vectors)
+        cost = self._cost(spec) if whole in missing and self.settings.cost else None
+        parameters, codes = encoder_parameters(spec), self._codes(spec, vectors)
         prompts = Prompts.of(spec).described() if spec.by_role else {}
         sets, own_head = sets_of_data(self.data), functools.partial(own_head_scores, spec, self.data)
-        for row in encoder_rows(vectors, sets, widths, codes, self.searching, own_head):
+        for row in encoder_rows(vectors, sets, [w for w in widths if w in missing], codes, self.searching, own_head):
             identity = identities[row.width, row.quantisation]
             if identity["record_id"] in self.known:
                 continue
             own_cost = cost if (row.width, row.quantisation) == (whole, "float32") else None
-            record = self._record(row, identity, parameters, own_cost, prompts)
+            record = ScoreRecord(
+                **identity,
+                bytes_per_vector=row.bytes_per_vector,
+                parameters=parameters,
+                scores=row.scores,
+                indexes=row.indexes,
+                sets=self.data.corpus.sts_digests,
+                space=row.space,
+                cost=own_cost,
+                latency_ms=own_cost and own_cost.latency_ms,
+                notes=row.notes,
+                model="",
+                prompts=prompts,
+                provenance=provenance(),
+            )
             row.predictions.save(predictions_path(self.run, record.record_id))
             append_records(self.run / SCORES, [record])
             self.known[record.record_id] = record
@@ -134,9 +132,9 @@ class Evaluation:
         @functools.cache
         def calibration() -> NDArray[np.float32]:
             rows = self.data.corpus.train
-            found_ND = vectors.take(rows)
-            check_vectors(found_ND, spec.name, self.data.corpus.sentences, rows)
-            return found_ND
+            vectors_ND = vectors.take(rows)
+            check_vectors(vectors_ND, spec.name, self.data.corpus.sentences, rows)
+            return vectors_ND
 
         def code(kind: Quantisation, width: int) -> Code:
             if place := saved_code(spec.folder(), kind, width):
@@ -145,48 +143,28 @@ class Evaluation:
 
         return lambda width: [code(kind, width) for kind in kinds if not not_possible(kind, width)]
 
-    def _record(
-        self,
-        row: EncoderRow,
-        identity: dict[str, Any],
-        parameters: int,
-        cost: EncoderCost | None,
-        prompts: dict[str, str],
-    ) -> ScoreRecord:
-        return ScoreRecord(
-            **identity,
-            bytes_per_vector=row.bytes_per_vector,
-            parameters=parameters,
-            scores=row.scores,
-            indexes=row.indexes,
-            sets=self.data.corpus.sts_digests,
-            space=row.space,
-            cost=cost,
-            latency_ms=cost and cost.latency_ms,
-            notes=row.notes,
-            model="",
-            prompts=prompts,
-            provenance=provenance(),
-        )
-
-    def _identity(
-        self, spec: EncoderSpec, weights: str, role: Role, width: int, whole: int, kind: Quantisation
-    ) -> dict[str, Any]:
-        settings, documents = self.settings, self.settings.documents_encoder
-        how = {
-            "weights": weights,
+    def _how(self, spec: EncoderSpec, role: Role) -> dict[str, Any]:
+        """How the model reads text, for its records."""
+        settings, documents = self.settings, self.settings.documents_encoder if role != "teacher" else None
+        prompts = {"query_prompt": spec.query_prompt, "document_prompt": spec.document_prompt}
+        return {
+            "weights": fingerprint(spec.identity()),
             "prompt": spec.prompt,
-            **({"query_prompt": spec.query_prompt} if spec.query_prompt is not None else {}),
-            **({"document_prompt": spec.document_prompt} if spec.document_prompt is not None else {}),
+            **{name: prompt for name, prompt in prompts.items() if prompt is not None},
             "max_tokens": spec.max_tokens,
             "kinds": list(settings.tasks),
-            **({"documents": documents.title} if documents is not None and role != "teacher" else {}),
+            **({"documents": documents.title} if documents else {}),
             **({"backend": settings.backend} if settings.backend != "torch" else {}),
         }
+
+    def _identity(
+        self, spec: EncoderSpec, how: dict[str, Any], role: Role, width: int, kind: Quantisation
+    ) -> dict[str, Any]:
+        settings, corpus = self.settings, self.data.corpus
         identity = {
             "run": self.run.name,
-            "label": spec.title + (f" d={width}" if width < whole else ""),
-            "role": role if width == whole else "encoder",
+            "label": spec.title + (f" d={width}" if width < spec.width() else ""),
+            "role": role,
             "method": "encoder",
             "dim": width,
             "teacher": settings.teacher_encoder.title if settings.teacher_encoder else "",
@@ -194,42 +172,41 @@ class Evaluation:
             "trial": None,
             "hyperparameters": how,
             "seed": 0,
-            "corpus": self.data.corpus.name,
+            "corpus": corpus.name,
             "corpus_fingerprint": self.data.fingerprint,
-            "demonstration": self.data.corpus.demonstration,
+            "demonstration": corpus.demonstration,
             "quantisation": kind,
         }
-        asked = [
-            [str(i) for i in settings.index_specs],
-            settings.threads,
-            settings.batch,
-            settings.cost,
-        ]
-        by = fingerprint(documents.identity()) if "documents" in how and documents is not None else ""
-        return {**identity, "record_id": fingerprint([identity, asked, by])}
+        measured = [[str(i) for i in settings.index_specs], settings.threads, settings.batch, settings.cost]
+        documents = settings.documents_encoder if "documents" in how else None
+        by = fingerprint(documents.identity()) if documents else ""
+        return {**identity, "record_id": fingerprint([identity, measured, by])}
 
     def _vectors(self, spec: EncoderSpec, role: Role) -> Vectors:
         data, asymmetric = self.data, self.settings.documents_encoder if role != "teacher" else None
         rows = data.rows_by_kind()
         if not self.settings.quantisations:
             rows.pop("calibration")
-        model, rising, places, pieces = spec.load(), list[Rows](), list[Rows](), list[ShardedArray]()
-        for kind, own in rows.items():  # each kind on its own: another --tasks finds what is there
-            text = [data.corpus.sentences[int(row)] for row in own]
-            reads = spec.reading(QUERY if kind == "queries" else PLAIN)
+        queries = {"queries": rows.pop("queries")} if data.by_role and "queries" in rows else {}
+        model, width = spec.load(), spec.width()
+        vectors_ND = np.empty((len(data.corpus.sentences), width), dtype=np.float32)
+        for name, of_name in {"sentences": np.unique(np.concatenate([*rows.values(), *_NO_ROWS])), **queries}.items():
+            if not len(of_name):
+                continue
+            text = [data.corpus.sentences[int(row)] for row in of_name]
+            reads = spec.reading(QUERY if name == "queries" else PLAIN)
             sentences, place = distinct_readings(model, text, reads.prompt_before())
-            order = np.argsort(own)
-            rising.append(own[order])
-            places.append(place[order])
-            pieces.append(self._encode(reads, sentences, fingerprint(sentences), f"{spec.title}, {kind}"))
-        if len(widths := {p.width for p in pieces}) > 1:
-            raise InputError(f"encoder {spec.name!r}: vectors of {' and '.join(map(str, sorted(widths)))} dimensions")
-        read = Pieces(rising, places, pieces)
+            vectors = self._encode(reads, sentences, fingerprint(sentences), f"{spec.title}, {name}")
+            if vectors.width != width:
+                raise InputError(
+                    f"encoder {spec.name!r}: vectors of {vectors.width} dimensions, but its files say {width}"
+                )
+            vectors_ND[of_name] = vectors.take(place)
         by = (asymmetric or spec).reading(DOCUMENT)
         documents = [
             self._encode(by, s.documents, s.fingerprint, f"{by.title}, documents of {s.name}") for s in data.searches
         ]
-        return Vectors(spec.name, read.vectors[0].width, read.take, documents, by.title if asymmetric else "")
+        return Vectors(spec.name, width, vectors_ND.__getitem__, documents, by.title if asymmetric else "")
 
     def _encode(self, spec: EncoderSpec, sentences: Sequence[str], key: str, label: str) -> ShardedArray:
         encoding = CorpusEncoding(

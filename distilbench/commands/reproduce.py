@@ -12,40 +12,26 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from distilbench.errors import InputError
 from distilbench.memory import GPU_PEAK, PEAK
 from distilbench.records import Rung, TrialRecord, read_records
 from distilbench.reporting.runs import TRIAL_FILES, run_folders
-from distilbench.storage.arrays import MANIFEST
 from distilbench.storage.files import bound_config
 from distilbench.trials.budget import Budget
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+PLACE = ("rung", "step", "metric")
+
 NOT_COMPARED = frozenset({"rung_seconds", PEAK, GPU_PEAK, "latency_ms", "single_ms", "model_bytes", "micro_batches"})
 """Metrics that depend on the machine at that moment (times, memory), or were measured beforehand."""
-
-
-class MetricDifference(NamedTuple):
-    """A metric of a rung, as it is recorded and as it came out again; None where it is not finite, or not there."""
-
-    rung: int
-    step: int
-    metric: str
-    recorded: float | None
-    again: float | None
-
-    @property
-    def amount(self) -> float:
-        """The difference; 0 where both are None, infinite where one is."""
-        if self.recorded is None or self.again is None:
-            return 0.0 if self.recorded is self.again else math.inf
-        return self.again - self.recorded
 
 
 class Reproduced(NamedTuple):
@@ -61,49 +47,43 @@ class Reproduced(NamedTuple):
         """Why it is recorded to have failed; a stopped trial did not fail."""
         return self.record.reason if self.record.state == "FAIL" else ""
 
-    def differences(self) -> list[MetricDifference]:
-        """Every dev metric of every rung that either has, the objective first."""
-        recorded, again = ({r.rung: (r.step, _metrics(r)) for r in rungs} for rungs in (self.record.rungs, self.rungs))
-        differences = []
-        for rung in sorted(recorded.keys() | again.keys()):
-            step = (recorded.get(rung) or again[rung])[0]
-            one, two = (of.get(rung, (step, {}))[1] for of in (recorded, again))
-            names = dict.fromkeys([*one, *two])
-            differences += [MetricDifference(rung, step, name, one.get(name), two.get(name)) for name in names]
-        return differences
+    def differences(self) -> pd.DataFrame:
+        """A row for every dev metric of every rung that either has: `recorded`, `again` (NaN: absent), `difference`.
+
+        The difference is 0 where both are NaN, and infinite where one is.
+        """
+        import pandas as pd
+
+        columns = {name: _metrics(rungs) for name, rungs in (("recorded", self.record.rungs), ("again", self.rungs))}
+        places = pd.MultiIndex.from_tuples(dict.fromkeys(p for c in columns.values() for p in c), names=PLACE)
+        frame = pd.DataFrame({name: pd.Series(c, places, float) for name, c in columns.items()})
+        absent = frame["recorded"].isna() & frame["again"].isna()
+        frame["difference"] = (frame["again"] - frame["recorded"]).fillna(math.inf).mask(absent, 0.0)
+        return frame.sort_index(level=["rung", "step"], sort_remaining=False, kind="stable")
 
     def same(self, tolerance: float) -> bool:
         """Whether it went as far, failed alike or not at all, and no metric differs by more than `tolerance`."""
         as_far = [(r.rung, r.step) for r in self.rungs] == [(r.rung, r.step) for r in self.record.rungs]
-        close = all(abs(d.amount) <= tolerance for d in self.differences())
+        close = bool((self.differences()["difference"].abs() <= tolerance).all())
         return as_far and self.reason == self.expected and close
 
     def show(self, tolerance: float, console: Console) -> None:
         """A table of the metrics, and whether they are the same."""
-        record, differences = self.record, self.differences()
+        record, frame = self.record, self.differences()
+        amounts = frame["difference"].abs()
         kind = "confirmation of trial" if record.confirms else "trial"
         where = f"{record.method} d={record.dim}, seed {record.seed}, {record.state}"
         console.print(f"{record.run}: {kind} {record.number}, {where}", markup=False)
-        if differences:
-            table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-            for name in ("rung", "step", "metric", "recorded", "again", "difference"):
-                table.add_column(name, justify="left" if name == "metric" else "right")
-            for d in differences:
-                amount = "-" if math.isinf(d.amount) else f"{d.amount:+.4g}" if d.amount else "0"
-                amount += "" if abs(d.amount) <= tolerance else " !"
-                values = ("-" if value is None else f"{value:.6g}" for value in (d.recorded, d.again))
-                table.add_row(*map(Text, (str(d.rung), str(d.step), d.metric, *values, amount)))
-            console.print(table)
+        if len(frame):
+            table = frame.reset_index().assign(beyond=(amounts > tolerance).map({True: "!", False: ""}).to_numpy())
+            console.print(table.to_string(index=False, na_rep="-", float_format="{:.6g}".format), markup=False)
         if self.reason or self.expected:
             console.print(f"recorded failure: {self.expected or 'none'}", markup=False)
             console.print(f"failure again:    {self.reason or 'none'}", markup=False)
-        amounts = [abs(d.amount) for d in differences]
         if self.same(tolerance):
-            most = max(amounts, default=0.0)
-            line = f"reproduced: no difference above {tolerance:g} (the largest: {most:.3g})"
+            line = f"reproduced: no difference above {tolerance:g} (the largest: {amounts.max():.3g})"
         else:
-            beyond = sum(amount > tolerance for amount in amounts)
-            line = f"not reproduced: {beyond} of {len(amounts)} values differ by more than {tolerance:g}"
+            line = f"not reproduced: {(amounts > tolerance).sum()} of {len(frame)} values differ by more than {tolerance:g}"
             line += "" if self.reason == self.expected else "; it did not fail alike"
         console.print(line, markup=False)
 
@@ -115,9 +95,9 @@ def reproduce(run: Path, number: int, seed: int | None = None, *, threads: int =
         InputError: no such run, trial or seed; or what it was trained on is gone.
     """
     config = _config(run)
-    record = find_record(run, number, seed)
+    record = _record(run, number, seed)
     prepared = run.resolve() / "prepared"
-    _check_artifacts(prepared)
+    _check_prepared(prepared / "prepared.json")
     import torch
 
     from distilbench.encoders.encoder import default_device
@@ -128,7 +108,7 @@ def reproduce(run: Path, number: int, seed: int | None = None, *, threads: int =
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory(prefix="distilbench-") as name:
         folder = Path(name)
-        trained = (record.method, record.params, record.seed, _budget(run, config))
+        trained = (record.method, record.params, record.seed, _budget(config))
         spec = TrainingSpec(*trained, prepared=prepared, folder=folder, log=folder / "hang.txt")
         try:
             training = RungTraining(spec, default_device())
@@ -141,12 +121,8 @@ def reproduce(run: Path, number: int, seed: int | None = None, *, threads: int =
         return Reproduced(record, tuple(training.rungs), training.failed)
 
 
-def find_record(run: Path, number: int, seed: int | None) -> TrialRecord:
-    """The record of a trial, or of the training that confirmed it with `seed`.
-
-    Raises:
-        InputError: there is none.
-    """
+def _record(run: Path, number: int, seed: int | None) -> TrialRecord:
+    """The record of a trial, or of the training that confirmed it with `seed`."""
     records = [r for name in TRIAL_FILES for r in read_records(run / name) if isinstance(r, TrialRecord)]
     of_number = [r for r in records if r.number == number]
     if not of_number:
@@ -171,7 +147,7 @@ def _config(run: Path) -> dict[str, Any]:
     return config
 
 
-def _budget(run: Path, config: dict[str, Any]) -> Budget:
+def _budget(config: dict[str, Any]) -> Budget:
     """The budget of a training of the run, with the rungs at which it is judged."""
     if "rows" in config:
         from distilbench.commands.compare import comparison_budget
@@ -181,24 +157,19 @@ def _budget(run: Path, config: dict[str, Any]) -> Budget:
     return Budget.model_validate({**fields, "trials": config["trials"]})
 
 
-def _check_artifacts(prepared: Path) -> None:
-    """Every artifact that `prepared.json` names is there; they are all in one store."""
-    file = prepared / "prepared.json"
+def _check_prepared(file: Path) -> None:
+    """Refuse prepared inputs that are gone, at once: a training would wait for the disk to be back."""
+    from distilbench.cluster.path_map import paths_in
+
+    again = "repeat the run's command, which makes it again"
     if not file.exists():
-        raise InputError(
-            f"{file}: not there, so what the trials were trained on is not known; repeat the run's command"
-        )
-    described = json.loads(file.read_text())
-    for part in (described["vectors"], described, *described.get("students", {}).values()):
-        for name, value in part.items():
-            path = Path(value) if isinstance(value, str) and value.startswith("/") else None
-            if path is not None and name not in ("student", "name") and not (path / MANIFEST).exists():
-                what = "vectors" if name == "folder" else name
-                raise InputError(
-                    f"{path}: the prepared {what} that the trials were trained on are gone; repeat the run's command, "
-                    "which makes them again"
-                )
+        raise InputError(f"{file}: not there, so what the trials were trained on is not known; {again}")
+    for path in paths_in(json.loads(file.read_text())):
+        if not path.exists():
+            raise InputError(f"{path}: the trials were trained on it, and it is gone; {again}")
 
 
-def _metrics(rung: Rung) -> dict[str, float | None]:
-    return {"objective": rung.objective, **{k: v for k, v in rung.metrics.items() if k not in NOT_COMPARED}}
+def _metrics(rungs: Iterable[Rung]) -> dict[tuple[int, int, str], float | None]:
+    """The compared metrics by rung, step and name, the objective first."""
+    metrics = [(r, {"objective": r.objective, **r.metrics}) for r in rungs]
+    return {(r.rung, r.step, name): m[name] for r, m in metrics for name in m if name not in NOT_COMPARED}

@@ -7,9 +7,8 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from rich.console import Console, RenderableType
@@ -37,8 +36,7 @@ LAST = 5
 MOST_RUNNING = 40
 
 
-@dataclass(frozen=True)
-class RunStatus:
+class RunStatus(NamedTuple):
     """The state of one run by its files."""
 
     folder: Path
@@ -47,9 +45,9 @@ class RunStatus:
     """Trials; None where it is no sweep."""
     progress: Progress | None
     """None before the search, and of a comparison."""
-    trials: tuple[TrialRecord, ...]
+    trials: list[TrialRecord]
     """In the order in which they ended."""
-    confirmations: tuple[TrialRecord, ...]
+    confirmations: list[TrialRecord]
     rows: dict[str, int]
     """Leaderboard rows scored so far by role."""
     demonstration: bool = False
@@ -70,6 +68,18 @@ class RunStatus:
 
     def to_json(self) -> dict[str, Any]:
         """The status as JSON."""
+        best = {
+            str(group): {
+                "trial": r.number,
+                "dev_score": r.dev,
+                **r.model_dump(include={"objective", "values", "params"}),
+            }
+            for group, r in best_of(self.trials).items()
+        }
+        last = [
+            {"trial": r.number, "bytes": r.group.bytes, **r.model_dump(include={"dim", "state", "reason", "objective"})}
+            for r in self.trials[-LAST:]
+        ]
         return {
             "folder": str(self.folder),
             "method": self.method,
@@ -78,26 +88,57 @@ class RunStatus:
             "at_work": self.at_work,
             "wanted": self.wanted,
             "counts": count_states(self.trials),
-            "best": {
-                str(group): {
-                    "trial": r.number,
-                    "dev_score": r.dev,
-                    **r.model_dump(include={"objective", "values", "params"}),
-                }
-                for group, r in best_of(self.trials).items()
-            },
-            "last": [
-                {
-                    "trial": r.number,
-                    "bytes": r.group.bytes,
-                    **r.model_dump(include={"dim", "state", "reason", "objective"}),
-                }
-                for r in self.trials[-LAST:]
-            ],
+            "best": best,
+            "last": last,
             "confirmations": len(self.confirmations),
             "rows": self.rows,
             "progress": self.progress.model_dump() if self.progress else None,
         }
+
+    def lines(self) -> Iterator[RenderableType]:
+        """Lines and tables for a terminal."""
+        progress, alive, now = self.progress, self.at_work is not False, time.time()
+        yield Text(f"{self.folder}: {self.method}, {self._driver(now)}", style="bold")
+        if self.demonstration:
+            yield Text(f"Scores are {ON_DEMONSTRATION}.")
+        live, waiting = (progress.running, progress.waiting) if progress and alive else ([], 0)
+        if self.wanted is not None:
+            yield Text(counts_line(count_states(self.trials), self.wanted, len(live), waiting))
+        if progress and not self.done:
+            if alive:
+                yield Text(time_line(progress, now))
+            elif numbers := ", ".join(str(r.number) for r in progress.running):
+                yield Text(f"interrupted: trials {numbers}; the command that ran them continues them")
+        if live:
+            yield running_table(live, MOST_RUNNING)
+        if (best := best_table(self.trials)) is not None:
+            yield best
+        ended, last = len(self.trials), self.trials[-LAST:]
+        for number, record in enumerate(last, start=ended - len(last) + 1):
+            yield Text(finished_line(record, number, ended if self.wanted is None else self.wanted))
+        if self.confirmations:
+            failed = sum(r.state == "FAIL" for r in self.confirmations)
+            yield Text(f"{len(self.confirmations)} confirmations" + (f", {failed} of them failed" if failed else ""))
+        if self.rows:
+            roles = ", ".join(f"{count} {role}" for role, count in self.rows.items())
+            yield Text(f"{sum(self.rows.values())} rows scored ({roles})")
+
+    def _driver(self, now: float) -> str:
+        progress = self.progress
+        if progress is None:
+            unprepared = "no trial begun: its data is being prepared, or that was interrupted"
+            return "no progress.json: a comparison" if self.trials or self.rows else unprepared
+        ago = f"{duration(now - progress.updated)} ago"
+        if self.done:
+            return f"done {ago}"
+        if progress.stage == INTERRUPTED and not self.at_work:
+            return f"interrupted {ago}; the same command goes on"
+        stage, process = f"stage {stage_line(progress)}", f"process {progress.pid}"
+        if self.at_work is None:
+            return f"{stage}; its driver is on {progress.host} ({process}), last heard of {ago}"
+        if self.at_work:
+            return f"{stage}; its driver is at work ({process}), last heard of {ago}"
+        return f"stopped in {stage}: its driver ({process}) is gone, last heard of {ago}"
 
 
 def run_statuses(folder: Path) -> list[RunStatus]:
@@ -133,8 +174,8 @@ def _status(folder: Path, config: dict[str, Any]) -> RunStatus:
         str(config.get("method", "comparison")),
         progress.wanted if progress else config.get("trials"),
         progress,
-        tuple({r.number: r for r in records if not r.confirms}.values()),
-        tuple(r for r in records if r.confirms),
+        list({r.number: r for r in records if not r.confirms}.values()),
+        [r for r in records if r.confirms],
         dict(Counter(score.role for score in scores)),
         bool(config.get("demonstration")) or any(score.demonstration for score in scores),
     )
@@ -142,9 +183,7 @@ def _status(folder: Path, config: dict[str, Any]) -> RunStatus:
 
 def _progress(path: Path) -> Progress | None:
     try:
-        return Progress.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
+        return Progress.model_validate_json(path.read_bytes()) if path.exists() else None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except ValidationError as error:
@@ -153,71 +192,17 @@ def _progress(path: Path) -> Progress | None:
         raise InputError(f"{path}: {where}: {first['msg']} (got {first['input']!r:.80})") from None
 
 
-def status_lines(status: RunStatus, now: float) -> Iterator[RenderableType]:
-    """Lines and tables for a terminal."""
-    progress, alive = status.progress, status.at_work is not False
-    yield Text(f"{status.folder}: {status.method}, {_driver(status, now)}", style="bold")
-    if status.demonstration:
-        yield Text(f"Scores are {ON_DEMONSTRATION}.")
-    live, waiting = (progress.running, progress.waiting) if progress and alive else ([], 0)
-    if status.wanted is not None:
-        yield Text(counts_line(count_states(status.trials), status.wanted, len(live), waiting))
-    if progress and not status.done:
-        numbers = ", ".join(str(r.number) for r in progress.running)
-        if alive:
-            yield Text(time_line(progress, now))
-        elif numbers:
-            yield Text(f"interrupted: trials {numbers}; the command that ran them continues them")
-    if live:
-        yield running_table(live, MOST_RUNNING)
-    if (best := best_table(status.trials)) is not None:
-        yield best
-    ended, last = len(status.trials), status.trials[-LAST:]
-    for number, record in enumerate(last, start=ended - len(last) + 1):
-        yield Text(finished_line(record, number, ended if status.wanted is None else status.wanted))
-    if status.confirmations:
-        failed = sum(r.state == "FAIL" for r in status.confirmations)
-        yield Text(f"{len(status.confirmations)} confirmations" + (f", {failed} of them failed" if failed else ""))
-    if status.rows:
-        roles = ", ".join(f"{count} {role}" for role, count in status.rows.items())
-        yield Text(f"{sum(status.rows.values())} rows scored ({roles})")
-
-
-def _driver(status: RunStatus, now: float) -> str:
-    progress = status.progress
-    if progress is None:
-        begun = status.trials or status.rows
-        unprepared = "no trial begun: its data is being prepared, or that was interrupted"
-        return "no progress.json: a comparison" if begun else unprepared
-    ago = f"{duration(now - progress.updated)} ago"
-    if status.done:
-        return f"done {ago}"
-    if progress.stage == INTERRUPTED and not status.at_work:
-        return f"interrupted {ago}; the same command goes on"
-    stage, process = f"stage {stage_line(progress)}", f"process {progress.pid}"
-    if status.at_work is None:
-        return f"{stage}; its driver is on {progress.host} ({process}), last heard of {ago}"
-    if status.at_work:
-        return f"{stage}; its driver is at work ({process}), last heard of {ago}"
-    return f"stopped in {stage}: its driver ({process}) is gone, last heard of {ago}"
-
-
 def print_status(statuses: Iterable[RunStatus], console: Console) -> None:
     """Each run's lines, an empty one between two runs."""
-    now = time.time()
     for number, status in enumerate(statuses):
         if number:
             console.print()
-        for line in status_lines(status, now):
+        for line in status.lines():
             console.print(line)
 
 
 def watch_status(folder: Callable[[], Path], console: Console, every_s: float) -> None:
-    """Print the status of the runs in `folder()` anew every `every_s` seconds, until all are done.
-
-    Raises:
-        InputError: as `run_statuses`.
-    """
+    """Print the status of the runs in `folder()` anew every `every_s` seconds, until all are done."""
     while True:
         statuses = run_statuses(folder())
         if console.is_terminal:

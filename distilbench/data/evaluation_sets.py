@@ -63,6 +63,11 @@ class EvaluationData:
         corpus = self.corpus
         return not (corpus.sts or corpus.classification or corpus.pair_tasks or self.tokenised or self.searches)
 
+    @property
+    def by_role(self) -> bool:
+        """Whether queries have rows of their own."""
+        return self.alike is not None
+
     def with_roles(self) -> EvaluationData:
         """Give queries that other sets use too rows of their own: an encoder may read them differently."""
         corpus = self.corpus

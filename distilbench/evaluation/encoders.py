@@ -29,7 +29,6 @@ from distilbench.evaluation.shape import POSITIVE, shape
 from distilbench.evaluation.statistics import resampled_correlation, resampled_f1, resampled_mean
 from distilbench.evaluation.sts import cosine, from_rows, scores_of_similarities
 from distilbench.records import IndexCost, Quantisation, Score, Space, Task
-from distilbench.storage.arrays import ShardedArray
 
 SPACE_GROUPS = ("STSB", "DEMO-STS")
 """The STS group whose test set the geometry is of: STS-B as in the papers, or the built-in one."""
@@ -50,31 +49,6 @@ class Vectors:
     take: Callable[[Rows], NDArray[np.float32]]
     documents: Sequence[Documents]
     documents_by: str = ""
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """Vectors of the rows of several kinds of sets, each kind's in an artifact of its own; a row may be in several.
-
-    `rows` of a kind are rising, `places` are where in its artifact their vectors are.
-    """
-
-    rows: Sequence[Rows]
-    places: Sequence[Rows]
-    vectors: Sequence[ShardedArray]
-
-    def take(self, wanted: Rows) -> NDArray[np.float32]:
-        """The vectors of corpus rows, in any order."""
-        vectors_ND = np.empty((len(wanted), self.vectors[0].width), dtype=np.float32)
-        left = np.ones(len(wanted), dtype=bool)
-        for rows, places, vectors in zip(self.rows, self.places, self.vectors, strict=True):
-            place = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-            here = left & (rows[place] == wanted)
-            vectors_ND[here] = vectors.take(places[place[here]])
-            left &= ~here
-        if left.any():
-            raise KeyError(f"row {wanted[left][0]} has no vector")
-        return vectors_ND
 
 
 @dataclass(frozen=True)

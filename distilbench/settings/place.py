@@ -79,8 +79,7 @@ class GrowingClusterSettings(ClusterSettings):
         env="DISTILBENCH_STORAGE",
     )
     grow_to: str = option(
-        "Nodes that an autoscaler may bring, as COUNTxCPUS:GPUS with commas between, such as 8x16:1,4x32; default: what "
-        "the cluster's file says where `ray up` started it.",
+        "Nodes that an autoscaler may bring, as COUNTxCPUS:GPUS with commas between, such as 8x16:1,4x32.",
         "",
         panel=PANEL,
         env="DISTILBENCH_GROW_TO",

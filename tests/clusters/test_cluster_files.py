@@ -13,6 +13,8 @@ import pytest
 import yaml
 from files import CLOUDS, HOOK, KUBERAY, ROOT, UP, environment, read
 
+from distilbench.cluster.nodes import Node, parse_growth
+
 TEXTS = sorted({*UP, *KUBERAY, "clusters/slurm.sh", "clusters/install.sh", "clusters/Dockerfile", "clusters/README.md"})
 PINNED = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
 
@@ -50,6 +52,12 @@ def test_a_cloud_has_a_head_and_spot_workers_with_and_without_gpus(name: str) ->
         assert types[kind]["resources"]["CPU"] >= 4
     assert types["gpu"]["resources"]["GPU"] == 1 and "GPU" not in types["cpu"]["resources"]
     assert sum(types[kind]["max_workers"] for kind in ("cpu", "gpu")) == config["max_workers"]
+    grown = [
+        Node(kind["resources"]["CPU"], kind["resources"].get("GPU", 0))
+        for kind in types.values()
+        for _ in range(kind["max_workers"])
+    ]
+    assert parse_growth(environment(config)["DISTILBENCH_GROW_TO"]) == tuple(grown)
 
 
 @pytest.mark.parametrize("name", UP)
