@@ -152,10 +152,9 @@ def index(settings: IndexSettings) -> None:
 @takes(ReproduceSettings)
 def reproduce(settings: ReproduceSettings) -> None:
     """Train a recorded trial again, beside the run, and compare every dev metric. Exit status 1: it comes out otherwise."""
-    from distilbench.cluster.stored_runs import reproducible_run
     from distilbench.commands.reproduce import reproduce as run
 
-    reproduced = run(reproducible_run(settings.run), settings.trial, settings.seed, threads=settings.threads)
+    reproduced = run(settings.run, settings.trial, settings.seed, threads=settings.threads)
     reproduced.show(settings.tolerance, Console(soft_wrap=True))
     if not reproduced.same(settings.tolerance):
         raise typer.Exit(1)

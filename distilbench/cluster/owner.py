@@ -7,7 +7,6 @@ import json
 import os
 import threading
 import time
-import uuid
 from typing import Any
 
 from rich.console import Console
@@ -63,14 +62,12 @@ class Owner:
         self._thread.start()
 
     def _wait_until_dead(self, owner: dict[str, Any]) -> None:
-        host, silent = str(owner["owner"]).rpartition("-")[0], self._age()
-        dead_at = time.monotonic() + DEAD_S - silent
-        if silent < DEAD_S:
-            self.console.print(
-                f"{self.run}: a driver on {host} was at work on it {silent:.0f} s ago; waiting whether it is alive, "
-                f"{DEAD_S - silent:.0f} s at most",
-                markup=False,
-            )
+        """Listen for a heartbeat of another machine's driver: an InputError where there is one."""
+        host, dead_at = str(owner["owner"]).rpartition("-")[0], time.monotonic() + DEAD_S
+        self.console.print(
+            f"{self.run}: a driver on {host} has not said that it ended; waiting {DEAD_S:.0f} s whether it is alive",
+            markup=False,
+        )
         while time.monotonic() < dead_at:
             time.sleep(min(LOOK_S, DEAD_S / 10))
             now = self._read()
@@ -81,14 +78,6 @@ class Owner:
                     f"{self.run}: a driver on {host} is at work on it; wait for it, or choose another --name"
                 )
         self.console.print(f"{self.run}: the driver on {host} is gone; this one goes on with the run", markup=False)
-
-    def _age(self) -> float:
-        """Seconds since the last heartbeat by the storage's own clock."""
-        probe = f".probe-{uuid.uuid4().hex}"
-        self.run.write(probe, b"")
-        now, beat = (entry and entry.changed for entry in map(self.run.entry, (probe, FILE)))
-        self.run.delete(probe)
-        return max(0.0, (now - beat) / 1e9) if now and beat else 0.0
 
     def _read(self) -> dict[str, Any] | None:
         with contextlib.suppress(ValueError):

@@ -27,8 +27,6 @@ from distilbench.storage.store import ArtifactStore
 
 PREPARED = "prepared"
 PARTIAL = ".partial"
-PATHS = ".paths.json"
-"""In a run in storage: its driver's store, and the encoders' folders with their names in the storage."""
 
 T = TypeVar("T")
 
@@ -155,8 +153,6 @@ def map_run(store: ArtifactStore, run: Path, remote_run: Remote, prepared: Path)
     remote_files = (remote_run / PREPARED).list()
     (remote_run / PREPARED).put_all(files, last=["prepared.json"])
     (remote_run / PREPARED).delete(*(name for name in remote_files if name not in files))
-    paths = {"store": str(path_map.store), "folders": path_map.folders}
-    remote_run.write(PATHS, json.dumps(paths).encode())  # for `distilbench reproduce`
     return replace(path_map, run=run.absolute(), remote_run=remote_run, keys=prepared_keys(prepared))
 
 

@@ -133,7 +133,7 @@ class ExportSettings(BudgetSettings):
 class ReproduceSettings(Settings):
     """Settings of `reproduce`."""
 
-    run: str = option(f"A run's folder, {RUN.format('its URI')}.", positional=True)
+    run: Path = option("A run's folder.", positional=True)
     trial: int = option("The number of a trial, or of a comparison's training.", positional=True, ge=0)
     seed: int | None = option("Of the training that confirmed the trial with this seed; default: its own.", None, ge=0)
     tolerance: float = option("How far a metric may be from the recorded one.", 0.01, ge=0)

@@ -50,29 +50,3 @@ def s3(bucket: Bucket, tmp_path: Path) -> Remote:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Storage is waited for for a second only."""
     monkeypatch.setattr(remote_module, "LIMIT_S", 1.0)
-
-
-@pytest.fixture(scope="session")
-def prepared_folder(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder_folder: Path) -> Path:
-    """Prepared inputs of trials, as the fixture for all tests; made in this process, without Ray."""
-    from distilbench.data.folder import Limits, folder_corpus
-    from distilbench.data.requirements import Requirements
-    from distilbench.data.sentences import sentences_artifact
-    from distilbench.encoders.encoder import EncoderSpec
-    from distilbench.prepare.artifacts import Artifacts, StudentArtifacts
-    from distilbench.prepare.encode import CorpusEncoding
-    from distilbench.prepare.pca import pca_artifact
-    from distilbench.prepare.tokens import tokens_artifact
-    from distilbench.storage.store import ArtifactStore
-
-    root = tmp_path_factory.mktemp("prepared")
-    corpus = folder_corpus(data_folder, Limits(), Requirements(triplets=True))
-    teacher, store = EncoderSpec(str(encoder_folder)), ArtifactStore(root / "store")
-    key = corpus.sentences_fingerprint
-    sentences_artifact(corpus.sentences, key, store)
-    vectors, _ = CorpusEncoding(teacher, store, "test", in_process=True).vectors(corpus.text)
-    pca = pca_artifact(vectors, corpus.train, store)
-    tokens = tokens_artifact(corpus.text, teacher, store)
-    student = StudentArtifacts("layers:0,2", tokens=tokens)
-    Artifacts(corpus, teacher, vectors, pca, student).save(root / "prepared")
-    return root / "prepared"

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bucket import Bucket
 
 from distilbench.storage import artifacts as module
 from distilbench.storage.arrays import MANIFEST, save_array
 from distilbench.storage.artifacts import push_folder
 from distilbench.storage.remote import Remote
-from distilbench.storage.retry import StorageGone
 from distilbench.storage.store import ArtifactStore
 
 SHARDS = ["shard-00000.npy", "shard-00001.npy", "shard-00002.npy"]
@@ -118,23 +116,6 @@ def test_a_local_leftover_does_not_spoil_what_is_in_storage(stores: tuple[Artifa
     again = Maker()
     found = build(two, again)
     assert again.made == [] and np.load(found / SHARDS[0])[0] == 0
-
-
-@pytest.mark.slow
-def test_an_artifact_is_not_lost_when_the_storage_is(s3: Remote, bucket: Bucket, tmp_path: Path, hasty: None) -> None:
-    store = ArtifactStore(tmp_path / "one", s3)
-
-    class Stopping(Maker):
-        def __call__(self, folder: Path, missing: list[str]) -> None:
-            super().__call__(folder, missing)
-            bucket.stop()
-
-    with pytest.raises(StorageGone):
-        build(store, Stopping())
-    bucket.start()
-    again = Maker()
-    build(store, again)
-    assert again.made == [] and (s3 / store.path("thing", {"of": 1}).name).entry(MANIFEST) is not None
 
 
 def test_a_folder_goes_under_a_name_of_its_content(storage: Remote, tmp_path: Path) -> None:

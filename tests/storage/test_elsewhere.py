@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bucket import Bucket
 from samples import comparable_rungs
 
 from distilbench.cluster import path_map as module
@@ -193,21 +192,6 @@ def test_what_is_there_of_another_training_is_not_taken(sites: Sites, prepared_f
     assert comparable_rungs(own.rungs) == whole
 
 
-def test_a_run_that_began_without_a_storage_goes_on_with_it(
-    sites: Sites, prepared_folder: Path, whole: list[Any]
-) -> None:
-    folder = sites.run / "trials" / "00000"
-    before = TrainingSpec("mse", full(), 0, BUDGET, prepared_folder, folder, sites.run / "hang.txt")
-    RungTraining(before, "cpu").advance()
-    here = training(sites.driver, folder, prepared_folder)  # on the driver's node
-    assert len(here.rungs) == 1 and here.spec.folder == folder
-    away = training(sites.node("one"), folder, prepared_folder)
-    assert len(away.rungs) == 1
-    while not away.done:
-        away.advance()
-    assert comparable_rungs(away.rungs) == whole
-
-
 def test_only_the_newest_checkpoints_are_kept_there(sites: Sites, prepared_folder: Path) -> None:
     folder = sites.run / "trials" / "00000"
     own = training(sites.node("one"), folder, prepared_folder)
@@ -220,23 +204,6 @@ def test_only_the_newest_checkpoints_are_kept_there(sites: Sites, prepared_folde
         "rung-3.safetensors",
         "rungs.json",
     ]
-
-
-@pytest.mark.slow
-def test_the_storage_is_away_while_a_trial_trains(
-    s3: Remote, bucket: Bucket, tmp_path: Path, prepared_folder: Path, monkeypatch: pytest.MonkeyPatch, whole: list[Any]
-) -> None:
-    import threading
-
-    sites = Sites(tmp_path, s3, prepared_folder, monkeypatch)
-    own = training(sites.node("one"), sites.run / "trials" / "00000", prepared_folder)
-    bucket.stop()
-    back = threading.Timer(2.0, bucket.start)
-    back.start()
-    while not own.done:
-        own.advance()
-    back.join()
-    assert comparable_rungs(own.rungs) == whole and not own.failed
 
 
 @pytest.mark.slow
@@ -277,36 +244,6 @@ def test_a_job_that_another_driver_had_finished_is_not_repeated(
     monkeypatch.setattr("ray.remote", lambda **_: pytest.fail("a job was started"))
     left = finish_jobs([job], prepared_folder, corpus, TrialResources(1, 0, 1, ""), got.append)
     assert left == [] and [o.failed for o in got] == [""] and (sites.run / "students" / "key" / "modules.json").exists()
-
-
-def test_paths_in_a_task_are_the_nodes_own(sites: Sites, encoder_folder: Path, tmp_path: Path) -> None:
-    prepared = load_prepared(sites.prepared)
-    store = sites.driver.store
-    sentences = next(store.glob("sentences-*")) if list(store.glob("sentences-*")) else prepared.vectors.folder
-    task = TeacherEncoding(
-        prepared.teacher.absolute(),
-        SentenceFile(sentences / "sentences.arrow"),
-        store / "embeddings-x.partial",
-        "cpu",
-        "float16",
-    )
-    assert sites.driver.localise(task) is task
-    place = sites.node("one")
-    moved = place.localise(task)
-    own = sites.root / "one" / "store"
-    assert moved.folder == own / "embeddings-x.partial" and moved.folder.is_dir()
-    assert moved.sentences.paths == (own / sentences.name / "sentences.arrow",)
-    assert moved.spec.name.startswith(str(own)) and moved.spec.title == encoder_folder.name
-    assert moved.spec.identity() == task.spec.identity()
-    remote, name = place.shard(moved.folder, "shard-00000.npy")
-    assert (
-        (remote.name, name)
-        == ("embeddings-x", "shard-00000.npy")
-        == (
-            place.shard(task.folder, name)[0].name,
-            place.shard(task.folder, name)[1],
-        )
-    )
 
 
 def on_a_node(task: ShardTask, shards: list[Shard], place: PathMap, driver: PathMap) -> None:

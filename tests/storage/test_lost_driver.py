@@ -1,5 +1,5 @@
 """A sweep whose driver's machine is lost, and which another one ends; without Ray: trials and jobs run here, one by one,
-on a node that has none of the driver's folders. `test_machines.py` does the same with Ray's processes."""
+on a node that has none of the driver's folders."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 import time
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bucket import Bucket
 from driver import kill_copy
 from rich.console import Console
 
@@ -23,9 +21,7 @@ from distilbench.cluster.owner import Owner
 from distilbench.cluster.run_copy import RunCopy, copied, run_copy
 from distilbench.errors import InputError
 from distilbench.events import Event
-from distilbench.storage import remote as remote_module
 from distilbench.storage.remote import Remote, files_in
-from distilbench.storage.retry import StorageGone
 from distilbench.storage.store import ArtifactStore
 
 
@@ -124,7 +120,7 @@ def test_a_lost_machines_run_is_found_by_another(machines: tuple[Machine, Machin
     second = two.copy()
     second.take()
     assert time.monotonic() - began > 0.5  # the first one might have been alive
-    assert "waiting whether it is alive" in two.console.export_text()
+    assert "whether it is alive" in two.console.export_text()
     assert two.files() == {"config.json": "{}", "trials.jsonl": '{"n": 0}\n{"n": 1}\n'}
     assert numbers(two.run) == [0, 1]
     second.start()
@@ -265,30 +261,6 @@ def test_a_driver_that_was_taken_over_stops(machines: tuple[Machine, Machine]) -
     first.end(whole=True)
     assert first.remote.read("config.json") is None
     kill_copy(second)
-
-
-@pytest.mark.skipif(not os.environ.get("DISTILBENCH_SLOW"), reason="takes 25 seconds: set DISTILBENCH_SLOW=1")
-def test_the_copying_outlives_a_storage_that_is_away(
-    machines: tuple[Machine, Machine], bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote_module, "LIMIT_S", 0.1)
-    one, _ = machines
-    copy = one.copy()
-    copy.take()
-    one.write(config_DOT_json="{}")
-    copy.start()
-    bucket.stop()
-    wait(lambda: copy._failing, 60)
-    copy(Event("stage", "confirm"))  # no error: the sweep goes on
-    bucket.start()
-    wait(lambda: copy.remote.read("config.json") == b"{}", 60)
-    wait(lambda: not copy._failing)
-    said = one.console.export_text()
-    assert "the copy is late" in said and "the storage is back" in said
-    bucket.stop()
-    one.write(config_DOT_json="[]")
-    with pytest.raises(StorageGone):
-        copy.end(whole=True)
 
 
 def test_reports_are_copied_and_old_pages_deleted(machines: tuple[Machine, Machine]) -> None:
