@@ -7,6 +7,7 @@ PRUNED and FAIL truly, and continues the trials that a killed driver left RUNNIN
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -44,6 +45,11 @@ from distilbench.storage.retry import StorageGone, retry_io
 RETRIES, EXCUSED = 3, 60
 """Workers that a trial may lose at work; and before they begin (Ray gives work to a dead node for up to a minute), or with
 their nodes."""
+
+ALIKE = 5
+"""Trials that may fail by the same error one after the other: it is then no matter of their hyper-parameters."""
+UNEXPECTED = re.compile(r"\w+(Error|Exception): ")
+"""How the reason of a failure begins that is neither of a collapse nor of bad input (`describe_error`)."""
 
 
 class Events(Protocol):
@@ -143,7 +149,9 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         self.sizes = set((self.space.bytes_competed if len(self.objectives) == 1 else []) or self.space.dimensions)
         """Within which trials compete; with several objectives the dimensions, since the sampler chooses the code."""
         self.halted = ""
-        """The reason that no trial is begun any more, if storage is gone."""
+        """The reason that no trial is begun any more: storage is gone, or all fail."""
+        self._alike = ("", 0)
+        """The error by which the last trial failed, and how many did one after the other."""
         self.died: list[int] = []
         """Trials that failed since their workers died too often."""
         self._gone = False
@@ -386,7 +394,16 @@ class StudySearcher(Searcher):  # type: ignore[misc]
         if finished is not None:
             del self.unsettled[live_trial.number]
             self.finished[live_trial.number] = finished
+            self._count_alike(reason if state == TrialState.FAIL else "")
             self._stored(lambda: self.events.finished(finished))
+
+    def _count_alike(self, reason: str) -> None:
+        """End the search where trials fail one after the other by the same error."""
+        error = reason.splitlines()[0] if UNEXPECTED.match(reason) else ""
+        self._alike = error, (self._alike[1] + 1 if error == self._alike[0] else 1)
+        if error and self._alike[1] == ALIKE:
+            said = f"{ALIKE} trials one after the other failed alike: {error}"
+            self.halted = self.halted or f"{said}; the same command goes on with the other trials once that is mended"
 
     def values(self, live_trial: _Live) -> dict[str, float]:
         """The objectives' values of a trial that has come to its end."""

@@ -2,19 +2,23 @@
 folder wherever it was interrupted.
 
 The folder has the last two checkpoints and `rungs.json`. Both are written whole; a checkpoint comes before the rung's report.
-After the device ran out of memory the training goes on from the last checkpoint with half the micro-batch, once.
+After the device ran out of memory the training goes on from the last checkpoint with half the micro-batch, once. After any
+other error of a GPU, which is lost to the process then, it goes on in another process, once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
+import os
+import sys
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -32,14 +36,13 @@ from distilbench.trials.dev import dev_report
 from distilbench.trials.training_spec import TrainingSpec
 from distilbench.trials.watchdog import Watchdog
 
-if TYPE_CHECKING:
-    pass
-
 RUNGS = "rungs.json"
 BEST = "best.safetensors"
 """The student's parameters at its best rung."""
 KEEP_EVERY_S = 60.0
 """Between checkpoints within a rung: what a killed machine costs at most."""
+DEVICE_ERRORS = 2
+"""Processes that a training may end by an error of the GPU before it fails."""
 HANGS = 2
 """Times that a training may hang before it fails."""
 
@@ -54,6 +57,7 @@ class RungTraining:
         self.collapsed = False
         self.rungs: list[Rung] = []
         self._seconds, self._kept_at, self._halved = 0.0, time.monotonic(), False
+        self._device_errors: list[str] = []
         get_method(spec.method)  # its imports may take longer than a training may stand still
         self.watchdog = Watchdog(spec.log, spec.hang_s)
         if spec.hang_s and retry_io(self.watchdog.hangs) >= HANGS:
@@ -71,7 +75,6 @@ class RungTraining:
     def _load(self) -> str:
         spec = self.spec
         require_exists(spec.prepared)  # without the run's folder it would begin from zero
-        self.prepared = load_prepared(spec.prepared)
         if spec.copy is not None:
             spec.copy.begin()
         file = spec.folder / RUNGS
@@ -83,6 +86,10 @@ class RungTraining:
             kept, self.rungs = {"rungs": [], "failed": ""}, []
         self._halved = self._halved or bool(kept.get("halved"))
         self.collapsed = bool(kept.get("collapsed"))
+        self._device_errors = list(kept.get("device_errors", []))
+        if len(self._device_errors) >= DEVICE_ERRORS:
+            return str(self._device_errors[-1])
+        self.prepared = load_prepared(spec.prepared)
         self.method = build_method(spec.method, spec.params, self.prepared, spec.seed, self.device)
         if self._halved:
             self.method.halve_micro_batches()
@@ -128,6 +135,8 @@ class RungTraining:
                 raise
             except Exception as error:
                 if not _out_of_memory(error):
+                    if _device_lost(error):
+                        self._leave(describe_error(error))
                     return describe_error(error)
                 reason = " ".join(str(error).split())[:200]
             # Only here: the exception held what the failed step had in memory.
@@ -141,6 +150,14 @@ class RungTraining:
                 tried = "; this method's batch cannot be read in parts, so batch_size has to be smaller"
             self._release()
             return f"out of memory on the device{tried}: {reason}"
+
+    def _leave(self, reason: str) -> NoReturn:
+        """End this process, to which the GPU is lost: whatever it begins now fails alike. Another one goes on."""
+        print(reason, file=sys.stderr, flush=True)  # noqa: T201
+        self._device_errors.append(reason)
+        with contextlib.suppress(Exception):  # unwritten, it is tried once more
+            self._write()
+        os._exit(1)
 
     def _release(self) -> None:
         """Give up all memory on the device; what was trained since the last checkpoint is trained again."""
@@ -238,6 +255,7 @@ class RungTraining:
     def _write(self) -> None:
         rungs = [rung.model_dump() for rung in self.rungs]
         content = {"rungs": rungs, "failed": self.failed, "collapsed": self.collapsed, "halved": self._halved}
+        content["device_errors"] = self._device_errors
         self._stored(lambda: write_json(self.spec.folder / RUNGS, content))
 
 
@@ -259,6 +277,11 @@ def _out_of_memory(error: Exception) -> bool:
     signs = ("out of memory", "_ALLOC_FAILED", "can't allocate memory")
     said = isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
     return said or isinstance(error, torch.OutOfMemoryError)
+
+
+def _device_lost(error: Exception) -> bool:
+    """Whether the GPU is lost to this process for good: a failed assertion or a bad address there, or a broken GPU."""
+    return isinstance(error, torch.AcceleratorError) or (isinstance(error, RuntimeError) and "CUDA error" in str(error))
 
 
 def describe_error(error: Exception) -> str:

@@ -297,6 +297,40 @@ def test_what_is_not_finite_fails_it_with_the_reason(
         assert training.rungs == [] and not training.collapsed
 
 
+@pytest.mark.parametrize("errors", [1, 2])
+def test_an_error_of_the_gpu_ends_the_process_and_another_goes_on_once(
+    tmp_path: Path,
+    prepared_folder: Path,
+    whole: Callable[[str], RungTraining],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    errors: int,
+) -> None:
+    left, real = [errors], Trainer.train_until
+
+    def train_until(trainer: Trainer, step: int, pause: Any) -> float:
+        if step == 6 and left[0]:
+            left[0] -= 1
+            raise torch.AcceleratorError("CUDA error: device-side assert triggered\nCompile with DSA")
+        return real(trainer, step, pause)
+
+    def leave(code: int) -> None:
+        raise Killed(code)
+
+    monkeypatch.setattr(Trainer, "train_until", train_until)
+    monkeypatch.setattr(module.os, "_exit", leave)
+    spec = spec_of(tmp_path, prepared_folder, "hpd")
+    for _ in range(errors):
+        with pytest.raises(Killed):
+            train(spec)
+        assert "CUDA error: device-side assert triggered" in capsys.readouterr().err
+    training = train(spec)
+    if errors == 1:
+        return assert_same(training, whole("hpd"))
+    assert training.failed.startswith("AcceleratorError: CUDA error: device-side assert triggered\n")
+    assert not training.loaded and [r.step for r in training.rungs] == [2]
+
+
 class Storage:
     """A run's folder that can be taken away."""
 

@@ -418,6 +418,31 @@ def test_a_trial_whose_last_objective_is_no_number_failed(tmp_path: Path, severa
     assert trial.user_attrs["reason"] == f"objective {objectives[-1]} is nan"
 
 
+@pytest.mark.parametrize(
+    ("reasons", "stopped"),
+    [
+        (["AcceleratorError: CUDA error: device-side assert triggered\nhow to debug"] * 5, True),
+        (["RuntimeError: no kernel image (loop.py, line 7)"] * 5, True),
+        (["RuntimeError: one (loop.py, line 7)"] * 4 + ["RuntimeError: two (loop.py, line 7)"], False),
+        (["RuntimeError: one (loop.py, line 7)"] * 4 + ["", "RuntimeError: one (loop.py, line 7)"], False),
+        (["loss nan, gradient norm nan at step 0"] * 5, False),
+        (["out of memory on the device: CUDA out of memory"] * 5, False),
+    ],
+)
+def test_a_search_whose_trials_all_fail_alike_ends(tmp_path: Path, reasons: list[str], stopped: bool) -> None:
+    ours = Simulation(in_memory(), space_of(tmp_path), wanted=9, max_pending=8)
+    searcher = ours.searcher(workers=1)
+    for name, reason in zip("abcdef", reasons, strict=False):
+        assert isinstance(searcher.suggest(name), dict)
+        searcher.on_trial_complete(name, result([] if reason else [0.1, 0.2, 0.3], done=True, failed=reason))
+    assert bool(searcher.halted) == stopped
+    assert (searcher.suggest("z") == "FINISHED") == stopped
+    if stopped:
+        told = "5 trials one after the other failed alike: " + reasons[0].splitlines()[0]
+        assert searcher.halted == f"{told}; the same command goes on with the other trials once that is mended"
+        assert ours.searcher(workers=1).remaining == 4
+
+
 def test_failures_are_judged_by_what_they_reported(tmp_path: Path) -> None:
     """Where its verdict was open, a trial that failed later would have been stopped before it could."""
     ours = Simulation(in_memory(), space_of(tmp_path), wanted=6, max_pending=8)
