@@ -19,7 +19,7 @@ from distilbench.encoders.student import is_static
 from distilbench.errors import InputError
 from distilbench.methods.method import Possible
 from distilbench.methods.parts.head_tuning import HeadTuning, HeadTuningParams
-from distilbench.methods.parts.losses import Distance, target_distance
+from distilbench.methods.parts.losses import Distance, full_precision, target_distance
 from distilbench.methods.parts.neighbour_loss import NeighbourTermParams, with_neighbours
 from distilbench.methods.parts.nested import Nested, NestedParams, check_widths, widths_of
 from distilbench.methods.parts.projected import ProjectedParams, linear_of, start_projection
@@ -68,7 +68,10 @@ class HPD(Nested, Whitened, Unlabelled):
 
     def __init__(self, params: HPDParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)
-        self.targets_Nd = self._targets(self.rows)
+        self.targets_Nd = self._targets(self.rows) if device == "cpu" else None
+        """All targets; a GPU makes those of a batch from the teacher's vectors, in less time than reading them takes."""
+        for name, array in (("mean_D", prepared.pca.mean_D), ("axes_Dd", prepared.pca.axes_DD[:, : self.trained_dim])):
+            self.register_buffer(name, torch.from_numpy(array.copy()), persistent=False)
         if self.static is None:
             self.projection = self.linear(self.trained_dim, ACTIVATIONS[params.activation]())
             start_projection(self, linear_of(self.projection), params, self.rows, self._targets)
@@ -80,6 +83,13 @@ class HPD(Nested, Whitened, Unlabelled):
     def _targets(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The first principal components of the teacher's embeddings of corpus rows."""
         return self.prepared.pca.project(self.prepared.vectors.take(rows), self.trained_dim)
+
+    def batch_targets(self, rows: NDArray[np.int64] | Tensor) -> Tensor:
+        """W_t^T (e_t - mean) of corpus rows on the method's device, B x d."""
+        vectors_BD = self.teacher_vectors(rows)
+        with full_precision(vectors_BD):
+            targets_Bd: Tensor = (vectors_BD - self.mean_D) @ self.axes_Dd
+        return targets_Bd
 
     @classmethod
     def native_dim(cls, teacher: EncoderSpec, student: str) -> int:
@@ -125,7 +135,8 @@ class HPD(Nested, Whitened, Unlabelled):
         Of nested widths it is the mean over them; the targets of a width are the first columns of one PCA.
         """
         rows = self.at(self.rows, index_B)
-        h_s, h_t = self.outputs(rows).float(), self.on_device(self.targets_Nd, index_B)
+        h_s = self.outputs(rows).float()
+        h_t = self.batch_targets(rows) if self.targets_Nd is None else self.on_device(self.targets_Nd, index_B)
         loss = target_distance(self.params.loss, h_s, h_t, self._loss_widths)
         loss = with_similarities(self.params, loss, h_s, h_t, self._loss_widths)
         return with_neighbours(self.params, loss, h_s, lambda: self.teacher_vectors(rows))

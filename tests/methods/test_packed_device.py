@@ -126,6 +126,14 @@ def test_a_loss_that_is_not_finite_leaves_the_parameters_before_it(build: Build,
     assert all(torch.equal(p, q) for p, q in zip(trainer.parameters, before, strict=True))
 
 
+def test_a_gpu_makes_the_targets_of_a_batch(build: Build) -> None:
+    method = build("hpd", dropout=False)
+    rows = method.rows[[3, 1, 4]]
+    np.testing.assert_allclose(method.batch_targets(torch.from_numpy(rows)), method.targets_Nd[[3, 1, 4]], atol=1e-5)
+    method.targets_Nd = None
+    assert float(method.loss(np.arange(8))) == pytest.approx(float(build("hpd", dropout=False).loss(np.arange(8))))
+
+
 def test_what_cannot_be_replayed_is_trained_step_by_step(build: Build, replaying: None) -> None:
     dropout = Trainer(build("hpd", dropout=True), 0, 4)
     dropout.train_until(2)
