@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
@@ -65,6 +66,8 @@ class HPD(Nested, Whitened, Unlabelled):
     takes_static: ClassVar[bool] = True
     replayable: ClassVar[bool] = True
     params: HPDParams
+    mean_D: Tensor
+    axes_Dd: Tensor
 
     def __init__(self, params: HPDParams, prepared: Prepared, device: str) -> None:
         super().__init__(params, prepared, device)

@@ -131,7 +131,7 @@ def test_a_gpu_makes_the_targets_of_a_batch(build: Build) -> None:
     rows = method.rows[[3, 1, 4]]
     np.testing.assert_allclose(method.batch_targets(torch.from_numpy(rows)), method.targets_Nd[[3, 1, 4]], atol=1e-5)
     method.targets_Nd = None
-    assert float(method.loss(np.arange(8))) == pytest.approx(float(build("hpd", dropout=False).loss(np.arange(8))))
+    assert method.loss(np.arange(8)).item() == pytest.approx(build("hpd", dropout=False).loss(np.arange(8)).item())
 
 
 def test_what_cannot_be_replayed_is_trained_step_by_step(build: Build, replaying: None) -> None:
