@@ -30,6 +30,19 @@ Possible = Callable[[str], list[Any]]
 """The values that a search space can give a parameter (the ends of a range)."""
 
 
+RESIDENT_SHARE = 0.25
+"""Of the GPU's memory that a process may use: what the teacher's vectors may take."""
+
+
+@functools.lru_cache(maxsize=1)
+def fit_on_device(vectors: ShardedArray, device: str) -> bool:
+    """Whether a GPU has room for all of the teacher's vectors, so that no step has to fetch its own; never on a CPU."""
+    if torch.device(device).type != "cuda":
+        return False
+    memory = torch.cuda.get_device_properties(device).total_memory * torch.cuda.get_per_process_memory_fraction(device)
+    return vectors.rows * vectors.width * next(vectors.shards()).itemsize <= RESIDENT_SHARE * memory
+
+
 @functools.lru_cache(maxsize=1)
 def all_on_device(vectors: ShardedArray, device: str) -> Tensor:
     """All of the teacher's vectors on a device, as they are stored. A process keeps them for its next trial."""
@@ -97,8 +110,11 @@ class Method(Learner):
 
     def teacher_vectors(self, rows: NDArray[np.int64] | Tensor) -> Tensor:
         """The teacher's cached embeddings of corpus rows, B x D, on the method's device."""
+        vectors = self.prepared.vectors
+        if fit_on_device(vectors, self.device):
+            return all_on_device(vectors, self.device)[torch.as_tensor(rows, device=self.device)].float()
         if isinstance(rows, Tensor):
-            return all_on_device(self.prepared.vectors, self.device)[rows].float()
+            rows = rows.numpy()  # on a CPU
         return torch.from_numpy(self.prepared.vectors.take(rows)).to(self.device)
 
     @abstractmethod

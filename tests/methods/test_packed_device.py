@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from distilbench.encoders.encoder import padded
+from distilbench.methods.method import all_on_device, fit_on_device
 from distilbench.methods.parts.packed_device import DeviceTokens, filled_tokens
 from distilbench.prepare.tokens import Tokens
 from distilbench.training.loop import Diverged, Trainer
@@ -132,6 +133,14 @@ def test_a_gpu_makes_the_targets_of_a_batch(build: Build) -> None:
     np.testing.assert_allclose(method.batch_targets(torch.from_numpy(rows)), method.targets_Nd[[3, 1, 4]], atol=1e-5)
     method.targets_Nd = None
     assert method.loss(np.arange(8)).item() == pytest.approx(build("hpd", dropout=False).loss(np.arange(8)).item())
+
+
+def test_the_vectors_of_a_device_are_those_of_the_files(build: Build) -> None:
+    method = build("hpd", dropout=False)
+    vectors, rows = method.prepared.vectors, np.array([5, 0, 5, 9])
+    np.testing.assert_array_equal(all_on_device(vectors, "cpu")[rows].float(), vectors.take(rows))
+    np.testing.assert_array_equal(method.teacher_vectors(torch.from_numpy(rows)), vectors.take(rows))
+    assert not fit_on_device(vectors, "cpu")
 
 
 def test_what_cannot_be_replayed_is_trained_step_by_step(build: Build, replaying: None) -> None:

@@ -25,7 +25,7 @@ from distilbench.encoders.static import StaticStudent, save_static
 from distilbench.encoders.student import is_static, load_student, student_width
 from distilbench.errors import InputError
 from distilbench.heartbeat import beat
-from distilbench.methods.method import Method, Possible
+from distilbench.methods.method import Method, Possible, fit_on_device
 from distilbench.methods.parts.packed import PACKED_TOKENS, can_pack, filled_parts, packed, packed_means
 from distilbench.methods.parts.packed_device import DeviceTokens, filled_tokens
 from distilbench.methods.parts.straight_through import coded
@@ -209,7 +209,8 @@ class EncoderMethod(Method):
 
         The next batch of rows on the device is of this shape.
         """
-        if self.static is not None or self.micro_batches > 1 or not can_pack(self.student):
+        readable = self.device == "cpu" or fit_on_device(self.prepared.vectors, self.device)
+        if not readable or self.static is not None or self.micro_batches > 1 or not can_pack(self.student):
             return None
         self._batch_tokens = filled_tokens(int(self.tokens.lengths_of(rows).sum()))
         return self._batch_tokens
