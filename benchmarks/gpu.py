@@ -314,7 +314,7 @@ def search_ways(bench: Bench, documents_ND: NDArray[np.float32], queries_QD: NDA
         return lambda: torch_search(on_card, queries_QD, allowed)
 
     def products(kind: Any) -> Callable[[], NDArray[np.int64]]:
-        spec = IndexSpec(kind).resolved(count, width)
+        spec = IndexSpec(kind).resolved(count)
         index = document_index(spec, width, count, documents_ND[: max(1, spec.training_rows(count))])
         if index.device != "cuda":
             raise RuntimeError("FAISS sees no GPU")

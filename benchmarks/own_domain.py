@@ -55,18 +55,18 @@ def lines(run: Path) -> Iterator[str]:
         if metric not in METRICS:
             continue
         teacher, one, other = (resampled_mean(of[name]) for of in scored)
-        averages = paired_bootstrap([[{name: Items(1.0, of[name])}] for of in scored[1:]])
+        averages = paired_bootstrap([[{name: Items(of[name])}] for of in scored[1:]])
         difference = paired_difference(averages, 0, 1)
-        low, high = difference.interval
+        low, high = difference.low, difference.high
         cells = [data, str(len(scored[0][name])), METRICS[metric], *map(told, (teacher, one, other))]
         cells += [f"{difference.value:+.2f} ({low:+.2f} to {high:+.2f})", f"{difference.p:.3f}"]
         yield f"| {' | '.join(cells)} |"
 
 
-def items(run: Path, record: ScoreRecord) -> dict[str, NDArray[np.float32]]:
+def items(run: Path, record: ScoreRecord) -> dict[str, NDArray[np.floating]]:
     """The value of each test query, by "retrieval/SET/METRIC"."""
-    found = Predictions.load(predictions_path(run, record.record_id)).item
-    return {name: values for name, values in found.items() if name.startswith("retrieval/")}
+    found = Predictions.load(predictions_path(run, record.record_id)).test
+    return {name: of_set.value_P for name, of_set in found.items() if name.startswith("retrieval/")}
 
 
 def told(score: Resampled) -> str:

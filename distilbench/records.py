@@ -198,22 +198,6 @@ class IndexCost(_Record):
     """Mean share (x 100) of the exact index's first 10 documents that this index also returns."""
 
 
-class Space(_Record):
-    """The geometry of an encoder's embeddings (`evaluation.shape`), of `rows` distinct sentences of STS sets."""
-
-    alignment: float
-    """Mean squared distance of `positives` similar pairs at unit norm: 0 (alike) to 4."""
-    uniformity: float
-    """Log of the mean Gaussian potential of all pairs, at unit norm: the lower, the more evenly spread."""
-    effective_rank: float
-    isotropy: float
-    """0 to 1, all directions alike."""
-    mean_cosine: float
-    """The mean cosine of random pairs."""
-    positives: int
-    rows: int
-
-
 class EncoderCost(_Record):
     """What it takes to keep an encoder and to embed with it (`evaluation.cost`), on one thread of the CPU."""
 
@@ -282,7 +266,6 @@ class ScoreRecord(_Record):
     """
     sets: dict[str, str] = {}
     """By "STS12/test" the SHA-256 of the pairs and gold scores of an STS set: rows are compared on equal sets."""
-    space: Space | None = None
     cost: EncoderCost | None = None
     notes: list[str] = []
     """What was left out of the row, and why."""

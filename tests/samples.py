@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,10 +138,27 @@ def make_data(folder: Path, *, pairs: int = 64, sentences: int = 80, triplets: i
     return folder
 
 
+@dataclass(frozen=True)
+class InMemory:
+    """Documents that are one array."""
+
+    vectors_ND: Any
+
+    @property
+    def rows(self) -> int:
+        return len(self.vectors_ND)
+
+    @property
+    def width(self) -> int:
+        return int(self.vectors_ND.shape[1])
+
+    def block(self, start: int, stop: int) -> Any:
+        return self.vectors_ND[start:stop]
+
+
 def scored_rows(vectors: Any, corpus: Corpus, codes: Sequence[Any] = ()) -> list[EncoderRow]:
     """The rows of vectors of all sentences of a corpus: as they are, then by each code."""
-    from distilbench.evaluation.encoders import Extra, Vectors, encoder_rows
-    from distilbench.evaluation.retrieval_task import InMemory
+    from distilbench.evaluation.encoders import TaskScores, Vectors, encoder_rows
     from distilbench.evaluation.sets import sets_of_corpus
     from distilbench.trials.scoring import SEARCHING
 
@@ -149,4 +167,4 @@ def scored_rows(vectors: Any, corpus: Corpus, codes: Sequence[Any] = ()) -> list
         "test", width, lambda rows: vectors[rows], [InMemory(vectors[t.documents]) for t in corpus.retrieval]
     )
     sets = sets_of_corpus(corpus)
-    return list(encoder_rows(found, sets, [width], lambda _: codes, SEARCHING, lambda: Extra([])))
+    return list(encoder_rows(found, sets, [width], lambda _: codes, SEARCHING, TaskScores))

@@ -112,7 +112,6 @@ class Evaluation:
                 scores=row.scores,
                 indexes=row.indexes,
                 sets=self.data.corpus.sts_digests,
-                space=row.space,
                 cost=own_cost,
                 latency_ms=own_cost and own_cost.latency_ms,
                 notes=row.notes,

@@ -22,7 +22,7 @@ from distilbench.data.documents import IDS, documents_artifact
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.errors import InputError
 from distilbench.evaluation.faiss_codes import read_card, saved_code
-from distilbench.evaluation.indexes import MORE, IndexSpec, document_index
+from distilbench.evaluation.indexes import LINKS, MORE, IndexSpec, document_index
 from distilbench.prepare.document_codes import ChosenCode, code_documents, find_codes
 from distilbench.reporting.loading import literal
 from distilbench.settings.index import IndexSettings
@@ -72,7 +72,7 @@ def index(settings: IndexSettings, console: Console) -> Indexed:
         settings.remote.check()
     store = settings.artifacts
     documents = documents_artifact(settings.documents, settings.id_column, settings.text_column, store)
-    spec = _resolved(settings, len(documents.texts), code.width)
+    spec = _resolved(settings, len(documents.texts))
     stored = find_codes(documents, student, code, store)
     if stored is None:
         with ray_cluster(settings.address, settings.cpus, settings.dashboard):
@@ -120,9 +120,9 @@ def chosen_code(student: EncoderSpec, named: str, kind: str | None) -> ChosenCod
     return ChosenCode(kind, place.absolute(), width)
 
 
-def _resolved(settings: IndexSettings, documents: int, width: int) -> IndexSpec:
+def _resolved(settings: IndexSettings, documents: int) -> IndexSpec:
     try:
-        return settings.spec.resolved(documents, width)
+        return settings.spec.resolved(documents)
     except ValueError as error:
         raise InputError(f"--index {settings.index}: {error}") from None
 
@@ -163,7 +163,7 @@ def _facts(
             "kind": spec.kind,
             "nlist": spec.lists[0] if spec.lists else None,
             "nprobe": spec.lists[1] if spec.lists else None,
-            "links": spec.links,
+            "links": LINKS if spec.kind == "hnsw" else None,
             "bytes": size,
             "bytes_per_vector": round(size / rows, 2),
         },

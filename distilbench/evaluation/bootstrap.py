@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 from scipy.stats import rankdata
 
 RESAMPLES = 1_000
@@ -42,16 +43,23 @@ class Averages(NamedTuple):
     resampled_BR: NDArray[np.float64]
 
 
-class Difference(NamedTuple):
-    """One row's average minus another's: the difference, its 95 % interval, and the two-sided p of no difference.
+class Difference(BaseModel):
+    """One row's average minus another's on the same items: the difference, its 95 % interval, and the two-sided p of none.
 
     `ahead` is the share of resamples in which the row is strictly above the other.
     """
 
-    value: float
-    interval: Interval
-    p: float
-    ahead: float
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    value: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    p: float = Field(default=1.0, ge=0, le=1)
+    ahead: float = Field(default=0.0, ge=0, le=1)
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the interval holds 0."""
+        return self.low <= 0 <= self.high
 
 
 class Tie(NamedTuple):
@@ -69,9 +77,9 @@ class Items(NamedTuple):
     does.
     """
 
-    weight: float
     value_P: NDArray[np.floating]
     gold_P: NDArray[np.floating] | None = None
+    weight: float = 1.0
 
 
 def paired_bootstrap(
@@ -138,7 +146,8 @@ def paired_difference(averages: Averages, row: int, other: int) -> Difference:
     below, above = np.count_nonzero(difference_B <= 0), np.count_nonzero(difference_B >= 0)
     p = min(1.0, 2 * (min(below, above) + 1) / (len(difference_B) + 1))
     value = averages.observed_R[row] - averages.observed_R[other]
-    return Difference(float(value), percentiles(difference_B), float(p), float(np.mean(difference_B > 0)))
+    low, high = percentiles(difference_B)
+    return Difference(value=float(value), low=low, high=high, p=float(p), ahead=float(np.mean(difference_B > 0)))
 
 
 def grouped(averages: Averages) -> list[Tie]:
@@ -155,7 +164,7 @@ def grouped(averages: Averages) -> list[Tie]:
     while left:
         for row in left:
             difference = paired_difference(averages, row, left[0])
-            if difference.interval.low <= 0 <= difference.interval.high:
+            if difference.is_none:
                 ties[row] = Tie(_letters(number), left[0], difference)
         left = [row for row in left if row not in ties]
         number += 1

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from distilbench.data.corpus import PairTask, Rows, StsSet
 from distilbench.errors import InputError
+from distilbench.evaluation.bootstrap import Items
 from distilbench.evaluation.classification import classification_scores
 from distilbench.evaluation.faiss_codes import Code
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.pair_probe import probe
-from distilbench.evaluation.predictions import Predictions, sts_predictions, with_selection
+from distilbench.evaluation.predictions import Predictions, sts_items, value_items
 from distilbench.evaluation.retrieval_task import (
     Documents,
     PerQuery,
@@ -23,15 +24,12 @@ from distilbench.evaluation.retrieval_task import (
     evaluate_retrieval,
     retrieval_task_scores,
 )
-from distilbench.evaluation.selection import fidelity_scores, selection_scores
+from distilbench.evaluation.selection import Measured, fidelity_scores, selection_scores
 from distilbench.evaluation.sets import EvaluationSets
-from distilbench.evaluation.shape import POSITIVE, shape
 from distilbench.evaluation.statistics import resampled_correlation, resampled_f1, resampled_mean
 from distilbench.evaluation.sts import cosine, from_rows, scores_of_similarities
-from distilbench.records import IndexCost, Quantisation, Score, Space, Task
+from distilbench.records import IndexCost, Quantisation, Score, Task
 
-SPACE_GROUPS = ("STSB", "DEMO-STS")
-"""The STS group whose test set the geometry is of: STS-B as in the papers, or the built-in one."""
 LEAST_NORM = 1e-12
 LEAST_SPREAD = 1e-7
 """The smallest spread of a set's cosines that says something: below it are float32's roundings alone."""
@@ -60,12 +58,13 @@ class RetrievalOptions:
     batch: int | None = None
 
 
-@dataclass(frozen=True)
-class Extra:
-    """What is measured of the whole float32 vectors beside the sets."""
+@dataclass
+class TaskScores:
+    """Scores of a kind, what a reader has to know, and by "TASK/SET/METRIC" the value of each test item."""
 
-    scores: list[Score]
+    scores: list[Score] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    items: dict[str, NDArray[Any]] = field(default_factory=dict)
 
 
 Codes = Callable[[int], Sequence[Code]]
@@ -82,7 +81,6 @@ class EncoderRow:
     scores: list[Score]
     indexes: list[IndexCost]
     predictions: Predictions
-    space: Space | None
     notes: list[str]
 
 
@@ -92,7 +90,7 @@ def encoder_rows(
     widths: Sequence[int],
     codes_of: Codes,
     searching: RetrievalOptions,
-    more: Callable[[], Extra],
+    more: Callable[[], TaskScores],
 ) -> Iterator[EncoderRow]:
     """Score each width (the first dimensions) in float32, then in each of its codes: a row each, one after the other.
 
@@ -125,16 +123,6 @@ class _Scored:
     code: Code | None
 
 
-@dataclass
-class _Part:
-    """Scores of a kind, what they are of item by item, and what a reader has to know."""
-
-    scores: list[Score] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    items: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """By "TASK/SET/METRIC" the value of each test item."""
-
-
 def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, sentences: Sequence[str], rows: Rows) -> None:
     """Check that the vectors of the `rows` of `sentences` have a direction."""
     bad = np.flatnonzero(~(np.linalg.norm(vectors_ND, axis=1) > LEAST_NORM))
@@ -145,7 +133,7 @@ def check_vectors(vectors_ND: NDArray[np.float32], encoder: str, sentences: Sequ
         )
 
 
-def _row(scored: _Scored, searches: Sequence[RetrievalResult], more: Callable[[], Extra]) -> EncoderRow:
+def _row(scored: _Scored, searches: Sequence[RetrievalResult], more: Callable[[], TaskScores]) -> EncoderRow:
     sets, code, width = scored.sets, scored.code, scored.vectors_ND.shape[1]
     stored_ND, query_ND = (scored.vectors_ND,) * 2 if code is None else code.compared(scored.vectors_ND)
     raw = _similarities(stored_ND, scored.rows, sets.sts)
@@ -155,36 +143,35 @@ def _row(scored: _Scored, searches: Sequence[RetrievalResult], more: Callable[[]
     dev = sets.judged.measure(stored, queries) if sets.judged else []
     tested = sets.tested.measure(stored, queries) if sets.tested else []
     if sets.judged:
-        parts.append(_Part(selection_scores(sets.judged, dev)))
+        parts.append(TaskScores(selection_scores(sets.judged, dev)))
     if sets.tested:
-        parts.append(_Part(fidelity_scores(tested, "test")))
+        parts.append(TaskScores(fidelity_scores(tested, "test")))
     if code is None and width == scored.vectors.width:
         extra = more()
         parts += [_classification_part(scored), *(_pair_part(scored, task) for task in sets.pair_tasks)]
-        parts.append(_Part(extra.scores, extra.notes))
-    space, why = _space(scored.vectors_ND, scored.rows, sets) if code is None else (None, [])
-    items = {name: values for part in parts for name, values in part.items.items()}
-    predictions = sts_predictions(sets.sts, raw, _reciprocal_ranks(scored, searches), items)
+        parts.append(TaskScores(extra.scores, extra.notes))
+    measured = {"test": tested, "dev": dev}
+    said = {split: sts_items(sets.sts, raw, split) | _items_of(measured[split]) for split in measured}
+    said["test"] |= {name: value_items(values) for part in parts for name, values in part.items.items()}
     return EncoderRow(
         width=width,
         quantisation="float32" if code is None else code.kind,
         bytes_per_vector=4 * width if code is None else code.bytes_per_vector,
         scores=[score for part in parts for score in part.scores],
         indexes=[cost for result in searches for cost in _costs_of(result, code)],
-        predictions=with_selection(predictions, dev, tested),
-        space=space,
-        notes=[*(note for part in parts for note in part.notes), *why],
+        predictions=Predictions(**said),
+        notes=[note for part in parts for note in part.notes],
     )
 
 
-def _sts_part(sets: EvaluationSets, raw: list[NDArray[np.float64]], tokenised: list[NDArray[np.float64]]) -> _Part:
+def _sts_part(sets: EvaluationSets, raw: list[NDArray[np.float64]], tokenised: list[NDArray[np.float64]]) -> TaskScores:
     notes = [
         f"{s.name} ({s.split}): every pair has the same cosine; its correlations, which are undefined, stand as 0"
         for s, similarity_P in zip((*sets.sts, *sets.tokenised), (*raw, *tokenised), strict=True)
         if np.ptp(similarity_P) < LEAST_SPREAD
     ]
     scores = scores_of_similarities(sets.sts, raw)
-    return _Part([*scores, *scores_of_similarities(sets.tokenised, tokenised, "sts-tokenised")], notes)
+    return TaskScores([*scores, *scores_of_similarities(sets.tokenised, tokenised, "sts-tokenised")], notes)
 
 
 def _costs_of(result: RetrievalResult, code: Code | None) -> list[IndexCost]:
@@ -196,8 +183,8 @@ def _per_query(result: RetrievalResult, code: Code | None) -> PerQuery:
     return result.by_code[code.kind] if code else result.per_query
 
 
-def _retrieval_part(scored: _Scored, searches: Sequence[RetrievalResult]) -> _Part:
-    part = _Part()
+def _retrieval_part(scored: _Scored, searches: Sequence[RetrievalResult]) -> TaskScores:
+    part = TaskScores()
     kind: Task = "asymmetric" if scored.vectors.documents_by else "retrieval"
     for task, result in zip(scored.sets.searches, searches, strict=True):
         per_query = _per_query(result, scored.code)
@@ -208,28 +195,26 @@ def _retrieval_part(scored: _Scored, searches: Sequence[RetrievalResult]) -> _Pa
     return part
 
 
-def _reciprocal_ranks(scored: _Scored, searches: Sequence[RetrievalResult]) -> dict[str, NDArray[Any]]:
-    """1 / rank of each query of every test set; {} where another encoder's documents are searched."""
-    return {
-        task.name: _per_query(result, scored.code)["mrr@10"]
-        for task, result in zip(scored.sets.searches, searches, strict=True)
-        if task.split == "test" and not scored.vectors.documents_by
-    }
+def _items_of(measured: Sequence[Measured]) -> dict[str, Items]:
+    """What a selection measured, item by item."""
+    return {m.name: Items(m.value_P, m.gold_P) if m.gold_P is not None else value_items(m.value_P) for m in measured}
 
 
-def _classification_part(scored: _Scored) -> _Part:
+def _classification_part(scored: _Scored) -> TaskScores:
     scores, correct = classification_scores(
         lambda rows: _checked(scored.vectors, scored.sets, rows), scored.sets.classification, scored.sets.sentences
     )
-    return _Part(scores, items={f"classification/{name}/accuracy": correct_N for name, correct_N in correct.items()})
+    return TaskScores(
+        scores, items={f"classification/{name}/accuracy": correct_N for name, correct_N in correct.items()}
+    )
 
 
-def _pair_part(scored: _Scored, task: PairTask) -> _Part:
+def _pair_part(scored: _Scored, task: PairTask) -> TaskScores:
     """The scores of a pair task with intervals, or why there are none."""
     probed = probe(lambda rows: _checked(scored.vectors, scored.sets, rows), task)
     if probed.note:
-        return _Part(notes=[probed.note])
-    part = _Part()
+        return TaskScores(notes=[probed.note])
+    part = TaskScores()
     for score in probed.scores:
         if score.metric in ("pearson", "spearman"):
             ranks = score.metric == "spearman"
@@ -292,15 +277,3 @@ def _checked(vectors: Vectors, sets: EvaluationSets, rows: Rows) -> NDArray[np.f
     vectors_ND = vectors.take(rows)
     check_vectors(vectors_ND, vectors.encoder, sets.sentences, rows)
     return vectors_ND
-
-
-def _space(vectors_ND: NDArray[np.float32], rows: Rows, sets: EvaluationSets) -> tuple[Space | None, list[str]]:
-    """The geometry, or why there is none."""
-    chosen = next((s for s in sets.sts if s.group in SPACE_GROUPS and s.split == "test"), None)
-    if chosen is None:
-        return None, []
-    if not (chosen.score_P > POSITIVE).any():
-        return None, [f"{chosen.name} (test): no geometry, since no pair has a score above {POSITIVE:g}"]
-    left, right = (np.searchsorted(rows, side) for side in (chosen.left_P, chosen.right_P))
-    geometry = shape(vectors_ND, left, right, chosen.score_P)._asdict()
-    return Space.model_validate({name: geometry[name] for name in Space.model_fields}), []

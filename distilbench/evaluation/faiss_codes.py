@@ -9,7 +9,6 @@ Axes in names: N vectors, d dimensions, B bytes of a code, K centroids, M parts 
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from distilbench.codes import factory_of
 from distilbench.errors import InputError
 from distilbench.evaluation.retrieval import quick_clustering, unit
-from distilbench.storage.files import atomic_path, file_sha256, write_json
+from distilbench.storage.files import atomic_path, file_sha256, read_json_object, write_json
 
 faiss: Any = typed_faiss  # its type stubs lack, or have otherwise, much of what is used here
 FORMAT = 2
@@ -149,13 +148,7 @@ def card_path(folder: Path, kind: str) -> Path:
 
 def read_card(card: Path) -> dict[str, Any]:
     """Read what the card of a saved code says."""
-    try:
-        described = json.loads(card.read_text())
-    except ValueError as error:
-        raise InputError(f"{card}: not JSON ({error}), expected what save() writes") from None
-    if not isinstance(described, dict):
-        raise InputError(f"{card}: {described!r:.80}, expected a JSON object")
-    return described
+    return read_json_object(card, "expected what save() writes")
 
 
 def saved_code(folder: Path | None, kind: str, width: int) -> Path | None:

@@ -9,7 +9,6 @@ Axes in names: N rows of a block or sample, D dimensions, B bytes of a code, Q q
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -31,7 +30,6 @@ SQ_POINTS = 16_384
 DIMENSIONS_PER_CODE = 8
 """At most. With 90,000 MiniLM vectors, 4 found 74 % of the exact first 10, 8 found 67 % in 0.62 times the bytes, and lists
 without codes 80 %."""
-BITS = 8
 ITERATIONS = 10
 """Of k-means for the lists: FAISS's own number in `IndexIVF`."""
 MORE = 4
@@ -41,36 +39,32 @@ QUERIES = 64
 """Queries whose candidates are ranked again at a time."""
 
 
+LINKS, EF_CONSTRUCTION, EF_SEARCH = 32, 80, 128
+"""HNSW's; FAISS never searches with fewer than the 100 results wanted."""
+
+
 @dataclass(frozen=True)
 class IndexSpec:
-    """An index of FAISS and its settings; None means the default for the corpus.
-
-    `lists` is (nlist, nprobe) of "ivf" and "ivf-pq", by default `ivf_setting`; HPD's is (1024, 5). `codes` of `bits` bits
-    each make a vector of "ivf-pq": by default 8 bits for the most dimensions up to 8 that divide the width, and fewer bits
-    where the corpus has under 39 vectors for each of the 256 centroids. `links` (32), `ef_construction` (80) and
-    `ef_search` (128, since FAISS never searches with fewer than the 100 results wanted) are HNSW's.
-    """
+    """An index of FAISS. `lists` is (nlist, nprobe) of "ivf" and "ivf-pq", None: `ivf_setting`; HPD's is (1024, 5)."""
 
     kind: FaissKind
     lists: tuple[int, int] | None = None
-    codes: int | None = None
-    bits: int | None = None
-    links: int | None = None
-    ef_construction: int | None = None
-    ef_search: int | None = None
 
-    def resolved(self, documents: int, width: int) -> IndexSpec:
-        """With the defaults for that many documents of `width` dimensions filled in."""
+    def resolved(self, documents: int) -> IndexSpec:
+        """With the lists for that many documents filled in."""
         if self.kind not in FAISS_KINDS:
             raise ValueError(f"index kind {self.kind!r}, expected one of {', '.join(FAISS_KINDS)}")
-        defaults = _defaults(self.kind, documents, width)
-        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)[1:]}
-        foreign = [name for name, value in given.items() if value is not None and name not in defaults]
-        if foreign:
-            raise ValueError(f"{self.kind}: {foreign[0]} is no setting of it, expected {', '.join(defaults) or 'none'}")
-        chosen = {name: default if given[name] is None else given[name] for name, default in defaults.items()}
-        _check(self.kind, chosen, documents, width)
-        return IndexSpec(self.kind, **chosen)
+        if not self.kind.startswith("ivf"):
+            return IndexSpec(self.kind)
+        nlist, nprobe = self.lists or ivf_setting(documents)
+        if not 1 <= nprobe <= nlist <= documents:
+            raise ValueError(
+                f"{self.kind}: nlist {nlist} and nprobe {nprobe} for {documents} documents, expected 1 <= nprobe <= nlist "
+                "<= documents"
+            )
+        if self.kind == "ivf-pq" and documents < 2:
+            raise ValueError(f"ivf-pq: {documents} document, expected at least 2, one for each centroid")
+        return IndexSpec(self.kind, (nlist, nprobe))
 
     def training_rows(self, documents: int) -> int:
         """How many vectors the resolved index is trained on: 0 when it needs none, at most `documents`.
@@ -78,12 +72,16 @@ class IndexSpec:
         39 for each centroid, FAISS's least, since the sample is held in memory: 64 found 1.3 points more of the exact first
         10 among 90,000 MiniLM vectors, and all (88) about as many as 64.
         """
-        wanted = 0
+        wanted = SQ_POINTS if self.kind == "sq8" else 0
         if self.lists is not None:
-            wanted = POINTS_PER_LIST * max(self.lists[0], 2 ** (self.bits or 0))
-        elif self.kind == "sq8":
-            wanted = SQ_POINTS
+            codes = 2 ** code_bits(documents) if self.kind == "ivf-pq" else 1
+            wanted = POINTS_PER_LIST * max(self.lists[0], codes)
         return min(documents, wanted)
+
+
+def code_bits(documents: int) -> int:
+    """Bits of each code of "ivf-pq": fewer than 8 where there are under 39 vectors for each of the 256 centroids."""
+    return min(8, int(np.log2(max(2, documents // POINTS_PER_LIST))))
 
 
 def parse_index(text: str, option: str = "--indexes") -> IndexSpec:
@@ -96,38 +94,6 @@ def parse_index(text: str, option: str = "--indexes") -> IndexSpec:
     if len(numbers) != 2 or kind not in ("ivf", "ivf-pq") or not all(n.isdecimal() and int(n) for n in numbers):
         raise InputError(f"{option} {text}: expected {kind} alone, or ivf or ivf-pq with nlist and nprobe: ivf:1024:5")
     return IndexSpec(kind, lists=(int(numbers[0]), int(numbers[1])))
-
-
-def _defaults(kind: FaissKind, documents: int, width: int) -> dict[str, Any]:
-    if kind == "hnsw":
-        return {"links": 32, "ef_construction": 80, "ef_search": 128}
-    if kind not in ("ivf", "ivf-pq"):
-        return {}
-    chosen: dict[str, Any] = {"lists": ivf_setting(documents)}
-    if kind == "ivf-pq":
-        per_code = next(d for d in range(DIMENSIONS_PER_CODE, 0, -1) if width % d == 0)
-        affordable = int(np.log2(max(2, documents // POINTS_PER_LIST)))
-        chosen |= {"codes": width // per_code, "bits": min(BITS, affordable)}
-    return chosen
-
-
-def _check(kind: FaissKind, chosen: dict[str, Any], documents: int, width: int) -> None:
-    if "lists" in chosen:
-        nlist, nprobe = chosen["lists"]
-        if not 1 <= nprobe <= nlist <= documents:
-            raise ValueError(
-                f"{kind}: nlist {nlist} and nprobe {nprobe} for {documents} documents, expected 1 <= nprobe <= nlist <= "
-                "documents"
-            )
-    if "codes" in chosen:
-        codes, bits = chosen["codes"], chosen["bits"]
-        if codes < 1 or width % codes:
-            raise ValueError(f"{kind}: {codes} codes for {width} dimensions, expected a divisor of the dimensions")
-        if not 1 <= bits <= 16 or 2**bits > documents:
-            raise ValueError(f"{kind}: codes of {bits} bits for {documents} documents, expected 2^bits at most as many")
-    low = [name for name in ("links", "ef_construction", "ef_search") if name in chosen and chosen[name] < 2]
-    if low:
-        raise ValueError(f"{kind}: {low[0]} is {chosen[low[0]]}, expected at least 2")
 
 
 @dataclass(eq=False)
@@ -227,9 +193,10 @@ def document_index(
     `sample_ND` are `spec.training_rows(documents)` unit vectors, or stored bytes where there is a code. Of float32 vectors it
     lives on the GPUs where FAISS sees any and has the kind there.
     """
-    setting = _setting(spec, documents)
     if spec.kind in ("sq8", "ivf-pq"):
-        return _of_vectors(spec, sample_ND, setting)
+        return _of_vectors(spec, sample_ND, documents)
+    setting = f"M={LINKS}, efConstruction={EF_CONSTRUCTION}, efSearch={EF_SEARCH}" if spec.kind == "hnsw" else ""
+    setting = setting or _trained(spec, documents)
     flat = faiss.IndexFlatIP(width) if code is None else copied(inner_of(code.trained))
     kept: list[Any] = [code, flat]
     if spec.kind == "flat":
@@ -238,7 +205,7 @@ def document_index(
         sample_ND = sample_ND if code is None else flat.sa_decode(np.ascontiguousarray(sample_ND))
         inner = _lists(flat, spec, sample_ND, kept)
     else:
-        inner = _graph(flat, spec)
+        inner = _graph(flat)
     if code is None:
         held, device = on_gpus(spec, inner)
         return DocumentIndex(spec, code, held, flat, setting, device, kept)
@@ -253,24 +220,30 @@ def document_index(
     return DocumentIndex(spec, code, held, flat, setting, "cpu", [*kept, inner, *chain])
 
 
-def _of_vectors(spec: IndexSpec, sample_ND: NDArray[np.float32], setting: str) -> DocumentIndex:
+def _of_vectors(spec: IndexSpec, sample_ND: NDArray[np.float32], documents: int) -> DocumentIndex:
     """An index that FAISS trains on the documents and that takes vectors: 8 bits a dimension, or lists of product codes."""
-    width = sample_ND.shape[1]
-    if spec.kind == "sq8":
+    width, settings = sample_ND.shape[1], [_trained(spec, documents)]
+    if spec.lists is None:
         index = faiss.index_factory(width, "SQ8", faiss.METRIC_L2)
     else:
-        assert spec.lists is not None
-        nlist, nprobe = spec.lists
-        factory = f"IVF{nlist},PQ{spec.codes}x{spec.bits}np"
+        per_code = next(d for d in range(DIMENSIONS_PER_CODE, 0, -1) if width % d == 0)
+        codes, bits = width // per_code, code_bits(documents)
+        factory = f"IVF{spec.lists[0]},PQ{codes}x{bits}np"
         index = faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
         # FAISS would copy up to 256 a centroid for this, 65,536 vectors: more than the lists may need in all.
         index.pq.cp.max_points_per_centroid = POINTS_PER_LIST
         index.pq.cp.min_points_per_centroid = 1
         index.cp.min_points_per_centroid = 1  # FAISS warns below 39, which only settings that were asked for are
-        index.nprobe = nprobe
+        index.nprobe = spec.lists[1]
+        settings = [f"m={codes}", f"bits={bits}", *settings]
     index.train(sample_ND)
     held, device = on_gpus(spec, index)
-    return DocumentIndex(spec, None, held, None, setting, device)
+    return DocumentIndex(spec, None, held, None, ", ".join(filter(None, settings)), device)
+
+
+def _trained(spec: IndexSpec, documents: int) -> str:
+    rows = spec.training_rows(documents)
+    return f"trained on {rows}" if 0 < rows < documents else ""
 
 
 def _lists(flat: Any, spec: IndexSpec, sample_Nd: NDArray[np.float32], kept: list[Any]) -> Any:
@@ -297,23 +270,22 @@ def _lists(flat: Any, spec: IndexSpec, sample_Nd: NDArray[np.float32], kept: lis
     return index
 
 
-def _graph(flat: Any, spec: IndexSpec) -> Any:
-    links = spec.links or 32
+def _graph(flat: Any) -> Any:
     if isinstance(flat, faiss.IndexPQ):
-        index = faiss.IndexHNSWPQ(flat.d, flat.pq.M, links, 8, flat.metric_type)
+        index = faiss.IndexHNSWPQ(flat.d, flat.pq.M, LINKS, 8, flat.metric_type)
         codes = faiss.downcast_index(index.storage).pq
         faiss.copy_array_to_vector(faiss.vector_to_array(flat.pq.centroids), codes.centroids)
         codes.compute_sdc_table()  # distances between centroids: the graph is built by them
     elif isinstance(flat, faiss.IndexScalarQuantizer):
-        index = faiss.IndexHNSWSQ(flat.d, flat.sq.qtype, links, flat.metric_type)
+        index = faiss.IndexHNSWSQ(flat.d, flat.sq.qtype, LINKS, flat.metric_type)
         ranges = faiss.downcast_index(index.storage).sq.trained
         faiss.copy_array_to_vector(faiss.vector_to_array(flat.sq.trained), ranges)
     elif isinstance(flat, faiss.IndexFlat):
-        index = faiss.IndexHNSWFlat(flat.d, links, flat.metric_type)
+        index = faiss.IndexHNSWFlat(flat.d, LINKS, flat.metric_type)
     else:
         raise InputError(f"hnsw: FAISS has no graph of {type(flat).__name__}; expected flat")
     index.storage.is_trained = index.is_trained = True
-    index.hnsw.efConstruction, index.hnsw.efSearch = spec.ef_construction or 80, spec.ef_search or 128
+    index.hnsw.efConstruction, index.hnsw.efSearch = EF_CONSTRUCTION, EF_SEARCH
     return index
 
 
@@ -346,18 +318,3 @@ def on_gpus(spec: IndexSpec, index: Any) -> tuple[Any, Literal["cpu", "cuda"]]:
         if spec.kind != "ivf-pq":
             raise
         return index, "cpu"
-
-
-def _setting(spec: IndexSpec, documents: int) -> str:
-    """What the index depends on beside nlist and nprobe."""
-    names = {
-        "codes": "m",
-        "bits": "bits",
-        "links": "M",
-        "ef_construction": "efConstruction",
-        "ef_search": "efSearch",
-    }
-    parts = [f"{short}={getattr(spec, name)}" for name, short in names.items() if getattr(spec, name) is not None]
-    if 0 < (trained := spec.training_rows(documents)) < documents:
-        parts.append(f"trained on {trained}")
-    return ", ".join(parts)

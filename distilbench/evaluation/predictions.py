@@ -1,17 +1,16 @@
-"""What a row said of every test item, kept beside its record: what a paired bootstrap resamples.
+"""What a row said of every test and dev item, kept beside its record: what a paired bootstrap resamples.
 
-One file a record, `RUN/predictions/ID.npz`, of plain arrays. 15,000 STS pairs and 5,000 queries take 0.29 MB. The pairs of
-the dev sets lie there too, under names of their own: students are chosen by those, and by no test item.
+One file a record, `RUN/predictions/ID.npz`, of plain arrays. 15,000 STS pairs and 5,000 queries take 0.29 MB. Students are
+chosen by the dev items, and by no test item.
 """
 
 from __future__ import annotations
 
-import itertools
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,12 +18,10 @@ from numpy.typing import NDArray
 
 from distilbench.data.corpus import StsSet
 from distilbench.errors import InputError
+from distilbench.evaluation.bootstrap import Items
 from distilbench.storage.files import atomic_path
 
-if TYPE_CHECKING:
-    from distilbench.evaluation.selection import Measured
-
-KINDS = ("similarity", "gold", "subset", "reciprocal_rank", "item", "dev_similarity", "dev_gold", "dev_item")
+KINDS = ("value", "gold")
 UNREADABLE = (
     *(OSError, ValueError, TypeError, LookupError, AttributeError, EOFError, MemoryError, RuntimeError),
     *(BadZipFile, zlib.error),
@@ -34,49 +31,56 @@ UNREADABLE = (
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What was said of every STS test group (P pairs, its subsets in the corpus's order) and every retrieval test set.
+    """By "TASK/SET/METRIC" what was said of the items of each set.
 
-    `subset[group]` numbers each pair's subset by that order, as the subsets' scores in the record are ordered.
-    `reciprocal_rank[set]` is 1 / rank of each query's first relevant document, 0 beyond rank 10: their mean is MRR@10.
-
-    Similarities are float64, as they were scored, so that they give the record's very score: the cosines of a sentence
-    with itself differ by 1e-16, and as float32, tied, they moved Spearman by 0.1 in a set of 40 pairs.
+    STS groups ("sts/STS12/spearman", subsets in the corpus's order) and held-out sentences have cosines with gold scores; the
+    others a value for each item, whose mean is the score: 1 for a sentence put into its class. Cosines are float64, as they
+    were scored, so that they give the record's very score: those of a sentence with itself differ by 1e-16, and as float32,
+    tied, they moved Spearman by 0.1 in a set of 40 pairs.
     """
 
-    similarity: Mapping[str, NDArray[np.float64]]
-    gold: Mapping[str, NDArray[np.float64]]
-    subset: Mapping[str, NDArray[np.int16]]
-    reciprocal_rank: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
-    item: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
-    """By "TASK/SET/METRIC" the value of each test item, whose mean is that score: 1 for a sentence put into its class."""
-    dev_similarity: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    """The cosines of every STS dev group, as `similarity`; empty in files of earlier versions, as is `dev_gold`."""
-    dev_gold: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    dev_item: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
-    """As `item`, of what students are selected by, where that is not STS; its cosines stand among `dev_similarity`."""
+    test: Mapping[str, Items] = field(default_factory=dict)
+    dev: Mapping[str, Items] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the file whole, or not at all."""
-        arrays = {f"{kind}/{name}": array for kind in KINDS for name, array in getattr(self, kind).items()}
+        arrays = dict(self._arrays())
         with atomic_path(path) as temporary, temporary.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
+
+    def _arrays(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        for split in ("test", "dev"):
+            for name, items in getattr(self, split).items():
+                yield f"{split}/value/{name}", items.value_P
+                if items.gold_P is not None:
+                    yield f"{split}/gold/{name}", items.gold_P
 
     @staticmethod
     def load(path: Path) -> Predictions:
         """What `save` wrote."""
-        arrays_by_kind: dict[str, dict[str, NDArray[Any]]] = {kind: {} for kind in KINDS}
+        arrays: dict[str, dict[str, NDArray[Any]]] = {f"{s}/{kind}": {} for s in ("test", "dev") for kind in KINDS}
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                for key in arrays.files:
-                    kind, _, name = key.partition("/")
-                    arrays_by_kind[kind][name] = _numbers(arrays[key])
+            with np.load(path, allow_pickle=False) as archive:
+                for key in archive.files:
+                    split, kind, name = key.split("/", 2)
+                    arrays[f"{split}/{kind}"][name] = _numbers(archive[key])
         except UNREADABLE as error:
             raise InputError(f"{path}: not a file of predictions ({type(error).__name__}: {error})") from None
-        for kinds in (KINDS[:3], KINDS[5:7]):
-            lengths = [{name: len(array) for name, array in arrays_by_kind[kind].items()} for kind in kinds]
-            if any(of_kind != lengths[0] for of_kind in lengths):
-                raise InputError(f"{path}: expected {', '.join(kinds)} of the same pairs, got {lengths}")
-        return Predictions(**arrays_by_kind)
+        for split in ("test", "dev"):
+            values, golds = (arrays[f"{split}/{kind}"] for kind in KINDS)
+            for name, gold_P in golds.items():
+                if len(values.get(name, ())) != len(gold_P):
+                    raise InputError(
+                        f"{path}: {name}: {len(gold_P)} gold scores of {split}, expected one of each value"
+                    )
+        test, dev = (
+            {
+                name: Items(value_P, arrays[f"{split}/gold"].get(name))
+                for name, value_P in arrays[f"{split}/value"].items()
+            }
+            for split in ("test", "dev")
+        )
+        return Predictions(test, dev)
 
 
 def _numbers(array: NDArray[Any]) -> NDArray[Any]:
@@ -85,52 +89,21 @@ def _numbers(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def sts_predictions(
-    sets: Sequence[StsSet],
-    similarities: Sequence[NDArray[np.float64]],
-    reciprocal_rank: Mapping[str, NDArray[Any]],
-    item: Mapping[str, NDArray[Any]] | None = None,
-) -> Predictions:
-    """The sets, with the cosines of each one's pairs; the retrieval test sets', and those of `item`."""
-    members: dict[str, dict[str, list[int]]] = {"dev": {}, "test": {}}
+def sts_items(sets: Sequence[StsSet], similarities: Sequence[NDArray[np.float64]], split: str) -> dict[str, Items]:
+    """The cosines and gold scores of every STS group of a split."""
+    groups: dict[str, list[int]] = {}
     for i, s in enumerate(sets):
-        members[s.split].setdefault(s.group, []).append(i)
-    test, dev = members["test"], members["dev"]
-    numbers = {g: itertools.chain(*([k] * len(sets[i].score_P) for k, i in enumerate(m))) for g, m in test.items()}
-    return Predictions(
-        {g: np.concatenate([similarities[i] for i in m]) for g, m in test.items()},
-        {g: np.concatenate([sets[i].score_P for i in m]) for g, m in test.items()},
-        {g: np.fromiter(n, dtype=np.int16) for g, n in numbers.items()},
-        {name: np.asarray(r, dtype=np.float32) for name, r in reciprocal_rank.items()},
-        {name: np.asarray(values, dtype=np.float32) for name, values in (item or {}).items()},
-        {g: np.concatenate([similarities[i] for i in m]) for g, m in dev.items()},
-        {g: np.concatenate([sets[i].score_P for i in m]) for g, m in dev.items()},
-    )
+        if s.split == split:
+            groups.setdefault(f"sts/{s.group}/spearman", []).append(i)
+    return {
+        name: Items(np.concatenate([similarities[i] for i in m]), np.concatenate([sets[i].score_P for i in m]))
+        for name, m in groups.items()
+    }
 
 
-def with_selection(predictions: Predictions, dev: Sequence[Measured], tested: Sequence[Measured]) -> Predictions:
-    """The predictions with what a selection measured of the dev sets, and of held-out test sentences."""
-    return replace(
-        predictions,
-        item={**predictions.item, **_items(tested)},
-        similarity={**predictions.similarity, **_pairs(tested, "similarity")},
-        gold={**predictions.gold, **_pairs(tested, "gold")},
-        subset={
-            **predictions.subset,
-            **{name: np.zeros(len(gold_P), dtype=np.int16) for name, gold_P in _pairs(tested, "gold").items()},
-        },
-        dev_similarity={**predictions.dev_similarity, **_pairs(dev, "similarity")},
-        dev_gold={**predictions.dev_gold, **_pairs(dev, "gold")},
-        dev_item=_items(dev),
-    )
-
-
-def _items(measured: Sequence[Measured]) -> dict[str, NDArray[np.float32]]:
-    return {m.name: m.item.astype(np.float32) for m in measured if m.item is not None}
-
-
-def _pairs(measured: Sequence[Measured], side: str) -> dict[str, NDArray[np.float64]]:
-    return {m.name: getattr(m, side) for m in measured if m.gold is not None}
+def value_items(values_P: NDArray[Any]) -> Items:
+    """Items with a value each, whose mean counts, in the precision that is kept."""
+    return Items(np.asarray(values_P, dtype=np.float32))
 
 
 def predictions_path(run: Path, record_id: str) -> Path:

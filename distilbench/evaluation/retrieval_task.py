@@ -56,31 +56,6 @@ class Documents(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class InMemory:
-    """Documents that are one array."""
-
-    vectors_ND: NDArray[Any]
-
-    def __post_init__(self) -> None:
-        if np.ndim(self.vectors_ND) != 2:
-            raise ValueError(f"documents of shape {np.shape(self.vectors_ND)}, expected rows and columns")
-
-    @property
-    def rows(self) -> int:
-        """How many."""
-        return len(self.vectors_ND)
-
-    @property
-    def width(self) -> int:
-        """Dimensions D."""
-        return self.vectors_ND.shape[1]
-
-    def block(self, start: int, stop: int) -> NDArray[Any]:
-        """The rows `start` to `stop` - 1."""
-        return self.vectors_ND[start:stop]
-
-
-@dataclass(frozen=True, eq=False)
 class RetrievalTask:
     """A retrieval set: `relevant[q]` are the positions of the documents that answer query q, `grades[q]` how well (above 0;
     None: all 1)."""
@@ -138,9 +113,7 @@ def evaluate_retrieval(
             raise ValueError(f"{name} is {value}, expected at least 1")
     where = f"{task.name} ({task.split})"
     _check_task(task, where, documents.rows, len(queries_QD))
-    specs = [
-        (IndexSpec(kind) if isinstance(kind, str) else kind).resolved(documents.rows, documents.width) for kind in kinds
-    ]
+    specs = [(IndexSpec(kind) if isinstance(kind, str) else kind).resolved(documents.rows) for kind in kinds]
     for code in codes:
         if code.width != documents.width:
             raise ValueError(f"{code.kind}: {code.width} dimensions, expected {documents.width}, the documents'")

@@ -8,9 +8,9 @@ Axes in names: P pairs, Q queries, N documents or held-out sentences, K neighbou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,27 +24,41 @@ from distilbench.evaluation.retrieval import DEPTH, unit
 from distilbench.evaluation.statistics import Resampled, mean_of, resampled_correlation, resampled_mean
 from distilbench.evaluation.sts import Embed, cosine, spearman, sts_similarities
 from distilbench.records import Score
-from distilbench.selection import STS, Kind, Selection
+from distilbench.selection import STS, Kind, Part, Selection
 
 OWN_TEXT = "own text"
 """The name of the set of held-out sentences."""
 
 
 class Measured(NamedTuple):
-    """A figure x 100 with its share of the whole, and what it is of: the values of items whose mean it is, or cosines of
-    pairs and the gold scores that they are ranked against. What a bootstrap resamples."""
+    """A figure x 100 with its share of the whole, and what a bootstrap resamples: the values of items whose mean it is, or
+    cosines of pairs and the gold scores that they are ranked against."""
 
     name: str
     value: float
-    weight: float
-    item: NDArray[np.float64] | None = None
-    similarity: NDArray[np.float64] | None = None
-    gold: NDArray[np.float64] | None = None
+    value_P: NDArray[np.float64]
+    gold_P: NDArray[np.float64] | None = None
+    weight: float = 1.0
+
+
+def mean_of_items(name: str, value_P: NDArray[Any]) -> Measured:
+    """The mean of the items' values, 0 to 1."""
+    return Measured(name, 100 * float(value_P.mean()), value_P.astype(np.float64))
+
+
+def rank_correlation(name: str, similarity_P: NDArray[np.float64], gold_P: NDArray[np.float64]) -> Measured:
+    """Spearman's correlation of pairs."""
+    return Measured(name, spearman(similarity_P, gold_P), similarity_P, gold_P)
 
 
 def total(measured: Sequence[Measured]) -> float:
     """The weighted mean."""
     return float(sum(m.weight * m.value for m in measured) / sum(m.weight for m in measured))
+
+
+def distinct(sides: Iterable[Rows]) -> Rows:
+    """The distinct rows, rising."""
+    return np.unique(np.concatenate(list(sides)))
 
 
 @dataclass(frozen=True)
@@ -55,32 +69,6 @@ class DevSet:
     left_P: Rows
     right_P: Rows
     score_P: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class StsSets:
-    """The STS dev sets: the mean of their Spearman correlations."""
-
-    kind: ClassVar[Kind] = "sts"
-    sets: tuple[DevSet, ...]
-
-    @property
-    def rows(self) -> Rows:
-        """The distinct rows, rising."""
-        return np.unique(np.concatenate([side for s in self.sets for side in (s.left_P, s.right_P)]))
-
-    @property
-    def figures(self) -> int:
-        """How many figures it has."""
-        return len(self.sets)
-
-    def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
-        """Each set's correlation."""
-        similarities = sts_similarities(stored, [(s.left_P, s.right_P) for s in self.sets])
-        return [
-            Measured(f"sts/{s.name}", spearman(f, s.score_P), 1 / len(self.sets), similarity=f, gold=s.score_P)
-            for f, s in zip(similarities, self.sets, strict=True)
-        ]
 
 
 @dataclass(frozen=True)
@@ -96,8 +84,27 @@ class SearchSet:
 
 
 @dataclass(frozen=True)
+class StsSets:
+    """The STS dev sets: their Spearman correlations."""
+
+    kind: ClassVar[Kind] = "sts"
+    sets: tuple[DevSet, ...]
+
+    @property
+    def rows(self) -> Rows:
+        """The distinct rows, rising."""
+        return distinct(side for s in self.sets for side in (s.left_P, s.right_P))
+
+    def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
+        """Each set's correlation."""
+        similarities = sts_similarities(stored, [(s.left_P, s.right_P) for s in self.sets])
+        pairs = zip(similarities, self.sets, strict=True)
+        return [rank_correlation(f"sts/{s.name}", similarity_P, s.score_P) for similarity_P, s in pairs]
+
+
+@dataclass(frozen=True)
 class SearchSets:
-    """Retrieval dev sets: the mean of a ranking metric over each one's queries, in an exact search."""
+    """Retrieval dev sets: a ranking metric of each one's queries, in an exact search."""
 
     kind: ClassVar[Kind] = "retrieval"
     sets: tuple[SearchSet, ...]
@@ -105,12 +112,7 @@ class SearchSets:
     @property
     def rows(self) -> Rows:
         """The distinct rows, rising."""
-        return np.unique(np.concatenate([side for s in self.sets for side in (s.queries, s.documents)]))
-
-    @property
-    def figures(self) -> int:
-        """How many figures it has."""
-        return len(self.sets)
+        return distinct(side for s in self.sets for side in (s.queries, s.documents))
 
     def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
         """Each set's metric."""
@@ -118,50 +120,38 @@ class SearchSets:
         for s in self.sets:
             order_QR = nearest(as_query(s.queries), stored(s.documents), DEPTH)
             value_Q = dict(ranking_metrics(order_QR, s.relevant, s.grades))[metric]
-            mean = 100 * float(value_Q.mean())
-            figures.append(Measured(f"retrieval/{s.name}/{metric}", mean, 1 / len(self.sets), item=value_Q))
+            figures.append(mean_of_items(f"retrieval/{s.name}/{metric}", value_Q))
         return figures
 
 
 @dataclass(frozen=True)
 class HeldOutSets:
-    """Held-out sentences `rows_N` with the teacher's first neighbours `near_NK` among them, as positions, and pairs of them,
+    """Held-out sentences `rows` with the teacher's first neighbours `near_NK` among them, as positions, and pairs of them,
     near and far, with the teacher's cosines."""
 
     kind: ClassVar[Kind] = "fidelity"
-    rows_N: Rows
+    rows: Rows
     near_NK: NDArray[np.int64]
     left_P: Rows
     right_P: Rows
     cosine_P: NDArray[np.float64]
 
-    @property
-    def rows(self) -> Rows:
-        """The distinct rows, rising."""
-        return self.rows_N
-
-    @property
-    def figures(self) -> int:
-        """How many figures it has."""
-        return 2
-
     def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
         """The mean share of the teacher's neighbours that are the student's too, and Spearman's correlation of the cosines
         of the pairs with the teacher's; a half each."""
-        vectors_ND = stored(self.rows_N)
-        near_NK = neighbours(as_query(self.rows_N), vectors_ND, self.near_NK.shape[1])
+        vectors_ND = stored(self.rows)
+        near_NK = neighbours(as_query(self.rows), vectors_ND, self.near_NK.shape[1])
         kept_N = (near_NK[:, :, None] == self.near_NK[:, None, :]).any(axis=2).mean(axis=1)
         similarity_P = cosine(vectors_ND[self.left_P], vectors_ND[self.right_P])
-        correlation = spearman(similarity_P, self.cosine_P)
         return [
-            Measured(f"fidelity/{OWN_TEXT}/overlap@10", 100 * float(kept_N.mean()), 0.5, item=kept_N),
-            Measured(f"fidelity/{OWN_TEXT}/spearman", correlation, 0.5, similarity=similarity_P, gold=self.cosine_P),
+            mean_of_items(f"fidelity/{OWN_TEXT}/overlap@10", kept_N),
+            rank_correlation(f"fidelity/{OWN_TEXT}/spearman", similarity_P, self.cosine_P),
         ]
 
 
 @dataclass(frozen=True)
 class LabelledSets:
-    """Classification sets with training and dev examples: the mean of their accuracies by a logistic regression."""
+    """Classification sets with training and dev examples: their accuracies by a logistic regression."""
 
     kind: ClassVar[Kind] = "classification"
     sets: tuple[ClassificationSet, ...]
@@ -169,12 +159,7 @@ class LabelledSets:
     @property
     def rows(self) -> Rows:
         """The distinct rows, rising."""
-        return np.unique(np.concatenate([side for s in self.sets for side in s.texts]))
-
-    @property
-    def figures(self) -> int:
-        """How many figures it has."""
-        return len(self.sets)
+        return distinct(side for s in self.sets for side in s.texts)
 
     def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
         """Each set's accuracy on its dev examples, by the penalty that is best there, as in the records."""
@@ -185,45 +170,36 @@ class LabelledSets:
             train_N = s.split_N == "train"
             problems = [Problem(train_N, c) for c in CROSS_VALIDATED_C]
             right_PN = (Logistic(features_ND, s.class_N).predict(problems) == s.class_N)[:, ~train_N]
-            correct_N = right_PN[int(np.argmax(right_PN.mean(axis=1)))].astype(np.float64)
-            value = 100 * float(correct_N.mean())
-            figures.append(Measured(f"classification/{s.name}/accuracy", value, 1 / len(self.sets), item=correct_N))
+            correct_N = right_PN[int(np.argmax(right_PN.mean(axis=1)))]
+            figures.append(mean_of_items(f"classification/{s.name}/accuracy", correct_N))
         return figures
 
 
 @dataclass(frozen=True)
 class PairTaskSets:
-    """Labelled pair tasks: the mean of the dev accuracies (of a gold scale, Spearman) of a regression on the vectors."""
+    """Labelled pair tasks: the dev accuracies (of a gold scale, Spearman) of a regression on the vectors."""
 
     kind: ClassVar[Kind] = "pairs"
-    tasks: tuple[PairTask, ...]
+    sets: tuple[PairTask, ...]
 
     @property
     def rows(self) -> Rows:
         """The distinct rows, rising."""
-        parts = [split for task in self.tasks for split in task.splits.values()]
-        return np.unique(np.concatenate([side for s in parts for side in (s.left_P, s.right_P)]))
-
-    @property
-    def figures(self) -> int:
-        """How many figures it has."""
-        return len(self.tasks)
+        return distinct(
+            side for task in self.sets for split in task.splits.values() for side in (split.left_P, split.right_P)
+        )
 
     def measure(self, stored: Embed, as_query: Embed, metric: str) -> list[Measured]:
         """Each task's figure."""
-        figures, weight = [], 1 / len(self.tasks)
-        for task in self.tasks:
+        figures = []
+        for task in self.sets:
             probed = probe(stored, task)
             if task.kind == "regression":
-                value = spearman(probed.predicted_P, probed.target_P)
                 name = f"pair-probe/{task.name}/spearman"
-                figures.append(
-                    Measured(name, value, weight, similarity=probed.predicted_P, gold=probed.target_P),
-                )
+                figures.append(rank_correlation(name, probed.predicted_P, probed.target_P))
             else:
-                right_P = (probed.predicted_P == probed.target_P).astype(np.float64)
                 name = f"pair-probe/{task.name}/accuracy"
-                figures.append(Measured(name, 100 * float(right_P.mean()), weight, item=right_P))
+                figures.append(mean_of_items(name, probed.predicted_P == probed.target_P))
         return figures
 
 
@@ -272,20 +248,27 @@ class SelectionSets:
 
     def measure(self, stored: Embed, as_query: Embed | None = None) -> list[Measured]:
         """Every figure of the encoder whose vectors are stored as `stored` gives them; `as_query` are those of queries before
-        they are stored (None: the same)."""
+        they are stored (None: the same). The figures of a kind share its weight alike."""
         sets = {of_kind.kind: of_kind for of_kind in self.sets}
-        return [
-            m._replace(weight=m.weight * part.weight)
-            for part in self.selection.parts
-            for m in sets[part.kind].measure(stored, as_query or stored, part.metric)
-        ]
+        measured = []
+        for part in self.selection.parts:
+            of_part = sets[part.kind].measure(stored, as_query or stored, part.metric)
+            measured += [m._replace(weight=part.weight * (1 / len(of_part))) for m in of_part]
+        return measured
+
+    def parts(self, measured: Sequence[Measured]) -> Iterator[tuple[Part, Sequence[Measured]]]:
+        """Each part of the selection with its figures."""
+        sets, left = {of_kind.kind: of_kind for of_kind in self.sets}, list(measured)
+        for part in self.selection.parts:
+            of_kind = sets[part.kind]
+            count = 2 if isinstance(of_kind, HeldOutSets) else len(of_kind.sets)
+            yield part, left[:count]
+            left = left[count:]
 
     def by_part(self, measured: Sequence[Measured]) -> dict[str, float]:
         """The figure of each part of the selection, by its name; of `fidelity` alone also its two."""
-        values, left = {}, list(measured)
-        sets = {of_kind.kind: of_kind for of_kind in self.sets}
-        for part in self.selection.parts:
-            of_part, left = left[: sets[part.kind].figures], left[sets[part.kind].figures :]
+        values = {}
+        for part, of_part in self.parts(measured):
             values[part.name] = total(of_part)
             if part.kind == "fidelity":
                 values |= {f"fidelity_{m.name.rpartition('/')[2]}": m.value for m in of_part}
@@ -303,11 +286,8 @@ def of_sts(sets: Sequence[DevSet]) -> SelectionSets:
 
 def selection_scores(sets: SelectionSets, measured: Sequence[Measured]) -> list[Score]:
     """The scores of a row's record: each part of the selection, and of a mix the whole too; of held-out sentences theirs."""
-    selection, left = sets.selection, list(measured)
-    figures = {of_kind.kind: of_kind.figures for of_kind in sets.sets}
-    scores: list[Score] = []
-    for part in selection.parts:
-        of_part, left = left[: figures[part.kind]], left[figures[part.kind] :]
+    selection, scores = sets.selection, list[Score]()
+    for part, of_part in sets.parts(measured):
         scores.append(_score("selection", part.name, "dev", part.metric, of_part))
         if part.kind == "fidelity":
             scores += fidelity_scores(of_part, "dev")
@@ -323,7 +303,7 @@ def fidelity_scores(measured: Sequence[Measured], split: str) -> list[Score]:
 
 
 def _score(task: str, name: str, split: str, metric: str, measured: Sequence[Measured]) -> Score:
-    items = sum(len(values) for m in measured for values in (m.item, m.gold) if values is not None)
+    items = sum(len(m.value_P) for m in measured)
     interval = mean_of([resampled(m) for m in measured], [m.weight for m in measured]).interval
     described = {"task": task, "set": name, "split": split, "metric": metric, "variant": "all"}
     return Score.model_validate({**described, "value": total(measured), "n": items, **interval._asdict()})
@@ -331,7 +311,6 @@ def _score(task: str, name: str, split: str, metric: str, measured: Sequence[Mea
 
 def resampled(measured: Measured) -> Resampled:
     """A figure with its resamples."""
-    if measured.item is not None:
-        return resampled_mean(measured.item)
-    assert measured.similarity is not None and measured.gold is not None
-    return resampled_correlation(measured.similarity, measured.gold, ranks=True)
+    if measured.gold_P is None:
+        return resampled_mean(measured.value_P)
+    return resampled_correlation(measured.value_P, measured.gold_P, ranks=True)

@@ -43,7 +43,7 @@ BLOCK = 4_096
 NEIGHBOURS = 10
 EXAMPLES = 2_000
 """Examples of a classification set or a pair task to train a regression on, and as many to judge it on."""
-STEP_VERSION = 2
+STEP_VERSION = 3
 ARRAYS, FILE = "sets.npz", "sets.json"
 FIDELITY = Selection((Part("fidelity", "fidelity"),))
 

@@ -18,7 +18,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from distilbench.codes import FAISS_PEER
 from distilbench.errors import InputError
 from distilbench.evaluation import bootstrap
-from distilbench.evaluation.bootstrap import RESAMPLES, TAILS, Averages, Items, paired_bootstrap, paired_difference
+from distilbench.evaluation.bootstrap import (
+    RESAMPLES,
+    TAILS,
+    Averages,
+    Difference,
+    Items,
+    paired_bootstrap,
+    paired_difference,
+)
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import selection_groups
@@ -31,13 +39,6 @@ PRIMARY = ("ndcg@10", "accuracy")
 """The metric of each task that rows are compared by, set by set."""
 NAMED = 3
 """Rows named in a notice; the others are counted."""
-_PREFIXES = {
-    "sts": "sts/",
-    "retrieval": "retrieval/",
-    "classification": "classification/",
-    "pairs": "pair-probe/",
-    "fidelity": "fidelity/",
-}
 Split = Literal["dev", "test"]
 SeedItems = Sequence[Mapping[str, Items]]
 """For each seed of a row what it said of the items of every set."""
@@ -45,19 +46,6 @@ SeedItems = Sequence[Mapping[str, Items]]
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Difference(_Part):
-    """A row minus another on the same items: the difference, its 95 % interval, and the two-sided p of no difference.
-
-    `ahead` is the share of resamples in which the row is strictly above the other.
-    """
-
-    value: float = 0.0
-    low: float = 0.0
-    high: float = 0.0
-    p: float = Field(default=1.0, ge=0, le=1)
-    ahead: float = Field(default=0.0, ge=0, le=1)
 
 
 class Tie(_Part):
@@ -203,7 +191,6 @@ Kept = Mapping[str, Sequence[Predictions]]
 
 
 def _all_kept(board: Leaderboard, folders: Sequence[Path]) -> Kept:
-    """What is kept of the rows; without those of which a seed's predictions are not there."""
     seeds = {row.anchor: [_kept_of_seed(board, seed, folders) for seed in row.seeds] for row in board.rows}
     return {anchor: [p for p in found if p is not None] for anchor, found in seeds.items() if None not in found}
 
@@ -222,46 +209,37 @@ def _kept_of_seed(board: Leaderboard, seed: SeedScores, folders: Iterable[Path])
 
 
 def _gives(items: Mapping[str, Items], score: float | None) -> bool:
-    return score is None or not items or abs(_whole(items) - score) < TOLERANCE
-
-
-def _whole(items: Mapping[str, Items]) -> float:
-    """The score x 100 that items give."""
-
-    def measure(i: Items) -> float:
-        value_P = np.asarray(i.value_P, dtype=np.float64)
-        return 100 * float(value_P.mean()) if i.gold_P is None else spearman(value_P, np.asarray(i.gold_P))
-
-    return float(sum(i.weight * measure(i) for i in items.values()))
+    if score is None or not items:
+        return True
+    whole = 0.0
+    for value_P, gold_P, weight in items.values():
+        exact_P = np.asarray(value_P, dtype=np.float64)
+        whole += weight * (100 * float(exact_P.mean()) if gold_P is None else spearman(exact_P, np.asarray(gold_P)))
+    return abs(whole - score) < TOLERANCE
 
 
 def items_of(predictions: Predictions, selection: Selection, split: Split) -> dict[str, Items]:
     """What is kept of every set of the selection, with its weight; {} where a part has nothing."""
-    dev = split == "dev"
-    values = predictions.dev_item if dev else predictions.item
-    similarities = predictions.dev_similarity if dev else predictions.similarity
-    golds = predictions.dev_gold if dev else predictions.gold
+    kept: Mapping[str, Items] = getattr(predictions, split)
     found: dict[str, Items] = {}
     for part in selection.parts:
-        names = _names_of([*values, *similarities], part, dev)
+        names = _names_of(kept, part, split)
         if not names:
             return {}
-        weight = part.weight / len(names)
-        for name in names:
-            ranked = name in similarities
-            found[name] = Items(weight, similarities[name], golds[name]) if ranked else Items(weight, values[name])
+        found |= {name: kept[name]._replace(weight=part.weight / len(names)) for name in names}
     return found
 
 
-def _names_of(names: Sequence[str], part: Part, dev: bool) -> list[str]:
-    """The sets of a part. STS groups have bare names, but for those of dev that a mix has measured."""
-    own = [name for name in names if name.startswith(_PREFIXES[part.kind])]
+def _names_of(kept: Iterable[str], part: Part, split: Split) -> list[str]:
+    """The sets of a part; of STS on dev those that a mix has measured ("sts/SET"), else the groups that select."""
+    task = "pair-probe" if part.kind == "pairs" else part.kind
+    names = [name for name in kept if name.startswith(f"{task}/")]
     if part.kind == "retrieval":
-        return [name for name in own if name.endswith(f"/{part.metric}")]
-    if part.kind == "sts" and not own:
-        bare = [name for name in names if "/" not in name]
-        return selection_groups(bare) if dev else bare
-    return own
+        return [name for name in names if name.endswith(f"/{part.metric}")]
+    if part.kind != "sts" or split == "test":
+        return names
+    groups = selection_groups(name.split("/")[1] for name in names)
+    return [name for name in names if name.count("/") == 1] or [f"sts/{group}/spearman" for group in groups]
 
 
 def _same_items(one: Mapping[str, Items], other: Mapping[str, Items]) -> bool:
@@ -318,14 +296,10 @@ def _ties_of(rows: Sequence[tuple[Row, SeedItems]]) -> dict[str, Tie]:
             leader=(leader := rows[tie.leader][0]).anchor,
             leader_name=told(leader),
             others=leaders.count(tie.leader) - 1,
-            difference=_difference(tie.difference),
+            difference=tie.difference,
         )
         for (row, _), tie in zip(rows, groups, strict=True)
     }
-
-
-def _difference(d: bootstrap.Difference) -> Difference:
-    return Difference(value=d.value, low=d.interval.low, high=d.interval.high, p=d.p, ahead=d.ahead)
 
 
 def _paired_tables(board: Leaderboard, kept: Kept) -> Iterator[PairedTable]:
@@ -361,7 +335,7 @@ def _beside(board: Leaderboard, reference: Row, rows: Sequence[Row], kept: Kept)
         minus: dict[str, Difference] = {}
         if len(same) > 1:
             averages, place = paired_bootstrap([of_column[a] for a in same]), same.index(reference.anchor)
-            minus = {a: _difference(paired_difference(averages, i, place)) for i, a in enumerate(same)}
+            minus = {a: paired_difference(averages, i, place) for i, a in enumerate(same)}
         for anchor, line in differences.items():
             line.append(minus.get(anchor))
     return PairedTable(reference=reference.anchor, columns=columns, rows=differences)
@@ -369,11 +343,7 @@ def _beside(board: Leaderboard, reference: Row, rows: Sequence[Row], kept: Kept)
 
 def _every_item(board: Leaderboard, predictions: Predictions) -> dict[str, dict[str, Items]]:
     """By column the items of the test score, where it is of several sets, and of each set."""
-    sets = {
-        f"sts/{name}/spearman": Items(1.0, similarity, predictions.gold[name])
-        for name, similarity in predictions.similarity.items()
-        if "/" not in name
-    } | {name: Items(1.0, values) for name, values in predictions.item.items() if name.endswith(PRIMARY)}
+    sets = {n: items for n, items in predictions.test.items() if n.startswith("sts/") or n.endswith(PRIMARY)}
     whole = items_of(predictions, board.selection, "test")
     columns = {TEST: whole} if len(whole) > 1 else {}
     return columns | {name: {name: items} for name, items in sets.items()}

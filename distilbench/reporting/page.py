@@ -155,7 +155,6 @@ def render_page(
         compared=compared,
         row_of={row.anchor: row for row in board.rows},
         costs=[row for row in board.rows if row.record.cost],
-        spaces=[row for row in board.rows if row.record.space],
         notices=tuple(filter(None, (*table.notices(board), *tie_notices(compared), code_overlap.notice(board)))),
         lost={row.anchor: code_overlap.below_overlap(row) for row in board.rows},
         kept={row.anchor: overlap.overlap for row in board.rows if (overlap := code_overlap.code_overlap(row))},

@@ -109,13 +109,18 @@ def bound_config(folder: Path) -> dict[str, Any] | None:
     path = folder / "config.json"
     if not path.exists():
         return None
+    return read_json_object(path, "so it is not a results folder of ours")
+
+
+def read_json_object(path: Path, told: str) -> dict[str, Any]:
+    """The JSON object in a file; `told` ends the message where there is none."""
     try:
-        bound = json.loads(path.read_text())
+        value = json.loads(path.read_text())
     except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}), so it is not a results folder of ours") from None
-    if not isinstance(bound, dict):
-        raise InputError(f"{path}: not a JSON object, so it is not a results folder of ours")
-    return bound
+        raise InputError(f"{path}: not JSON ({error}), {told}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: {value!r:.80} is not a JSON object, {told}")
+    return value
 
 
 def config_differences(bound: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from distilbench.data.corpus import Corpus, Rows
 from distilbench.encoders.encoder import EncoderSpec
 from distilbench.encoders.prompts import Prompts
 from distilbench.encoders.student import describe_student, with_encoder
-from distilbench.evaluation.encoders import Extra, RetrievalOptions, Vectors, check_vectors, encoder_rows
+from distilbench.evaluation.encoders import RetrievalOptions, TaskScores, Vectors, check_vectors, encoder_rows
 from distilbench.evaluation.faiss_codes import Code, not_possible, saved_code
 from distilbench.evaluation.indexes import IndexSpec
 from distilbench.evaluation.predictions import Predictions
@@ -253,7 +253,7 @@ def score_candidate(
     judged = prepared.judged if corpus.selection != STS else None
     sets = replace(sets_of_corpus(scored), judged=judged, tested=prepared.tested)
     records = []
-    for row in encoder_rows(vectors, sets, widths, codes_of, SEARCHING, lambda: Extra(list(encoded.task_scores))):
+    for row in encoder_rows(vectors, sets, widths, codes_of, SEARCHING, lambda: TaskScores(list(encoded.task_scores))):
         if candidate.method == FAISS_PEER and row.quantisation == "float32":
             continue  # they are the teacher's
         whole_row = (row.width, row.quantisation) == (whole, "float32")
@@ -263,7 +263,6 @@ def score_candidate(
             bytes_per_vector=row.bytes_per_vector,
             scores=[*row.scores, *(asymmetric if whole_row else ())],
             indexes=row.indexes,
-            space=row.space,
             notes=row.notes,
         )
         records.append((record, row.predictions))
@@ -292,7 +291,7 @@ def asymmetric_scores(vectors: Vectors, prepared: Prepared, corpus: Corpus) -> l
     searches = EvaluationSets(corpus.sentences, searches=sets.searches, queries=sets.queries)
     by_teacher = replace(vectors, documents=documents, documents_by=prepared.teacher.title)
     flat = RetrievalOptions((IndexSpec("flat"),))
-    rows = encoder_rows(by_teacher, searches, [vectors.width], lambda _: (), flat, lambda: Extra([]))
+    rows = encoder_rows(by_teacher, searches, [vectors.width], lambda _: (), flat, TaskScores)
     return [score for row in rows for score in row.scores if score.task == "asymmetric"]
 
 

@@ -7,15 +7,15 @@ import pytest
 from scipy.stats import spearmanr
 
 from distilbench.evaluation import bootstrap
-from distilbench.evaluation.bootstrap import Averages, Difference, Interval, Items, grouped, paired_difference
+from distilbench.evaluation.bootstrap import Averages, Difference, Items, grouped, paired_difference
 
 SIZES = {"STS12": 400, "STSB": 600}
-EQUAL = Difference(0, Interval(0, 0), 1, 0)
+EQUAL = Difference()
 
 
 def paired_bootstrap(gold, rows, **given) -> Averages:
     """Of rows of seeds that each have similarities by set."""
-    seeds = [[{n: Items(1 / len(gold), s[n], g) for n, g in gold.items() if n in s} for s in row] for row in rows]
+    seeds = [[{n: Items(s[n], g, 1 / len(gold)) for n, g in gold.items() if n in s} for s in row] for row in rows]
     return bootstrap.paired_bootstrap(seeds, **given)
 
 
@@ -63,21 +63,6 @@ def test_weighted_full_sample_ranks_are_near_ranking_every_resample_anew(noise: 
     assert found == pytest.approx(exact, abs=1.0)
 
 
-def test_the_interval_covers_what_other_test_pairs_would_have_shown() -> None:
-    # 200 test sets drawn anew: the spread of the difference is that of the bootstrap of any one of them.
-    def drawn(seed: int) -> tuple[dict[str, np.ndarray], list[list[dict[str, np.ndarray]]]]:
-        gold = gold_scores({"S": 500}, seed)
-        return gold, [[encoder(gold, 1.0, 2 * seed + 1000)], [encoder(gold, 1.2, 2 * seed + 1001)]]
-
-    samples = [drawn(seed) for seed in range(200)]
-    differences = [average(gold, one) - average(gold, other) for gold, [[one], [other]] in samples]
-    spreads = []
-    for gold, rows in samples[:10]:
-        resampled = paired_bootstrap(gold, rows, resamples=300).resampled_BR
-        spreads.append((resampled[:, 0] - resampled[:, 1]).std())
-    assert np.mean(spreads) == pytest.approx(np.std(differences), rel=0.15)
-
-
 def test_equal_similarities_tie_and_a_clearly_worse_encoder_does_not() -> None:
     gold = gold_scores()
     good = encoder(gold, 1.0, 1)
@@ -90,13 +75,6 @@ def test_equal_similarities_tie_and_a_clearly_worse_encoder_does_not() -> None:
     # against the best alone
     averages = paired_bootstrap(gold, [[encoder(gold, 1.5, 2)], [good]])
     assert (averages.resampled_BR[:, 0] < averages.resampled_BR[:, 1]).all()
-
-
-def test_any_increasing_scale_of_the_similarities_is_the_same_row() -> None:
-    gold = gold_scores()
-    one = encoder(gold, 1.0, 1)
-    averages = paired_bootstrap(gold, [[one], [{name: np.exp(s) for name, s in one.items()}]])
-    assert np.array_equal(averages.resampled_BR[:, 0], averages.resampled_BR[:, 1])
 
 
 def test_pairs_are_the_same_for_all_rows() -> None:
@@ -118,7 +96,7 @@ def test_the_seeds_of_a_row_are_resampled_too() -> None:
     assert seeds.observed_R[0] > seeds.observed_R[1] + 3
     better, worse = grouped(seeds)
     # By the pairs alone the wild row is worse for sure; with its seeds that is not known.
-    assert (better.group, worse.group) == ("a", "a") and worse.difference.interval.high > 0
+    assert (better.group, worse.group) == ("a", "a") and worse.difference.high > 0
     fixed = [{name: np.mean([s[name] for s in row], axis=0) for name in gold} for row in (steady, wild)]
     assert [t.group for t in grouped(paired_bootstrap(gold, [[row] for row in fixed]))] == ["a", "b"]
     # Seeds that are all the same have no spread of their own.
@@ -165,20 +143,13 @@ def test_a_small_paired_difference_of_values_is_seen() -> None:
     one = rng.random(2_000) < 0.5
     other = one.copy()
     other[np.flatnonzero(~one)[:40]] = True  # 2 points better, on the same items
-    averages = bootstrap.paired_bootstrap([[{"x": Items(1.0, values.astype(float))}] for values in (one, other)])
+    averages = bootstrap.paired_bootstrap([[{"x": Items(values.astype(float))}] for values in (one, other)])
     assert np.ptp(averages.resampled_BR, axis=0).min() > 2  # their own intervals overlap
     difference = paired_difference(averages, 1, 0)
-    assert difference.value == pytest.approx(2) and difference.interval.low > 0 and difference.p < 0.01
+    assert difference.value == pytest.approx(2) and difference.low > 0 and difference.p < 0.01
     back = paired_difference(averages, 0, 1)
     assert back.value == -difference.value and back.p == difference.p
     assert paired_difference(averages, 0, 0) == EQUAL
-
-
-def test_p_is_small_as_often_as_it_says_where_there_is_no_difference() -> None:
-    rng = np.random.default_rng(4)
-    rows = [[[{"x": Items(1.0, rng.random(300))}] for _ in range(2)] for _ in range(300)]
-    p = [paired_difference(bootstrap.paired_bootstrap(two), 0, 1).p for two in rows]
-    assert 0.01 <= np.mean(np.array(p) < 0.05) <= 0.1
 
 
 def test_groups_by_hand() -> None:
@@ -190,9 +161,10 @@ def test_groups_by_hand() -> None:
     assert [t.group for t in ties] == ["b", "a", "a", "b", "c"]
     assert [t.leader for t in ties] == [3, 1, 1, 3, 4]
     # 72 opens "b"; 70 is 2 below it, and their spreads go together: 3 - 0.5
-    assert ties[0].difference.interval.high == pytest.approx(-2 + 0.95 * 2.5)
+    assert ties[0].difference.high == pytest.approx(-2 + 0.95 * 2.5)
     assert ties[2].difference.value == -1 and ties[0].difference.value == -2
-    assert ties[2].difference.interval == pytest.approx((-1 - 0.95 * 1.5, -1 + 0.95 * 1.5))
+    ends = ties[2].difference.low, ties[2].difference.high
+    assert ends == pytest.approx((-1 - 0.95 * 1.5, -1 + 0.95 * 1.5))
     assert ties[2].difference.ahead == pytest.approx(17 / 101)  # 1.5 x > 1
     assert ties[1].difference == EQUAL
 
@@ -203,9 +175,3 @@ def test_a_group_is_of_its_first_row_not_of_a_chain() -> None:
     rng = np.random.default_rng(0)
     ties = grouped(Averages(observed, observed + 0.6 * rng.standard_normal((4000, 3))))
     assert [t.group for t in ties] == ["a", "a", "b"]
-
-
-def test_groups_beyond_z() -> None:
-    observed = -np.arange(30.0)
-    ties = grouped(Averages(observed, np.tile(observed, (10, 1))))
-    assert [t.group for t in ties][24:] == ["y", "z", "aa", "ab", "ac", "ad"]

@@ -98,25 +98,6 @@ def test_the_splits_say_how_it_is_done(splits: list[str], tests: int) -> None:
     assert test.low is not None and test.high is not None and test.low < 100 * found.correct_N.mean() < test.high
 
 
-def test_folds_are_drawn_by_length_and_told_in_the_order_of_the_set() -> None:
-    task, x, sentences = make(["train"] * 200)
-    lengths = np.array([len(s.split()) for s in sentences])
-    order = np.lexsort((task.class_N, lengths))
-    wanted = cross_validated(x[order], task.class_N[order])
-    found = classified(lambda rows: x[rows], task, sentences)
-    assert found.test == wanted.test and (found.correct_N[order] == wanted.correct_N).all()
-
-
-def test_a_pair_is_what_its_sides_differ_and_agree_in() -> None:
-    task, x, sentences = make(["train"] * 150 + ["test"] * 50, sides=2)
-    left, right = (x[rows] for rows in task.texts)
-    made = pair_features(left, right)
-    assert made.shape == (200, 20)
-    assert made[3] == pytest.approx([*np.abs(left[3] - right[3]), *(left[3] * right[3])])
-    found = classified(lambda rows: x[rows], task, sentences)
-    assert found.test == trained_and_tested(made, task.class_N, task.split_N == "train").test
-
-
 def test_pairs_are_sorted_by_both_lengths_and_told_in_the_order_of_the_set() -> None:
     single, x, sentences = make(["train"] * 150 + ["test"] * 50)
     sides = (single.texts[0], single.texts[0][::-1].copy())

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import faiss
 import numpy as np
 import pytest
 import torch
@@ -17,14 +15,13 @@ from numpy.typing import NDArray
 from distilbench.data.corpus import RetrievalSet, Rows
 from distilbench.data.evaluation_sets import evaluation_data
 from distilbench.data.folder import Limits
-from distilbench.evaluation.retrieval import unit
 from distilbench.evaluation.sts import Embed
 from distilbench.methods.parts.cluster_head import assign_sentences, save_cluster_head
 from distilbench.storage.store import ArtifactStore
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import clusters as module
-from clusters import accuracy, cluster_costs, cluster_lists, search_lists, spherical_kmeans
+from clusters import cluster_costs
 
 BLOBS, PER_BLOB, WIDTH = 5, 12, 16
 DOCUMENTS = BLOBS * PER_BLOB
@@ -74,26 +71,6 @@ def test_blobs_have_the_known_answer(relevant: list[list[int]], expected: float)
     assert implicit.fit_s == 0 and kmeans.fit_s > 0
 
 
-def test_a_method_without_clusters_has_k_means_alone() -> None:
-    [kmeans] = cluster_costs(embed_of(blobs()[0]), task(OWN_BLOB), BLOBS, None)
-    assert kmeans.kind == "k-means" and kmeans.accuracy == 100
-
-
-def test_one_cluster_searches_everything() -> None:
-    vectors, _ = blobs()
-    for cost in cluster_costs(embed_of(vectors), task(OTHER_BLOB), 1, lambda rows: np.zeros(len(rows), dtype=np.int64)):
-        assert (cost.used, cost.accuracy, cost.searched) == (1, 100, 100)
-
-
-def test_searched_is_the_mean_over_queries_not_clusters() -> None:
-    """30 documents in cluster 0, 6 in cluster 1: a query there and three here search (50 + 3 x 10) / 4 % of 60."""
-    vectors, _ = blobs()
-    cluster = np.array([0] * 30 + [1] * 6 + [2] * 24 + [0, 1, 1, 1, 2])
-    implicit, _ = cluster_costs(embed_of(vectors), task([[0]] * 4, queries=4), 3, lambda rows: cluster[rows])
-    assert implicit.searched == pytest.approx((50 + 3 * 10) / 4)
-    assert implicit.accuracy == pytest.approx(25)
-
-
 def test_empty_clusters_and_queries_without_documents() -> None:
     """Cluster 7 holds a query alone, clusters 5, 6 and 8 to 9 nothing."""
     vectors, blob = blobs()
@@ -102,20 +79,6 @@ def test_empty_clusters_and_queries_without_documents() -> None:
     assert (implicit.clusters, implicit.used) == (10, BLOBS)
     assert implicit.accuracy == pytest.approx(80)
     assert implicit.searched == pytest.approx(100 / BLOBS * 4 / 5)
-
-
-def test_as_many_clusters_as_documents() -> None:
-    vectors, blob = blobs()
-    own = np.arange(len(blob)) % DOCUMENTS
-    implicit, kmeans = cluster_costs(embed_of(vectors), task(OWN_BLOB), DOCUMENTS, lambda rows: own[rows])
-    assert implicit.accuracy == 0 and implicit.searched == pytest.approx(100 / DOCUMENTS)
-    assert kmeans.used <= DOCUMENTS
-
-
-def test_equal_documents_leave_clusters_empty() -> None:
-    vectors, _ = blobs(noise=0)
-    [kmeans] = cluster_costs(embed_of(vectors), task(OWN_BLOB), 20, None)
-    assert kmeans.accuracy == 100 and kmeans.used <= 20
 
 
 @pytest.mark.parametrize("clusters", [0, DOCUMENTS + 1])
@@ -156,49 +119,6 @@ def test_figures_equal_brute_force(seed: int) -> None:
         shares.append(len(own) / 300)
     assert implicit.accuracy == pytest.approx(100 * np.mean(hits))
     assert implicit.searched == pytest.approx(100 * np.mean(shares))
-
-
-def test_the_search_finds_the_nearest_of_the_own_cluster() -> None:
-    vectors, case, cluster = random_case(2)
-    documents, queries = unit(vectors[case.documents]), unit(vectors[case.queries])
-    cluster[case.queries[0]] = 11  # holds no document
-    lists = cluster_lists(documents, cluster[case.documents], 12)
-    found = search_lists(lists, queries, cluster[case.queries], 100)
-    assert found.shape == (50, 100) and (found[0] == -1).all()
-    for row, query, own in zip(found[1:], queries[1:], cluster[case.queries][1:], strict=True):
-        members = np.flatnonzero(cluster[case.documents] == own)
-        expected = members[np.argsort(-(documents[members] @ query))]
-        assert row[: len(members)].tolist() == expected.tolist() and (row[len(members) :] == -1).all()
-
-
-def test_k_means_finds_the_blobs_whatever_the_seed_and_repeats_itself() -> None:
-    vectors, blob = blobs()
-    documents = unit(vectors[:DOCUMENTS])
-    for seed in range(5):
-        one, two = (spherical_kmeans(documents, BLOBS, seed).search(documents, 1)[1][:, 0] for _ in range(2))
-        assert len(set(zip(blob, one.tolist(), strict=False))) == BLOBS  # a one-to-one match
-        assert (one == two).all()
-
-
-def test_accuracy_by_hand() -> None:
-    documents, queries = np.array([0, 0, 1, 2]), np.array([0, 1, 2, 3])
-    relevant = tuple(np.array(r) for r in ([2, 1], [0, 3], [3], [0]))
-    assert accuracy(documents, queries, relevant) == 50
-
-
-def test_seconds_are_those_of_assign_itself_on_the_stated_threads() -> None:
-    vectors, blob = blobs()
-    before, seen = (torch.get_num_threads(), faiss.omp_get_max_threads()), []
-
-    def slow(rows: Rows) -> Rows:
-        seen.append((torch.get_num_threads(), faiss.omp_get_max_threads(), rows.tolist()))
-        time.sleep(0.05)
-        return blob[rows]
-
-    implicit, kmeans = cluster_costs(embed_of(vectors), task(OWN_BLOB), BLOBS, slow, threads=1)
-    assert 0.05 <= implicit.assign_s and kmeans.assign_s < implicit.assign_s
-    assert seen[0] == (1, 1, list(range(DOCUMENTS + BLOBS)))
-    assert (torch.get_num_threads(), faiss.omp_get_max_threads()) == before
 
 
 def test_the_command_measures_a_student_by_its_head_and_by_k_means(

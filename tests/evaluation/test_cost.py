@@ -15,7 +15,6 @@ from sentence_transformers import SentenceTransformer
 from distilbench.encoders.encoder import EncoderSpec, encode
 from distilbench.errors import InputError
 from distilbench.evaluation.cost import embedding_parameters, encoder_size, needed_files
-from distilbench.trials.scoring import count_parameters
 
 TEXT = random_sentences(60, seed=11)
 
@@ -36,13 +35,6 @@ def copied(tmp_path: Path, encoder_folder: Path) -> Path:
 
 
 # Size
-
-
-def test_parameters_without_embeddings(spec: EncoderSpec, model: SentenceTransformer) -> None:
-    tables = {name: p.numel() for name, p in model.named_parameters() if "embeddings.weight" in name}
-    assert len(tables) == 3  # words, positions, segments
-    whole = count_parameters(Path(spec.name))
-    assert encoder_size(spec, model).parameters_without_embeddings == whole - sum(tables.values())
 
 
 def test_a_shared_table_is_counted_once() -> None:
@@ -101,13 +93,6 @@ def test_weights_in_parts(copied: Path, model: SentenceTransformer) -> None:
     index.unlink()
     with pytest.raises(InputError, match="no weights in it"):
         needed_files(copied, model.tokenizer)
-
-
-def test_a_vocabulary_counts_where_there_is_no_tokenizer_file(copied: Path, model: SentenceTransformer) -> None:
-    (copied / "vocab.txt").write_text("a\nb")
-    assert copied / "vocab.txt" not in needed_files(copied, model.tokenizer)
-    (copied / "tokenizer.json").unlink()
-    assert copied / "vocab.txt" in needed_files(copied, model.tokenizer)
 
 
 def test_an_encoder_of_the_hub_is_found_in_its_cache(

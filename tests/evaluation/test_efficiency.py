@@ -7,7 +7,6 @@ import json
 import random
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,20 +115,6 @@ def test_a_short_time_reads_one_block_and_extrapolates(
     assert head.measured == head.total == 1000 and head.how == "measured, median of 3 queries"
 
 
-@pytest.mark.slow
-def test_the_same_seed_draws_the_same_sentences_and_threads_are_put_back(
-    folders: tuple[Path, Path], seen: dict[str, list[Any]]
-) -> None:
-    before = torch.get_num_threads()
-    reports = [
-        efficiency_report(*folders, SENTENCES, sentences=5, catalogue=5, seconds=60, threads=2, seed=seed)
-        for seed in (0, 0, 1)
-    ]
-    assert torch.get_num_threads() == before and {r.threads for r in reports} == {2}
-    embedded = [texts for texts in seen["embedded"] if len(texts) == 5]  # a warm-up and the run, of each
-    assert embedded[1] == embedded[4] != embedded[7]
-
-
 def made_up() -> Efficiency:
     timings = (
         Timing("all pairs", "cross-encoder", "read", "pairs", 1_000_000, 1000, 10.0),
@@ -154,20 +139,6 @@ def test_speed_ups_by_hand() -> None:
     assert kept["timings"][0]["total_s"] == pytest.approx(10_000)
 
 
-def test_the_table_says_of_every_number_where_it_is_from() -> None:
-    lines = made_up().text(width=200).splitlines()
-
-    def line(*words: str) -> str:
-        (found,) = [text for text in lines if all(word in text for word in words)]
-        return found
-
-    assert "10,000" in line("all pairs", "read 1,000,000 pairs") and "1,000 pairs in 10 s" in line("all pairs", "read")
-    assert "measured, median of 20 queries" in line("embed 1 query")
-    assert "(400)" in line("embed beforehand 100,000 sentences")  # in brackets: not counted
-    assert "500 x" in line("speed-up", "934 x") and "500 x" in line("speed-up", "13,594 x")
-    assert "not counted" in lines[-1]
-
-
 def test_bad_input(folders: tuple[Path, Path], encoder_folder: Path) -> None:
     student, cross = folders
     with pytest.raises(InputError, match=r"--sentences 61: the corpus has 60 distinct sentences"):
@@ -176,9 +147,3 @@ def test_bad_input(folders: tuple[Path, Path], encoder_folder: Path) -> None:
         efficiency_report(cross, cross, SENTENCES, sentences=5)
     with pytest.raises(InputError, match=r"cross-encoder '.*tiny': its architectures"):
         efficiency_report(student, encoder_folder, SENTENCES, sentences=5)
-
-
-def test_a_timing_of_no_more_than_all() -> None:
-    whole = made_up().timings[1]
-    assert not whole.extrapolated and whole.total_s == 4.0 and whole.how == "measured"
-    assert replace(whole, measured=500).total_s == 8.0

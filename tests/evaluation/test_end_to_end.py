@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from samples import InMemory
 
 from distilbench.evaluation.faiss_codes import Code
-from distilbench.evaluation.retrieval_task import InMemory
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -55,27 +55,6 @@ def test_closed_forms() -> None:
     assert geometry(np.zeros((9, 4), dtype=np.float32)) == (0.0, 0.0)
 
 
-def test_variance_is_of_the_directions() -> None:
-    # Vectors of very different lengths in one direction are all alike to the cosine.
-    x = np.arange(1, 9, dtype=np.float32)[:, None] * np.array([[0.6, 0.8]], dtype=np.float32)
-    assert geometry(x).variance == pytest.approx(0.0, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("x_ND", "wanted"),
-    [
-        (draw(300, 16), ""),
-        (draw(300, 16, 0.9 ** np.arange(16)), ""),
-        (draw(300, 16, 0.0003, shift=1.0), "variance"),  # all sentences alike
-        (draw(300, 16, np.array([1.0] + [1e-4] * 15)), "effective rank"),  # all on one line
-        (np.ones((300, 16), dtype=np.float32), "variance"),
-    ],
-)
-def test_collapsed_embeddings_are_seen(x_ND: np.ndarray, wanted: str) -> None:
-    found = geometry(x_ND).collapsed(x_ND.shape[1], 0.9)
-    assert (wanted in found) if wanted else found == ""
-
-
 @pytest.mark.parametrize(
     ("rank", "variance", "d", "wanted"),
     [

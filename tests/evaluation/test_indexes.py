@@ -29,7 +29,7 @@ def clusters(documents: int, width: int, seed: int = 0) -> NDArray[np.float32]:
 
 
 def built(spec: IndexSpec, vectors: NDArray[np.float32], block: int) -> DocumentIndex:
-    spec = spec.resolved(*vectors.shape)
+    spec = spec.resolved(len(vectors))
     index = document_index(spec, vectors.shape[1], len(vectors), vectors[: spec.training_rows(len(vectors))])
     for start in range(0, len(vectors), block):
         index.add(vectors[start : start + block])
@@ -55,49 +55,11 @@ def test_blocks_make_the_index_that_one_add_makes(kind: indexes.FaissKind) -> No
     assert overlap(blocks.search(queries, 20), exact) >= least
 
 
-@pytest.mark.parametrize("kind", FAISS_KINDS)
-def test_bytes_are_those_that_faiss_serialises(kind: indexes.FaissKind) -> None:
-    index = built(IndexSpec(kind), clusters(1_500, 24), 400)
-    assert serialised_bytes(index) == faiss.serialize_index(index.held).nbytes > 1_500 * 3
-
-
-@pytest.mark.parametrize(
-    ("spec", "documents", "width", "expected"),
-    [
-        (IndexSpec("flat"), 1_000, 8, IndexSpec("flat")),
-        (IndexSpec("ivf"), 20_000, 8, IndexSpec("ivf", lists=(512, 5))),
-        # Eight dimensions a code, 8 bits from 39 x 256 documents on.
-        (IndexSpec("ivf-pq"), 10_000, 128, IndexSpec("ivf-pq", lists=(256, 5), codes=16, bits=8)),
-        (IndexSpec("ivf-pq"), 9_000, 768, IndexSpec("ivf-pq", lists=(128, 5), codes=96, bits=7)),
-        # No divisor between 4 and 8: 2 x 11, and a prime.
-        (IndexSpec("ivf-pq"), 10_000, 22, IndexSpec("ivf-pq", lists=(256, 5), codes=11, bits=8)),
-        (IndexSpec("ivf-pq"), 10_000, 17, IndexSpec("ivf-pq", lists=(256, 5), codes=17, bits=8)),
-        (IndexSpec("ivf-pq"), 30, 16, IndexSpec("ivf-pq", lists=(1, 1), codes=2, bits=1)),
-        (IndexSpec("hnsw", ef_search=16), 50, 4, IndexSpec("hnsw", links=32, ef_construction=80, ef_search=16)),
-    ],
-)
-def test_defaults_by_corpus(spec: IndexSpec, documents: int, width: int, expected: IndexSpec) -> None:
-    assert spec.resolved(documents, width) == expected
-    assert expected.resolved(documents, width) == expected
-
-
 def test_the_published_setting_of_hpd_is_kept_and_told(capfd: pytest.CaptureFixture[str]) -> None:
     vectors = clusters(3_000, 8)
     index = built(IndexSpec("ivf", lists=(1024, 5)), vectors, 1_000)
     assert (index.held.nlist, index.held.nprobe, index.spec.lists, index.setting) == (1024, 5, (1024, 5), "")
     assert capfd.readouterr() == ("", "")  # three training vectors a list, which was asked for
-
-
-def test_settings_tell_what_an_index_depends_on() -> None:
-    vectors = clusters(3_000, 16)
-    assert built(IndexSpec("hnsw"), vectors, 3_000).setting == "M=32, efConstruction=80, efSearch=128"
-    assert built(IndexSpec("ivf", lists=(16, 4)), vectors, 3_000).setting == "trained on 624"
-    pq = built(IndexSpec("ivf-pq", lists=(4, 2), codes=4, bits=5), vectors, 3_000)
-    assert pq.setting == "m=4, bits=5, trained on 1248"
-    assert (pq.held.pq.M, pq.held.pq.nbits, pq.held.nlist, pq.held.nprobe) == (4, 5, 4, 2)
-    graph = built(IndexSpec("hnsw", links=8, ef_construction=40, ef_search=20), vectors[:100], 100)
-    hnsw = graph.held.hnsw
-    assert (hnsw.nb_neighbors(1), hnsw.efConstruction, hnsw.efSearch) == (8, 40, 20)
 
 
 @pytest.mark.parametrize("documents", [2, 30, 77, 200, 2_500])
@@ -110,34 +72,6 @@ def test_small_corpora_train_without_a_warning(
     found = index.search(vectors[:2], min(100, documents))
     assert found.shape == (2, min(100, documents)) and found.max() < documents
     assert capfd.readouterr() == ("", "")
-
-
-def test_faiss_does_warn_where_the_settings_do_not_see_to_it(capfd: pytest.CaptureFixture[str]) -> None:
-    """Otherwise the test above could not fail."""
-    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(8), 8, 64, faiss.METRIC_INNER_PRODUCT)
-    index.train(clusters(200, 8))
-    assert "WARNING" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("spec", "documents", "message"),
-    [
-        (IndexSpec("lsh"), 100, "index kind 'lsh', expected one of flat, ivf"),  # type: ignore[arg-type]
-        (IndexSpec("flat", lists=(4, 1)), 100, "flat: lists is no setting of it, expected none"),
-        (IndexSpec("ivf", bits=8), 100, "ivf: bits is no setting of it, expected lists"),
-        (IndexSpec("ivf", lists=(200, 5)), 100, "nlist 200 and nprobe 5 for 100 documents"),
-        (IndexSpec("ivf", lists=(4, 5)), 100, "nlist 4 and nprobe 5"),
-        (IndexSpec("ivf", lists=(4, 0)), 100, "nlist 4 and nprobe 0"),
-        (IndexSpec("ivf-pq", codes=3), 100, "3 codes for 16 dimensions"),
-        (IndexSpec("ivf-pq", bits=8), 100, "codes of 8 bits for 100 documents"),
-        (IndexSpec("ivf-pq", bits=0), 100, "codes of 0 bits"),
-        (IndexSpec("ivf-pq"), 1, "codes of 1 bits for 1 documents"),
-        (IndexSpec("hnsw", links=0), 100, "links is 0"),
-    ],
-)
-def test_settings_that_cannot_be_are_named(spec: IndexSpec, documents: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        spec.resolved(documents, 16)
 
 
 class Options:
@@ -197,6 +131,42 @@ def test_only_product_codes_may_be_refused_by_the_gpu(monkeypatch: pytest.Monkey
         built(IndexSpec("flat"), clusters(500, 16), 200)
 
 
-def test_a_build_of_faiss_without_gpus_needs_none_of_its_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(faiss, "get_num_gpus")
-    assert built(IndexSpec("flat"), clusters(50, 8), 20).device == "cpu"
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        (10, (1, 1)),  # fewer than 39 documents: one list, which is exact
+        (2_500, (64, 5)),
+        (20_000, (512, 5)),
+        (1_000_000, (4096, 20)),  # HPD's 5 probes per 1,024 lists
+    ],
+)
+def test_lists_scale_with_the_corpus(documents: int, expected: tuple[int, int]) -> None:
+    assert IndexSpec("ivf").resolved(documents) == IndexSpec("ivf", expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "width", "setting"),
+    [
+        ("hnsw", 16, "M=32, efConstruction=80, efSearch=128"),
+        ("ivf", 16, "trained on 2496"),
+        # Eight dimensions a code, 8 bits from 39 x 256 documents on; 22 has no divisor between 4 and 8 but 2 x 11.
+        ("ivf-pq", 16, "m=2, bits=6, trained on 2496"),
+        ("ivf-pq", 22, "m=11, bits=6, trained on 2496"),
+    ],
+)
+def test_settings_tell_what_an_index_depends_on(kind: indexes.FaissKind, width: int, setting: str) -> None:
+    assert built(IndexSpec(kind), clusters(3_000, width), 3_000).setting == setting
+
+
+@pytest.mark.parametrize(
+    ("spec", "documents", "message"),
+    [
+        (IndexSpec("lsh"), 100, "index kind 'lsh', expected one of flat, ivf"),  # type: ignore[arg-type]
+        (IndexSpec("ivf", lists=(200, 5)), 100, "nlist 200 and nprobe 5 for 100 documents"),
+        (IndexSpec("ivf", lists=(4, 5)), 100, "nlist 4 and nprobe 5"),
+        (IndexSpec("ivf-pq"), 1, "1 document, expected at least 2"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(spec: IndexSpec, documents: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        spec.resolved(documents)

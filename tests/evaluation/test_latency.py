@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +16,6 @@ from distilbench.evaluation import latency
 from distilbench.evaluation.latency import (
     REFERENCE_WIDTH,
     calm_reference_s,
-    on_threads,
     read_texts,
     reference_run,
     time_encoder,
@@ -66,13 +64,6 @@ def test_what_slows_both_changes_nothing(
     assert (took.timed_batched, took.timed_single) == (5 * 90, 5 * 64)
 
 
-def test_one_round_that_is_disturbed_does_not_decide(
-    clock: Callable[[Callable[[int], float]], None], model: SentenceTransformer
-) -> None:
-    clock(lambda n: 50.0 if n in (5, 12) else 1.0)
-    assert time_encoder(model, None, TEXTS, reference_s=0.001).batched_ms == pytest.approx(2.0)
-
-
 def test_no_texts(model: SentenceTransformer) -> None:
     with pytest.raises(ValueError, match="no sentences"):
         time_encoder(model, None, [], 0.001)
@@ -103,14 +94,3 @@ def test_what_is_read(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(latency, "read_texts", lambda model, batch, prompt: seen.extend([prompt, *batch]))
     time_encoder(model, "how do ", TEXTS[:2], reference_s=0.001)
     assert seen[:3] == ["how do ", *TEXTS[:2]]
-
-
-@pytest.mark.parametrize("setting", [None, "true"])
-def test_the_tokenizer_has_one_thread_meanwhile(monkeypatch: pytest.MonkeyPatch, setting: str | None) -> None:
-    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
-    if setting:
-        monkeypatch.setenv("TOKENIZERS_PARALLELISM", setting)
-    with pytest.raises(RuntimeError), on_threads(1):
-        assert os.environ["TOKENIZERS_PARALLELISM"] == "false" and torch.get_num_threads() == 1
-        raise RuntimeError("out of memory")
-    assert os.environ.get("TOKENIZERS_PARALLELISM") == setting

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -196,15 +195,6 @@ def test_what_runs_beside_it_have_of_references_is_taken_over(
     assert not board.scored(replace(run.job("a").candidate, run="other"), [8], ["int8"])
 
 
-def test_a_student_that_the_search_has_trained_is_not_counted_as_a_training(run: Run) -> None:
-    """The time left is that of the trainings so far: one that is only saved would make it minutes for hours."""
-    counted: list[tuple[int, int]] = []
-    jobs = [run.job("A", trial=0), run.job("A", seed=1), run.job("A", seed=2)]
-    finishing = Finishing(on_counted=lambda done, total: counted.append((done, total)))
-    run.board().students(jobs, run.prepared, RESOURCES, finishing)
-    assert counted == [(0, 2), (1, 2), (2, 2), (0, 3), (1, 3), (2, 3), (3, 3)]
-
-
 def test_rows_are_scored_once_and_more_are_added(run: Run) -> None:
     first = run.students(run.job("A"))
     assert (run.trained, first[1]) == (["A"], [])
@@ -256,13 +246,6 @@ def test_only_the_rows_of_the_tasks_are_embedded(
     for row in rows:
         assert {s.task for s in row.scores} == set(tasks)
         assert bool(row.indexes) == ("retrieval" in tasks)
-
-
-def test_the_sts_scores_do_not_depend_on_the_other_tasks(run: Run) -> None:
-    alone, both = (run.board(tasks=tasks).references([8], seed=0) for tasks in (("sts",), SWEPT_TASKS))
-    for row, other in zip(alone, both, strict=True):
-        assert row.record_id != other.record_id
-        assert row.scores == [s for s in other.scores if s.task == "sts"] and row.space == other.space
 
 
 def test_a_failed_training_is_told_recorded_and_not_tried_again(run: Run) -> None:
@@ -336,13 +319,6 @@ def test_a_quantisation_asked_for_later_is_added(run: Run) -> None:
     assert len(run.trials()) == 1
 
 
-def test_rows_of_one_training_under_two_names(run: Run) -> None:
-    records, _ = run.students(run.job("A"), run.job("B"))
-    assert [r.configuration for r in records] == ["A", "A", "B", "B"]
-    assert [s.value for s in records[0].scores] == [s.value for s in records[2].scores]
-    assert len(run.trials()) == 1
-
-
 POINTS: list[tuple[str, Any, str, int]] = [
     ("trained and not recorded", module, "append_records", 1),
     ("recorded and not scored", module, "score_candidate", 1),
@@ -410,18 +386,7 @@ def test_every_record_has_its_predictions_from_before_it_is_written(run: Run, mo
     assert kept(run) == sorted(f"{r.record_id[:24]}.npz" for r in records)
     for record in records:
         found = Predictions.load(predictions_path(run.folder, record.record_id))
-        assert {name: len(p) for name, p in found.similarity.items()} == {"STS12": 60, "STSB": 40}
-
-
-def test_a_run_of_an_older_version_has_no_predictions_and_goes_on(run: Run) -> None:
-    before, _ = run.students(run.job("A"), quantisations=())
-    shutil.rmtree(run.folder / "predictions")
-    assert run.students(run.job("A"), quantisations=())[0] == before
-    assert not (run.folder / "predictions").exists()
-    records, _ = run.students(run.job("A"), run.job("A", seed=1), quantisations=())
-    assert records[0] == before[0] and kept(run) == [f"{records[1].record_id[:24]}.npz"]
-    ties = compare_rows(leaderboard(records), [run.folder])
-    assert ties.ties == {} and ties.without == ["A"]  # one of its two seeds
+        assert [len(found.test[f"sts/{name}/spearman"].value_P) for name in ("STS12", "STSB")] == [60, 40]
 
 
 def test_a_scored_row_keeps_the_predictions_of_its_own_scoring(run: Run) -> None:
@@ -479,18 +444,3 @@ def test_what_time_was_over_for_is_left_and_comes_later(run: Run, monkeypatch: p
     assert run.rows() == [("A", 0, "float32"), ("A", 0, "int8")]
     monkeypatch.undo()
     assert [t.params["lr"] for t in run.trials()] == [0.003, 0.001]
-
-
-def test_rows_of_trials_are_told_apart_in_the_log(run: Run) -> None:
-    run.students(run.job("A", trial=3), run.job("B", trial=4, lr=0.001), quantisations=())
-    printed = run.log()
-    assert "MCR2 (duplicates) d=8, trial 3, seed 0" in printed and "MCR2 (duplicates) d=8, trial 4, seed 0" in printed
-
-
-def test_the_demonstration_corpus_is_named_in_every_line_of_scores(run: Run) -> None:
-    told = "(on the demonstration corpus, no benchmark)"
-    run.board().references([4], seed=5)
-    assert told not in run.log()
-    run.corpus = replace(run.corpus, demonstration=True)
-    run.board().references([4], seed=5)
-    assert run.log().count(told) == 6

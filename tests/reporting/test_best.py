@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from distilbench.cli import app
 from distilbench.commands.export import choose
 from distilbench.errors import InputError
+from distilbench.evaluation.bootstrap import Items
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import AS_IT_CAME, append_records, read_records
@@ -244,9 +245,7 @@ def test_choosing_needs_no_torch(run):
 def kept_dev(run, record, similarity, gold):
     """The record with the dev score of these cosines, which are kept beside it."""
     value = spearman(similarity, gold)
-    Predictions({}, {}, {}, dev_similarity={"STSB": similarity}, dev_gold={"STSB": gold}).save(
-        predictions_path(run, record.record_id)
-    )
+    Predictions(dev={"sts/STSB/spearman": Items(similarity, gold)}).save(predictions_path(run, record.record_id))
     return with_dev(record, value)
 
 

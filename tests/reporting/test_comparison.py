@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from distilbench.cli import app
+from distilbench.evaluation.bootstrap import Items
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import Score, ScoreRecord, append_records, read_records
@@ -64,9 +65,9 @@ class Study:
         record = self.make_score(label, **{"run": run, "record_id": key, "scores": scores, "indexes": []} | changes)
         self.records.append(record)
         if kept:
-            subset = {name: np.zeros(len(g), dtype=np.int16) for name, g in gold.items()}
             path = predictions_path(self.folder / run, record.record_id)
-            Predictions(similarity, {name: np.asarray(g) for name, g in gold.items()}, subset).save(path)
+            said = {f"sts/{name}/spearman": Items(similarity[name], np.asarray(g)) for name, g in gold.items()}
+            Predictions(said).save(path)
         return record
 
     def path(self, record: ScoreRecord) -> Path:
@@ -165,7 +166,7 @@ def test_a_file_that_is_not_there_or_not_right_costs_its_row_the_group(study: St
         study.records[2] = bad.model_copy(update={"record_id": "../../etc/passwd"})
     else:
         found = Predictions.load(path)
-        Predictions(*({"STSB": part["STSB"]} for part in (found.similarity, found.gold, found.subset))).save(path)
+        Predictions({name: items for name, items in found.test.items() if "STSB" in name}).save(path)
     ties = study.ties()
     assert study.groups() == {"good": "a", "good too": "a"}
     assert ties.without == ["bad"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from distilbench.evaluation.bootstrap import Items
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.reporting.comparison import PairedTable, compare_rows
@@ -36,10 +37,10 @@ def predictions(noise: float, seed: int = 0, correct: float = 0.7) -> Prediction
     for name in SETS:
         gold[name] = rng.random(400)
     own = np.random.default_rng(seed + 1)
-    similarity = {name: gold[name] + noise * own.standard_normal(400) for name in SETS}
-    subset = {name: np.zeros(400, dtype=np.int16) for name in SETS}
-    item = {"classification/MR/accuracy": (np.arange(500) < 500 * correct).astype(np.float32)}
-    return Predictions(similarity, gold, subset, {}, item)
+    said = {f"sts/{s}/spearman": Items(gold[s] + noise * own.standard_normal(400), gold[s]) for s in SETS}
+    return Predictions(
+        {**said, "classification/MR/accuracy": Items((np.arange(500) < 500 * correct).astype(np.float32))}
+    )
 
 
 def record(make_score: Any, folder: Path, label: str, kept: Predictions | None, **given: Any) -> Any:
@@ -48,7 +49,7 @@ def record(make_score: Any, folder: Path, label: str, kept: Predictions | None, 
     scores = [s for s in found.scores if s.set in SETS and s.task == "sts" and s.split == "test"]
     if kept is not None:
         kept.save(predictions_path(folder, label))
-        values = {name: spearman(kept.similarity[name], kept.gold[name]) for name in SETS}
+        values = {name: spearman(*kept.test[f"sts/{name}/spearman"][:2]) for name in SETS}
         scores = [s.model_copy(update={"value": values[s.set]}) for s in scores]
     return found.model_copy(update={"scores": scores})
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from distilbench.evaluation.bootstrap import Items
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.records import append_records
 from distilbench.storage.files import write_json
@@ -27,9 +28,10 @@ def evaluation(tmp_path, make_score):
             role = "teacher" if label == "teacher" else "encoder"
             record = make_score(label, 70.0, role=role, record_id=label)
             append_records(tmp_path / "scores.jsonl", [record])
-            found = (np.arange(40) < 40 * share).astype(np.float32)
-            item = {f"retrieval/mine/{metric}": found for metric in ("mrr@10", "map@100")}
-            Predictions({}, {}, {}, {}, item).save(predictions_path(tmp_path, label))
+            found = Items((np.arange(40) < 40 * share).astype(np.float32))
+            Predictions({f"retrieval/mine/{metric}": found for metric in ("mrr@10", "map@100")}).save(
+                predictions_path(tmp_path, label)
+            )
         return tmp_path
 
     return make

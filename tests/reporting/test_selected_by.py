@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from distilbench.cli import app
-from distilbench.evaluation.predictions import Predictions, predictions_path
+from distilbench.evaluation.predictions import Predictions, predictions_path, value_items
 from distilbench.records import Score, ScoreRecord, append_records
 from distilbench.reporting.choice import ServingBudget, best_under
 from distilbench.reporting.comparison import compare_rows
@@ -107,13 +107,8 @@ def test_best_says_by_what(make_score: Any, tmp_path: Path) -> None:
 
 def kept(folder: Path, record: ScoreRecord, dev_Q: np.ndarray, test_Q: np.ndarray) -> ScoreRecord:
     """The record with these values of its queries."""
-    predictions = Predictions(
-        {},
-        {},
-        {},
-        item={"retrieval/own/ndcg@10": test_Q, "retrieval/own/mrr@10": test_Q / 2},
-        dev_item={"retrieval/own/ndcg@10": dev_Q},
-    )
+    test = {"retrieval/own/ndcg@10": value_items(test_Q), "retrieval/own/mrr@10": value_items(test_Q / 2)}
+    predictions = Predictions(test, {"retrieval/own/ndcg@10": value_items(dev_Q)})
     predictions.save(predictions_path(folder, record.record_id))
     scores = [score("selection", "retrieval", "dev", "ndcg@10", 100 * float(np.float32(dev_Q).mean()), low=0, high=9)]
     scores.append(score("retrieval", "own", "test", "ndcg@10", 100 * float(np.float32(test_Q).mean())))

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from distilbench.cli import app
 from distilbench.errors import InputError
+from distilbench.evaluation.bootstrap import Items
 from distilbench.evaluation.predictions import Predictions, predictions_path
 from distilbench.evaluation.sts import spearman
 from distilbench.records import Score, ScoreRecord, append_records, read_records
@@ -80,8 +81,8 @@ def make_run(make_score: Any, make_trial: Any, tmp_path: Path) -> Callable[..., 
             )
             common = {"run": name, "record_id": f"{name} {label}", "scores": scores, "dim": dim}
             record = make_score(label, **(common | {"bytes_per_vector": 4 * dim} | changes))
-            subset = {s: np.zeros(400, dtype=np.int16) for s in SETS}
-            kept = Predictions(similarity, gold, subset, {}, {}, {DEV: dev}, {DEV: dev_gold})
+            test = {f"sts/{s}/spearman": Items(similarity[s], gold[s]) for s in SETS}
+            kept = Predictions(test, {f"sts/{DEV}/spearman": Items(dev, dev_gold)})
             kept.save(predictions_path(run, record.record_id))
             records.append(record)
         append_records(run / "scores.jsonl", records)
