@@ -99,9 +99,7 @@ def test_a_row_for_each_encoder_width_and_quantisation(evaluated: Path) -> None:
     assert {(c.set, c.kind) for c in found["wide", 32, "int8"].indexes} == {("quora", "int8")}
     assert {s.task for s in found["wide d=8", 8, "float32"].scores} == {"sts", "sts-tokenised", "retrieval"}
     assert whole.cost is not None and whole.parameters > whole.cost.parameters_without_embeddings > 0
-    assert whole.space is not None and whole.space.effective_rank > 0
     assert found["wide d=8", 8, "float32"].cost is None
-    assert found["wide d=8", 8, "float32"].space is not None
 
 
 def test_scores_are_those_of_the_encoder_itself(evaluated: Path, models: list[Path], data: Path) -> None:
@@ -127,7 +125,8 @@ def test_every_score_of_a_test_split_has_an_interval_and_its_items(evaluated: Pa
         exact = record.quantisation == "float32"
         assert all(s.low is not None for s in record.scores if s.split == "test" and (exact or s.task == "sts"))
         kept = Predictions.load(predictions_path(evaluated / "runs" / "e", record.record_id))
-        values = {f"{s.task}/{s.set}/{s.metric}": s.value for s in record.scores if s.split == "test"}
+        tested = [s for s in record.scores if (s.split, s.variant) == ("test", "all")]
+        values = {f"{s.task}/{s.set}/{s.metric}": s.value for s in tested}
         for name, items in kept.test.items():
             value = spearman(*items[:2]) if items.gold_P is not None else 100 * items.value_P.mean()
             assert value == pytest.approx(values[name], abs=0.3)  # over folds a mean of means

@@ -153,7 +153,7 @@ def test_every_code_has_every_index_with_the_same_bytes(vectors, kind, width):
     found = {}
     for spec in (IndexSpec("flat"), IndexSpec("ivf", lists=(4, 4)), IndexSpec("hnsw")):
         sample = own[:200] if code is None else stored[:200]
-        built = document_index(spec.resolved(300, width), width, 300, sample, code)
+        built = document_index(spec.resolved(300), width, 300, sample, code)
         for start in range(0, 300, 128):
             built.add_codes(stored[start : start + 128])
         held = faiss.deserialize_index(faiss.serialize_index(built.held))
