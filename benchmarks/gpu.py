@@ -315,7 +315,8 @@ def search_ways(bench: Bench, documents_ND: NDArray[np.float32], queries_QD: NDA
 
     def products(kind: Any) -> Callable[[], NDArray[np.int64]]:
         spec = IndexSpec(kind).resolved(count)
-        index = document_index(spec, width, count, documents_ND[: max(1, spec.training_rows(count))])
+        sample = documents_ND[: max(1, spec.training_rows(count))]
+        index = document_index(spec, width, count, sample, on_gpu=True)
         if index.device != "cuda":
             raise RuntimeError("FAISS sees no GPU")
         index.add(documents_ND)

@@ -1,4 +1,5 @@
-"""Indexes of documents: of float32 vectors or of a code, flat, in lists (IVF) or as a graph (HNSW), searched by FAISS alone.
+"""Indexes of documents: of float32 vectors or of a code, flat, in lists (IVF) or as a graph (HNSW), searched by FAISS alone;
+but exactly by torch on a GPU that FAISS does not see.
 
 Whatever a code needs is inside the index: linear maps, ranges, codebooks. It takes vectors block by block, or their stored
 bytes, and a float query is compared with decoded vectors. Where these have different norms, candidates are ranked again by
@@ -14,6 +15,7 @@ from typing import Any, Literal
 
 import faiss as typed_faiss
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from distilbench.choices import FAISS_KINDS, FaissKind
@@ -35,6 +37,8 @@ ITERATIONS = 10
 MORE = 4
 """Candidates for each result wanted, where decoded vectors have different norms. With 16,865 MiniLM vectors of STS sentences
 and PCAR32's 4 bits, 1 found 53.6 % of the exact first 10, 2 58.7, 4 59.7, and the cosine with every decoded vector 60.0."""
+SCORES = 2**28
+"""Inner products that torch holds at once, in float32."""
 QUERIES = 64
 """Queries whose candidates are ranked again at a time."""
 
@@ -98,7 +102,7 @@ def parse_index(text: str, option: str = "--indexes") -> IndexSpec:
 
 @dataclass(eq=False)
 class DocumentIndex:
-    """An index that grows block by block. `held` is FAISS's own, whole and ready to be written."""
+    """An index that grows block by block. `held` is FAISS's own, whole and ready to be written, or `TorchFlat`."""
 
     spec: IndexSpec
     code: Code | None
@@ -186,15 +190,22 @@ def norms_differ(code: Code | None) -> bool:
 
 
 def document_index(
-    spec: IndexSpec, width: int, documents: int, sample_ND: NDArray[Any], code: Code | None = None
+    spec: IndexSpec,
+    width: int,
+    documents: int,
+    sample_ND: NDArray[Any],
+    code: Code | None = None,
+    *,
+    on_gpu: bool = False,
 ) -> DocumentIndex:
     """Make the empty index that the resolved `spec` describes, of float32 vectors (`code` None) or of a code.
 
-    `sample_ND` are `spec.training_rows(documents)` unit vectors, or stored bytes where there is a code. Of float32 vectors it
-    lives on the GPUs where FAISS sees any and has the kind there.
+    `sample_ND` are `spec.training_rows(documents)` unit vectors, or stored bytes where there is a code. With `on_gpu`, where
+    it is to be searched and not written, that of float32 vectors lives on the GPUs where FAISS sees any and has the kind
+    there; a flat one on torch's GPU where FAISS sees none.
     """
     if spec.kind in ("sq8", "ivf-pq"):
-        return _of_vectors(spec, sample_ND, documents)
+        return _of_vectors(spec, sample_ND, documents, on_gpu)
     setting = f"M={LINKS}, efConstruction={EF_CONSTRUCTION}, efSearch={EF_SEARCH}" if spec.kind == "hnsw" else ""
     setting = setting or _trained(spec, documents)
     flat = faiss.IndexFlatIP(width) if code is None else copied(inner_of(code.trained))
@@ -207,7 +218,7 @@ def document_index(
     else:
         inner = _graph(flat)
     if code is None:
-        held, device = on_gpus(spec, inner)
+        held, device = on_gpus(spec, inner, documents) if on_gpu else (inner, "cpu")
         return DocumentIndex(spec, code, held, flat, setting, device, kept)
     held = inner
     if chain := chain_of(code.trained):
@@ -220,7 +231,7 @@ def document_index(
     return DocumentIndex(spec, code, held, flat, setting, "cpu", [*kept, inner, *chain])
 
 
-def _of_vectors(spec: IndexSpec, sample_ND: NDArray[np.float32], documents: int) -> DocumentIndex:
+def _of_vectors(spec: IndexSpec, sample_ND: NDArray[np.float32], documents: int, on_gpu: bool) -> DocumentIndex:
     """An index that FAISS trains on the documents and that takes vectors: 8 bits a dimension, or lists of product codes."""
     width, settings = sample_ND.shape[1], [_trained(spec, documents)]
     if spec.lists is None:
@@ -237,7 +248,7 @@ def _of_vectors(spec: IndexSpec, sample_ND: NDArray[np.float32], documents: int)
         index.nprobe = spec.lists[1]
         settings = [f"m={codes}", f"bits={bits}", *settings]
     index.train(sample_ND)
-    held, device = on_gpus(spec, index)
+    held, device = on_gpus(spec, index, documents) if on_gpu else (index, "cpu")
     return DocumentIndex(spec, None, held, None, ", ".join(filter(None, settings)), device)
 
 
@@ -297,18 +308,57 @@ def serialised_bytes(index: DocumentIndex) -> int:
         nonlocal count
         count += len(part)
 
-    held = faiss.index_gpu_to_cpu(index.held) if index.device == "cuda" else index.held
+    held = index.held
+    if isinstance(held, TorchFlat):
+        held = held.empty
+        held.add(index.held.vectors_ND.cpu().numpy())
+    elif index.device == "cuda":
+        held = faiss.index_gpu_to_cpu(held)
     faiss.write_index(held, faiss.PyCallbackIOWriter(written))
     return count
 
 
-def on_gpus(spec: IndexSpec, index: Any) -> tuple[Any, Literal["cpu", "cuda"]]:
-    """A copy of the index on each GPU, which share the queries; the index itself where FAISS has no GPU or no such index.
+class TorchFlat:
+    """Exact search by inner product, as by FAISS's flat index, in float32 on a device of torch; takes up to `documents`."""
+
+    def __init__(self, empty: Any, documents: int, device: str = "cuda") -> None:
+        self.empty, self.ntotal = empty, 0
+        """FAISS's own index, without vectors."""
+        self.vectors_ND = torch.empty((documents, empty.d), device=device)
+
+    def add(self, vectors_ND: NDArray[np.float32]) -> None:
+        """Append vectors."""
+        stop = self.ntotal + len(vectors_ND)
+        self.vectors_ND[self.ntotal : stop] = torch.from_numpy(np.ascontiguousarray(vectors_ND))
+        self.ntotal = stop
+
+    def search(self, queries_QD: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Inner products and positions of the `depth` best of each query, best first; -1 where there are no more."""
+        device, count = self.vectors_ND.device, len(queries_QD)
+        queries = torch.from_numpy(np.ascontiguousarray(queries_QD)).to(device)
+        best_QR = torch.full((count, depth), -torch.inf, device=device)
+        place_QR = torch.full((count, depth), -1, dtype=torch.int64, device=device)
+        rows = max(1, SCORES // max(1, count))
+        for start in range(0, self.ntotal, rows):
+            score_QN = queries @ self.vectors_ND[start : min(start + rows, self.ntotal)].T
+            best_QB, place_QB = score_QN.topk(min(depth, score_QN.shape[1]), dim=1)
+            best_QR, order_QR = torch.cat([best_QR, best_QB], dim=1).topk(depth, dim=1)
+            place_QR = torch.cat([place_QR, place_QB + start], dim=1).gather(1, order_QR)
+        return best_QR.cpu().numpy(), place_QR.cpu().numpy()
+
+
+def on_gpus(spec: IndexSpec, index: Any, documents: int) -> tuple[Any, Literal["cpu", "cuda"]]:
+    """A copy of the index on each GPU, which share the queries; the index itself where FAISS has no such index on GPUs.
 
     Copies and not shards: a sharded flat index takes its vectors in one piece only. Product codes of a length that the GPU
-    does not offer stay on the CPU.
+    does not offer stay on the CPU. Where FAISS sees no GPU but torch does, a flat index is torch's, if it fits there.
     """
-    if spec.kind not in GPU_KINDS or not getattr(faiss, "get_num_gpus", lambda: 0)():
+    if spec.kind not in GPU_KINDS:
+        return index, "cpu"
+    if not getattr(faiss, "get_num_gpus", lambda: 0)():
+        if spec.kind == "flat" and torch.cuda.is_available():
+            if 4 * index.d * documents + 8 * SCORES < torch.cuda.mem_get_info()[0]:
+                return TorchFlat(index, documents), "cuda"
         return index, "cpu"
     options = faiss.GpuMultipleClonerOptions()
     options.useFloat16 = spec.kind == "ivf-pq"  # its look-up tables; in float32 over 48 codes exceed the shared memory

@@ -19,6 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from distilbench.encoders.encoder import default_device
+
 TOLERANCE = 1e-7
 """The largest distance to the minimum of the loss per training row, estimated by half the squared Newton-like decrement."""
 MOST_STEPS = 500
@@ -36,9 +38,12 @@ class Problem(NamedTuple):
 
 
 class Logistic:
-    """The features N x D of all rows and their classes 0 ... K-1, for as many problems as are asked for."""
+    """The features N x D of all rows and their classes 0 ... K-1, for as many problems as are asked for; on a GPU if there is
+    one.
+    """
 
-    def __init__(self, features_ND: NDArray[np.float32], classes_N: NDArray[np.int64], device: str = "cpu") -> None:
+    def __init__(self, features_ND: NDArray[np.float32], classes_N: NDArray[np.int64]) -> None:
+        device = default_device()
         centred_ND = torch.as_tensor(features_ND - features_ND.mean(axis=0), dtype=torch.float32, device=device)
         eigenvalues_D, basis_DD = torch.linalg.eigh((centred_ND.T @ centred_ND).double())
         self.features_ND = centred_ND @ basis_DD.float()

@@ -207,7 +207,7 @@ def _started(spec: IndexSpec, reader: _Reader) -> tuple[DocumentIndex, float]:
     """The trained, empty index, and the seconds of training."""
     sample_ND = reader.sample(spec.training_rows(reader.documents.rows))
     began = time.perf_counter()
-    index = document_index(spec, reader.documents.width, reader.documents.rows, sample_ND)
+    index = document_index(spec, reader.documents.width, reader.documents.rows, sample_ND, on_gpu=True)
     return index, time.perf_counter() - began
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import faiss
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from distilbench.evaluation import indexes
@@ -30,7 +32,8 @@ def clusters(documents: int, width: int, seed: int = 0) -> NDArray[np.float32]:
 
 def built(spec: IndexSpec, vectors: NDArray[np.float32], block: int) -> DocumentIndex:
     spec = spec.resolved(len(vectors))
-    index = document_index(spec, vectors.shape[1], len(vectors), vectors[: spec.training_rows(len(vectors))])
+    sample = vectors[: spec.training_rows(len(vectors))]
+    index = document_index(spec, vectors.shape[1], len(vectors), sample, on_gpu=True)
     for start in range(0, len(vectors), block):
         index.add(vectors[start : start + block])
     return index
@@ -170,3 +173,26 @@ def test_settings_tell_what_an_index_depends_on(kind: indexes.FaissKind, width: 
 def test_settings_that_cannot_be_are_named(spec: IndexSpec, documents: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         spec.resolved(documents)
+
+
+@pytest.mark.parametrize("scores", [2**28, 50 * 70])
+def test_torch_finds_what_faiss_finds(monkeypatch: pytest.MonkeyPatch, scores: int) -> None:
+    monkeypatch.setattr(indexes, "SCORES", scores)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    vectors, queries = clusters(500, 16), clusters(50, 16, seed=1)
+    wanted = built(IndexSpec("flat"), vectors, 200)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (4 * 16 * 500 + 8 * scores + 1, 0))
+    monkeypatch.setattr(indexes, "TorchFlat", functools.partial(indexes.TorchFlat, device="cpu"))
+    found = built(IndexSpec("flat"), vectors, 200)
+    assert (wanted.device, found.device, found.held.ntotal) == ("cpu", "cuda", 500)
+    np.testing.assert_array_equal(found.search(queries, 10), wanted.search(queries, 10))
+    np.testing.assert_allclose(found.held.search(queries, 10)[0], wanted.held.search(queries, 10)[0], atol=1e-6)
+    found.held.ntotal = 3
+    assert (found.search(queries, 5)[:, 3:] == -1).all() and sorted(found.search(queries, 3)[0]) == [0, 1, 2]
+    monkeypatch.setattr(indexes, "TorchFlat", type(found.held))
+    found.held.ntotal = 500
+    assert serialised_bytes(found) == serialised_bytes(wanted)
+    assert built(IndexSpec("ivf"), vectors, 200).device == "cpu"
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (4 * 16 * 500 + 8 * scores, 0))
+    assert built(IndexSpec("flat"), vectors, 200).device == "cpu"
